@@ -38,7 +38,6 @@ from benchmarks.points import PointsFile
 from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.sweeping import candidates
 from benchmarks.sweeping import earlier as known_points
-from benchmarks.sweeping.ahead import compile_ahead
 from benchmarks.sweeping.session import measure_points
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import REGIMES, ROLES
@@ -159,8 +158,6 @@ def _points_options(run: argparse.ArgumentParser) -> None:
     points = "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
     points += "what --out has of the sweep is not measured again"
     run.add_argument("--points", type=Path, metavar="FILE", help=points)
-    ahead = "with --points: compile ahead in N processes, so that launches need not (0: one per CPU core)"
-    run.add_argument("--compile-ahead", type=of.seed, metavar="N", help=ahead)
     deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
     run.add_argument(
         "--point-deadline", type=of.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
@@ -188,9 +185,7 @@ def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Proto
     if not any(earlier.left(file, index) for index in range(len(file.batches))):
         print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
         return MEASURED
-    processes = arguments.compile_ahead
-    ahead = None if processes is None else functools.partial(compile_ahead, processes=processes or None)
-    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress), ahead)
+    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress))
     return _write(arguments, lines, [file.operator], _sources([checkout]))
 
 

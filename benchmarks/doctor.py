@@ -6,7 +6,6 @@ what it alone knows (git, records, Slurm).
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import re
 import shutil
@@ -20,12 +19,12 @@ from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import Protocol, Selection
+from benchmarks.preflight import host
+from benchmarks.preflight.judge import LEAST_SHM_BYTES, Level
+from benchmarks.preflight.types import Problem
 
 LEAST_DISK_BYTES = 2 << 30
 """A nightly run writes some 100 MB of trials, Triton's cache up to 1 GB (2026-11)."""
-
-LEAST_SHM_BYTES = 1 << 30
-"""The largest all_gather of the pr tier on two CPU ranks fills 512 MB (2026-11)."""
 
 TESTED = {"python": ((3, 11), (3, 12)), "torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
@@ -48,17 +47,6 @@ class Kind(enum.StrEnum):
     LOW_SHM = "low_shm"
 
 
-@dataclasses.dataclass(frozen=True)
-class HostProblem:
-    """One thing that is wrong, why it matters, and what to do about it.  level: "warning" or "error"."""
-
-    kind: Kind
-    text: str
-    why: str
-    next_step: str
-    level: str = "warning"
-
-
 def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
     """Everything as JSON values; /tmp and `folders` are the places whose disks are looked at."""
     with Session([Checkout("head", checkout)], Protocol(), Selection()) as session:
@@ -75,10 +63,10 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "gpu_faults": [{"text": row.text, "next_step": row.next_step} for row in devices.faults(found.devices)],
         "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
-        "disk": [{"path": str(path), "free_bytes": disk_usage(path).free} for path in (Path("/tmp"), *folders)],
+        "disk": [{"path": path, "free_bytes": free} for path, free in _disks(folders).items()],
         "shm": _shm(),
     }
-    return {**report, "problems": [dataclasses.asdict(problem) for problem in problems(report)]}
+    return {**report, "problems": [problem.as_json() for problem in problems(report)]}
 
 
 def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, str]:
@@ -87,9 +75,9 @@ def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, s
     return {case.name: case.skip for case in planned}
 
 
-def disk_usage(folder: Path) -> Any:
-    """Usage of the disk that holds the folder, or would hold it."""
-    return shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
+def _disks(folders: Sequence[Path]) -> dict[str, int]:
+    found: dict[str, int] = host.read(Path("/"), folders)["disk_bytes"]
+    return found
 
 
 def _shm() -> dict[str, Any] | None:
@@ -102,63 +90,73 @@ def _shm() -> dict[str, Any] | None:
 # ---- judging -----------------------------------------------------------------------------------------------------
 
 
-def problems(report: Mapping[str, Any]) -> list[HostProblem]:
+def problems(report: Mapping[str, Any]) -> list[Problem]:
     """What is wrong, by the facts of a report."""
     return [problem for judge in (_modules, _versions, _devices, _space) for problem in judge(report)]
 
 
-def _modules(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+def _modules(report: Mapping[str, Any]) -> Iterator[Problem]:
     for module in report["broken"]:
         what = f"module {module['module']} does not import"
         next_step = "correct it; its kernels are missing from every run until then"
-        yield HostProblem(Kind.BROKEN_MODULE, what, module["reason"], next_step)
+        yield _warning(Kind.BROKEN_MODULE, what, module["reason"], next_step)
 
 
-def _versions(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+def _versions(report: Mapping[str, Any]) -> Iterator[Problem]:
     for name, (oldest, newest) in TESTED.items():
         version = report["environment"].get(name)
         tested = f"{dotted(oldest)} to {dotted(newest)}"
         if not version:
             why = report["environment"].get(f"{name}_missing", "what needs it cannot be measured")
             next_step = f"install {name} {tested}, in the build for this machine's devices"
-            yield HostProblem(Kind.LIBRARY_MISSING, f"{name} cannot be imported", why, next_step)
-        elif not oldest <= version_numbers(version) or version_numbers(version)[: len(newest)] > newest:
+            yield _warning(Kind.LIBRARY_MISSING, f"{name} cannot be imported", why, next_step)
+        elif not is_tested(name, version):
             what = f"{name} {version} is outside {tested}"
             next_step = f"install {name} {tested}, or report how it went"
-            yield HostProblem(Kind.UNTESTED_VERSION, what, "Ridgeline was not tested with it", next_step)
+            yield _warning(Kind.UNTESTED_VERSION, what, "Ridgeline was not tested with it", next_step)
 
 
-def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+def _devices(report: Mapping[str, Any]) -> Iterator[Problem]:
     machine = report["machine"]
     if report["unseen_gpu"]:
         what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
-        yield HostProblem(Kind.UNSEEN_GPU, what, report["unseen_gpu"], next_step, "error")
+        yield Problem(Kind.UNSEEN_GPU, "error", what, next_step, report["unseen_gpu"])
     for fault in report["gpu_faults"]:
         why = "what uses several GPUs may not run, or means something else, until then"
-        yield HostProblem(Kind.GPU_FAULT, fault["text"], why, fault["next_step"])
+        yield _warning(Kind.GPU_FAULT, fault["text"], why, fault["next_step"])
     if unknown := fingerprint.unknown_warning(machine):
         what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"
-        yield HostProblem(Kind.UNKNOWN_HARDWARE, what, f"times are right, but {unknown}", next_step)
+        yield _warning(Kind.UNKNOWN_HARDWARE, what, f"times are right, but {unknown}", next_step)
     if machine["kind"] == "gpu" and report["why_no_state"]:
         library = "nvidia-ml-py" if machine["arch"].startswith("sm_") else "amdsmi (part of ROCm)"
         what = "clocks, power and throttling cannot be read"
         next_step = f"install {library}, so that a slow machine can be told from a slow kernel"
-        yield HostProblem(Kind.NO_DEVICE_STATE, what, report["why_no_state"], next_step)
+        yield _warning(Kind.NO_DEVICE_STATE, what, report["why_no_state"], next_step)
 
 
-def _space(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+def _space(report: Mapping[str, Any]) -> Iterator[Problem]:
     for disk in report["disk"]:
         if disk["free_bytes"] < LEAST_DISK_BYTES:
-            level = "error" if disk["free_bytes"] < LEAST_DISK_BYTES // 20 else "warning"
+            level: Level = "error" if disk["free_bytes"] < LEAST_DISK_BYTES // 20 else "warning"
             what = f"{_mib(disk['free_bytes'])} are free where {disk['path']} lies"
             next_step = f"free space, at least {_mib(LEAST_DISK_BYTES)}"
-            yield HostProblem(Kind.LOW_DISK, what, "trials and compiled kernels are written there", next_step, level)
+            yield Problem(Kind.LOW_DISK, level, what, next_step, "trials and compiled kernels are written there")
     shm = report["shm"]
     if shm and shm["free_bytes"] < LEAST_SHM_BYTES:
         what = f"{shm['path']} has {_mib(shm['free_bytes'])} free of {_mib(shm['total_bytes'])}"
         next_step = "free some, or start the container with --shm-size=16G or --ipc=host"
-        yield HostProblem(Kind.LOW_SHM, what, "ranks share their buffers there", next_step)
+        yield _warning(Kind.LOW_SHM, what, "ranks share their buffers there", next_step)
+
+
+def _warning(kind: Kind, text: str, why: str, next_step: str) -> Problem:
+    return Problem(kind, "warning", text, next_step, why)
+
+
+def is_tested(name: str, version: str) -> bool:
+    """Whether Ridgeline is tested with this version of python, torch or triton."""
+    (oldest, newest), numbers = TESTED[name], version_numbers(version)
+    return oldest <= numbers and numbers[: len(newest)] <= newest
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

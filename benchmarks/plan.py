@@ -73,7 +73,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
-    point: its id, in a sweep.  compiled: ahead, or never, so that its first call has nothing to compile.
+    point: its id, in a sweep.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 
@@ -83,7 +83,6 @@ class PlannedArm:
     libraries: str = ""
     first_call_s: float = 0.0
     point: str = ""
-    compiled: bool = False
 
     @property
     def key(self) -> str:

@@ -1,6 +1,7 @@
-"""What a JSON value may be, as small checks that are put together into the description of a format.
+"""What a value of JSON or TOML may be, as small checks that are put together into the description of a format.
 
 A check takes a value and the name of its place, and raises Unfit if the value does not fit.  Standard library only.
+Files that people write (policies, pools, alerts) are `closed`: a key that is not known is a typing error there.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 DEEPEST, LONGEST_TEXT, LONGEST_NAME = 20, 20_000, 1_000
@@ -29,12 +30,30 @@ class Unfit(ValueError):
         super().__init__(f"{where or 'the line'} is {shown(value)}; allowed: {allowed}")
 
 
-def shown(value: object, most: int = 60) -> str:
+class UnknownKey(Unfit):
+    """A key that a closed object does not have; the text names the known ones."""
+
+    def __init__(self, where: str, key: object, known: Iterable[str]) -> None:
+        place, named = f"{where}: " if where else "", ", ".join(known)
+        ValueError.__init__(self, f"{place}unknown key {str(key)[:LONGEST_SHOWN]!r}; known: {named}")
+
+
+MISSING = object()
+"""Stands for the value of a key that is not there."""
+
+
+LONGEST_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+def shown(value: object, most: int = LONGEST_SHOWN) -> str:
     """A value for a message: JSON in ASCII, cut to `most` characters."""
+    if value is MISSING:
+        return "missing"
     if isinstance(value, str):
         value = value[:most]
     try:
-        written = json.dumps(value)
+        written = json.dumps(value, default=str)  # a date of TOML
     except (TypeError, ValueError, RecursionError):
         written = type(value).__name__
     return written if len(written) <= most else written[: most - 3] + "..."
@@ -86,6 +105,21 @@ def clean(value: Any) -> Any:
 
 Check = Callable[[Any, str], None]
 """Raises Unfit for a value (first argument) at a place (second) that does not fit."""
+
+
+def that(fits: Callable[[Any], Any], allowed: str) -> Check:
+    """What passes a test of its own.  allowed: in words."""
+
+    def check(value: Any, where: str) -> None:
+        if not fits(value):
+            raise Unfit(where, value, allowed)
+
+    return check
+
+
+def form(pattern: re.Pattern[str], allowed: str, *, empty: bool = False) -> Check:
+    """A text of a form.  allowed: in words.  empty: the empty text is as good as none."""
+    return that(lambda value: isinstance(value, str) and (pattern.fullmatch(value) or (empty and not value)), allowed)
 
 
 def text(most: int = LONGEST_TEXT, *, least: int = 0, lines: bool = True) -> Check:
@@ -166,12 +200,12 @@ def maybe(check: Check) -> Check:
     return fits
 
 
-def items(check: Check) -> Check:
-    """A list."""
+def items(check: Check, some: str = "") -> Check:
+    """A list.  some: what is allowed in words, where it is not to be empty."""
 
     def fits(value: Any, where: str) -> None:
-        if type(value) is not list:
-            raise Unfit(where, value, "a list")
+        if type(value) is not list or (some and not value):
+            raise Unfit(where, value, some or "a list")
         for index, one in enumerate(value):
             check(one, f"{where}[{index}]")
 
@@ -191,21 +225,38 @@ def table(key: Check, check: Check) -> Check:
     return fits
 
 
-def record(required: Mapping[str, Check], optional: Mapping[str, Check]) -> Check:
-    """An object with known keys; others are left to a later version and may be anything within the general limits."""
+def record(required: Mapping[str, Check], optional: Mapping[str, Check], *, closed: bool = False) -> Check:
+    """An object with known keys; others are left to a later version and may be anything within the general limits.
+
+    closed: others are refused, and of one that is missing it is said what it is to hold.
+    """
     known = {**required, **optional}
 
     def fits(value: Any, where: str) -> None:
         if type(value) is not dict:
-            raise Unfit(where, value, "an object")
-        for field in required:
-            if field not in value:
-                raise Unfit(f"{where}.{field}".strip("."), None, "a value; it is missing")
+            raise Unfit(where, value, "a table" if closed else "an object")
+        lacking = [field for field in required if field not in value]
+        if lacking and not closed:
+            raise Unfit(_within(where, lacking[0]), None, "a value; it is missing")
         for field, one in value.items():
             if field in known:
-                known[field](one, f"{where}.{field}" if where else field)
+                known[field](one, _within(where, field))
+            elif closed:
+                raise UnknownKey(where, field, (*optional, *required))
+        if lacking:
+            required[lacking[0]](MISSING, _within(where, lacking[0]))
+            raise Unfit(_within(where, lacking[0]), MISSING, "a value")
 
     return fits
+
+
+def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a checked object with its lists as tuples, for the fields of a frozen value."""
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+
+
+def _within(where: str, field: str) -> str:
+    return f"{where}.{field}" if where else field
 
 
 name = text(LONGEST_NAME, least=1, lines=False)

@@ -158,6 +158,7 @@ _CHECKOUT = record(
         "dirty": maybe(flag),
         "kernels_digest": maybe(NAME),
         "kernel_digest": maybe(NAME),
+        "ran": maybe(table(TEXT, NAME)),
         "declaration": maybe(_DECLARATION),
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {}))),
     },

@@ -1,7 +1,8 @@
 """Is every backend right in every case on this machine?  Each is called and compared; nothing is timed.
 
 One line of JSON per case, written as soon as it is done, so that the same command continues where it was stopped: what
-was right with the same files of the kernel, in the same environment and on the same machine, is not tried again.
+was right with the same code of the kernel and of Ridgeline, in the same environment and on the same machine, is not
+tried again.
 
     python -m benchmarks.verify results/checks/h200.jsonl.gz
 
@@ -21,6 +22,7 @@ from benchmarks.coordinator.session.kept_lines import of_format
 from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.reach.code import of_harness
 from benchmarks.shapes import clean
 from benchmarks.tally import Tally
 from benchmarks.trial_file import Status
@@ -44,8 +46,9 @@ def verify(
     """(line of a case, whether it is new): what `out` knows already, then what is left, for the caller to append.
 
     A line: kernel, case, tier, world, dtype; `arms` by backend (status, why, norm and peak of the error, knobs,
-    code_hash); `holds_for`: kernel_digest, environment, machine, seed, knobs.  Raises UsageError or CheckoutError
-    before anything runs.
+    code_hash); `holds_for`: kernel_digest, the environment variables that the code looks at, the state of Ridgeline,
+    the modules that were broken, environment, machine, seed, knobs.  Raises UsageError or CheckoutError before anything
+    runs.
     """
     protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s, heap=heap)
     with Session([checkout], protocol, selection, on_progress) as session:
@@ -82,6 +85,9 @@ def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
     checkout = session.checkout_entries(name)["head"]
     holds_for = {
         "kernel_digest": checkout["kernel_digest"],
+        "looks_at": session.checkouts[0].code.environment(session.descriptions["head"].modules[name]),
+        "ridgeline": of_harness(),
+        "broken": checkout["broken"],
         "environment": checkout["environment"],
         "machine": session.machine["name"],
         "seed": seed,

@@ -1,6 +1,8 @@
 """What a project says about itself: `[tool.ridgeline]` in pyproject.toml, or the same keys in ridgeline.toml.
 
     kernels = ["perf"]             packages whose modules declare kernels
+    sources = ["python"]           folders that packages are imported from, beside the root and src; what pyproject.toml
+                                   says of them to its build tool is known without
     results = "results"            folder of the records; beside it lie results_isa and results_sustained
     policy = "perf/policy.toml"    what counts as a regression
     events = "perf/events.toml"    what people decided about changes of the history
@@ -13,6 +15,7 @@ Every key has a default.  Standard library only: `ci` reads it from here too.
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -23,7 +26,11 @@ from .spec import DeclarationError
 DEFAULT = ["kernels"]
 """The packages with kernels of a project that lists none."""
 
+SOURCES = ("", "src")
+"""Folders of a checkout that its packages are looked up in; `src` by the layout of the packaging guide of PyPA."""
+
 FILES = ("ridgeline.toml", "pyproject.toml")
+EVENTS = "ci/events.toml"
 
 
 class ProjectError(DeclarationError):
@@ -55,7 +62,7 @@ class Project:
 def around(folder: Path) -> Project:
     """The project that a folder is in: the nearest one at or above it with settings, up to the root of its clone.
 
-    Without any, the folder is a project with defaults.  Raises ProjectError.
+    Without any, that root is a project with defaults, or the folder where there is no clone.  Raises ProjectError.
     """
     folder = folder.resolve()
     for root in (folder, *folder.parents):
@@ -63,17 +70,78 @@ def around(folder: Path) -> Project:
         if found is not None:
             return _project(root, *found)
         if (root / ".git").exists():
-            break
+            return _project(root, None, {})
     return _project(folder, None, {})
 
 
-def listed_packages(root: Path) -> list[str]:
-    """The packages with kernels that the project in a folder lists; ["kernels"] without an entry.
+def place(name: str | Path, root: Path | None = None) -> Path:
+    """Where something lies that nobody named a place for: below the root of the project that the current folder is in.
 
-    Other keys are not looked at: an older or newer commit may have others.
+    root: of another project.  The path is relative to the current folder, as people type it.  Raises ProjectError.
+    """
+    return Path(os.path.relpath((root or around(Path.cwd()).root) / name))
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where a checkout keeps what: its packages with kernels; the folders that packages are imported from, "" the root;
+    and the records and settings of Ridgeline, which are no code of a kernel, as paths from the root."""
+
+    packages: tuple[str, ...]
+    sources: tuple[str, ...] = SOURCES
+    aside: tuple[str, ...] = ()
+
+
+def layout(root: Path) -> Layout:
+    """The layout of the checkout in a folder.  Raises ProjectError.
+
+    Keys that are not needed for it are not looked at: an older or newer commit may have others.
     """
     path, table = _settings(root) or (root / "pyproject.toml", {})
-    return list(_checked("kernels", table, path) or DEFAULT)
+    packages, named = _checked("kernels", table, path), _checked("sources", table, path)
+    places = {key: table[key] for key in ("results", "policy", "events", "runners") if _place(table.get(key))}
+    results = places.pop("results", "results")
+    aside = (*(f"{results}{kind}" for kind in ("", "_isa", "_sustained")), FILES[0], EVENTS, *places.values())
+    sources = dict.fromkeys([*SOURCES, *(named or ()), *_sources_of_build(_read(root / FILES[1]).get("tool"))])
+    return Layout(tuple(packages or DEFAULT), tuple(sources), aside)
+
+
+def listed_packages(root: Path) -> list[str]:
+    """The packages with kernels that the project in a folder lists; ["kernels"] without an entry."""
+    return list(layout(root).packages)
+
+
+def _sources_of_build(tool: Any) -> list[str]:
+    """The folders that pyproject.toml's [tool] names to a build tool, or to pytest, as those that packages lie in.
+
+    Sources: setuptools "package discovery"; hatch "build configuration"; poetry "packages"; pdm "package-dir"; maturin
+    "python-source"; scikit-build-core "wheel.packages"; pytest "pythonpath" (their manuals, 2026-11).
+    """
+
+    def at(*keys: str) -> Any:
+        found = tool
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+    def texts(value: Any) -> list[str]:
+        values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+        return [one for one in values if isinstance(one, str)]
+
+    named = at("setuptools", "package-dir")
+    found = texts(at("setuptools", "packages", "find", "where"))
+    for package, folder in named.items() if isinstance(named, dict) else ():
+        inside = f"/{folder}".removesuffix("/" + package.replace(".", "/")) if package else f"/{folder}"
+        found.append(inside[1:])
+    packages = at("poetry", "packages")
+    found += texts([one.get("from") for one in packages if isinstance(one, dict)] if isinstance(packages, list) else [])
+    found += texts(at("pdm", "build", "package-dir")) + texts(at("maturin", "python-source"))
+    found += list(at("hatch", "build", "targets", "wheel", "sources") or ())
+    for wheel in (at("hatch", "build", "targets", "wheel", "packages"), at("scikit-build", "wheel", "packages")):
+        found += [PurePosixPath(folder).parent.as_posix() for folder in texts(wheel)]
+    found += texts(at("pytest", "ini_options", "pythonpath"))
+    clean = (PurePosixPath(folder).as_posix() for folder in found if _place(folder))
+    return [folder for folder in clean if folder != "."]
 
 
 def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project:
@@ -86,7 +154,7 @@ def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project
         file,
         tuple(said["kernels"] or DEFAULT),
         root / (said["results"] or "results"),
-        root / (said["events"] or "ci/events.toml"),
+        root / (said["events"] or EVENTS),
         root / said["policy"] if said["policy"] else None,
         root / said["runners"] if said["runners"] else None,
         said["samples"],
@@ -133,6 +201,10 @@ def _place(value: Any) -> bool:
     return bool(usable) and not PurePosixPath(value).is_absolute() and ".." not in PurePosixPath(value).parts
 
 
+def _places(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_place, value))
+
+
 def _text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
@@ -144,6 +216,7 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
         'a list of at least one dotted package name; write kernels = ["kernels"], or list the packages that declare '
         "kernels",
     ),
+    "sources": (_places, 'a list of folders of the project, such as ["python"]'),
     "results": (_place, 'a folder of the project, such as "results"'),
     "policy": (_place, _FILE.format("policy")),
     "events": (_place, _FILE.format("events")),

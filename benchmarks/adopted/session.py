@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from benchmarks.adopted.timing import PairedClosure, ScriptProtocol
 from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.host_cache import host_cache_bytes
-from benchmarks.coordinator.ranks import Failed, WorkerPool
-from benchmarks.coordinator.session.progress import Report
-from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories
+from benchmarks.coordinator.ranks import Failed
+from benchmarks.coordinator.samples.entries import failed
+from benchmarks.coordinator.session.progress import Report, one_at_a_time
+from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories, started
 from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -61,7 +63,7 @@ class ScriptSession:
     """One command.  A context manager: on leaving it none of its processes stays."""
 
     def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: ScriptSampling, report: Report) -> None:
-        self.script, self.asked, self._report = script, asked, report
+        self.script, self.asked, self._report = script, asked, one_at_a_time(report)
         self.checkouts = {one.role: one for one in checkouts}
         self.id = os.urandom(8).hex()
         self._directory = make_directories()
@@ -80,7 +82,7 @@ class ScriptSession:
 
     def _variables(self) -> dict[str, str]:
         own = {**VARIABLES, "MPLBACKEND": "Agg", **(HIDE_GPUS if self.script.device == "cpu" else {})}
-        return own if self._has_gpu else {**own, "OMP_NUM_THREADS": str(fingerprint.cpu_count())}
+        return own if self._has_gpu else {**own, "OMP_NUM_THREADS": "1"}
 
     _has_gpu = False
 
@@ -99,13 +101,11 @@ class ScriptSession:
     def _probed(self, python: str) -> dict[str, Any]:
         """What a Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
         checkout = next(one for one in self.checkouts.values() if one.python == python)
-        pool = WorkerPool("probe", python, checkout.path, 1, self._directory, self._variables())
         try:
-            seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
+            with started("probe", python, checkout.path, 1, self._directory, self._variables()) as pool:
+                seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
         except Failed as error:
             raise CheckoutError(f"{python} cannot run the measuring process: {error}") from error
-        finally:
-            pool.kill()
         if why := "" if self.script.device else fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
             raise CheckoutError(why)
         return seen
@@ -120,8 +120,9 @@ class ScriptSession:
         self._look_around()
         self._report({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
-        with self._sides(None) as sides:
-            found = Survey(digest, {role: self._surveyed(side, limit_s) for role, side in sides.items()})
+        with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
+            looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
+            found = Survey(digest, dict(zip(sides, looked, strict=True)))
         surveys.keep(self.asked.survey, found)
         return found
 
@@ -131,6 +132,7 @@ class ScriptSession:
         until = side.begin + limit_s if limit_s else float("inf")
         left_s, late = self.asked.deadline_s, False
         while not late and (event := side.next(left_s)):
+            side.resume()
             closures.append(SeenClosure.of(event))
             self._report({"done": len(closures), "total": None, "what": f"looking at {side.role}: {closures[-1].case}"})
             late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
@@ -142,11 +144,12 @@ class ScriptSession:
     def _sides(self, wanted: Sequence[str] | None) -> Iterator[dict[str, ScriptSide]]:
         """Both scripts, running."""
         sides: dict[str, ScriptSide] = {}
+        core = None if self._has_gpu else fingerprint.cores()[0]
         try:
             for role, checkout in self.checkouts.items():
                 sides[role] = ScriptSide(checkout, self._directory, self._variables())
             for role, side in sides.items():
-                side.start(running=self._running(self.checkouts[role]), task=self._task(wanted))
+                side.start(running=self._running(self.checkouts[role]), task=self._task(wanted), core=core)
             yield sides
         finally:
             for side in sides.values():
@@ -228,22 +231,22 @@ class ScriptSession:
     def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> dict[str, Any]:
         """One closure, at which both scripts arrive in their own time."""
         here: dict[str, ScriptSide] = {}
-        failed: dict[str, dict[str, Any]] = {}
+        absent: dict[str, dict[str, Any]] = {}
         for role, side in sides.items():
             event = side.held or side.next(self.asked.deadline_s)
             side.held = event
             if event and f"{event['backend']}/{event['case']}" == key:
                 here[role], side.held = side, None
             elif event:
-                failed[role] = _failed(Status.ERROR, "it did not time this in this trial, as it had before")
+                absent[role] = failed(Status.ERROR, "it did not time this in this trial, as it had before")
             else:
-                failed[role] = _gone(side)
+                absent[role] = _gone(side)
         protocol = ScriptProtocol(self.asked.rounds, self.asked.deadline_s, self._directory)
         order = random.Random(f"{number}/{self.script.operator}/{key}")
         pair = PairedClosure(here, protocol, order, key in self._no_graph)
         found = pair.run()
         self._no_graph |= {key} if pair.no_graph else set()
-        return {"method": pair.method, "warnings": pair.warnings, "arms": {**found, **failed}}
+        return {"method": pair.method, "warnings": pair.warnings, "arms": {**found, **absent}}
 
     def _tree(self, checkout: Checkout, survey: Survey) -> dict[str, Any]:
         side = survey.sides[checkout.role]
@@ -307,34 +310,30 @@ def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
         for role, known in sides.items():
             one, why = known[key], chosen.left_out.get(key, "")
             arms[role] = (
-                _failed(Status(one.status), one.why, one.detail) if one.status != "ok" else _failed(Status.SKIPPED, why)
+                failed(Status(one.status), one.why, one.detail) if one.status != "ok" else failed(Status.SKIPPED, why)
             )
         entries[key] = {"method": "", "warnings": [], "arms": _with_the_other(arms)}
     for key, why in survey.unpaired().items():
-        arms = {role: _failed(Status.SKIPPED, why) for role, known in sides.items() if key in known}
+        arms = {role: failed(Status.SKIPPED, why) for role, known in sides.items() if key in known}
         entries[key] = {"method": "", "warnings": [], "arms": arms}
     return entries
 
 
 def _with_the_other(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Where one side fails, why the other has no time."""
-    failed = [role for role, arm in arms.items() if arm["status"] != Status.SKIPPED]
+    failing = [role for role, arm in arms.items() if arm["status"] != Status.SKIPPED]
     for role, arm in arms.items():
-        if arm["status"] == Status.SKIPPED and failed:
-            arms[role] = {**arm, "why": f"not timed: {failed[0]} fails"}
+        if arm["status"] == Status.SKIPPED and failing:
+            arms[role] = {**arm, "why": f"not timed: {failing[0]} fails"}
     return arms
-
-
-def _failed(status: Status, why: str, detail: str = "") -> dict[str, Any]:
-    return {"status": status, "why": why, "detail": detail}
 
 
 def _gone(side: ScriptSide) -> dict[str, Any]:
     """The entry of a closure to which a script did not come."""
     if side.failure:
-        return _failed(side.failure.status, side.failure.why, side.failure.detail)
+        return failed(side.failure.status, side.failure.why, side.failure.detail)
     why = (side.ended or {}).get("why") or "it ended"
-    return _failed(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
+    return failed(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
 
 
 def _by_case(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

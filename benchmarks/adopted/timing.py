@@ -17,6 +17,7 @@ from benchmarks.adopted.choosing import SAMPLE_S
 from benchmarks.adopted.side import ScriptSide
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.samples import symptoms
+from benchmarks.coordinator.samples.entries import failed
 from benchmarks.trial_file import Status
 
 SHORT_S = 100e-6
@@ -159,7 +160,7 @@ class PairedClosure:
 
     def _entry(self, role: str) -> dict[str, Any]:
         if failure := self.failures.get(role):
-            return {"status": failure.status, "why": failure.why, "detail": failure.detail}
+            return failed(failure.status, failure.why, failure.detail)
         facts, seconds = self.facts[role], self.seconds[role]
         self.warnings += [f"{role}: {one}" for one in symptoms.of(seconds, None)]
         return {

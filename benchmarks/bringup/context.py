@@ -12,7 +12,6 @@ class StepContext:
     """devices, environment: worker.probe of this Python.  step: its name.  checkout: the tree whose kernels are tried.
 
     rank, world, device: place among the ranks.  store: file in which ranks meet.  heap_directory: for CPU heaps.
-    events: file to which a long step appends progress and finished parts, as JSON lines.  done: parts not to repeat.
     root: where /sys, /proc and /dev are found.
     """
 
@@ -25,8 +24,6 @@ class StepContext:
     device: str = "cpu"
     store: str = ""
     heap_directory: str = ""
-    events: str = ""
-    done: Sequence[str] = ()
     root: str = "/"
 
     @property

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bringup import report, rows, state
+from benchmarks.bringup import backends, report, rows, state
 from benchmarks.bringup.rows import Row, RowStatus
-from benchmarks.bringup.steps import HEAP_VARIABLE, HOMES, BringupStep, Needs
-from benchmarks.coordinator import fingerprint, starting
-from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.signals import deferred
-from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories
+from benchmarks.bringup.steps import HOMES, BringupStep, Needs
+from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, Unkillable, WorkerPool
+from benchmarks.coordinator.session.progress import Report
+from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories, started
+from benchmarks.plan import Protocol, UsageError
 from benchmarks.trial_file import Status
 
 LOOK_S = 180.0
@@ -28,9 +27,6 @@ LOOK_S = 180.0
 
 CPU_RANKS = 2
 """Ranks on a machine without a GPU: enough to meet."""
-
-POLL_S = 0.25
-"""How often the events of a long step are read."""
 
 Finished = Callable[[dict[str, Any]], None]
 """Called with each finished step, as state.line makes it."""
@@ -72,19 +68,16 @@ class Bringup:
     results: what is finished, by step; the caller keeps it.
     """
 
-    def __init__(self, checkout: Checkout, report_progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, checkout: Checkout, report_progress: Report) -> None:
         self.checkout, self.report_progress = checkout, report_progress
         self.seen = Seen()
         self.results: dict[str, dict[str, Any]] = {}
         self._directory = make_directories()
-        self._pool: WorkerPool | None = None
 
     def __enter__(self) -> Bringup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool:
-            self._pool.kill()
         remove_directories(self._directory)
 
     def look(self) -> Seen:
@@ -106,34 +99,44 @@ class Bringup:
             finished(_line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()]))
             return
         begin = time.monotonic()
-        events = _Events(self._directory / f"events.{os.urandom(4).hex()}", finished, self.report_progress)
         try:
-            with events, self._started(step.name.replace("/", "-"), self._world(step)) as pool:
-                pool.post(
-                    step.name, step.deadline_s, "bringup", self._per_rank(step, events.path, done), probe=step.probe
-                )
-                found = [row for answer in pool.collect() for row in answer]
+            if not step.in_parts:
+                finished(_line(step.name, *self._probed(step)))
+                return
+            tried = backends.tried(self.checkout, done, self.heap(), self.report_progress)
+            with contextlib.closing(tried):
+                for name, seconds, found in tried:
+                    finished(_line(name, seconds, [row.as_json() for row in found]))
         except (StepFailed, PoolDied) as error:
-            found = [_lost(step, error.failure).as_json()]
-        if found or not events.count:
-            finished(_line(step.name, time.monotonic() - begin, found))
+            finished(_line(step.name, time.monotonic() - begin, [_lost(step, error.failure).as_json()]))
+        except (CheckoutError, UsageError, Unkillable) as error:
+            why, _, detail = str(error).partition("\n")
+            lost = _lost(step, Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail))
+            finished(_line(step.name, time.monotonic() - begin, [lost.as_json()]))
+
+    def _probed(self, step: BringupStep) -> tuple[float, list[dict[str, Any]]]:
+        """Seconds and rows of a step in processes of its own."""
+        begin = time.monotonic()
+        with self._started(step.name.replace("/", "-"), self._world(step)) as pool:
+            pool.post(step.name, step.deadline_s, "bringup", self._per_rank(step), probe=step.probe)
+            found = [row for answer in pool.collect() for row in answer]
+            pool.quit()
+            pool.close()
+        return time.monotonic() - begin, found
 
     def _status(self, step: str) -> str:
         """What became of a step, "" if it has not been run."""
         return str(self.results.get(step, {}).get("status", ""))
 
-    def _variables(self) -> dict[str, str]:
-        """The environment of a step.  Where the heap cannot be had as usual but in one home, that home is taken."""
-        variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+    def heap(self) -> str:
+        """Where backends have it: where it cannot be had as usual but in one home, that home is taken."""
         homes = [home for home in HOMES if self._status(f"heap/{home}") == RowStatus.PASS]
-        if self._status("heap") == RowStatus.FAIL and homes:
-            variables[HEAP_VARIABLE] = homes[0]
-        return variables
+        return homes[0] if self._status("heap") == RowStatus.FAIL and homes else Protocol.heap
 
     def _world(self, step: BringupStep) -> int:
         return self.seen.world if step.needs in (Needs.RANKS, Needs.LINKS) else 1
 
-    def _per_rank(self, step: BringupStep, events: Path, done: Sequence[str]) -> list[dict[str, Any]]:
+    def _per_rank(self, step: BringupStep) -> list[dict[str, Any]]:
         world, token = self._world(step), os.urandom(4).hex()
         heap = self._directory / "shm" / f"heap-{token}"
         shared = {
@@ -144,67 +147,14 @@ class Bringup:
             "world": world,
             "store": str(self._directory / f"store-{token}"),
             "heap_directory": str(_made(heap if heap.parent.is_dir() else self._directory / heap.name)),
-            "events": str(events),
-            "done": list(done),
         }
         device = "cuda:{}" if self.seen.devices else "cpu"
         return [{"context": {**shared, "rank": rank, "device": device.format(rank)}} for rank in range(world)]
 
-    @contextlib.contextmanager
-    def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
+    def _started(self, label: str, world: int) -> contextlib.AbstractContextManager[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
-        starting.prepare(sys.executable)
-        with deferred():
-            own = (self.checkout.path, world, self._directory, self._variables())
-            pool = WorkerPool(label, sys.executable, *own)
-            self._pool = pool
-        try:
-            yield pool
-            pool.quit()
-            pool.close()
-        finally:
-            pool.kill()
-
-
-class _Events:
-    """Follows the events of a step in a thread: progress is passed on, a finished part is kept at once."""
-
-    def __init__(self, path: Path, finished: Finished, progress: Callable[[Mapping[str, Any]], None]) -> None:
-        self.path, self.count = path, 0
-        self._finished, self._progress = finished, progress
-        self._over, self._at = threading.Event(), 0
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-
-    def __enter__(self) -> _Events:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._read()
-
-    def _follow(self) -> None:
-        while not self._over.wait(POLL_S):
-            self._read()
-
-    def _read(self) -> None:
-        """Pass on every complete line that is new."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._at)
-            whole = file.read().rpartition(b"\n")[0]
-        for text in whole.splitlines():
-            self._pass_on(json.loads(text))
-        self._at += len(whole) + 1 if whole else 0
-
-    def _pass_on(self, event: Mapping[str, Any]) -> None:
-        if "part" in event:
-            self.count += 1
-            self._finished(_line(event["part"], event["seconds"], event["rows"]))
-        else:
-            self._progress(event)
+        variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+        return started(label, sys.executable, self.checkout.path, world, self._directory, variables)
 
 
 def _made(folder: Path) -> Path:
@@ -220,5 +170,5 @@ def _lost(step: BringupStep, failure: Failure) -> Row:
     """The row of a step whose process failed."""
     if failure.status == Status.UNSUPPORTED:
         return rows.not_here(step.name, failure.why)
-    alone = f"{step.if_lost} {step.name}" if step.if_lost.endswith("--only") else step.if_lost
+    alone = step.if_lost.replace("{step}", step.name)
     return rows.failed(step.name, f"{failure.status}: {failure.why}", alone, failure.detail)

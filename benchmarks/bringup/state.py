@@ -16,9 +16,9 @@ from benchmarks.bringup import vendor_packages
 from benchmarks.bringup.rows import RowStatus
 from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator import fingerprint
-from benchmarks.coordinator.checkouts import Checkout, kernels_digest
-from benchmarks.coordinator.ranks import HARNESS
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.session.kept_lines import of_format
+from benchmarks.reach.code import of_harness
 
 FORMAT, VERSION = "ridgeline-bringup-step", 1
 
@@ -31,12 +31,8 @@ def holds_for(checkout: Checkout, devices: list[dict[str, Any]], environment: Ma
     who = [platform.node(), fingerprint.cpu_name(), [[d["name"], d["uuid"], d["pci"]] for d in devices]]
     kept = ("python", "torch", "triton", "cuda", "hip", "nccl")
     versions = [{name: environment.get(name) for name in kept}, vendor_packages.installed()]
-    return {"machine": _digest(who), "versions": _digest(versions), "tree": _digest(_code(checkout))}
-
-
-def _code(checkout: Checkout) -> list[str]:
-    own = sorted((HARNESS / "benchmarks").rglob("*.py"))
-    return [kernels_digest(checkout), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in own)]
+    tree = [checkout.code.digest(), checkout.code.environment(), of_harness()]
+    return {"machine": _digest(who), "versions": _digest(versions), "tree": _digest(tree)}
 
 
 def _digest(value: Any) -> str:

@@ -44,14 +44,12 @@ class BringupStep:
 
 
 DRIVER = "read the kernel's log (`dmesg | tail -50`) and the driver's tool (`amd-smi list`, `nvidia-smi`)"
-LINKS = "check the links (`amd-smi topology`, `nvidia-smi topo -m`) and run this step alone: ridgeline bringup --only"
-ALONE = "run this step alone and read `detail` in the JSON: ridgeline bringup --only"
+ONLY = "run this step alone: `ridgeline bringup --only {step}`"
+LINKS = f"check the links (`amd-smi topology`, `nvidia-smi topo -m`) and {ONLY}"
+ALONE = f"read `detail` in the JSON, and {ONLY}"
 
 HOMES = ("torch", "ipc")
 """Homes of the symmetric heap on GPUs: kernels.symmetric_heap.CHOICES but for `auto`."""
-
-HEAP_VARIABLE = "RIDGELINE_HEAP"
-"""kernels.symmetric_heap.VARIABLE, which chooses the home."""
 
 
 def of_home(home: str) -> tuple[BringupStep, BringupStep]:
@@ -64,8 +62,8 @@ def of_home(home: str) -> tuple[BringupStep, BringupStep]:
 
 
 FIXED = (
-    BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 2, 60, DRIVER),
-    BringupStep("partition", "SPX/DPX/CPX and NPS, or MIG", "devices:partition", Needs.NOTHING, 1, 60, DRIVER),
+    BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 2, 180, DRIVER),
+    BringupStep("partition", "SPX/DPX/CPX and NPS, or MIG", "devices:partition", Needs.NOTHING, 1, 120, DRIVER),
     BringupStep("torch", "torch: build, a product on each GPU", "software:torch_build", Needs.NOTHING, 6, 180, DRIVER),
     BringupStep("triton", "Triton: version, a kernel on each GPU", "software:triton_build", Needs.GPU, 7, 180, DRIVER),
     BringupStep("disk", "free space", "host:disk", Needs.NOTHING, 1, 30, "check the mounts: `df -h`"),
@@ -82,9 +80,10 @@ FIXED = (
 """Every step but the vendor packages and the backends."""
 
 BACKENDS = BringupStep(
-    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 7200, ALONE, True
+    "backend", "every baseline and backend, one case", "", Needs.TORCH, 120, float("inf"), ALONE, True
 )
-"""Writes one result per kernel, backend/KERNEL.  Each backend has a deadline of its own; this one is a last resort."""
+"""No probe: it is benchmarks.bringup.backends, where each backend has processes and a deadline of its own.  One result
+for each kernel, backend/KERNEL."""
 
 
 def all_steps() -> list[BringupStep]:

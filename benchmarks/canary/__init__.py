@@ -1,6 +1,6 @@
-"""The canary: work that is the same on every machine, and a share of it that `ridgeline canary` plants.
+"""The canary: work that is the same on every machine, and a share of it that `ridgeline ci canary` plants.
 
-The gate is asked about changes that are known: none, and one of exactly so much more work.  `ridgeline canary` writes
+The gate is asked about known changes: none, and one of exactly so much more work.  `ridgeline ci canary` writes
 two source trees with this package in them; they differ in `planted.SHARE` alone, as two commits differ in one line.
 
 `stream` adds two vectors, which memory bounds; `special` takes logarithms of the gamma function, which arithmetic

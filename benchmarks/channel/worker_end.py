@@ -43,15 +43,25 @@ class WorkerEnd:
     def __init__(self, requests: int, answers: int) -> None:
         self._lines = os.fdopen(_moved(requests), "rb")
         self._answers = _moved(answers)
+        self._seal = ""
 
     def requests(self) -> Iterator[dict[str, Any]]:
         """Every request, until the coordinator is gone."""
-        for line in self._lines:
-            yield _decode(line.decode())
+        while line := self._lines.readline():
+            request: dict[str, Any] = _decode(line.decode())
+            self._seal = request["seal"]
+            yield request
 
-    def answer(self, value: dict[str, Any], seal: str) -> None:
-        """Write an answer.  TypeError, ValueError or RecursionError for a value that JSON has not: nothing is sent."""
-        left = memoryview(_sealed(_encode(value).encode(), seal))
+    def exchange(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Answer the request that is being done, and wait for the next; EOFError when the coordinator is gone."""
+        self.answer(answer)
+        for request in self.requests():
+            return request
+        raise EOFError("the coordinator is gone")
+
+    def answer(self, value: dict[str, Any]) -> None:
+        """Answer the last request.  TypeError, ValueError or RecursionError for what JSON has not: nothing is sent."""
+        left = memoryview(_sealed(_encode(value).encode(), self._seal))
         while left:
             left = left[_write(self._answers, left) :]
 

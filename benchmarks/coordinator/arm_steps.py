@@ -147,6 +147,19 @@ class ArmSteps:
             raise Again
         return answers
 
+    def look_at_files(self) -> None:
+        """Take out the arms of a checkout whose processes ran a file that it has not, or that its digest leaves out."""
+        asked = [
+            RankStep("what it ran", self.case.name, "ran", role, arms, {"tops": self.workers.tops(role)})
+            for role in self.roles()
+            for arms in [tuple(arm for arm in self.arms() if arm.role == role)]
+        ]
+        for step, answers in self.together(asked):
+            self.workers.look_at(step.role, answers)
+        for arm in self.arms():
+            if arm.role in self.workers.strayed:
+                self.give_up(arm, Failure(Status.ERROR, self.workers.strayed[arm.role]))
+
     # ---- the referee ---------------------------------------------------------------------------------------------
 
     def truth_roles(self) -> list[str]:
@@ -243,7 +256,7 @@ class ArmSteps:
         """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
         own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
         if own_s <= self.protocol.deadline_s:
-            compiles = op in FIRST_USE and any(arm.point and not arm.compiled for arm in arms)
+            compiles = op in FIRST_USE and self.workers.setting.gpu and any(arm.point for arm in arms)
             extra_s = COMPILE_S if compiles else 0.0
             return self.protocol.deadline_s if op == "case" else self.deadline_s(arms, extra_s)
         if arms[0].libraries:  # it is installed

@@ -9,7 +9,6 @@ others are measured without it, in fresh processes where the old ones have ended
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import random
 import time
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.referee import truth_of
-from benchmarks.coordinator.samples import spot_checks, symptoms
+from benchmarks.coordinator.samples import entries, spot_checks, symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
 from benchmarks.coordinator.samples.floor import PhysicalFloor
 from benchmarks.coordinator.samples.spot_checks import PlannedSample
@@ -97,8 +96,10 @@ class CaseRun(ArmSteps):
         self._set_up()
         for arm in self.arms():
             self._prove(arm)
+        self.look_at_files()
         if self.protocol.rounds:
             self._take()
+            self.look_at_files()
 
     def _start(self) -> None:
         self.workers.ready([*self.roles(), *self.truth_roles()])
@@ -347,7 +348,8 @@ class CaseRun(ArmSteps):
         if arm.key in self._same:
             return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
         if arm.key in self.failures:
-            return _failed_entry(self.failures[arm.key])
+            failure = self.failures[arm.key]
+            return entries.failed(failure.status, failure.why, failure.detail)
         facts = self._facts[arm.key]
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
@@ -365,7 +367,7 @@ class CaseRun(ArmSteps):
         """Of a point whose code another arm has: that arm's samples, or its failure."""
         if timed.key in self.failures:
             failure = self.failures[timed.key]
-            return _failed_entry(dataclasses.replace(failure, why=f"its code is that of {timed.key}: {failure.why}"))
+            return entries.failed(failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail)
         same = {"same_as": timed.key, **self._samples_of(timed)}
         return {"status": Status.OK, **same, **self._facts[arm.key].proven()}
 
@@ -377,7 +379,3 @@ class CaseRun(ArmSteps):
                 f"{arm.key}: in {facts.starved} of {rounds} samples the device was faster than the host could "
                 "enqueue the call: launch latency is in the time"
             )
-
-
-def _failed_entry(failure: Failure) -> dict[str, Any]:
-    return {"status": failure.status, "why": failure.why, "detail": failure.detail}

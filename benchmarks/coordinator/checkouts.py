@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +12,8 @@ from typing import Any
 
 from benchmarks import trial_file
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.kernel_identity import digest_of, files_of, read
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.signals import deferred
+from benchmarks.reach.code import CheckoutCode
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 
@@ -45,6 +45,11 @@ class Checkout:
     def __post_init__(self) -> None:
         if not self.path.is_dir():
             raise CheckoutError(f"checkout {self.role}: {self.path} is not a folder")
+
+    @functools.cached_property
+    def code(self) -> CheckoutCode:
+        """Which files its operators come from."""
+        return CheckoutCode(self.path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +126,7 @@ class Describer:
         checkout = self._checkout
         label = f"describe.{checkout.role}"
         try:
-            starting.prepare(checkout.python)
-            with deferred():
+            with starting.ready(checkout.python):
                 self.pool = WorkerPool(label, checkout.python, checkout.path, 1, self._directory)
         except OSError as error:
             why = f"cannot start its Python: {error}; name an executable that exists"
@@ -225,8 +229,8 @@ class Describer:
     def _modules(self) -> list[str]:
         """Every module of the checkout that may declare kernels, found without importing one."""
         found = []
-        for package in listed_packages(self._checkout):
-            folder = self._checkout.path.joinpath(*package.split("."))
+        for package, home in zip(listed_packages(self._checkout), self._checkout.code.tree.homes, strict=True):
+            folder = self._checkout.path / home
             names = [info.name for info in pkgutil.iter_modules([str(folder)])]
             found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
         return found
@@ -252,16 +256,12 @@ def listed_packages(checkout: Checkout) -> list[str]:
         raise CheckoutError(f"checkout {checkout.role}: {error}") from error
 
 
-def kernels_digest(checkout: Checkout) -> str:
-    """16 hex digits over every file of the listed kernel packages: names and contents."""
-    return digest_of(read(checkout.path, kernel_files([checkout])))[:16]
-
-
 def kernel_files(checkouts: Iterable[Checkout]) -> Iterator[Path]:
-    """Every file of the listed kernel packages."""
+    """Every file that the code of an operator can come from, and whatever lies in the packages with kernels."""
     for checkout in checkouts:
-        for package in sorted(listed_packages(checkout)):
-            yield from files_of(checkout.path.joinpath(*package.split(".")))
+        files = {checkout.path / name for name in checkout.code.files() if not name.endswith("/")}
+        below = (path for home in checkout.code.tree.homes for path in (checkout.path / home).rglob("*"))
+        yield from files | {path for path in below if path.is_file() and "__pycache__" not in path.parts}
 
 
 def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:

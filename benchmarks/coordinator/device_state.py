@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from benchmarks.preflight.amd_library import value, watts
 from benchmarks.preflight.drivers import answer
 
 PERIOD_S = 0.25
@@ -33,9 +34,6 @@ NVML_REASONS = {
     0x100: "display clocks",
 }
 """Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
-
-AMD_INVALID = {0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, "N/A"}
-"""Values by which AMD SMI reports "unknown" (amdsmi of ROCm 6 and 7, 2026-11)."""
 
 
 class Monitor(Protocol):
@@ -116,13 +114,13 @@ class AmdSmi:
 
     def read(self, index: int) -> dict[str, Any]:
         metrics = answer(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
-        clocks = [_valid(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
+        clocks = [value(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
         known = [clock for clock in clocks if clock]
-        power = _valid(metrics.get("current_socket_power")) or _valid(metrics.get("average_socket_power"))
+        power = value(metrics.get("current_socket_power")) or value(metrics.get("average_socket_power"))
         return {
             "sm_clock_mhz": min(known) if known else None,  # the slowest die decides
-            "mem_clock_mhz": _valid(metrics.get("current_uclk")),
-            "temperature_c": _valid(metrics.get("temperature_hotspot")),
+            "mem_clock_mhz": value(metrics.get("current_uclk")),
+            "temperature_c": value(metrics.get("temperature_hotspot")),
             "power_w": power,
             "throttle": _amd_throttle(metrics),
         }
@@ -134,7 +132,7 @@ class AmdSmi:
         memory = answer(smi.amdsmi_get_gpu_memory_partition, handle)
         driver = answer(smi.amdsmi_get_gpu_driver_info, handle) or {}
         return {
-            "power_cap_w": _watts(_valid(cap)),
+            "power_cap_w": watts(cap),
             "chip_id": None,
             "partition": f"{compute}/{memory}" if compute and memory else None,
             "driver": driver.get("driver_version"),
@@ -146,8 +144,8 @@ class AmdSmi:
         The unit is 15.259 uJ on MI200 and MI300 (amd_smi documentation of ROCm 6 and 7, 2026-11).
         """
         found = answer(self._smi.amdsmi_get_energy_count, self._handles[index]) or {}
-        count, unit = (_valid(found.get(key)) for key in ("energy_accumulator", "counter_resolution"))
-        count = _valid(found.get("power")) if count is None else count
+        count, unit = (value(found.get(key)) for key in ("energy_accumulator", "counter_resolution"))
+        count = value(found.get("power")) if count is None else count
         return None if count is None or unit is None else float(count) * float(unit) * 1e-6
 
 
@@ -213,26 +211,15 @@ def thinned(readings: list[dict[str, Any]], keep: int) -> list[dict[str, Any]]:
 
 
 def _amd_throttle(metrics: Mapping[str, Any]) -> str | None:
-    status = _valid(metrics.get("indep_throttle_status"))
-    status = _valid(metrics.get("throttle_status")) if status is None else status
+    status = value(metrics.get("indep_throttle_status"))
+    status = value(metrics.get("throttle_status")) if status is None else status
     if status is None:
         return None
     return f"bits {int(status):#x}" if status else "none"
 
 
-def _valid(value: Any) -> Any:
-    return None if value is None or isinstance(value, (list, dict)) or value in AMD_INVALID else value
-
-
 def _scaled(value: Any, factor: float) -> float | None:
     return None if value is None else round(value * factor, 1)
-
-
-def _watts(value: Any) -> float | None:
-    """AMD SMI gives microwatts in new releases and watts in old ones."""
-    if value is None:
-        return None
-    return round(value * 1e-6, 1) if value > 100_000 else float(value)
 
 
 def _text(value: Any) -> str | None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any
     build = f"hip {environment.get('hip')}, cuda {environment.get('cuda')}"
     return (
         f"this machine has a GPU ({device}), but {why} ({build}); use the Python that has the GPU build of torch "
-        "(make PYTHON=..., or --env-head), check the permission on the device, or hide the GPU to time the CPU: "
+        "(`make PYTHON=...` in a clone), check the permission on the device, or hide the GPU to time the CPU: "
         "CUDA_VISIBLE_DEVICES= (HIP_VISIBLE_DEVICES=)"
     )
 
@@ -107,6 +108,13 @@ def machine_name(machine: Mapping[str, Any]) -> str:
 def cpu_count() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def cores() -> list[int]:
+    """The cores that ranks of a trial on a CPU run on, in turn: both sides on the same, other trials on others."""
+    known = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    first = random.randrange(len(known))
+    return known[first:] + known[:first]
 
 
 def cpu_name() -> str:

@@ -202,7 +202,7 @@ class WorkerPool:
     left: gets the names of what they left running, once they are killed; it was ended.  quiet: raises Stopped out of
     collect(), where the session ends in another thread.
 
-    Create and store it in one block of `signals.deferred`: an interrupt in between would lose its processes.
+    Create and store it in one block of `starting.ready`: an interrupt in between would lose its processes.
     """
 
     def __init__(
@@ -251,8 +251,12 @@ class WorkerPool:
             own = per_rank[worker.rank] if per_rank else {}
             worker.send({"op": op, "limit_s": limit_s, "fields": {**fields, **own}})
 
-    def collect(self) -> list[Any]:
-        """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
+    def collect(self, limit_s: float | None = None) -> list[Any]:
+        """The result of every rank, in rank order.  limit_s: from now, in place of post()'s.
+
+        Raises StepFailed or PoolDied.
+        """
+        self._limit_s = self._limit_s if limit_s is None else limit_s
         try:
             return self._collected()
         finally:

@@ -84,6 +84,14 @@ def prepare(python: str) -> None:
     any(server.waited() for server in _servers_for(python, environment()))
 
 
+@contextlib.contextmanager
+def ready(python: str) -> Iterator[None]:
+    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted."""
+    prepare(python)
+    with deferred():
+        yield
+
+
 class Forked:
     """A process that a server started.  left: names of what it left running, which was ended, once it is reaped."""
 

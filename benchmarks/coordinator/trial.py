@@ -24,11 +24,9 @@ from benchmarks.coordinator.checkouts import (
     Describer,
     Description,
     called_libraries,
-    kernels_digest,
     listed_packages,
 )
 from benchmarks.coordinator.host_cache import host_cache_bytes
-from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
@@ -75,6 +73,12 @@ def measure(
             yield from session.ordered(order, plans)
 
 
+def _digest(checkout: Checkout) -> str:
+    """Over the code of all operators of a checkout.  Raises CheckoutError."""
+    listed_packages(checkout)
+    return checkout.code.digest()
+
+
 @dataclasses.dataclass
 class CaseEntries:
     """The cases of a trial, as they are done.  busy_s: the device at work, wall_s: in all, while samples were taken."""
@@ -111,8 +115,9 @@ class Session:
         self._heaps: dict[int, dict[str, Any]] = {}
         self._dispatch: dict[str, Any] | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
-        self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
+        self._digests = {checkout.role: _digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
+        self._ran: dict[tuple[str, str], dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
         self._codes, self._directory = codes.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
@@ -155,7 +160,7 @@ class Session:
             for describer in asked.values():
                 describer.kill()
         self._own_digests = {
-            one.role: kernel_digests(one.path, listed_packages(one), self.descriptions[one.role].modules)
+            one.role: {name: one.code.digest(m) for name, m in self.descriptions[one.role].modules.items()}
             for one in self.checkouts
         }
         self._devices = self._same_devices()
@@ -166,8 +171,11 @@ class Session:
     def choose(self, asked: Sequence[str]) -> list[str]:
         """Names of the kernels to measure; UsageError for what does not exist."""
         declared = [description.kernels for description in self.descriptions.values()]
-        broken = [module["module"] for description in self.descriptions.values() for module in description.broken]
-        names = plan.choose_kernels(asked, declared, broken)
+        broken = {m["module"]: m["reason"] for description in self.descriptions.values() for m in description.broken}
+        names = plan.choose_kernels(asked, declared, list(broken))
+        if broken and not names:
+            said = "; ".join(f"{module} cannot be imported: {reason}" for module, reason in broken.items())
+            raise UsageError(f"no kernel is declared: {said}")
         plan.check_selection(self.selection, declared, names)
         return names
 
@@ -327,6 +335,8 @@ class Session:
     def learn(self, workers: WorkerPools) -> list[str]:
         """Keep what processes found out about the machine; returns warnings."""
         self._dispatch = workers.dispatch or self._dispatch
+        for role, files in workers.ran.items():
+            self._ran.setdefault((workers.setting.kernel, role), {}).update(files)
         return workers.notes + self._learn_heaps(workers.setting.world, workers.heaps)
 
     def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -349,6 +359,7 @@ class Session:
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
+            cores=fingerprint.cores() if self.machine["kind"] == "cpu" else (),
             flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
@@ -360,7 +371,8 @@ class Session:
         )
 
     def _threads(self, world: int) -> int:
-        return max(1, fingerprint.cpu_count() // world)
+        """Of a rank; on a CPU it has a core (worker.own_core)."""
+        return 1 if self.machine["kind"] == "cpu" else max(1, fingerprint.cpu_count() // world)
 
     def _same_devices(self) -> list[dict[str, Any]]:
         """The devices, which every checkout's Python must see alike."""
@@ -393,6 +405,7 @@ class Session:
             "dirty": checkout.dirty,
             "kernels_digest": self._digests[checkout.role],
             "kernel_digest": self._own_digests[checkout.role].get(name),
+            "ran": self._ran.get((name, checkout.role), {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],

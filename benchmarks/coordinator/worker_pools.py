@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
 from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
 
@@ -49,7 +49,7 @@ class WorkerSetting:
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
     compares its outputs itself.  ledger: of the wall time.  quiet: who may work, where trials are side by side.  ahead:
-    what is being compiled.
+    what is being compiled.  cores: of the ranks, in turn, on a CPU.
     """
 
     kernel: str
@@ -67,6 +67,7 @@ class WorkerSetting:
     ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
     quiet: Quiet = dataclasses.field(default_factory=Quiet)
     ahead: CompiledAhead | None = None
+    cores: Sequence[int] = ()
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -98,7 +99,8 @@ class WorkerPools:
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
     made_apart: processes of their own make the references.  tuning: by role, backends whose set-up chooses by times.
-    flush_s: seconds of a flush of the caches, the longest of all ranks.
+    flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
+    checkout: digests by path.  strayed: by role, what they must not have run.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
@@ -112,6 +114,8 @@ class WorkerPools:
         self.dispatch: dict[str, Any] | None = None
         self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
+        self.ran: dict[str, dict[str, str]] = {}
+        self.strayed: dict[str, str] = {}
         self._heap = setting.heap
         self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
@@ -153,6 +157,19 @@ class WorkerPools:
             finally:
                 s.ledger.answered(self)
 
+    def tops(self, role: str) -> list[str]:
+        """See CheckoutCode.tops."""
+        return self.checkouts[role].code.tops
+
+    def look_at(self, role: str, answers: Iterable[Mapping[str, Any]]) -> None:
+        """Take what the ranks of a checkout say they have run."""
+        code, module = self.checkouts[role].code, self.setting.modules[role]
+        for answer in answers:
+            found = code.ran(module, answer["files"], answer["foreign"])
+            self.ran.setdefault(role, {}).update(found.files)
+            if found.fault:
+                self.strayed.setdefault(role, found.fault)
+
     def _undecided(self) -> bool:
         """Whether the next processes have to find out where the heap is best."""
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
@@ -164,8 +181,7 @@ class WorkerPools:
         checkout, s = self.checkouts[role], self.setting
         python, label = checkout.python, f"{s.kernel}.{role.replace(' ', '.')}"
         try:
-            starting.prepare(python)
-            with deferred():
+            with starting.ready(python):
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
                 of_session = s.ledger, left, self.quiet
                 pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, *of_session)
@@ -173,7 +189,15 @@ class WorkerPools:
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
             return False
-        ranks = [{"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)]
+        cores = s.cores if role in s.modules else ()  # what makes references is not timed
+        ranks = [
+            {
+                "rank": rank,
+                "device": f"cuda:{rank}" if s.gpu else "cpu",
+                "core": cores[rank % len(cores)] if cores else None,
+            }
+            for rank in range(s.world)
+        ]
         pool.post("start", START_S, "join", per_rank=ranks, **s.request(role))
         return True
 
@@ -240,10 +264,24 @@ class FillingProcess:
             self._pool.kill()
 
 
+@contextlib.contextmanager
+def started(
+    label: str, python: str, checkout: Path, world: int, directory: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[WorkerPool]:
+    """Processes that are asked something, and have ended on leaving.  OSError if there is no such Python."""
+    pool: WorkerPool | None = None
+    try:
+        with starting.ready(python):
+            pool = WorkerPool(label, python, checkout, world, directory, variables)
+        yield pool
+    finally:
+        if pool:
+            pool.kill()
+
+
 def referee_process(python: str, directory: Path, ledger: SecondsLedger) -> WorkerPool:
     """A process that imports the harness alone."""
-    starting.prepare(python)
-    with deferred():
+    with starting.ready(python):
         return WorkerPool("referee", python, HARNESS, 1, directory, VARIABLES, ledger)
 
 

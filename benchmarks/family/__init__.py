@@ -14,8 +14,9 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..lifetime import prctl
 from .standing import ProcessStanding as ProcessStanding
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
@@ -44,13 +45,13 @@ class Child(NamedTuple):
 
 def keep_orphans() -> None:
     """Become the parent of all that is started below (Linux), when its own parent dies."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def keeps_orphans() -> bool:
     """Whether this process does so."""
     kept = ctypes.c_int(0)
-    _prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
+    prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
     return bool(kept.value)
 
 
@@ -59,14 +60,7 @@ def hide_memory() -> None:
 
     For one that nothing has to look into: job control of a plain user cannot read its environment any more either.
     """
-    _prctl(PR_SET_DUMPABLE, 0)
-
-
-def _prctl(option: int, argument: Any) -> None:
-    """prctl(2); nothing where there is none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(option, argument, 0, 0, 0)
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def by_parent() -> dict[int, list[Child]]:

@@ -42,11 +42,12 @@ class Cache:
         """Keep a record and its code text; returns the record with `asm`, the name of the text's file."""
         record = record | {"asm": f"{digest(text)}.s" if text is not None else None}
         if text is not None:
-            self._write(record["asm"], text)
-        self._write(f"{key}.json", json.dumps(record))
+            self.write(record["asm"], text)
+        self.write(f"{key}.json", json.dumps(record))
         return record
 
-    def _write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
+        """A file of the folder, whole or not at all."""
         descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
         with os.fdopen(descriptor, "w") as file:
             file.write(text)

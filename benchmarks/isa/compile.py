@@ -191,7 +191,7 @@ _INTERNAL = {
 """Options that Triton fills in by itself; not offered in messages."""
 
 
-def specialise(compilation: Any, gpu_target: Any) -> Specialised:
+def specialise(compilation: Any) -> Specialised:
     """Let the JIT bind and specialise the arguments, and stop it where it would compile."""
     function = compilation.function
     given = {name: argument(name, value) for name, value in compilation.arguments.items()}
@@ -251,6 +251,18 @@ def forget_half_made_keys() -> None:
             thing.hash = None
 
 
+def forget_lines() -> None:
+    """Have the digests of all functions without the lines they begin at, which are no part of code (targets.FIXED).
+
+    A remark above a kernel is then no other kernel: its commit takes the compilations of the one before.
+    """
+    from triton.runtime.jit import JITCallable
+
+    for thing in gc.get_objects():
+        if isinstance(thing, JITCallable) and thing.starting_line_number:
+            thing.starting_line_number, thing.hash = 0, None
+
+
 class Compiler:
     """Compiles declared units for one architecture, with the cache in front."""
 
@@ -270,6 +282,10 @@ class Compiler:
         launch_cache: have the binary in Triton's own cache too, even if the record is known.
         """
         written()
+        if not launch_cache and getattr(
+            compilation.function, "starting_line_number", 0
+        ):  # a launch has them in its key
+            forget_lines()
         try:
             found = self._specialised(compilation)
             name = key(found, self.arch, self.version)
@@ -296,7 +312,7 @@ class Compiler:
 
     def _specialised(self, compilation: Any) -> Specialised:
         check(compilation, self._gpu_target, self.version)
-        return specialise(compilation, self._gpu_target)
+        return specialise(compilation)
 
     def _not_specialised(self, error: Exception, written: Any) -> dict[str, Any]:
         if isinstance(error, WrongDeclaration):

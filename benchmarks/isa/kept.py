@@ -11,25 +11,20 @@ import dataclasses
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.kernel_identity import digest_of, files_of, read
-from benchmarks.isa.cache import key_of
-from benchmarks.isa.pool import HARNESS, Choice, CompileSetting
+from benchmarks.isa.cache import Cache, key_of
+from benchmarks.isa.pool import Choice, CompileSetting
 from benchmarks.isa.targets import environment
-from kernels.project import listed_packages
+from benchmarks.reach.code import CheckoutCode, of_harness
 
 MOST = 24
 """Results that are kept, the last used ones: about 1 MB each for 300 compilations (2026-11)."""
 
 DECIDED = ("ok", "unsupported", "refused", "undeclared")
 """What becomes of a compilation and stays so; what failed for want of time or memory is tried again."""
-
-OURS = ("benchmarks/isa", "kernels/_shared/units.py", "kernels/hardware.py")
-"""Code of this checkout, not of the tree, that decides a result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +41,11 @@ def tree_key(arches: Sequence[str], choice: Choice, setting: CompileSetting) -> 
     """The key of a result, "" for another Python than this one: what is installed there is not known here."""
     if setting.python != sys.executable:
         return ""
-    compiled = [path for package in listed_packages(setting.tree) for path in _package(setting.tree, package)]
-    ours = [path for name in OURS for path in _files(HARNESS / name)]
+    code = CheckoutCode(setting.tree)
     parts = {
-        "tree": digest_of(read(setting.tree, compiled)),
-        "ours": digest_of(read(HARNESS, ours)),
+        "tree": code.digest(),
+        "looks_at": code.environment(),
+        "ours": of_harness(),
         "arches": list(arches),
         "choice": dataclasses.asdict(choice),
         "units": setting.compute_units,
@@ -59,15 +54,6 @@ def tree_key(arches: Sequence[str], choice: Choice, setting: CompileSetting) -> 
         "environment": {name: value for name, value in environment(os.environ).items() if name.startswith("TRITON")},
     }
     return key_of(parts)
-
-
-def _files(path: Path) -> list[Path]:
-    return files_of(path) if path.is_dir() else [path]
-
-
-def _package(tree: Path, package: str) -> list[Path]:
-    folder = tree.joinpath(*package.split("."))
-    return files_of(folder) if folder.is_dir() or folder.with_suffix(".py").is_file() else []
 
 
 def _installed(folders: Sequence[str]) -> set[str]:
@@ -99,10 +85,7 @@ def store(cache: Path, key: str, runs: Sequence[Any]) -> None:
         {"arch": run.arch, "listing": run.listing, "records": [run.records[i] for i in range(len(run.records))]}
         for run in runs
     ]
-    descriptor, temporary = tempfile.mkstemp(dir=cache, prefix=".writing-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(kept, file)
-    os.replace(temporary, _path(cache, key))
+    Cache(cache).write(_path(cache, key).name, json.dumps(kept))
     for old in sorted(cache.glob("tree-*.json"), key=_used)[:-MOST]:
         with contextlib.suppress(OSError):
             old.unlink()

@@ -26,6 +26,7 @@ MEANING: dict[str, str] = {
     "occupancy_by_lds": "resident waves per SIMD if registers were unlimited",
     "code_bytes": "size of the machine code, bytes",
     "instructions": "machine instructions",
+    "mix": "the same by class: valu, salu, mfma, load, store, lds, ... (AMD); alu, matrix, load, ... (NVIDIA)",
     "matrix": "matrix (MFMA, tensor-core) instructions by name",
     "load_widths": "vector loads by bytes per lane",
     "store_widths": "vector stores by bytes per lane",

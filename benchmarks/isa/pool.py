@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks import lifetime
 from benchmarks.isa.targets import environment, target
+from benchmarks.reach.code import CheckoutCode
 
 HARNESS = Path(__file__).resolve().parents[2]
 MODULE = "benchmarks.isa.worker"
@@ -66,7 +67,7 @@ class CompileSetting:
 
     compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
     variables: the environment of launches, whose cache of Triton is filled; None: a clean one and no such cache.
-    metrics: read the code; without, only that cache is filled.  processes: per architecture.
+    processes: per architecture.
     """
 
     tree: Path
@@ -76,7 +77,6 @@ class CompileSetting:
     limits: Limits = Limits()
     compute_units: int | None = None
     variables: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
-    metrics: bool = True
     processes: int | None = None
 
 
@@ -87,7 +87,10 @@ class Ended(Exception):
 class CompileProcess:
     """One compiling process."""
 
-    def __init__(self, arch: str, compute_units: int, setting: CompileSetting, scratch: Path) -> None:
+    def __init__(
+        self, arch: str, compute_units: int, setting: CompileSetting, code: CheckoutCode, scratch: Path
+    ) -> None:
+        self._code = code
         self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
         folders = (str(setting.tree.resolve()), str(setting.cache.resolve()))
@@ -102,7 +105,7 @@ class CompileProcess:
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
-        line = json.dumps({**request, "limit_s": limits.seconds}) + "\n"
+        line = json.dumps({**request, "limit_s": limits.seconds, "tops": self._code.tops}) + "\n"
         try:
             self._process.stdin.write(line.encode())  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]
@@ -117,8 +120,11 @@ class CompileProcess:
                 self.kill()
                 raise Ended(f"it took more than {limits.memory_mb} MB of memory and was stopped")
             self._receive()
-        answer, _, self._buffer = self._buffer.partition(b"\n")
-        return dict(json.loads(answer))
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer = dict(json.loads(line))
+        if fault := self._code.ran("", **answer.pop("ran")).fault:
+            raise Ended(fault)
+        return answer
 
     def _receive(self) -> None:
         stdout = self._process.stdout.fileno()  # type: ignore[union-attr]
@@ -176,6 +182,7 @@ class CompilePool:
         target(arch)
         self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell
         self._choice = dataclasses.asdict(choice)
+        self._code = CheckoutCode(setting.tree)
         self._compute_units = setting.compute_units or assumed_units(arch)
         self._lock = threading.Lock()
         self._next = 0
@@ -210,8 +217,7 @@ class CompilePool:
     def _compile(self, process: CompileProcess, index: int) -> bool:
         """Compile one unit; whether the process is still there."""
         try:
-            request = {"op": "compile" if self.setting.metrics else "fill", "index": index}
-            request["launch_cache"] = self.setting.variables is not None
+            request = {"op": "compile", "index": index, "launch_cache": self.setting.variables is not None}
             self._keep(index, process.ask(request, self.setting.limits))
         except Ended as end:
             process.kill()
@@ -225,7 +231,7 @@ class CompilePool:
 
     def _ready(self) -> CompileProcess | None:
         """A process that has listed the tree; None if it cannot."""
-        process = CompileProcess(self.arch, self._compute_units, self.setting, self._scratch)
+        process = CompileProcess(self.arch, self._compute_units, self.setting, self._code, self._scratch)
         try:
             limits = Limits(LIST_LIMIT_S, self.setting.limits.memory_mb)
             listing = process.ask({"op": "list", "choose": self._choice}, limits)

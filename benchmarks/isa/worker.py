@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from .. import naming
 from ..lifetime import end_with_starter
+from ..worker.ran import RanFiles
 from .cache import Cache
 from .causes import first_cause
 from .compile import Compiler
@@ -162,7 +163,8 @@ class Log:
 
 
 def serve(arch: str, tree: Path, cache: Path, compute_units: int, log: str, answers: TextIO) -> None:
-    """Answer requests until stdin closes."""
+    """Answer requests until stdin closes; `ran` of an answer: what was run for it, see RanFiles."""
+    ran = RanFiles(tree, cache)
     compiler = Compiler(arch, Cache(cache))
     units = Units(arch, tree, compute_units)
     written = Log(log)
@@ -172,13 +174,12 @@ def serve(arch: str, tree: Path, cache: Path, compute_units: int, log: str, answ
         try:
             if request["op"] == "list":
                 answer = {"ok": True, "triton": compiler.version} | units.gather(request["choose"])
-            elif request["op"] == "fill":
-                answer = {"ok": True} | compiler.fill(units.declared[request["index"]], written)
             else:
                 keep = request["launch_cache"]
                 answer = {"ok": True} | compiler.record(units.declared[request["index"]], written, keep)
         except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
             answer = {"ok": False, "why": first_cause(error), "detail": traceback.format_exc()}
+        answer["ran"] = ran.new(request["tops"])
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

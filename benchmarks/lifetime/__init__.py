@@ -7,6 +7,9 @@ starter may be gone before the process can ask for the signal.
 
 A program is hung up on (SIGHUP, raised as KeyboardInterrupt): it ends what it started, and its drafts go.  A process
 that has nothing to tidy is killed.
+
+It can be interrupted, too, however the one that started it was started: a shell's `&` has it and all below it ignore
+SIGINT and SIGQUIT, and nothing but SIGKILL would end what measures.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import signal
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 STARTER = "RIDGELINE_STARTER"
 """Environment variable: the process that starts another one, and where that number holds.  Read once, not handed on."""
@@ -25,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 
 def told(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that is to end with this one."""
-    return {**environment, STARTER: f"{os.getpid()}:{_space()}"}
+    return {**environment, STARTER: f"{os.getpid()}:{pid_space()}"}
 
 
 def end_with_starter(
@@ -33,14 +37,22 @@ def end_with_starter(
 ) -> None:
     """Get the signal `number` when the process that the environment names is gone; without a name, do nothing.
 
-    SIGHUP becomes a KeyboardInterrupt.
+    SIGHUP becomes a KeyboardInterrupt.  With a name, SIGINT and SIGQUIT are no longer ignored either.
     """
     starter, _, space = environment.pop(STARTER, "").partition(":")
-    if not starter.isdigit() or space != _space():
+    if not starter.isdigit() or space != pid_space():
         return
+    can_be_interrupted()
     if number == signal.SIGHUP:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     end_with(int(starter), number)
+
+
+def can_be_interrupted() -> None:
+    """No inherited ignoring of SIGINT and SIGQUIT, here and in what this process starts."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def end_with(starter: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -48,25 +60,26 @@ def end_with(starter: int, number: signal.Signals = signal.SIGKILL) -> None:
 
     The parent may be another process than `starter`, such as a script that is used as a Python.
     """
-    _send_on_death(number)
+    prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != starter and not lives(starter):
         os.kill(os.getpid(), number)
 
 
 def outlive_starter() -> None:
     """No signal any more: for a process that learns of the end in another way, and has to tidy first."""
-    _send_on_death(0)
+    prctl(PR_SET_PDEATHSIG, 0)
 
 
-def _send_on_death(number: int) -> None:
+def prctl(option: int, argument: Any) -> None:
+    """prctl(2); nothing where there is none."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        libc.prctl(option, argument, 0, 0, 0)
 
 
-def _space() -> str:
+def pid_space() -> str:
     """Where numbers of processes hold: a container can have its own, in which the starter's is another process's."""
     try:
         return str(os.stat("/proc/self/ns/pid").st_ino)

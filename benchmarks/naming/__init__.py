@@ -28,8 +28,6 @@ HARNESS = Path(__file__).resolve().parents[2]
 
 HOUSE = "ridgeline.house"
 ROOMS = ("kernels", "benchmarks", "ci", "dashboards")
-SOURCES = ("", "src")
-"""Folders of a checkout that its packages are looked up in; `src` by the layout of the packaging guide of PyPA."""
 
 _in_force = ["kernels"]
 """The package with the contract; until `open_to`, as where no checkout is measured, it is plain `kernels`."""
@@ -51,13 +49,27 @@ def our(name: str) -> ModuleType:
 
 def open_to(checkout: Path) -> str:
     """Let the plain names be those of a checkout; returns the package with the contract: "kernels", or ours."""
-    sys.path[:0] = [str(folder) for part in SOURCES if (folder := checkout / part).is_dir()]
+    sources = our("kernels.project").layout(checkout).sources
+    sys.path[:0] = [str(folder) for part in sources if (folder := checkout / part).is_dir()]
     own = carries_contract(checkout)
     contract = "kernels" if own else f"{HOUSE}.kernels"
     _in_force.append(contract)
     sys.meta_path.insert(0, ContractFinder(contract, everywhere=not own))
     _leave_path_to_children()
     return contract
+
+
+def repository(checkout: Path) -> Path:
+    """The folder of the repository that a checkout belongs to: of a worktree, that with the folder .git."""
+    for folder in (checkout.resolve(), *checkout.resolve().parents):
+        link = folder / ".git"
+        if link.is_dir():
+            return folder
+        if link.is_file():  # "gitdir: /repository/.git/worktrees/NAME", gitrepository-layout(5)
+            named = Path(link.read_text(encoding="utf-8", errors="replace").partition(":")[2].strip())
+            common = (folder / named).parent.parent
+            return common.parent if common.name == ".git" else folder
+    return checkout
 
 
 def carries_contract(checkout: Path) -> bool:

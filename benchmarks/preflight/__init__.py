@@ -6,13 +6,12 @@ as absent.  An "error" fails the node: its times would not be those of a healthy
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.preflight import host, judge, sources
-from benchmarks.preflight.types import Demand, NodeFacts, NodeProblem
+from benchmarks.preflight.types import Demand, NodeFacts, Problem
 
 __all__ = ["Demand", "examine", "facts", "in_words", "problems"]
 
@@ -29,7 +28,7 @@ def examine(
     """
     found = facts(ours, folders, root)
     said = problems(found, wanted or Demand())
-    return {"problems": [dataclasses.asdict(one) for one in said], "facts": found.compact()}
+    return {"problems": [one.as_json() for one in said], "facts": found.compact()}
 
 
 def in_words(report: Mapping[str, Any]) -> str:
@@ -44,6 +43,6 @@ def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), roo
     return NodeFacts(tuple(sources.chosen(gpus, ours)), absent, **host.read(root, folders))
 
 
-def problems(found: NodeFacts, wanted: Demand) -> list[NodeProblem]:
+def problems(found: NodeFacts, wanted: Demand) -> list[Problem]:
     """What is wrong with the node, errors first.  Pure."""
     return sorted(judge.problems(found, wanted), key=lambda one: one.level != "error")

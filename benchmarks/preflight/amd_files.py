@@ -34,13 +34,13 @@ def _gpu(root: Path, gpu: PciGpu, owners: dict[int, set[int]]) -> GpuFacts:
     known = owners.keys() >= {*minors}
     return GpuFacts(
         address=gpu.address,
-        name=_text(folder / "product_name"),
-        chip_id=_text(folder / "device"),
+        name=sysfs.text_of(folder / "product_name"),
+        chip_id=sysfs.text_of(folder / "device"),
         compute=gpu.compute,
         memory=gpu.memory,
         power_cap_w=_watts(folder, "power1_cap"),
         power_default_w=_watts(folder, "power1_cap_default"),
-        clock_limit=limit(None, _text(folder / "power_dpm_force_performance_level")),
+        clock_limit=limit(None, sysfs.text_of(folder / "power_dpm_force_performance_level")),
         corrected=_errors(folder, "ce"),
         uncorrected=_errors(folder, "ue"),
         bad_pages=_bad_pages(folder / "ras/gpu_vram_bad_pages"),
@@ -54,17 +54,17 @@ def _processes(root: Path) -> dict[int, set[int]]:
     """Process ids with memory on a GPU, by the minor of its render device."""
     found: dict[int, set[int]] = {}
     for folder in (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*"):
-        minor = re.search(r"^drm_render_minor (\d+)$", _text(folder / "properties"), re.MULTILINE)
-        gpu = _text(folder / "gpu_id")
+        minor = re.search(r"^drm_render_minor (\d+)$", sysfs.text_of(folder / "properties"), re.MULTILINE)
+        gpu = sysfs.text_of(folder / "gpu_id")
         if minor and int(minor[1]) and gpu:
             files = (root / "sys/class/kfd/kfd/proc").glob(f"[0-9]*/vram_{gpu}")
-            found[int(minor[1])] = {int(file.parent.name) for file in files if _text(file) not in ("", "0")}
+            found[int(minor[1])] = {int(file.parent.name) for file in files if sysfs.text_of(file) not in ("", "0")}
     return found
 
 
 def _errors(folder: Path, kind: str) -> int | None:
     """The sum over the blocks of a GPU."""
-    texts = [_text(path) for path in (folder / "ras").glob("*_err_count")]
+    texts = [sysfs.text_of(path) for path in (folder / "ras").glob("*_err_count")]
     counts = [int(found[1]) for text in texts if (found := re.search(rf"^{kind}:\s*(\d+)", text, re.MULTILINE))]
     return sum(counts) if counts else None
 
@@ -72,17 +72,10 @@ def _errors(folder: Path, kind: str) -> int | None:
 def _bad_pages(path: Path) -> int | None:
     if not path.is_file():
         return None
-    return sum(bool(re.search(r":\s*P\s*$", line)) for line in _text(path).splitlines())
+    return sum(bool(re.search(r":\s*P\s*$", line)) for line in sysfs.text_of(path).splitlines())
 
 
 def _watts(folder: Path, name: str) -> float | None:
-    texts = [_text(path / name) for path in sorted((folder / "hwmon").glob("hwmon*"))]
+    texts = [sysfs.text_of(path / name) for path in sorted((folder / "hwmon").glob("hwmon*"))]
     numbers = [int(text) for text in texts if text.isdigit()]
     return round(numbers[0] * 1e-6, 1) if numbers else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -18,8 +18,8 @@ def read(root: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "numa_balancing": _number(root / "proc/sys/kernel/numa_balancing"),
         "iommu_pt": _iommu_pt(root / "proc/cmdline"),
         "memlock_bytes": _memlock(),
-        "shm_bytes": _free(shm) if shm.is_dir() else None,
-        "disk_bytes": {str(folder): free for folder in (Path("/tmp"), *folders) if (free := _free(folder)) is not None},
+        "shm_bytes": free_bytes(shm) if shm.is_dir() else None,
+        "disk_bytes": {str(one): free for one in (Path("/tmp"), *folders) if (free := free_bytes(one)) is not None},
     }
 
 
@@ -42,7 +42,8 @@ def _memlock() -> int:
     return -1 if limit == resource.RLIM_INFINITY else limit
 
 
-def _free(folder: Path) -> int | None:
+def free_bytes(folder: Path) -> int | None:
+    """Space on the disk that holds the folder, or would hold it; None if it cannot be asked."""
     with contextlib.suppress(OSError, StopIteration):
         return shutil.disk_usage(next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())).free
     return None

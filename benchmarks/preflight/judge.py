@@ -6,30 +6,32 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts, NodeProblem
+from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts, Problem
 from kernels.hardware import by_market_name
 
 LEAST_DISK_BYTES = 100 << 20
 """A trial file of the pr tier has some MB; with less than this a run ends in the middle (2026-11)."""
 LEAST_SHM_BYTES = 1 << 30
-"""The same as of benchmarks.doctor: buffers that ranks share."""
+"""Buffers that ranks share: the largest all_gather of the pr tier on two CPU ranks fills 512 MB (2026-11)."""
 LEAST_MEMLOCK_BYTES = 1 << 30
 """RCCL and NCCL lock the buffers of every rank; 64 KiB is what a container gets without --ulimit=memlock=-1."""
 BUSY_BYTES, BUSY_PERCENT = 3 << 30, 5
-"""The same as of benchmarks.bringup: more than a driver takes on an idle GPU, more than a monitor's own query."""
+"""More than a driver takes on an idle GPU (0.6 GB on H200, some 0.3 GB on MI300X), and more than a monitor's own query
+in one sample (2026-11)."""
 CLOCK_SLACK = 0.98
 """Part of a product's top clock below which it counts as limited: parts of one product differ by a step of 15 MHz."""
 
 Level = Literal["error", "warning"]
 
 
-def problems(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def problems(facts: NodeFacts, wanted: Demand) -> Iterator[Problem]:
     """Everything that is wrong."""
-    for rule in (_count, _product, _partitions, _power, _clocks, _memory, _links, _others, _host, _space, _libraries):
-        yield from rule(facts, wanted)
+    yield from (*_count(facts, wanted), *_product(facts, wanted))
+    for rule in (_partitions, _power, _clocks, _memory, _links, _others, _host, _space, _libraries):
+        yield from rule(facts)
 
 
-def _count(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _count(facts: NodeFacts, wanted: Demand) -> Iterator[Problem]:
     if wanted.count and len(facts.gpus) != wanted.count:
         said = f"{len(facts.gpus)} GPUs can be used, and the job has {wanted.count}"
         missing = "read `dmesg | grep -iE 'amdgpu|nvrm'`; correct the pool or the allocation"
@@ -37,7 +39,7 @@ def _count(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _error("gpu count", said, missing if len(facts.gpus) < wanted.count else too_many)
 
 
-def _product(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _product(facts: NodeFacts, wanted: Demand) -> Iterator[Problem]:
     kinds = Counter(gpu.product or gpu.name or gpu.chip_id for gpu in facts.gpus)
     said = ", ".join(f"{number} x {name}" for name, number in kinds.items())
     if len(kinds) > 1:
@@ -46,7 +48,7 @@ def _product(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _error("product", f"{said}, and the pool is of {wanted.product}", "correct gpu in ci/runners.toml")
 
 
-def _partitions(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _partitions(facts: NodeFacts) -> Iterator[Problem]:
     kinds = Counter("/".join(filter(None, (gpu.compute, gpu.memory))) for gpu in facts.gpus)
     if len(kinds) > 1:
         said = ", ".join(f"{mode or 'unknown'} on {number}" for mode, number in kinds.items())
@@ -54,7 +56,7 @@ def _partitions(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _error("partition", f"GPUs in different modes: {said}", next_step)
 
 
-def _power(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _power(facts: NodeFacts) -> Iterator[Problem]:
     caps = {gpu.power_cap_w for gpu in facts.gpus if gpu.power_cap_w}
     if len(caps) > 1:
         said = f"power caps differ: {', '.join(f'{cap:g} W' for cap in sorted(caps))}"
@@ -66,7 +68,7 @@ def _power(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
             yield _warning("power cap", said, "times belong to this cap; records are kept apart by it")
 
 
-def _clocks(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _clocks(facts: NodeFacts) -> Iterator[Problem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.clock_limit:
             next_step = "set it back: `sudo amd-smi set --perf-level auto`, `nvidia-smi -rgc`"
@@ -77,7 +79,7 @@ def _clocks(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
             yield _warning("clock", said, "times belong to this limit")
 
 
-def _memory(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _memory(facts: NodeFacts) -> Iterator[Problem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.uncorrected:
             said = f"GPU {index} ({gpu.address}): {gpu.uncorrected} uncorrected ECC errors since the driver was loaded"
@@ -87,7 +89,7 @@ def _memory(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
             yield _error("bad pages", said, "reset the GPU (amd-smi reset, nvidia-smi -r) or reboot the node")
 
 
-def _links(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _links(facts: NodeFacts) -> Iterator[Problem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.links_down and len(facts.gpus) > 1:
             said = f"GPU {index} ({gpu.address}): {gpu.links_down} of {gpu.links} links are down"
@@ -97,15 +99,16 @@ def _links(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
             yield _warning("links", said, "`amd-smi reset --xgmierr` sets them to 0; look whether they come back")
 
 
-def _others(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _others(facts: NodeFacts) -> Iterator[Problem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.processes:
             said = f"GPU {index} is used by somebody else: {', '.join(gpu.processes[:5])}"
-            level: Level = "error" if _is_busy(gpu) else "warning"
-            yield NodeProblem("in use", level, said, "wait or stop them, or choose other GPUs")
+            silent = gpu.used_bytes is None and gpu.busy_percent is None
+            level: Level = "error" if silent or is_busy(gpu) else "warning"
+            yield Problem("in use", level, said, "wait or stop them, or choose other GPUs")
 
 
-def _host(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _host(facts: NodeFacts) -> Iterator[Problem]:
     if not facts.gpus:
         return
     if facts.numa_balancing:
@@ -119,7 +122,7 @@ def _host(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _warning("memlock", said, "start the container with --ulimit=memlock=-1, or raise `ulimit -l`")
 
 
-def _space(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _space(facts: NodeFacts) -> Iterator[Problem]:
     for folder, free in facts.disk_bytes.items():
         if free < LEAST_DISK_BYTES:
             said = f"{free >> 20} MiB are free where {folder} lies"
@@ -129,7 +132,7 @@ def _space(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _warning("shm", said, "start the container with --shm-size=16G or --ipc=host")
 
 
-def _libraries(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
+def _libraries(facts: NodeFacts) -> Iterator[Problem]:
     """NVML alone, or both ways to AMD SMI: without them ECC, links and processes are not known in full."""
     if {"nvml"} <= facts.absent.keys() or {"amdsmi", "amd-smi"} <= facts.absent.keys():
         said = "; ".join(f"{name}: {why}" for name, why in facts.absent.items())
@@ -137,19 +140,18 @@ def _libraries(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
         yield _warning("library", f"the GPUs do not tell their state in full ({said})", next_step)
 
 
-def _is_busy(gpu: GpuFacts) -> bool:
-    """Whether its processes work, or hold much of its memory; also if nobody says it."""
-    silent = gpu.used_bytes is None and gpu.busy_percent is None
-    return silent or (gpu.used_bytes or 0) > BUSY_BYTES or (gpu.busy_percent or 0) > BUSY_PERCENT
+def is_busy(gpu: GpuFacts) -> bool:
+    """Whether somebody works on it, or holds much of its memory, as far as it says so."""
+    return (gpu.used_bytes or 0) > BUSY_BYTES or (gpu.busy_percent or 0) > BUSY_PERCENT
 
 
 def _is_amd(gpus: Sequence[GpuFacts]) -> bool:
     return any(gpu.product and by_market_name(gpu.product).arch.startswith("gfx") for gpu in gpus)
 
 
-def _error(kind: str, text: str, next_step: str) -> NodeProblem:
-    return NodeProblem(kind, "error", text, next_step)
+def _error(kind: str, text: str, next_step: str) -> Problem:
+    return Problem(kind, "error", text, next_step)
 
 
-def _warning(kind: str, text: str, next_step: str) -> NodeProblem:
-    return NodeProblem(kind, "warning", text, next_step)
+def _warning(kind: str, text: str, next_step: str) -> Problem:
+    return Problem(kind, "warning", text, next_step)

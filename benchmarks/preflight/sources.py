@@ -46,7 +46,7 @@ def _asked(libraries: Mapping[str, Reader], absent: dict[str, str]) -> dict[str,
 
 
 def _named(one: GpuFacts, root: Path) -> GpuFacts:
-    chip = one.chip_id or _text(root / "sys/bus/pci/devices" / one.address / "device")
+    chip = one.chip_id or sysfs.text_of(root / "sys/bus/pci/devices" / one.address / "device")
     known = normal_chip_id(chip) or ""
     return dataclasses.replace(one, chip_id=known, product=product(one.name, known))
 
@@ -72,10 +72,3 @@ def chosen(found: Sequence[GpuFacts], ours: Collection[str] | None) -> Iterable[
     if not all(entry.isdigit() for entry in entries) or not variable:
         return [] if variable and entries in ([""], ["-1"]) else found
     return [found[int(entry)] for entry in entries if int(entry) < len(found)]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -72,11 +72,11 @@ def gpu_file(root: Path = Path("/")) -> str:
 def pci_gpus(root: Path = Path("/")) -> list[PciGpu]:
     """GPUs of AMD and NVIDIA, by address.  Graphics of a laptop are among them."""
     folders = sorted((root / "sys/bus/pci/devices").glob("*"))
-    return [_pci_gpu(root, folder, VENDORS[_text(folder / "vendor")]) for folder in folders if _is_gpu(folder)]
+    return [_pci_gpu(root, folder, VENDORS[text_of(folder / "vendor")]) for folder in folders if _is_gpu(folder)]
 
 
 def _is_gpu(folder: Path) -> bool:
-    return _text(folder / "vendor") in VENDORS and _text(folder / "class").startswith((DISPLAY, ACCELERATOR))
+    return text_of(folder / "vendor") in VENDORS and text_of(folder / "class").startswith((DISPLAY, ACCELERATOR))
 
 
 def _pci_gpu(root: Path, folder: Path, vendor: str) -> PciGpu:
@@ -87,8 +87,8 @@ def _pci_gpu(root: Path, folder: Path, vendor: str) -> PciGpu:
         tuple(_render_nodes(folder) if vendor == "amd" else _nvidia_files(root, folder.name)),
         _number(folder / "mem_info_vram_used"),
         _number(folder / "gpu_busy_percent"),
-        _text(folder / "current_compute_partition"),
-        _text(folder / "current_memory_partition"),
+        text_of(folder / "current_compute_partition"),
+        text_of(folder / "current_memory_partition"),
     )
 
 
@@ -98,7 +98,7 @@ def _render_nodes(folder: Path) -> list[str]:
 
 def _nvidia_files(root: Path, address: str) -> list[str]:
     """/dev/nvidiaN of a GPU: /proc/driver/nvidia/gpus/ADDRESS/information names its minor number."""
-    said = re.search(r"Device Minor:\s*(\d+)", _text(root / f"proc/driver/nvidia/gpus/{address}/information"))
+    said = re.search(r"Device Minor:\s*(\d+)", text_of(root / f"proc/driver/nvidia/gpus/{address}/information"))
     return [f"/dev/nvidia{said[1]}"] if said else []
 
 
@@ -125,11 +125,6 @@ def _kfd_gpu(node: int, properties: dict[str, int]) -> KfdGpu:
     gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
     per_cu = properties.get("simd_per_cu") or 4
     return KfdGpu(node, properties["simd_count"] // per_cu, gfx, properties.get("drm_render_minor", 0))
-
-
-def kfd_processes(root: Path = Path("/")) -> list[int]:
-    """Process ids that have a queue or memory on a GPU: the folders of /sys/class/kfd/kfd/proc."""
-    return sorted(int(path.name) for path in (root / "sys/class/kfd/kfd/proc").glob("[0-9]*"))
 
 
 class Access(enum.Enum):
@@ -166,12 +161,13 @@ def owner(root: Path, file: str) -> str:
     return "unknown"
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a small file holds, "" if it cannot be read."""
     with contextlib.suppress(OSError):
         return path.read_text(errors="replace").strip()
     return ""
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text.isdigit() else None

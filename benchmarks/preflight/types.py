@@ -81,10 +81,18 @@ class Demand:
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeProblem:
-    """One thing that is wrong with a node.  level: "error" fails it, "warning" is kept beside the times."""
+class Problem:
+    """One thing that is wrong with a machine.  level: "error" fails it, "warning" is kept beside the times.
+
+    why: it matters; "" where the text says it.
+    """
 
     kind: str
     level: Literal["error", "warning"]
     text: str
     next_step: str
+    why: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """JSON values, without a reason where there is none."""
+        return {name: str(value) for name, value in dataclasses.asdict(self).items() if value or name != "why"}

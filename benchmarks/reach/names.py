@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 KERNEL = "Kernel"
@@ -16,6 +17,10 @@ KERNEL = "Kernel"
 
 Values = Mapping[str, str]
 """Strings that are known, by the name of their variable."""
+
+
+LIBRARIES = frozenset(("torch", "triton", "numpy", "ridgeline", "kernels"))
+"""Packages whose functions make no operator of ours; `ridgeline.spec` and `kernels.spec` have the contract."""
 
 
 class Unreadable(Exception):
@@ -170,3 +175,38 @@ def _text(expression: ast.expr, known: Values) -> str:
     if isinstance(expression, ast.FormattedValue) and expression.conversion == -1 and expression.format_spec is None:
         return _text(expression.value, known)
     raise Unreadable
+
+
+@functools.lru_cache(maxsize=4096)
+def makers(source: str) -> tuple[str, ...]:
+    """What may make an operator at the load of a module beside the class itself: dotted names, as they are imported, of
+    functions that are called for a value of the module or that decorate one of its functions.
+
+    Names of the standard library and of LIBRARIES are left out; relative ones begin with their dots.
+    """
+    known: dict[str, str] = {}
+    used: list[ast.expr] = []
+    left: list[ast.AST] = [*ast.parse(source).body]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            known |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            known |= {alias.asname or alias.name: f"{start.rstrip('.') or start}.{alias.name}" for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            used += node.decorator_list
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            used += [part.func for part in ast.walk(node.value) if isinstance(part, ast.Call)]
+        else:  # what stands in an `if` or a `try` is loaded too
+            left += (inner for inner in ast.iter_child_nodes(node) if isinstance(inner, (ast.stmt, ast.ExceptHandler)))
+    named = {known.get(_root(one), "") for one in used if not _is_kernel(one)} - {""}
+    usual = LIBRARIES | sys.stdlib_module_names
+    return tuple(sorted(name for name in named if name.partition(".")[0] not in usual))
+
+
+def _root(node: ast.expr) -> str:
+    """The first name of an attribute of an attribute of a name, or of a call of one."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,22 +1,44 @@
-"""Which operators can differ between two trees: those that a changed file can reach.
+"""The code of an operator: every file of a tree that its declaration reaches.  Equal files, equal code.
 
-An operator's code can come from any file in its part of a package (the folder or the module that declares it), and from
-all that these files import, directly or indirectly.  An import whose name is computed at run time cannot be followed;
-then every part counts whose name appears in a string that the code has reached.  So the answer may hold more than is
-used, but never less, unless a program assembles the name of a module from fragments.
+An operator's code can come from any file in its part of a package (the folder or the module that declares it); from all
+modules that these import, directly or indirectly, in whatever folder the repository keeps them; from files that are no
+Python in the folders of such modules, and those whose names, endings or folders stand in their strings; and from what a
+compiler makes of C, C++, CUDA and HIP.  Where an import cannot be followed, every file of the tree counts.  So it is
+more than what runs, never less, unless a program assembles the name of a data file from pieces that say nothing of it;
+what did run is looked at by who measures (benchmarks.coordinator.ran).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 
 from benchmarks.reach.imports import Imported, imported
-from benchmarks.reach.names import KERNEL, Unreadable, names_in
-from benchmarks.reach.tree import SourceTree, folder_of, module_name
+from benchmarks.reach.names import KERNEL, Unreadable, makers, names_in
+from benchmarks.reach.tree import SourceTree, module_name
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
 """Modules of the tree under test that the measuring process imports for every operator (benchmarks.worker.requests)."""
+
+COMPILED = (
+    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hip", ".hpp", ".pxd", ".pyx"),
+    *(".so", ".pyd", ".a", ".o", ".co", ".cubin", ".fatbin", ".hsaco", ".ptx"),
+)
+"""Sources of machine code, and machine code: which operator ends up with it, no import says."""
+
+FILE_NAME = re.compile(r"[\w.-]+")
+
+NO_CODE = (".md", ".rst")
+"""What no kernel reads."""
+
+DIGITS = 16
+"""Hexadecimal ones of a digest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +52,26 @@ class Reach:
     differing: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     unknown: str = ""
 
+    @property
+    def nothing(self) -> bool:
+        """Whether no operator can differ."""
+        return not self.differing and not self.unknown
+
 
 def compared(base: SourceTree, head: SourceTree) -> Reach:
     """What can differ between two trees."""
     if base.packages != head.packages:
         listed = f"{', '.join(base.packages)} in base, {', '.join(head.packages)} in head"
         return Reach(unknown=f"the two sides list other packages with kernels: {listed}")
+    if base.layout.sources != head.layout.sources:
+        return Reach(unknown="the two sides import packages from other folders")
     try:
         homes = [declared(tree) for tree in (base, head)]
     except (Unreadable, ValueError, SyntaxError):
         return Reach(unknown="the name of an operator cannot be read from the source without running it")
     names = dict.fromkeys([*homes[1], *homes[0]])
+    if not names:
+        return Reach(unknown="no operator can be read from the source without running it")
     changed = {name: _changed(name, (base, homes[0]), (head, homes[1])) for name in names}
     same = tuple(name for name, files in changed.items() if not files)
     return Reach(same, {name: files for name, files in changed.items() if files})
@@ -56,18 +87,49 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for path, text in sources.items():
         for name in names_in(text, sources.values()) if KERNEL in text else ():
-            found.setdefault(name, {})[_part(tree, path)] = None
+            found.setdefault(name, {})[part_of(tree, path)] = None
+    if _made_elsewhere(tree, [(path, maker) for path, text in sources.items() for maker in makers(text)]):
+        raise Unreadable
     return {name: tuple(parts) for name, parts in found.items()}
 
 
-def _part(tree: SourceTree, path: str) -> str:
+def _made_elsewhere(tree: SourceTree, called: Iterable[tuple[str, str]]) -> bool:
+    """Whether a function that a listed module calls as it is loaded may make operators: one of another project, or one
+    that reaches the class from outside of the listed packages.  called: path of the module, name (see makers)."""
+    files: set[str] = set()
+    for path, maker in called:
+        bare = maker.lstrip(".")
+        above = module_name(path).split(".")
+        up = len(maker) - len(bare) - path.endswith("__init__.py")
+        names = ".".join([*above[: len(above) - up], bare] if maker != bare else [bare]).split(".")
+        places = (files_of_module(tree, ".".join(names[:length])) for length in range(len(names), 0, -1))
+        found = next(filter(None, places), [])
+        if not found:
+            return True
+        files.update(found)
+    parts = tuple(sorted(one.removesuffix(".py").removesuffix("/__init__") for one in files))
+    reachable = (_Closure(tree).of(parts) or whole(tree)) if parts else ()
+    outside = (one for one in reachable if one.endswith(".py") and not tree.listed(one))
+    return any(KERNEL in tree.files[one].text and "spec" in tree.files[one].text for one in outside)
+
+
+def part_of(tree: SourceTree, path: str) -> str:
     """The part of the longest listed package that a file lies in: kernels/gemm; the package itself for its __init__."""
-    folders = [folder for folder in map(folder_of, tree.packages) if path.startswith(f"{folder}/")]
-    if not folders:
+    homes = [home for home in tree.homes if path.startswith(f"{home}/")]
+    if not homes:
         return path.removesuffix(".py")
-    package = max(folders, key=len)
+    package = max(homes, key=len)
     first = path[len(package) + 1 :].partition("/")[0].removesuffix(".py")
     return package if first == "__init__" else f"{package}/{first}"
+
+
+def part_of_module(tree: SourceTree, module: str) -> str:
+    """The part that a module of a listed package lies in."""
+    packages = zip(tree.packages, tree.homes, strict=True)
+    fits = [(package, home) for package, home in packages if f"{module}.".startswith(f"{package}.")]
+    package, home = max(fits, key=lambda one: len(one[0]), default=("", ""))
+    first = module.removeprefix(package).strip(".").partition(".")[0]
+    return "/".join(filter(None, (home, first)))
 
 
 def _changed(name: str, *sides: tuple[SourceTree, Homes]) -> tuple[str, ...]:
@@ -80,67 +142,157 @@ def _changed(name: str, *sides: tuple[SourceTree, Homes]) -> tuple[str, ...]:
     return tuple(path for path in paths if digests[0].get(path) != digests[1].get(path))
 
 
+def digest(tree: SourceTree, paths: Iterable[str]) -> str:
+    """Of files of a tree: their names and their contents."""
+    files = sorted(set(paths))
+    told = "".join(f"{path}\0{tree.files[path].digest}\n" for path in files)
+    return hashlib.sha256(told.encode()).hexdigest()[:DIGITS]
+
+
+def environment(tree: SourceTree, paths: Iterable[str]) -> dict[str, str]:
+    """The variables that are set and whose names stand in some files: what the files do may hang on them."""
+    words = {word for path in paths if path.endswith(".py") for word in _imports(tree, path).strings}
+    return {name: os.environ[name] for name in sorted(words & os.environ.keys())}
+
+
+def whole(tree: SourceTree) -> set[str]:
+    """Every file that can be code."""
+    aside = tuple(f"{place}/" for place in tree.layout.aside)
+    return {path for path in tree.files if not f"{path}/".startswith(aside) and not path.endswith(NO_CODE)}
+
+
+def reached_by_all(tree: SourceTree, names: Iterable[str] = ()) -> set[str]:
+    """Every file that the code of some operators can come from, of none of all; every file where it is not certain
+    which operators there are."""
+    try:
+        homes = declared(tree)
+    except (Unreadable, ValueError, SyntaxError):
+        homes = {}
+    wanted = tuple(names) or tuple(homes)
+    if not homes or not homes.keys() >= set(wanted):
+        return whole(tree)
+    return reached(tree, dict.fromkeys(part for name in wanted for part in homes[name]))
+
+
 def reached(tree: SourceTree, parts: Iterable[str]) -> set[str]:
     """Every file that the code of some parts can come from."""
-    return _Closure(tree).of(parts)
+    closure = _Closure(tree)
+    return closure.of(tuple(parts)) or whole(tree)
+
+
+def _imports(tree: SourceTree, path: str) -> Imported:
+    return imported(tree.files[path].text, module_name(path), path.endswith("__init__.py"))
+
+
+class _Index:
+    """The files of a tree by what can be said of them.
+
+    modules: paths by dotted name, from the folders that packages are imported from.  elsewhere: the same from any other
+    folder, with whether that folder is itself a package.
+    """
+
+    def __init__(self, tree: SourceTree) -> None:
+        self.modules: dict[str, list[str]] = {}
+        self.elsewhere: dict[str, list[tuple[str, bool]]] = {}
+        self.names: dict[str, list[str]] = {}
+        self.endings: dict[str, list[str]] = {}
+        self.folders: dict[str, list[str]] = {}
+        self.inside: dict[str, list[str]] = {}
+        sources = set(tree.layout.sources)
+        for path in sorted(whole(tree)):
+            *above, name = path.split("/")
+            self.names.setdefault(name, []).append(path)
+            self.endings.setdefault(PurePosixPath(name).suffix, []).append(path)
+            self.inside.setdefault("/".join(above), []).append(path)
+            for folder in above:
+                self.folders.setdefault(folder, []).append(path)
+            if path.endswith(".py"):
+                self._add_module(tree, path, sources)
+
+    def _add_module(self, tree: SourceTree, path: str, sources: set[str]) -> None:
+        names = module_name(path).split(".") if path != "__init__.py" else []
+        for start in range(len(names)):
+            root, dotted = "/".join(names[:start]), ".".join(names[start:])
+            if root in sources or not root:
+                self.modules.setdefault(dotted, []).append(path)
+            elif names[start] not in sys.stdlib_module_names:
+                self.elsewhere.setdefault(dotted, []).append((path, f"{root}/__init__.py" in tree.files))
+
+    def module(self, dotted: str, anywhere: bool) -> list[str]:
+        """The files of a module.  Those that no source folder has are looked for in every folder that is no package;
+        anywhere: in packages too, and as well as in the source folders."""
+        known = self.modules.get(dotted, [])
+        if known and not anywhere:
+            return known
+        return known + [path for path, package in self.elsewhere.get(dotted, ()) if anywhere or not package]
+
+
+def files_of_module(tree: SourceTree, dotted: str) -> list[str]:
+    """The files that a module of this name can be in a tree."""
+    return _index(tree).module(dotted, anywhere=False)
+
+
+@functools.lru_cache(maxsize=8)
+def _index(tree: SourceTree) -> _Index:
+    return _Index(tree)
 
 
 class _Closure:
     def __init__(self, tree: SourceTree) -> None:
-        self._tree = tree
-        self._modules = {module_name(path): path for path in tree.files if path.endswith(".py")}
-        self._parts = self._all_parts()
+        self._tree, self._index = tree, _index(tree)
         self._found: set[str] = set()
+        self._anywhere = False
 
-    def _all_parts(self) -> dict[str, list[str]]:
-        """The files of every part of a listed package, by the last word of its name."""
-        found: dict[str, list[str]] = {}
-        for path in self._tree.files:
-            if self._tree.listed(path):
-                found.setdefault(_part(self._tree, path).rpartition("/")[2], []).append(path)
-        return found
-
-    def of(self, parts: Iterable[str]) -> set[str]:
-        """The files of these parts, and all that they need."""
-        for part in parts:
-            self._add(path for path in self._tree.files if path.startswith(f"{part}/") or path == f"{part}.py")
-            self._add_module(part.replace("/", "."))  # the packages that it lies in are imported with it
-        for module in OF_THE_HARNESS:
-            self._add_module(module)
-        dynamic, words = self._ways()
-        if dynamic:
-            for word in words & self._parts.keys():
-                self._add(self._parts[word])
-            if self._ways()[1] - words:
-                return self.of(parts)
+    def of(self, parts: tuple[str, ...]) -> set[str]:
+        """The files of these parts, and all that they need; empty where that cannot be known."""
+        self._found = {path for path in self._tree.files if path.endswith((*COMPILED, "/"))}
+        left = [path for path in self._tree.files for part in parts if path.startswith(f"{part}/")]
+        left += [path for part in parts if (path := f"{part}.py") in self._tree.files]
+        modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
+        left += [path for module in modules for path in self._modules(module)]
+        words: set[str] = set()
+        while left:
+            path = left.pop()
+            if path not in self._found and path.endswith(".py"):
+                one = _imports(self._tree, path)
+                if one.dynamic:
+                    return set()
+                if one.moves and not self._anywhere:
+                    self._anywhere = True
+                    return self.of(parts)
+                words |= one.strings
+                left += self._needed(path, one)
+            self._found.add(path)
+            if not left:
+                left = [file for word in words for file in self._files_named(word) if file not in self._found]
         return self._found
 
-    def _ways(self) -> tuple[bool, set[str]]:
-        """Whether anything found so far imports what cannot be followed, and the words of all strings in it."""
-        ways = [self._imports(path) for path in self._found if path.endswith(".py")]
-        return any(one.dynamic for one in ways), {word for one in ways for word in one.strings}
-
-    def _imports(self, path: str) -> Imported:
-        return imported(self._tree.files[path].text, module_name(path), path.endswith("__init__.py"))
-
-    def _add(self, paths: Iterable[str]) -> None:
-        """Files, and what they import."""
-        left = [path for path in paths if path not in self._found]
-        self._found.update(left)
-        for path in left:
-            if path.endswith(".py"):
-                for module in self._imports(path).modules:
-                    self._add_module(module)
-
-    def _add_module(self, module: str) -> None:
-        """A module if there is one of this name, with the packages that it lies in and the data beside it."""
-        names = module.split(".")
-        for length in range(1, len(names) + 1):
-            path = self._modules.get(".".join(names[:length]))
-            if path and path not in self._found:
-                self._add([path, *self._data_beside(path)])
-
-    def _data_beside(self, path: str) -> list[str]:
-        """Files of the same folder that are no Python."""
+    def _needed(self, path: str, one: Imported) -> Iterator[str]:
+        for module in one.modules:
+            yield from self._modules(module)
+        for package in one.whole:
+            for init in self._index.module(package, self._anywhere):
+                below = init.rpartition("/")[0] + "/"
+                yield from (one for one in self._tree.files if one.startswith(below))
         folder = path.rpartition("/")[0]
-        return [one for one in self._tree.files if one.rpartition("/")[0] == folder and not one.endswith(".py")]
+        yield from (near for near in self._index.inside.get(folder, ()) if not near.endswith(".py"))
+
+    def _modules(self, dotted: str) -> Iterator[str]:
+        """The files of a module, if there is one of this name, and of the packages that it lies in."""
+        names = dotted.split(".")
+        for length in range(1, len(names) + 1):
+            yield from self._index.module(".".join(names[:length]), self._anywhere)
+
+    def _files_named(self, text: str) -> Iterator[str]:
+        """The files that a string can mean: by the end of their path (only those beside a module that is reached, where
+        there are some), by an ending or a pattern, or by their folder."""
+        path = "/".join(piece for piece in text.split("/") if piece not in ("", ".", ".."))
+        name = path.rpartition("/")[2]
+        named = [one for one in self._index.names.get(name, ()) if f"/{one}".endswith(f"/{path}")]
+        yield from named if self._found.isdisjoint(named) else ()
+        if name.startswith((".", "*")) or not FILE_NAME.fullmatch(name):
+            ending = PurePosixPath(f"x{name}").suffix
+            yield from self._index.endings.get(ending, ()) if len(ending) > 1 else ()
+        for one in self._index.folders.get(name, ()):
+            if not one.endswith(".py") and f"/{path}/" in f"/{one}":
+                yield one

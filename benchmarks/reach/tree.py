@@ -2,35 +2,99 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from kernels.project import Layout, layout
 
-@dataclasses.dataclass(frozen=True)
+LOADED = (".py", ".so", ".pyd")
+"""What a process can import: it counts though git ignores it, as what a build writes in place."""
+
+
 class SourceFile:
-    """A file.  digest: equal digests, equal content; text: of a Python file, "" of any other."""
+    """A file of a commit.  digest: equal digests, equal content; text: of a Python file, "" of any other."""
 
-    digest: str
-    text: str = ""
+    def __init__(self, digest: str, text: str = "") -> None:
+        self._digest, self._text = digest, text
+
+    @property
+    def digest(self) -> str:
+        """As git has it."""
+        return self._digest
+
+    @property
+    def text(self) -> str:
+        """Its content, if it is Python."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SourceFile) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
-@dataclasses.dataclass(frozen=True)
+class FileOnDisk(SourceFile):
+    """A file of a folder, read when it is asked for: a repository may hold data sets, and few files are reached."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @functools.cached_property
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError:  # gone meanwhile, or not for us to read
+            return b""
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return blob(self._content)
+
+    @property
+    def digest(self) -> str:
+        """As git would have it."""
+        return self._name
+
+    @property
+    def text(self) -> str:
+        """See SourceFile."""
+        return self._content.decode(errors="replace") if self._path.suffix == ".py" else ""
+
+
 class SourceTree:
-    """The files of a checkout by path from its root, and the packages with kernels that it lists."""
+    """The files of a checkout by path from its root, and its layout."""
 
-    files: Mapping[str, SourceFile]
-    packages: tuple[str, ...]
+    def __init__(self, files: Mapping[str, SourceFile], laid_out: Layout) -> None:
+        self.files, self.layout = files, laid_out
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages with kernels that it lists."""
+        return self.layout.packages
+
+    @functools.cached_property
+    def homes(self) -> tuple[str, ...]:
+        """The folder of each listed package, or its module without .py, from the root."""
+        return tuple(self._home(package.replace(".", "/")) for package in self.packages)
+
+    def _home(self, name: str) -> str:
+        places = [f"{source}/{name}" if source else name for source in self.layout.sources]
+        known = (place for place in places if f"{place}.py" in self.files or place in self._folders)
+        return next(known, name)
+
+    @functools.cached_property
+    def _folders(self) -> frozenset[str]:
+        return frozenset(str(folder) for path in self.files for folder in PurePosixPath(path).parents)
 
     def listed(self, path: str) -> bool:
         """Whether a file belongs to a listed package."""
-        return any(path.startswith(f"{folder}/") or path == f"{folder}.py" for folder in map(folder_of, self.packages))
-
-
-def folder_of(package: str) -> str:
-    """The folder of a dotted name, from the root."""
-    return package.replace(".", "/")
+        return any(path.startswith(f"{home}/") or path == f"{home}.py" for home in self.homes)
 
 
 def blob(content: bytes) -> str:
@@ -38,31 +102,58 @@ def blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def of_folder(root: Path, packages: Iterable[str]) -> SourceTree:
-    """The listed packages of a checkout on this disk, and the Python files beside them: a kernel can import those."""
-    packages = tuple(packages)
-    tops = {folder_of(package).partition("/")[0] for package in packages}
-    files: dict[str, SourceFile] = {}
-    for path in sorted(_python_files(root, tops) | {one for top in tops for one in _all_files(root / top)}):
-        content = path.read_bytes()
-        text = content.decode(errors="replace") if path.suffix == ".py" else ""
-        files[path.relative_to(root).as_posix()] = SourceFile(blob(content), text)
-    return SourceTree(files, packages)
+def of_folder(root: Path) -> SourceTree:
+    """The files of a checkout on this disk: those that git knows or does not ignore, all of them where git has no say,
+    and what a process can import from it.  Raises kernels.project.ProjectError."""
+    known = _known_to_git(root)
+    found = _walk(root)
+    paths = (path for path, linked in found if linked or known is None or path in known or path.endswith(LOADED))
+    files: dict[str, SourceFile] = {path: FileOnDisk(root / path) for path in sorted(paths)}
+    return SourceTree(files | {f"{path}/": SourceFile(at) for path, at in (known or {}).items() if at}, layout(root))
 
 
-def _all_files(folder: Path) -> set[Path]:
-    module = folder.with_name(f"{folder.name}.py")
-    found = folder.rglob("*") if folder.is_dir() else [module]
-    return {path for path in found if path.is_file() and "__pycache__" not in path.parts}
+ENTRY = re.compile(r"(\d+) (?:[a-z]+ )?([0-9a-f]{40,64})(?: \d)?\t(.*)", re.DOTALL)
+"""An entry of `git ls-tree -r -z` or `git ls-files --stage -z`: mode, digest, path."""
+
+SUBMODULE = "160000"
+"""git's mode of a submodule, whose digest is a commit.  Among the files its path ends with a slash."""
 
 
-def _python_files(root: Path, without: set[str]) -> set[Path]:
-    """Python files of the root and of its packages, hidden folders and environments left out."""
-    found = set(root.glob("*.py"))
-    for folder in root.iterdir():
-        if folder.is_dir() and not is_hidden(folder.name) and folder.name not in without:
-            found |= {path for path in folder.rglob("*.py") if not any(map(is_hidden, path.relative_to(root).parts))}
-    return {path for path in found if path.is_file()}
+def _known_to_git(root: Path) -> dict[str, str] | None:
+    """The files of the checkout whose root a folder is, and the commit of each submodule; None without git, or for a
+    folder that is no checkout."""
+    if not (root / ".git").exists():
+        return None
+    listed: list[str] = []
+    for what in (("--stage",), ("--others", "--exclude-standard")):
+        try:
+            found = subprocess.run(["git", "-C", str(root), "ls-files", "-z", *what], capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        listed += os.fsdecode(found.stdout).split("\0")
+    known = {}
+    for one in filter(None, listed):
+        entry = ENTRY.fullmatch(one)
+        mode, digest, path = entry.groups() if entry else ("", "", one)
+        known[path] = digest if mode == SUBMODULE else ""
+    return known
+
+
+def _walk(root: Path) -> Iterator[tuple[str, bool]]:
+    """Every file below a folder, without hidden folders and environments, and whether a linked folder has it."""
+    entered: set[str] = set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        place = os.path.relpath(folder, root)
+        real = os.path.realpath(folder)
+        if real in entered or "pyvenv.cfg" in names or "conda-meta" in below:
+            below.clear()
+            continue
+        entered.add(real)
+        below[:] = [name for name in below if not is_hidden(name)]
+        linked = real != os.path.join(os.path.realpath(root), place) and place != "."
+        for name in names:
+            if not is_hidden(name):
+                yield name if place == "." else f"{place}/{name}", linked
 
 
 def is_hidden(name: str) -> bool:
@@ -71,6 +162,6 @@ def is_hidden(name: str) -> bool:
 
 
 def module_name(path: str) -> str:
-    """The dotted name of a Python file: kernels/gemm/__init__.py is kernels.gemm."""
+    """The dotted name of a Python file from the root: kernels/gemm/__init__.py is kernels.gemm."""
     parts = PurePosixPath(path).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Tried
+import math
+
+from benchmarks.studies.types import Beside, Column, Drawn, Listed, Row, Rows, Study, StudyPart, Tried
 
 COUNTS = (4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128)
 """Programs of ours, channels of the library.  NCCL ends at 64 channels, RCCL at 128 (kernels/_shared/collectives)."""
@@ -24,6 +26,26 @@ KERNELS = {
 }
 """The library's baseline with a knob for channels, then ours, by programs."""
 
+
+def cus(row: Row) -> float:
+    """CUs or SMs that a row takes: its knob `channels` or `programs`; NaN where the library chooses for itself."""
+    return float(row["config"].get("channels") or row["config"].get("programs") or math.nan)
+
+
+LIBRARY = Beside(
+    lambda row: (row["case"], cus(row)) if row["baseline"] and cus(row) > 0 else None,
+    lambda row: (row["case"], cus(row)),
+)
+"""With as many CUs in the same case."""
+
+COLUMNS = {
+    "cus": Column("CUs", "1", 0, cus),
+    "maker": Column("kernel of", "", 0, lambda row: "library" if row["baseline"] else row["backend"]),
+    "library_percent": Column(
+        "share of the library at equal CUs", "%", 1, lambda row, library: library / row["seconds"] * 100, LIBRARY
+    ),
+}
+
 STUDY = Study(
     name="cus",
     title="Collectives over the number of CUs: library, Triton, Gluon",
@@ -36,6 +58,7 @@ STUDY = Study(
         )
         for operator, (library, *ours) in KERNELS.items()
     ),
+    columns=COLUMNS,
     table=Listed(
         keys=("operator", "world", "dtype", "case", "cus"),
         columns=("busbw", "library_percent"),

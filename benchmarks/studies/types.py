@@ -1,17 +1,19 @@
 """What a study is: points of operators, measured against an anchor, with the figures and the table they end in.
 
 A study is a module of this folder with one `STUDY`; nothing else is edited to add one.  It is data: no measurement, no
-figure and no rule is written out by hand.  Standard library only, so that `ci` reads the same declarations.
+figure and no rule is written out by hand, and a column of its own is a function of a row.  Standard library only, so
+that `ci` reads the same declarations.
 
 Columns, which figures and tables name, are: knobs; dimensions of the case (M, N, K, ...); `case`, `operator`,
-`backend`, `point`, `dtype`, `world`; and everything that ci/sweeps/studies/columns.py derives (`us`, `tflops`, ...).
+`backend`, `point`, `dtype`, `world`; what ci/sweeps/studies/columns.py derives for all studies (`us`, `tflops`, ...);
+and what a study adds of its own (Column).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 Value = bool | int | float | str
@@ -125,6 +127,47 @@ class Rows:
     pick: str = "all"
 
 
+Row = Mapping[str, Any]
+"""A measured point by column: `case`, `backend`, `dims`, `config`, `knobs`, `world`, `flops`, `seconds`, ..."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """What a column says.  unit: "1" for a pure number, "" for a text.  decimals: in a table."""
+
+    label: str
+    unit: str
+    decimals: int
+
+    @property
+    def heading(self) -> str:
+        """What stands over a column of a table."""
+        return self.label if self.unit in ("", "1") else f"{self.label}, {self.unit}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """The row that another is compared with, on the same machine, under the same regime, of the same operator.
+
+    key: what a row is to others, None if nothing is compared with it.  wanted: the key that a row looks for.
+    """
+
+    key: Callable[[Row], Hashable]
+    wanted: Callable[[Row], Hashable]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Quantity):
+    """A column of a study's own.
+
+    of: its value, from a row; with `beside`, from a row and the seconds of the fastest row that it is compared with,
+    NaN where there is none.
+    """
+
+    of: Callable[..., Any]
+    beside: Beside | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Drawn:
     """A figure.  spec: the keys of its kind beyond title and foot (dashboards/figures/studies says which).
@@ -158,8 +201,9 @@ class Study:
     question: what a reader wants to know.  source: where the experiment comes from.
     halving: poor points are dropped early; otherwise every point has all rounds in every trial.
     whole_call: also the time of a call from the host's side, from before it is enqueued until it is complete.
-    code: also metrics of the machine code of every point.  changes: pairs of points, before and after.  compared: the
-    maths of backends side by side.  guidance: names of rules in ci/sweeps/studies/guidance.
+    code: also metrics of the machine code of every point.  changes: pairs of points, before and after.  columns: its
+    own, by name.  compared: the maths of backends side by side.  guidance: names of rules in
+    ci/sweeps/studies/guidance.
     """
 
     name: str
@@ -171,6 +215,7 @@ class Study:
     figures: tuple[Drawn, ...]
     guidance: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     compared: Compared | None = None
     regime: str = "spaced"
     trials: int = 3

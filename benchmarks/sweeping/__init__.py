@@ -1,1 +1,1 @@
-"""Measuring the points of a sweep: batches with an anchor, compiled ahead, resumed where a file has them."""
+"""Measuring the points of a sweep: batches with an anchor, resumed where a file has them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks import plan
-from benchmarks.plan import Json, PlannedArm, PlannedCase, Selection, UsageError
+from benchmarks.plan import Json, PlannedCase, Selection, UsageError
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.protocol import Protocol
 from benchmarks.trial_file import Status
@@ -15,9 +15,6 @@ from kernels.spec import Cost
 
 ROLE = "head"
 """A sweep measures one checkout."""
-
-Compiled = Mapping[tuple[str, str], str]
-"""What was compiled ahead, by (case, label of the point): "" or why it cannot be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +76,12 @@ def check(file: PointsFile, declaration: Json) -> None:
                 raise UsageError(f"{where}: {file.operator} has no backend {backend!r}; known: {known}")
 
 
-def planned(
-    index: int, batch: Batch, declaration: Json, machine: Json, protocol: Protocol, compiled: Compiled
-) -> Iterator[PlannedBatch]:
+def planned(index: int, batch: Batch, declaration: Json, machine: Json, protocol: Protocol) -> Iterator[PlannedBatch]:
     """A batch as it is measured here, in as many parts as the memory demands."""
     one = Selection("sweep", cases=(batch.case,))
     [case] = plan.plan_kernel({ROLE: declaration}, machine, one, protocol.cache, protocol.regime)
     cost = Cost(**declaration["costs"].get(batch.case, {}))
-    whole = _with_points(batch, case, compiled, machine["kind"] == "cpu")
+    whole = _with_points(batch, case)
     for points in parts(batch.points, most_points(cost, case.copies, machine)):
         part = PlannedBatch(index, batch, whole).only(points)
         heap = plan.heap_bytes(cost, case.copies, case.world, part.case.arms, machine) if case.world > 1 else 0
@@ -107,18 +102,12 @@ def parts(points: tuple[Point, ...], most: int) -> list[tuple[Point, ...]]:
     return [points[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
 
 
-def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled, nothing_compiles: bool) -> PlannedCase:
+def _with_points(batch: Batch, case: PlannedCase) -> PlannedCase:
     """The case with the anchor and the points as its arms."""
     plain = {arm.backend: arm for arm in case.arms}
-    ahead = {point: nothing_compiles or compiled.get((point.case, point.label)) == "" for point in batch.points}
-    arms = [plain[batch.anchor], *(_arm(plain[point.backend], point, ahead[point]) for point in batch.points)]
+    points = [
+        dataclasses.replace(plain[point.backend], overrides=dict(point.knobs), point=point.id) for point in batch.points
+    ]
+    arms = (plain[batch.anchor], *points)
     errors = {arm.key: case.errors.get(f"{ROLE}/{arm.backend}", "") for arm in arms}
-    for arm in arms:
-        why = compiled.get((batch.case, arm.label), "")
-        errors[arm.key] = errors[arm.key] or (f"compiled ahead: {why}" if why else "")
-    found = {key: why for key, why in errors.items() if why}
-    return dataclasses.replace(case, arms=tuple(arms), errors=found)
-
-
-def _arm(plain: PlannedArm, point: Point, compiled: bool) -> PlannedArm:
-    return dataclasses.replace(plain, overrides=dict(point.knobs), point=point.id, compiled=compiled)
+    return dataclasses.replace(case, arms=arms, errors={key: why for key, why in errors.items() if why})

@@ -9,12 +9,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.signals import deferred
-from benchmarks.coordinator.worker_pools import make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import make_directories, remove_directories, started
 from benchmarks.plan import UsageError
 from kernels import hardware
 
@@ -39,19 +37,15 @@ def ask(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
     if wanted.arch and wanted.arch not in known:
         raise UsageError(f"architecture {wanted.arch!r} is not known; known: {', '.join(known)}")
     refuse_unknown(wanted.kernels, [checkout])
-    directory, pool = make_directories(), None
+    directory = make_directories()
     try:
-        starting.prepare(checkout.python)
-        with deferred():
-            pool = WorkerPool("candidates", checkout.python, checkout.path, 1, directory)
-        return _answer(pool, wanted)
+        with started("candidates", checkout.python, checkout.path, 1, directory) as pool:
+            return _answer(pool, wanted)
     except StepFailed as error:
         raise UsageError(error.failure.why) from error
     except PoolDied as error:
         raise CheckoutError(f"{checkout.path}: {error.failure.why}\n{error.failure.detail}") from error
     finally:
-        if pool:
-            pool.kill()
         remove_directories(directory)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
@@ -18,7 +18,7 @@ from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import Protocol, Selection, WarmUp, unknown_kernel
 from benchmarks.points import Point, PointsFile
 from benchmarks.sweeping import batches
-from benchmarks.sweeping.batches import Compiled, PlannedBatch
+from benchmarks.sweeping.batches import PlannedBatch
 from benchmarks.sweeping.earlier import Earlier
 from benchmarks.trial_file import Status
 
@@ -30,9 +30,6 @@ to the anchor within 0.16 % in the median (GEMM of 0.6 ms, 8 rounds, 45 ms a poi
 NO_ROOM = ("OutOfMemoryError", "symmetric heap of rank")
 """In the sentence of a point that failed because others were in the memory: it is tried again beside fewer."""
 
-Ahead = Callable[[Session, PointsFile], Compiled]
-"""Compiles the points of a file before they are measured."""
-
 
 def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
     """How the points of a file are measured."""
@@ -41,12 +38,7 @@ def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
 
 
 def measure_points(
-    file: PointsFile,
-    checkout: Checkout,
-    protocol: Protocol,
-    earlier: Earlier,
-    on_progress: Report | None = None,
-    ahead: Ahead | None = None,
+    file: PointsFile, checkout: Checkout, protocol: Protocol, earlier: Earlier, on_progress: Report | None = None
 ) -> Iterator[dict[str, Any]]:
     """A trial line for each batch of which something is left to measure.
 
@@ -54,7 +46,7 @@ def measure_points(
     """
     with Session([checkout], protocol_of(file, protocol), Selection("sweep"), on_progress) as session:
         session.refuse_unseen_gpu()
-        plans = _plans(session, file, earlier, ahead)
+        plans = _plans(session, file, earlier)
         session.known(file.operator).update(earlier.lost)
         progress = CaseCounter(sum(len(one.case.arms) for one in plans), session.on_progress)
         for world in dict.fromkeys(one.case.world for one in plans):
@@ -64,7 +56,7 @@ def measure_points(
         progress.finish()
 
 
-def _plans(session: Session, file: PointsFile, earlier: Earlier, ahead: Ahead | None) -> list[PlannedBatch]:
+def _plans(session: Session, file: PointsFile, earlier: Earlier) -> list[PlannedBatch]:
     session.choose([file.operator])
     declared = session.descriptions[batches.ROLE].kernels
     if file.operator not in declared:  # a broken module may hide it
@@ -72,9 +64,7 @@ def _plans(session: Session, file: PointsFile, earlier: Earlier, ahead: Ahead | 
     declaration = declared[file.operator]
     batches.check(file, declaration)
     left = {index: batch for index in range(len(file.batches)) if (batch := earlier.left(file, index))}
-    asked = dataclasses.replace(file, batches=tuple(left.values()))
-    compiled = ahead(session, asked) if ahead and left else {}
-    how = (declaration, session.machine, session.protocol, compiled)
+    how = (declaration, session.machine, session.protocol)
     return [part for index, batch in left.items() for part in batches.planned(index, batch, *how)]
 
 

@@ -7,7 +7,6 @@ are those of the checkout under test.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import resource
@@ -16,9 +15,6 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any
-
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal this process gets when its parent dies, linux/prctl.h."""
 
 FIRST_TO_GO = 1000
 """proc(5), oom_score_adj: where memory runs out, a process that measures ends before the one that reports it."""
@@ -35,26 +31,28 @@ def main() -> None:
 
 def serve(requests: int, answers: int, checkout: str) -> None:
     """Serve requests until their pipe closes.  All that this needs is bound here, before foreign code is imported."""
-    die_with_parent()
+    from .. import family, lifetime, naming
+
+    lifetime.end_with(os.getppid())  # a process that outlives the coordinator would hold the GPU
     if _deserted(requests):
         os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_first_to_go()
-    from .. import family, naming
     from ..channel.worker_end import WorkerEnd
+    from .ran import RanFiles
     from .requests import Service
 
     family.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
-    answering = _Answering(Service(checkout))
+    answering = _Answering(Service(checkout, RanFiles(Path(checkout)), channel))
     for request in channel.requests():
         answer = answering.answer(request)
         try:
-            channel.answer(answer, request["seal"])
+            channel.answer(answer)
         except (TypeError, ValueError, RecursionError) as error:
-            channel.answer(answering.failed(error), request["seal"])
+            channel.answer(answering.failed(error))
         if request["op"] == "quit":
             with contextlib.suppress(Exception):
                 flush()
@@ -84,16 +82,6 @@ class _Answering:
     def failed(self, error: BaseException) -> dict[str, Any]:
         """The answer to a request that raised."""
         return self._say(error)
-
-
-def die_with_parent() -> None:
-    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
-    parent = os.getppid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _be_first_to_go() -> None:

@@ -318,8 +318,9 @@ class CaseBench:
             if [t.data_ptr() for t in forms.tensors(before)] != [t.data_ptr() for t in forms.tensors(after)]:
                 raise Refused(
                     "error",
-                    f"backend {arm.name!r} returned another buffer than at its first call; it must allocate its "
-                    "output in the set-up and write that buffer at every call",
+                    f"backend {arm.name!r} returned another buffer than at its first call: write `return "
+                    "functional(lambda: ...)` (from ridgeline.spec import functional) where a call makes its own, "
+                    "or allocate the output in the set-up and write that buffer at every call",
                 )
 
 

@@ -4,7 +4,7 @@ Three methods, one shape of loop (make the cache cold, synchronise the ranks, ti
 
 events  a pair of device events around one call, on a queue that is kept filled, so that no launch latency shows;
 graph   the same pair around one replay of a graph of calls, each on its own copy of the buffers;
-clock   the host's clock around one call, on a CPU.
+clock   the host's clock around one call, on a CPU, without the time in which the core ran somebody else.
 
 The cache is made cold by *reading* a buffer of more than twice L2 + last-level cache: a memset would leave dirty lines
 that the timed call has to write back.
@@ -12,9 +12,11 @@ that the timed call has to write back.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -115,7 +117,11 @@ class DeviceStamps:
 
 
 class HostClock:
-    """Seconds of a call on the CPU, by the host's clock.  flush_s: of a flush of the caches, which each sample has."""
+    """Seconds of a call on the CPU.  flush_s: of a flush of the caches, which each sample has.
+
+    Time in which this thread was ready and its core ran somebody else is not the call's; where Linux does not say how
+    long that was, it is.  Sleeping and waiting for others are.
+    """
 
     method = "clock"
     stamps = HostStamps
@@ -125,6 +131,13 @@ class HostClock:
         self._place = _place(self._flush)
         self.flush_s = self._flushed() if flush_bytes else 0.0
         self.barrier = barrier
+        self._waits: int | None = None
+        with contextlib.suppress(OSError):
+            self._waits = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self._waits is not None:
+            os.close(self._waits)
 
     def disturbed(self) -> str:
         """What is said if somebody changed what the cache is flushed with."""
@@ -142,14 +155,20 @@ class HostClock:
                 timed.before()
             if self.barrier:
                 self.barrier()
-            start = bound.perf_counter()
+            waited, start, worked = self._waited(), bound.perf_counter(), bound.process_time()
             result = timed.launch()
-            end = bound.perf_counter()
+            worked, end = bound.process_time() - worked, bound.perf_counter()
+            waited = self._waited() - waited
             if timed.after:
                 timed.after(result)
-            seconds.append((end - start) / timed.calls)
-            busy += (flushed - begin) + (end - start)
+            own = min(end - start, max(worked, end - start - waited))  # it may have waited between two clocks
+            seconds.append(own / timed.calls)
+            busy += (flushed - begin) + own
         return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
+
+    def _waited(self) -> float:
+        """Seconds that this thread has waited for its core so far (Documentation/scheduler/sched-stats.rst)."""
+        return int(bound.pread(self._waits, 64, 0).split()[1]) * 1e-9 if self._waits is not None else 0.0
 
     def _flushed(self) -> float:
         """Seconds of a flush of the caches."""

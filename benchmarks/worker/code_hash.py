@@ -2,7 +2,8 @@
 
 It covers every Triton launch (assembly without debug information, shared memory, warps, grid, scalar arguments) and
 every torch operation (name, shapes, types) of one call, in order.  Addresses do not count.  Without a Triton launch
-there is no digest: a vendor library's choice of kernel cannot be seen from here.
+there is no digest: a vendor library's choice of kernel cannot be seen from here.  Nor is there one in a process that
+has another compiler of kernels, whose launches nobody sees.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+LAUNCHERS = (
+    *("cupy", "pycuda", "numba.cuda", "pyopencl", "hip", "tinygrad", "tilelang", "tvm", "warp", "taichi", "cutlass"),
+    *("flydsl", "jax", "mojo", "cuda.core", "cuda.tile"),
+)
+"""Packages that compile and launch kernels by themselves (2026-11)."""
 
 ADDRESS = 1 << 32
 """An integer argument of at least this is taken to be an address, which differs from process to process."""
@@ -36,8 +43,8 @@ class Trace:
         self.launches = 0
 
     def digest(self) -> str | None:
-        """16 hex digits; None if no Triton kernel was launched."""
-        if not self.launches:
+        """16 hex digits; None if no Triton kernel was launched, or others may have been that were not seen."""
+        if not self.launches or any(name in sys.modules for name in LAUNCHERS):
             return None
         return hashlib.sha256(json.dumps(self.events, sort_keys=True).encode()).hexdigest()[:16]
 

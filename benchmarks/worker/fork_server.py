@@ -44,7 +44,10 @@ LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
-OURS = ("channel.worker_end", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe")))
+OURS = (
+    "channel.worker_end",
+    *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")),
+)
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 
@@ -150,7 +153,7 @@ class Server:
         if not process:
             self._link.detach()
             os.setsid()
-            _end_with(server)
+            lifetime.end_with(server)
             os.close(begun)
             os.close(begin)
             _become_worker(asked, descriptors)
@@ -179,13 +182,6 @@ def _spawned(asked: dict[str, Any], descriptors: list[int]) -> int:
     )
     child.returncode = 0  # it is reaped by whoever asks, never by the subprocess module
     return child.pid
-
-
-def _end_with(server: int) -> None:
-    """Be killed when the server is (Linux), and end at once if it is gone already."""
-    _worker().die_with_parent()
-    if os.getppid() != server:
-        os._exit(1)
 
 
 def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:

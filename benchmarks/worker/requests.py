@@ -40,7 +40,7 @@ class MissingHeap:
 
 @dataclasses.dataclass(frozen=True)
 class Joining:
-    """What a rank is told when it joins.  store: file in which the ranks find each other."""
+    """What a rank is told when it joins.  store: file in which the ranks find each other.  core: see own_core."""
 
     rank: int
     world: int
@@ -52,6 +52,7 @@ class Joining:
     heap_bytes: int
     store: str
     heap_directory: str
+    core: int | None = None
 
     @property
     def gpu(self) -> bool:
@@ -60,10 +61,10 @@ class Joining:
 
 
 class Service:
-    """The state of one measuring process."""
+    """The state of one measuring process.  channel: on which a script talks while it runs."""
 
-    def __init__(self, checkout: str) -> None:
-        self._checkout = Path(checkout)
+    def __init__(self, checkout: str, ran: Any, channel: Any = None) -> None:
+        self._checkout, self._ran, self._channel = Path(checkout), ran, channel
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
@@ -130,9 +131,13 @@ class Service:
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
         return [row if isinstance(row, dict) else row.as_json() for row in found]
 
-    def do_script(self, **asked: Any) -> dict[str, Any]:
-        """Run a user's script to its end (benchmarks/worker/scripts); meanwhile it talks over a link of its own."""
-        found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked)
+    def do_script(self, core: int | None, **asked: Any) -> dict[str, Any]:
+        """Run a user's script to its end (benchmarks/worker/scripts), which is the answer to the last request.
+
+        At each timer it answers the one before, and takes the next.  core: see own_core.
+        """
+        our("benchmarks.worker.own_core").settle(core)
+        found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
         return found
 
     # ---- compiling, with the device untouched --------------------------------------------------------------------
@@ -167,6 +172,7 @@ class Service:
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
         ranks = Joining(**joining)
+        our("benchmarks.worker.own_core").settle(ranks.core)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
             torch.cuda.set_device(torch.device(ranks.device))
@@ -234,6 +240,11 @@ class Service:
         hand_over = self._bound().handing.hand_over
         notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
         return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+
+    def do_ran(self, tops: Sequence[str]) -> dict[str, Any]:
+        """What has been run or read of the repository since this was last asked; see ran.RanFiles."""
+        found: dict[str, Any] = self._ran.new(tops)
+        return found
 
     # ---- the referee ---------------------------------------------------------------------------------------------
 

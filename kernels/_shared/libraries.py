@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -31,7 +30,10 @@ TRANSLATING_S = 600.0
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A function as the adapter knows it.  name: dotted, as it is imported or registered; date: of the commit."""
+    """A function as the adapter knows it.  name: dotted, as it is imported or registered; date: of the commit.
+
+    module: imports what has it, by a name that is written out: which files an operator reaches is read in its source.
+    """
 
     name: str
     distribution: str
@@ -39,6 +41,7 @@ class Written:
     path: str
     commit: str
     date: str
+    module: Callable[[], Any] | None = None
 
     def check(self, signature: inspect.Signature, passed: Iterable[str]) -> None:
         """Unsupported unless the function takes every passed name and needs no other."""
@@ -51,9 +54,8 @@ class Written:
 
     def load(self, remedy: str, passed: Iterable[str]) -> Any:
         """The function, checked; Unsupported with the remedy where it cannot be imported."""
-        module, _, name = self.name.rpartition(".")
         with missing(f"{self.name} of {version(self.distribution)}", remedy):
-            function = getattr(importlib.import_module(module), name)
+            function = getattr(self.module(), self.name.rpartition(".")[2])  # type: ignore[misc]
         self.check(inspect.signature(function), passed)
         return function
 

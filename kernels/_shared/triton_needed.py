@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from typing import Any
 
 from kernels.spec import Case, Unsupported
@@ -22,17 +22,17 @@ def need_triton(case: Case) -> None:
         )
 
 
-def launch_module(operator: str, module: str = "launch", language: str = "Triton") -> Any:
-    """The module of an operator that launches; Unsupported where its language cannot be imported."""
+def launch_module(load: Callable[[], Any], language: str = "Triton") -> Any:
+    """The module that launches an operator, imported by `load`; Unsupported where its language cannot be imported."""
     try:
-        return importlib.import_module(f"kernels.{operator}.{module}")
+        return load()
     except (ImportError, AttributeError) as error:
         raise _missing(language, error) from error
 
 
-def launcher(case: Case, operator: str, module: str = "launch", language: str = "Triton") -> Any:
+def launcher(case: Case, load: Callable[[], Any], language: str = "Triton") -> Any:
     """launch_module, on a machine that can launch the case."""
-    loaded = launch_module(operator, module, language)
+    loaded = launch_module(load, language)
     need_triton(case)
     return loaded
 

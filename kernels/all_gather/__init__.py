@@ -43,8 +43,8 @@ from kernels.all_gather.cases import cases, shard_elements
 from kernels.numerics import normal, seed_for
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
 
-GLUON = ("gluon_launch", "Gluon (triton.experimental.gluon)")
-"""The module that launches backend `gluon`, and what it needs."""
+GLUON = "Gluon (triton.experimental.gluon)"
+"""What backend `gluon` needs."""
 
 all_gather = Kernel("all_gather", tolerance=Tolerance(), cases=cases())
 
@@ -92,7 +92,7 @@ def triton(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, "all_gather"), case, inputs, chosen)
+    return _push(launcher(case, _launch), case, inputs, chosen)
 
 
 @all_gather.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
@@ -106,7 +106,7 @@ def triton_unguarded(
     This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
     """
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})
+    return _push(launcher(case, _launch), case, inputs, {**chosen, "staged": 0, "guarded": False})
 
 
 @all_gather.backend(
@@ -122,7 +122,7 @@ def partitioned(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch = launcher(case, "all_gather")
+    launch = launcher(case, _launch)
     return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
 
 
@@ -136,7 +136,7 @@ def gluon(
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     _only_persistent(persistent)
-    return _push(launcher(case, "all_gather", *GLUON), case, inputs, chosen)
+    return _push(launcher(case, _gluon_launch, GLUON), case, inputs, chosen)
 
 
 def _only_persistent(persistent: bool) -> None:
@@ -159,20 +159,20 @@ def _push(
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_gather.backends["triton"], case, arch, overrides)
-    return [launch_module("all_gather").compilation(case, arch, chosen)]
+    return [launch_module(_launch).compilation(case, arch, chosen)]
 
 
 @all_gather.isa("triton_unguarded")
 def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
     chosen = all_knobs(all_gather.backends["triton_unguarded"], case, arch, overrides)
-    return [launch_module("all_gather").compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
+    return [launch_module(_launch).compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
 
 
 @all_gather.isa("partitioned")
 def partitioned_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
-    launch, chosen = launch_module("all_gather"), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
+    launch, chosen = launch_module(_launch), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
     return [launch.compilation(case, arch, launch.partitioned(case.world, chosen))]
 
 
@@ -181,4 +181,16 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     """As for triton."""
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
-    return [launch_module("all_gather", *GLUON).compilation(case, arch, chosen)]
+    return [launch_module(_gluon_launch, GLUON).compilation(case, arch, chosen)]
+
+
+def _launch() -> Any:
+    from kernels.all_gather import launch
+
+    return launch
+
+
+def _gluon_launch() -> Any:
+    from kernels.all_gather import gluon_launch
+
+    return gluon_launch

@@ -91,11 +91,17 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return collective_launcher(case, "all_reduce").build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
 
 
 @all_reduce.isa("triton")
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_reduce.backends["triton"], case, arch, overrides)
-    return [launch_module("all_reduce").compilation(case, arch, chosen)]
+    return [launch_module(_launch).compilation(case, arch, chosen)]
+
+
+def _launch() -> Any:
+    from kernels.all_reduce import launch
+
+    return launch

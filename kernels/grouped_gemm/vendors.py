@@ -137,11 +137,14 @@ GMM = Written(
     "grouped_gemm/backend.py",
     "ebeae0bb3ded459886309b2a30410deb16937af4",
     "2024-10-31",
+    module=lambda: importlib.import_module("grouped_gemm.backend"),
 )
 
 AITER = ("amd-aiter", "ROCm/aiter", "aiter/ops/triton/gmm.py", "e4048607a535ace3a2b51ded31b1c8c2d45c0879", "2026-08-22")
-AITER_ROWS = Written("aiter.ops.triton.gmm.gmm", *AITER)
-AITER_WEIGHTS = Written("aiter.ops.triton.gmm.ptgmm", *AITER)
+AITER_ROWS = Written("aiter.ops.triton.gmm.gmm", *AITER, module=lambda: importlib.import_module("aiter.ops.triton.gmm"))
+AITER_WEIGHTS = Written(
+    "aiter.ops.triton.gmm.ptgmm", *AITER, module=lambda: importlib.import_module("aiter.ops.triton.gmm")
+)
 
 
 def gmm(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

@@ -30,19 +30,48 @@ from kernels.spec import Case, Unsupported
 
 STATE = ("e4048607a535ace3a2b51ded31b1c8c2d45c0879", "2026-08-22")
 AITER = ("amd-aiter", "ROCm/aiter")
-CK = Written("aiter.ops.moe_op.ck_moe_stage2_fwd", *AITER, "aiter/ops/moe_op.py", *STATE)
+CK = Written(
+    "aiter.ops.moe_op.ck_moe_stage2_fwd",
+    *AITER,
+    "aiter/ops/moe_op.py",
+    *STATE,
+    module=lambda: importlib.import_module("aiter.ops.moe_op"),
+)
 MXMOE = Written(
     "aiter.ops.flydsl.kernels.mxmoe_dispatcher.mxfp4_moe_gemm2",
     *AITER,
     "aiter/ops/flydsl/kernels/mxmoe_dispatcher.py",
     *STATE,
+    module=lambda: importlib.import_module("aiter.ops.flydsl.kernels.mxmoe_dispatcher"),
 )
-SUM = Written("aiter.ops.flydsl.moe_kernels._run_moe_reduction", *AITER, "aiter/ops/flydsl/moe_kernels.py", *STATE)
+SUM = Written(
+    "aiter.ops.flydsl.moe_kernels._run_moe_reduction",
+    *AITER,
+    "aiter/ops/flydsl/moe_kernels.py",
+    *STATE,
+    module=lambda: importlib.import_module("aiter.ops.flydsl.moe_kernels"),
+)
 GEMM2 = Written(
-    "aiter.ops.flydsl.mxfp4_gemm2_kernels.flydsl_mxfp4_gemm2", *AITER, "aiter/ops/flydsl/mxfp4_gemm2_kernels.py", *STATE
+    "aiter.ops.flydsl.mxfp4_gemm2_kernels.flydsl_mxfp4_gemm2",
+    *AITER,
+    "aiter/ops/flydsl/mxfp4_gemm2_kernels.py",
+    *STATE,
+    module=lambda: importlib.import_module("aiter.ops.flydsl.mxfp4_gemm2_kernels"),
 )
-SCATTER = Written("aiter.ops.moe_mxfp4_aux.mxfp4_moe_scatter_reduce", *AITER, "aiter/ops/moe_mxfp4_aux.py", *STATE)
-STAGE2 = Written("aiter.ops.flydsl.moe_kernels.flydsl_moe_stage2", *AITER, "aiter/ops/flydsl/moe_kernels.py", *STATE)
+SCATTER = Written(
+    "aiter.ops.moe_mxfp4_aux.mxfp4_moe_scatter_reduce",
+    *AITER,
+    "aiter/ops/moe_mxfp4_aux.py",
+    *STATE,
+    module=lambda: importlib.import_module("aiter.ops.moe_mxfp4_aux"),
+)
+STAGE2 = Written(
+    "aiter.ops.flydsl.moe_kernels.flydsl_moe_stage2",
+    *AITER,
+    "aiter/ops/flydsl/moe_kernels.py",
+    *STATE,
+    module=lambda: importlib.import_module("aiter.ops.flydsl.moe_kernels"),
+)
 
 REMEDY = "it needs ROCm and `pip install amd-aiter flydsl==0.3.1` (the FlyDSL that this aiter pins)"
 """ROCm/aiter e4048607, setup.py: FLYDSL_VERSION."""

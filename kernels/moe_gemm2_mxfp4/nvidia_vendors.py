@@ -34,12 +34,38 @@ TRITON_REMEDY = f"it needs Triton 3.6 or later and `pip install {TRITON_KERNELS}
 HUMMING_REMEDY = f"it needs CUDA's NVRTC and `pip install {HUMMING}==0.1.19`"
 
 _WHEEL = ("1.0.0.post20260510", "2026-05-10")
-MATMUL = Written("triton_kernels.matmul.matmul", TRITON_KERNELS, "the wheel's", "triton_kernels/matmul.py", *_WHEEL)
+MATMUL = Written(
+    "triton_kernels.matmul.matmul",
+    TRITON_KERNELS,
+    "the wheel's",
+    "triton_kernels/matmul.py",
+    *_WHEEL,
+    module=lambda: importlib.import_module("triton_kernels.matmul"),
+)
 _HUMMING = ("452e0bb15", "2026-10-30")  # humming/_version.py of 0.1.19
-LAUNCH = Written("humming.ops.launch_kernel", HUMMING, "vllm-project/humming", "humming/ops/launcher.py", *_HUMMING)
-TUNED = Written("humming.tune.get_heuristics_config", HUMMING, LAUNCH.repository, "humming/tune/__init__.py", *_HUMMING)
+LAUNCH = Written(
+    "humming.ops.launch_kernel",
+    HUMMING,
+    "vllm-project/humming",
+    "humming/ops/launcher.py",
+    *_HUMMING,
+    module=lambda: importlib.import_module("humming.ops"),
+)
+TUNED = Written(
+    "humming.tune.get_heuristics_config",
+    HUMMING,
+    LAUNCH.repository,
+    "humming/tune/__init__.py",
+    *_HUMMING,
+    module=lambda: importlib.import_module("humming.tune"),
+)
 LAID_OUT = Written(
-    "humming.transform.transform_humming_tensors", HUMMING, LAUNCH.repository, "humming/transform.py", *_HUMMING
+    "humming.transform.transform_humming_tensors",
+    HUMMING,
+    LAUNCH.repository,
+    "humming/transform.py",
+    *_HUMMING,
+    module=lambda: importlib.import_module("humming.transform"),
 )
 
 SUM_BLOCK = 1024

@@ -94,11 +94,17 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return collective_launcher(case, "reduce_scatter").build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
 
 
 @reduce_scatter.isa("triton")
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(reduce_scatter.backends["triton"], case, arch, overrides)
-    return [launch_module("reduce_scatter").compilation(case, arch, chosen)]
+    return [launch_module(_launch).compilation(case, arch, chosen)]
+
+
+def _launch() -> Any:
+    from kernels.reduce_scatter import launch
+
+    return launch

@@ -40,9 +40,9 @@ LIBRARY = re.compile(r"(/\S*/(libamdhip64|libcudart)[^/\s]*\.so\S*)")
 NEXT_STEPS = {
     "Malloc": "free memory on this GPU, or take smaller cases",
     "ExtMallocWithFlags": f"free memory on this GPU, or try {KIND_VARIABLE}=coarse",
-    "IpcGetMemHandle": "take the other home: --heap torch",
+    "IpcGetMemHandle": "take the other home: RIDGELINE_HEAP=torch",
     "IpcOpenMemHandle": "all GPUs must be visible to every rank and reach each other (rocm-smi --showtopoaccess, "
-    "nvidia-smi topo -p2p w), and a container needs --ipc=host; or take the other home: --heap torch",
+    "nvidia-smi topo -p2p w), and a container needs --ipc=host; or take the other home: RIDGELINE_HEAP=torch",
 }
 """What to do about a call that failed."""
 
@@ -105,7 +105,8 @@ class GpuRuntime:
             return getattr(self._library, self.prefix + name)
         except AttributeError:
             raise HeapError(
-                f"the GPU's runtime has no function {self.prefix}{name}; update CUDA or ROCm, or use --heap torch"
+                f"the GPU's runtime has no function {self.prefix}{name}; update CUDA or ROCm, or take the other home: "
+                "RIDGELINE_HEAP=torch"
             ) from None
 
 

@@ -73,7 +73,7 @@ class IpcMemory:
     def _make_barrier(self) -> None:
         """The flags, zero on this rank before any rank goes on to its first barrier, and the kernel that uses them."""
         with named(
-            "importing the barrier's kernel", "install triton 3.6 or later, or take the other home: --heap torch"
+            "importing the barrier's kernel", "install triton 3.6 or later, or the other home: RIDGELINE_HEAP=torch"
         ):
             from kernels.symmetric_heap.flags import barrier
         self._launch = barrier

@@ -19,7 +19,9 @@ from kernels.symmetric_heap.meeting import gathered, named, need_process_group, 
 
 MODULE = "torch.distributed._symmetric_memory"
 
-NEXT_STEP = "use a later torch (on ROCm one with pytorch's pull request 188673, 2026-07), or the other home: --heap ipc"
+NEXT_STEP = (
+    "use a later torch (on ROCm one with pytorch's pull request 188673, 2026-07), or the other home: RIDGELINE_HEAP=ipc"
+)
 
 
 class TorchMemory:

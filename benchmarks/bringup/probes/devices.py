@@ -5,7 +5,7 @@ Reads files and drivers' libraries; torch's view comes with the context, so that
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
 import os
 import time
 from collections import Counter
@@ -15,15 +15,11 @@ from typing import Any
 
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, RowStatus, failed, not_here, passed
-from benchmarks.coordinator import device_state, fingerprint
-from benchmarks.preflight import sysfs
+from benchmarks.coordinator import fingerprint
+from benchmarks.preflight import sources, sysfs
+from benchmarks.preflight.judge import is_busy
 from benchmarks.preflight.sysfs import Access, PciGpu
-
-BUSY_BYTES = 3 << 30
-"""Memory taken on an idle GPU is the driver's: 0.6 GB on H200, some 0.3 GB on MI300X (2026-11)."""
-
-BUSY_PERCENT = 5
-"""An idle GPU works for 0 % of the time; one sample may catch a monitor's own query."""
+from benchmarks.preflight.types import GpuFacts
 
 LOOKS, PAUSE_S = 3, 1.0
 """The least of so many looks counts: the memory of a process that just ended is given back after a moment."""
@@ -171,92 +167,49 @@ def _units(arch: str) -> str:
 
 def others(context: StepContext) -> Iterator[Row]:
     """Whether somebody else uses the GPUs that torch sees.  No process of ours is on them now."""
-    looks = [_use(context)]
+    looks = [_gpus(context)]
     while len(looks) < LOOKS and any(map(is_busy, looks[-1])):
         time.sleep(PAUSE_S)
-        looks.append(_use(context))
-    use = [
-        tuple(
-            min(known) if (known := [one for one in read if one is not None]) else None
-            for read in zip(*one, strict=True)
-        )
-        for one in zip(*looks, strict=True)
-    ]
+        looks.append(_gpus(context))
     variable = "HIP_VISIBLE_DEVICES" if context.amd else "CUDA_VISIBLE_DEVICES"
-    yield from judge_use(use, _processes(context), "" if hiding() else variable)
+    yield from judge_use([_least(look) for look in zip(*looks, strict=True)], "" if hiding() else variable)
 
 
-def is_busy(use: tuple[int | None, ...]) -> bool:
-    """(bytes taken, percent busy) of a GPU that somebody works on."""
-    taken, percent = use
-    return (taken or 0) > BUSY_BYTES or (percent or 0) > BUSY_PERCENT
+def _gpus(context: StepContext) -> list[GpuFacts]:
+    """What the GPUs that torch sees tell of themselves, in its order."""
+    found = {gpu.address: gpu for gpu in sources.gpus(Path(context.root))[0]}
+    return [found.get(address, GpuFacts(address)) for address in (device["pci"] or "" for device in context.devices)]
 
 
-def judge_use(use: Sequence[tuple[int | None, ...]], processes: Sequence[str], variable: str) -> Iterator[Row]:
-    """One row per busy GPU, or one that all are idle.  use: (bytes taken, percent busy) by device.
+def _least(looks: Sequence[GpuFacts]) -> GpuFacts:
+    """The last look at a GPU, with the least that it said of its memory and its time."""
+    used = [one.used_bytes for one in looks if one.used_bytes is not None]
+    busy = [one.busy_percent for one in looks if one.busy_percent is not None]
+    return dataclasses.replace(looks[-1], used_bytes=min(used, default=None), busy_percent=min(busy, default=None))
 
-    variable: that leaves a GPU out; "" if it is set already, so that its numbers are others than those of `use`.
+
+def judge_use(gpus: Sequence[GpuFacts], variable: str) -> Iterator[Row]:
+    """One row per busy GPU, or one that all are idle.
+
+    variable: that leaves a GPU out; "" if it is set already, so that its numbers are others than those of `gpus`.
     """
+    processes = sorted({one for gpu in gpus for one in gpu.processes or ()})
     listed = f" (processes on GPUs: {', '.join(processes[:5])})" if processes else ""
-    free = ",".join(str(index) for index, one in enumerate(use) if not is_busy(one))
-    for index, (taken, percent) in enumerate(use):
-        if is_busy((taken, percent)):
-            shown = f"{(taken or 0) / 1e9:.1f} GB taken, {percent or 0} % busy"
+    free = ",".join(str(index) for index, gpu in enumerate(gpus) if not is_busy(gpu))
+    for index, gpu in enumerate(gpus):
+        if is_busy(gpu):
+            shown = f"{(gpu.used_bytes or 0) / 1e9:.1f} GB taken, {gpu.busy_percent or 0} % busy"
             choice = f", or leave it out: {variable}={free}" if free and variable else ", or choose others"
             yield failed(
                 "in use", f"GPU {index} is used by somebody else: {shown}{listed}", f"wait or stop them{choice}"
             )
-    if any(map(is_busy, use)):
+    if any(map(is_busy, gpus)):
         return
-    if all(taken is None for taken, _ in use):
-        yield not_here("in use", "memory taken by others cannot be read here")
+    taken = [gpu.used_bytes for gpu in gpus if gpu.used_bytes is not None]
+    if taken:
+        yield passed("in use", f"all idle, at most {max(taken) / 1e9:.1f} GB taken{listed}")
     else:
-        most = max(taken for taken, _ in use if taken is not None)
-        yield passed("in use", f"all idle, at most {most / 1e9:.1f} GB taken{listed}")
-
-
-def _use(context: StepContext) -> list[tuple[int | None, int | None]]:
-    if context.amd:
-        by_address = {gpu.address: gpu for gpu in sysfs.pci_gpus(Path(context.root))}
-        found = [by_address.get(device["pci"]) for device in context.devices]
-        return [(gpu.used_bytes, gpu.busy_percent) if gpu else (None, None) for gpu in found]
-    try:
-        return _nvml_use(importlib.import_module("pynvml"), context)
-    except Exception:
-        return [(None, None)] * len(context.devices)
-
-
-def _nvml_use(nvml: Any, context: StepContext) -> list[tuple[int | None, int | None]]:
-    handles = _nvml_handles(nvml, context)
-    return [(nvml.nvmlDeviceGetMemoryInfo(one).used, nvml.nvmlDeviceGetUtilizationRates(one).gpu) for one in handles]
-
-
-def _nvml_handles(nvml: Any, context: StepContext) -> list[Any]:
-    """By bus address: NVML counts all GPUs, torch only those that are visible."""
-    nvml.nvmlInit()
-    return [nvml.nvmlDeviceGetHandleByPciBusId(device["pci"].encode()) for device in context.devices]
-
-
-def _processes(context: StepContext) -> list[str]:
-    """Processes on the GPUs, as far as this container sees them."""
-    root = Path(context.root)
-    try:
-        pids = sysfs.kfd_processes(root) if context.amd else _nvml_pids(importlib.import_module("pynvml"), context)
-    except Exception:
-        return []
-    return [f"{_command(root, pid)} (pid {pid})" for pid in pids if pid != os.getpid()]
-
-
-def _nvml_pids(nvml: Any, context: StepContext) -> list[int]:
-    handles = _nvml_handles(nvml, context)
-    return sorted({one.pid for handle in handles for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)})
-
-
-def _command(root: Path, pid: int) -> str:
-    try:
-        return (root / f"proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "process of another container"
+        yield not_here("in use", "memory taken by others cannot be read here")
 
 
 # ---- partitions --------------------------------------------------------------------------------------------------
@@ -266,19 +219,25 @@ def partition(context: StepContext) -> list[Row]:
     """Compute and memory partition of AMD GPUs, MIG of NVIDIA's."""
     if not context.devices:
         return [not_here("partition", "torch sees no GPU")]
+    found, absent = sources.gpus(Path(context.root))
     if not context.amd:
-        return [_mig(context)]
-    pci = [gpu for gpu in sysfs.pci_gpus(Path(context.root)) if gpu.vendor == "amd" and gpu.compute]
-    if pci:
-        return [judge_partitions([(gpu.compute, gpu.memory) for gpu in pci], context.devices)]
-    monitor, why = device_state.open_monitor(context.devices)
-    said = monitor.static(0)["partition"] if monitor else None
-    if said:
-        return [judge_partitions([tuple(said.split("/"))], context.devices)]
+        return [judge_mig(_gpus(context), absent.get("nvml", ""), context.devices[0]["compute_units"])]
+    if modes := [(gpu.compute, gpu.memory) for gpu in found if gpu.compute]:
+        return [judge_partitions(modes, context.devices)]
+    why = absent.get("amdsmi", "no answer")
     where = "current_compute_partition is not in sysfs"
-    return [
-        not_here("partition", f"{where}, and amdsmi does not say it ({why or 'no answer'}): a guest, or an old driver")
-    ]
+    return [not_here("partition", f"{where}, and amdsmi does not say it ({why}): a guest, or an old driver")]
+
+
+def judge_mig(gpus: Sequence[GpuFacts], why_absent: str, units: int) -> Row:
+    """One row on the MIG mode of all GPUs."""
+    if why_absent:
+        return not_here("partition", f"MIG mode cannot be read: {why_absent}")
+    parted = sum(gpu.compute == "MIG" for gpu in gpus)
+    if parted:
+        next_step = "parts of a GPU have no links; for whole GPUs an administrator switches MIG off"
+        return passed("partition", f"MIG is on for {parted} of {len(gpus)} GPUs", next_step)
+    return passed("partition", f"no MIG: whole GPUs of {units} SMs")
 
 
 def judge_partitions(modes: Sequence[tuple[str, ...]], seen: Sequence[Mapping[str, Any]]) -> Row:
@@ -294,22 +253,3 @@ def judge_partitions(modes: Sequence[tuple[str, ...]], seen: Sequence[Mapping[st
     parts = f"{len(seen)} devices of {cus} CUs, each a part of a GPU"
     next_step = "numbers belong to this mode only; for whole GPUs `sudo amd-smi set --compute-partition SPX`"
     return passed("partition", f"{said} GPUs: {parts}", next_step)
-
-
-def _mig(context: StepContext) -> Row:
-    try:
-        nvml = importlib.import_module("pynvml")
-        modes = [_mig_mode(nvml, handle) for handle in _nvml_handles(nvml, context)]
-    except Exception as error:
-        return not_here("partition", f"MIG mode cannot be read: {type(error).__name__}: {error}")
-    if any(modes):
-        next_step = "parts of a GPU have no links; for whole GPUs an administrator switches MIG off"
-        return passed("partition", f"MIG is on for {sum(modes)} of {len(modes)} GPUs", next_step)
-    return passed("partition", f"no MIG: whole GPUs of {context.devices[0]['compute_units']} SMs")
-
-
-def _mig_mode(nvml: Any, handle: Any) -> bool:
-    try:
-        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except nvml.NVMLError_NotSupported:
-        return False

@@ -10,6 +10,8 @@ from pathlib import Path
 from benchmarks import doctor
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, failed, not_here, passed
+from benchmarks.preflight import judge
+from benchmarks.preflight.host import free_bytes
 
 CACHE = Path.home() / ".triton"
 """Where Triton keeps what it has compiled, unless TRITON_CACHE_DIR says otherwise (triton/knobs.py, 3.6 to 3.9)."""
@@ -24,12 +26,12 @@ def disk(context: StepContext) -> list[Row]:
 
 
 def _space(folder: Path) -> Row:
-    usage = doctor.disk_usage(folder)
-    free = (usage.free / 1e9, "GB")
-    if usage.free < doctor.LEAST_DISK_BYTES:
-        said = f"{folder}: {usage.free / 1e9:.1f} GB free, {doctor.LEAST_DISK_BYTES / 1e9:.1f} GB are needed"
+    bytes_ = free_bytes(folder) or 0
+    free = (bytes_ / 1e9, "GB")
+    if bytes_ < doctor.LEAST_DISK_BYTES:
+        said = f"{folder}: {bytes_ / 1e9:.1f} GB free, {doctor.LEAST_DISK_BYTES / 1e9:.1f} GB are needed"
         return failed("disk", said, "free space there, or put TMPDIR and TRITON_CACHE_DIR on another disk", free=free)
-    return passed("disk", f"{folder}: {usage.free / 1e9:.0f} GB free", free=free)
+    return passed("disk", f"{folder}: {bytes_ / 1e9:.0f} GB free", free=free)
 
 
 def shm(context: StepContext) -> list[Row]:
@@ -40,15 +42,15 @@ def shm(context: StepContext) -> list[Row]:
     usage = shutil.disk_usage(folder)
     sizes = {"free": (usage.free / 1e9, "GB"), "total": (usage.total / 1e9, "GB")}
     said = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.1f} GB free"
-    if usage.free < doctor.LEAST_SHM_BYTES:
+    if usage.free < judge.LEAST_SHM_BYTES:
         next_step = "free some, or start the container with --shm-size=16G or --ipc=host"
-        return [failed("shm", f"{said}, {doctor.LEAST_SHM_BYTES / 1e9:.1f} GB are needed", next_step, **sizes)]
+        return [failed("shm", f"{said}, {judge.LEAST_SHM_BYTES / 1e9:.1f} GB are needed", next_step, **sizes)]
     return [passed("shm", said, **sizes)]
 
 
 def git(context: StepContext) -> list[Row]:
     """git and the history of the checkout; measuring needs neither, comparing commits does."""
-    elsewhere = "here, `ridgeline run --commit HASH --out FILE`; then record FILE in a clone"
+    elsewhere = "name the commit and a file here (`ridgeline run --help`), and record the file in a clone"
     if shutil.which("git") is None:
         return [not_here("git", "git is not installed: commits cannot be compared on this node", elsewhere)]
     asked = ["git", "-C", context.checkout, "rev-list", "--count", "HEAD"]
@@ -71,7 +73,9 @@ def asv(context: StepContext) -> list[Row]:
     if missing:
         why = f"{' and '.join(missing)} not installed: trials are measured here and recorded elsewhere"
         return [
-            not_here("asv", why, "`make setup` installs them; or `ridgeline run --out FILE` and record FILE in a clone")
+            not_here(
+                "asv", why, "`make setup` installs them; or `ridgeline run --out trials.jsonl`, for a clone to record"
+            )
         ]
     return [passed("asv", ", ".join(f"{name} {version}" for name, version in found.items()))]
 

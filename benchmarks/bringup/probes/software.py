@@ -55,11 +55,9 @@ def other_rocm(built_for: str, installed: str) -> str:
 
 def _untested(name: str, version: str) -> str:
     """A remark on a version outside the tested range."""
-    oldest, newest = doctor.TESTED[name]
-    numbers = doctor.version_numbers(version)
-    if oldest <= numbers and numbers[: len(newest)] <= newest:
+    if doctor.is_tested(name, version):
         return ""
-    return f" (Ridgeline is tested with {doctor.dotted(oldest)} to {doctor.dotted(newest)})"
+    return f" (Ridgeline is tested with {' to '.join(map(doctor.dotted, doctor.TESTED[name]))})"
 
 
 def _products(context: StepContext) -> list[Row]:

@@ -9,9 +9,14 @@ from benchmarks.plan import PlannedCase
 from benchmarks.trial_file import Status
 
 
+def failed(status: Status, why: str, detail: str = "") -> dict[str, Any]:
+    """The entry of an arm that has no samples."""
+    return {"status": status, "why": why, "detail": detail}
+
+
 def skipped(case: PlannedCase) -> dict[str, Any]:
     """The entry of a case that cannot be measured here."""
-    arms = {arm.key: {"status": Status.SKIPPED, "why": case.skip, "detail": ""} for arm in case.arms}
+    arms = {arm.key: failed(Status.SKIPPED, case.skip) for arm in case.arms}
     return {"method": case.method, "warnings": [], "arms": arms}
 
 

@@ -8,7 +8,6 @@ says why.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 import threading
@@ -126,14 +125,21 @@ class CompiledAhead:
             self._threads[-1].start()
 
     def _work(self) -> None:
+        """One process after the other, of one checkout each."""
+        role = ""
+        process: LaunchCompiler | None = None
         try:
-            with contextlib.closing(_ProcessOf(self._start, self._stop)) as process:
-                while task := self._next(process.role):
-                    found: Any = None
-                    try:
-                        found = process.answer(task)
-                    finally:
-                        self._done(task, found)
+            while task := self._next(role):
+                found: Any = None
+                try:
+                    if process and role != task.role:
+                        process.close()
+                        process = None
+                    if not process:
+                        role, process = task.role, self._start(task.role, self._stop)
+                    found = process.ask(task.op, **task.fields)
+                finally:
+                    self._done(task, found)
         except Stopped:
             pass
         except Exception as error:
@@ -141,6 +147,9 @@ class CompiledAhead:
                 f"compiling ahead ends, launches compile: {type(error).__name__}: {error}", file=sys.stderr, flush=True
             )
             self._abandon()
+        finally:
+            if process:
+                process.close()
 
     def _abandon(self) -> None:
         """Leave all that waits to the launches."""
@@ -180,23 +189,3 @@ class CompiledAhead:
             self._left[task.kernel, case] = self._left.get((task.kernel, case), 0) + 1
         self._waiting.append(task)
         self._change.notify_all()
-
-
-class _ProcessOf:
-    """The process of a thread: of one checkout after the other."""
-
-    def __init__(self, start: Callable[[str, Quiet], LaunchCompiler], stop: Quiet) -> None:
-        self.role, self._start, self._stop = "", start, stop
-        self._process: LaunchCompiler | None = None
-
-    def answer(self, task: CompileTask) -> Any:
-        """What the process of the task's checkout answers."""
-        if self._process is None or self.role != task.role:
-            self.close()
-            self._process, self.role = self._start(task.role, self._stop), task.role
-        return self._process.ask(task.op, **task.fields)
-
-    def close(self) -> None:
-        """End it."""
-        if self._process:
-            self._process.close()

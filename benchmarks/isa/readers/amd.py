@@ -140,6 +140,7 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str
         "agpr_moves_in_loops": sum(i.mnemonic.startswith("v_accvgpr") for i in looped),
         "code_bytes": _comment(text, "codeLenInByte"),
         "instructions": len(everything),
+        "mix": _counted(map(kind, everything)),
         "matrix": _counted(i.mnemonic for i in everything if kind(i) == "mfma"),
         **_memory(everything),
         **_remote(code, argument_pointer(text) if translates else None),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import gc
 import inspect
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-perf_counter, monotonic = time.perf_counter, time.monotonic
+perf_counter, monotonic, process_time = time.perf_counter, time.monotonic, time.process_time
+pread: Any = os.pread
 gc_enable, gc_disable, gc_isenabled = gc.enable, gc.disable, gc.isenabled
 Event = torch.cuda.Event
 record, query, elapsed_time = Event.record, Event.query, Event.elapsed_time
@@ -41,6 +43,7 @@ _WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
         "time",
         ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "sleep"),
     ),
+    (os, "os", ("pread",)),
     (gc, "gc", ("enable", "disable", "isenabled", "collect")),
     (builtins, "builtins", ("max", "min", "sum", "len", "all", "any", "abs", "sorted", "zip", "isinstance", "float")),
     (torch, "torch", _TORCH),

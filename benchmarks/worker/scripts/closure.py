@@ -19,49 +19,16 @@ import torch
 from .. import clocks
 from . import calls, reach
 from .agreement import Agreement, agree
+from .wanted import TimerCall
 
 MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""
 
 
-@dataclasses.dataclass
-class TimedCall:
-    """What a timer was given.  call: without arguments.  roots: where its tensors are looked for.
-
-    no_grad_of: tensors whose gradients the timer clears before each call.  threads: of torch, 0 for as they are.
-    hot: the timer asks for warm caches.  counts: may be None where the timer returns no output.
-    """
-
-    call: Callable[[], Any]
-    roots: Sequence[Any] = ()
-    no_grad_of: Sequence[Any] = ()
-    threads: int = 0
-    hot: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Examined:
-    """What the first calls told.  Seconds of the first call and of one later; tensors as "float32[64, 64]".
-
-    changed: ways of inputs that every call changes further.  repeats: two calls gave the same.  call: what it does, in
-    Python, with the inputs as x0, x1, ... in their order (see `calls`), and the modules that it needs.
-    """
-
-    first_call_s: float
-    expected_s: float
-    inputs: list[str]
-    outputs: list[str]
-    changed: list[str]
-    repeats: bool
-    on_gpu: bool
-    call: str
-    modules: list[str]
-
-
 class ClosureBench:
     """A closure on its way to samples.  make_clock: of a device or of the host, with the flush that was asked for."""
 
-    def __init__(self, timed: TimedCall, seed: int, make_clock: Callable[[bool], Any]) -> None:
+    def __init__(self, timed: TimerCall, seed: int, make_clock: Callable[[bool], Any]) -> None:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
         self._held: dict[str, torch.Tensor] = {}
         self._written: list[str] = []
@@ -78,7 +45,12 @@ class ClosureBench:
         return bool(self._kept or self._timed.no_grad_of)
 
     def examine(self) -> dict[str, Any]:
-        """Call it a few times: tuning and compiling happen in the first, the others show what it does."""
+        """Call it a few times: tuning and compiling happen in the first, the others show what it does.
+
+        Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
+        call changes further.  repeats: two calls gave the same.  call: what it does, in Python, with the inputs as x0,
+        x1, ... in their order (see `calls`), and the modules that it needs.
+        """
         self._held = reach.tensors(self._timed.call, *self._timed.roots)
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
@@ -93,11 +65,17 @@ class ClosureBench:
         self._keep(changed)
         self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
         again = self._outputs(self._once()[1])
-        repeats = _same(self._own, again)
-        outputs = reach.described(dict(enumerate(self._own)))  # type: ignore[arg-type]
-        return dataclasses.asdict(
-            Examined(first_s, expected_s, inputs, outputs, changed, repeats, on_gpu, call, modules)
-        )
+        return {
+            "first_call_s": first_s,
+            "expected_s": expected_s,
+            "inputs": inputs,
+            "outputs": reach.described(dict(enumerate(self._own))),  # type: ignore[arg-type]
+            "changed": changed,
+            "repeats": _same(self._own, again),
+            "on_gpu": on_gpu,
+            "call": call,
+            "modules": modules,
+        }
 
     def capture(self, calls: int) -> str:
         """From now on a sample is a replay of a graph of so many calls; returns why that cannot be, or ""."""

@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any
 
 from .. import failures
-from .link import Link
 from .naming import ClosureNames, TimedName
 from .wanted import TimerCall
 
@@ -52,10 +51,10 @@ class ScriptTask:
 
 
 class Interceptor:
-    """Takes the closures of a script.  root: the checkout.  script: its path there."""
+    """Takes the closures of a script.  channel: to the coordinator.  root: the checkout.  script: its path there."""
 
-    def __init__(self, link: Link, task: ScriptTask, root: str, script: str) -> None:
-        self._link, self._task, self._script = link, task, script
+    def __init__(self, channel: Any, task: ScriptTask, root: str, script: str) -> None:
+        self._channel, self._task, self._script = channel, task, script
         self._root = root.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self._is_users)
         self._busy = False
@@ -106,31 +105,35 @@ class Interceptor:
         try:
             facts = bench.examine()
         except Exception as error:
-            self._link.tell(**told, error=failures.answer(error), took_s=time.monotonic() - self._begin - at_s)
+            self._said(**told, error=failures.answer(error), took_s=time.monotonic() - self._begin - at_s)
             return _NOTHING, error
-        self._link.tell(**told, facts=facts, took_s=time.monotonic() - self._begin - at_s)
+        self._said(**told, facts=facts, took_s=time.monotonic() - self._begin - at_s)
         return Timing([max(facts["expected_s"], 1e-9)]), None
 
     def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:
-        self._link.tell(event="at", backend=name.backend, case=name.case)
         failed: BaseException | None = None
-        while (request := self._link.asked())["op"] != "resume":
+        request = self._said(event="at", backend=name.backend, case=name.case)
+        while request["op"] != "resume":
             try:
                 assert request["op"] in STEPS, request["op"]
-                self._link.tell(ok=True, result=getattr(bench, request["op"])(**request["fields"]))
+                answer = {"ok": True, "result": getattr(bench, request["op"])(**request["fields"])}
             except Exception as error:
-                failed = error
-                self._link.tell(**failures.answer(error))
+                failed, answer = error, failures.answer(error)
+            request = self._channel.exchange(answer)
         return Timing(bench.samples_s) if bench.samples_s else _NOTHING, failed
 
     # ---- parts ---------------------------------------------------------------------------------------------------
+
+    def _said(self, **event: Any) -> dict[str, Any]:
+        """Tell the coordinator that the script is at a timer; returns the request that follows."""
+        request: dict[str, Any] = self._channel.exchange({"ok": True, "result": event})
+        return request
 
     def _bench(self, call: TimerCall) -> Any:
         from . import closure  # it needs torch, which the script imports first, if at all
 
         self._closures = closure
-        timed = self._closures.TimedCall(call.call, call.roots, call.no_grad_of, call.threads, call.hot)
-        return self._closures.ClosureBench(timed, self._task.seed, lambda gpu: self._clock(gpu, call.hot))
+        return self._closures.ClosureBench(call, self._task.seed, lambda gpu: self._clock(gpu, call.hot))
 
     def _clock(self, gpu: bool, hot: bool) -> Any:
         """The clock of the device, or the host's for closures that never touch one; made once."""

@@ -16,7 +16,6 @@ from .. import failures
 from . import on_cpu, refusing, timers
 from .imports import Change, changing
 from .interception import Interceptor, ScriptTask
-from .link import Link
 
 MOST_FILES = 2000
 """Files of imported modules that are looked at."""
@@ -41,13 +40,13 @@ class Running:
     on_cpu: bool
 
 
-def run(running: dict[str, Any], task: dict[str, Any], link: str) -> dict[str, Any]:
+def run(running: dict[str, Any], task: dict[str, Any], channel: Any) -> dict[str, Any]:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
     what = Running(**running)
     wanted = task.pop("wanted")
     told = ScriptTask(None if wanted is None else frozenset(wanted), **task)
     programs = refusing.Programs()
-    to = Interceptor(Link(link), told, what.checkout, what.script)
+    to = Interceptor(channel, told, what.checkout, what.script)
     _seed_now(told.seed)
     with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
         ended = _ended(what)

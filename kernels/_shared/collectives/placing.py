@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -61,8 +61,8 @@ def only_on_cpu(case: Case) -> None:
         raise Unsupported("plain copies and a barrier are timed on a CPU only; on a GPU use triton or the baseline")
 
 
-def collective_launcher(case: Case, operator: str) -> Any:
-    """The module that launches a collective operator, after all refusals that need no GPU."""
+def collective_launcher(case: Case, load: Callable[[], Any]) -> Any:
+    """The module that launches a collective operator, imported by `load`, after all refusals that need no GPU."""
     accept(case, DTYPES)
     total_bytes(case)
-    return launcher(case, operator)
+    return launcher(case, load)

@@ -1,20 +1,19 @@
 """Every baseline and every backend of ours in one small case, called and compared with the reference.
 
-It drives `benchmarks.coordinator` as `ridgeline verify` does, so that a crash or a hang of one costs that one only.
+As `ridgeline verify` does it, so that a crash or a hang of one costs that one only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, failed, not_here, passed
+from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection
 from benchmarks.trial_file import FAILED, Status
@@ -30,34 +29,34 @@ OTHER_CASES = 2
 """Further cases that are tried for an installed library that does not support the smallest."""
 
 
-def backends(context: StepContext) -> list[Row]:
-    """Each kernel's rows go to the events as they are known; what is returned is about the modules."""
-    events = Path(context.events)
+def tried(
+    checkout: Checkout, done: Sequence[str], heap: str, on_progress: Report
+) -> Generator[tuple[str, float, list[Row]], None, None]:
+    """(name, seconds, rows) of every part that is not done, as soon as it is known; last what is said of the modules.
 
-    def progress(event: Mapping[str, Any]) -> None:
-        _append(events, event)
-
-    protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S)
-    with Session([Checkout("head", Path(context.checkout))], protocol, Selection("sweep"), progress) as session:
+    Raises UsageError or CheckoutError before anything runs.
+    """
+    begin = time.monotonic()
+    protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S, heap=heap)
+    with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
         plans = session.plans(session.choose([]))
         until = time.monotonic() + BUDGET_S
-        for part, name, cases in parts(context, plans):
-            begin = time.monotonic()
-            rows = list(_kernel(session, name, cases) if begin < until else [_too_late(name)])
-            found = {"part": part, "seconds": time.monotonic() - begin, "rows": [row.as_json() for row in rows]}
-            _append(events, found)
-        return _modules(session, len(plans))
+        for part, name, cases in parts(plans, done):
+            part_begin = time.monotonic()
+            rows = list(_kernel(session, name, cases) if part_begin < until else [_too_late(name)])
+            yield part, time.monotonic() - part_begin, rows
+        yield BACKENDS.name, time.monotonic() - begin, _modules(session, len(plans))
 
 
 def parts(
-    context: StepContext, plans: Mapping[str, Sequence[PlannedCase]]
+    plans: Mapping[str, Sequence[PlannedCase]], done: Sequence[str]
 ) -> Iterator[tuple[str, str, list[PlannedCase]]]:
     """(part, kernel, its cases) of what is not done; last the arms whose library compiles itself on first use."""
     for last in (False, True):
         for name, cases in plans.items():
             own = [with_arms(case, [arm for arm in case.arms if compiles(arm) is last]) for case in cases]
-            part = f"{context.step}/{name}{'/compiling' if last else ''}"
-            if any(case.arms for case in own) and part not in context.done:
+            part = f"{BACKENDS.name}/{name}{'/compiling' if last else ''}"
+            if any(case.arms for case in own) and part not in done:
                 yield part, name, own
 
 
@@ -74,11 +73,6 @@ def with_arms(case: PlannedCase, arms: Sequence[PlannedArm]) -> PlannedCase:
 def _too_late(name: str) -> Row:
     said = f"not begun: the kernels before it took {BUDGET_S:.0f} s"
     return not_here(name, said, "run `ridgeline bringup` again: it goes on here")
-
-
-def _append(path: Path, event: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(event) + "\n")
 
 
 def _modules(session: Session, count: int) -> list[Row]:
@@ -131,5 +125,5 @@ def row_of(kernel: str, case: str, backend: str, arm: Mapping[str, Any], baselin
         return passed(name, f"{kind}, right in {case} (error {arm['error']['norm']:.1e})", **numbers)
     if status not in FAILED:
         return not_here(name, f"{kind}, {case}: {arm['why']}")
-    again = f"ridgeline verify --tier sweep --kernel {kernel} --case {case} --backend {backend}"
+    again = f"`ridgeline verify --tier sweep --kernel {kernel} --case {case} --backend {backend}`"
     return failed(name, f"{kind}, {case}: {status}: {arm['why']}", again, arm.get("detail", ""))
