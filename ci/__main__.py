@@ -1,4 +1,4 @@
-"""The `ridgeline` command: a verb is a module of `ci.commands`, imported when it is asked for.
+"""The `ridgeline` command: a verb is a command of a module of `ci.commands`, imported when it is asked for.
 
 A node that only measures has Python, torch, Triton, click and rich; `ridgeline run --out FILE` and `--help` work there.
 Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infrastructure error.
@@ -6,9 +6,9 @@ Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infr
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
-import keyword
 import os
 import signal
 import sys
@@ -19,86 +19,82 @@ from typing import Any
 import click
 
 from benchmarks import lifetime
+from ci.calling import log_width
 
 USAGE, INTERRUPTED = 3, 130
 
 DOCUMENTED = (0, 1, 2, USAGE, INTERRUPTED)
 """Exit codes of `ridgeline`; that of a child which a signal killed is none of them."""
 
-VERBS = {
-    "ab": "Compare two commits in lock-step, or judge recorded trials.",
-    "accept": "Accept an event: its new level is the one to hold from now on.",
-    "ack": "Acknowledge an event: somebody looks after it.",
-    "adopt": "A benchmark script of any repository under paired A/B, unchanged.",
-    "bisect": "Which commit, knob or environment changed a speed, with confidence.",
-    "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
-    "canary": "Test the gate with known changes, and record how it judges them.",
-    "cancel": "End jobs with everything they started.",
-    "check": "The pull-request job: still right, slower, by how much, on which shapes.",
-    "command": "Answer `/ridgeline ...` from people with write access on a pull request.",
-    "detect": "Find where the level of a series in a CSV changed.",
-    "doctor": "What this machine is, what can be measured on it, what to repair.",
-    "events": "What changed over the history, since when, why, and who looks after it.",
-    "export": "Records and derived units as Parquet, CSV or JSON, for any engine.",
-    "gate": "Judge one recorded commit against another; measures nothing.",
-    "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
-    "init": "Set Ridgeline up in a repository of your own.",
-    "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
-    "jobs": "The jobs that were submitted from here, and how they ended.",
-    "leg": "What a pool does for a pull request: compare, then verify the tuned entries whose code changed.",
-    "night": "What a pool does in a night: look, measure, test the gate with known changes.",
-    "plot": "Draw a figure of the records for a comment or a paper.",
-    "pools": "The machines behind a label or a partition, and what runs there.",
-    "push": "Commit records and push them to a branch.",
-    "record": "Turn trial files, measured anywhere, into asv records.",
-    "reopen": "Reopen an event: it needs somebody again.",
-    "report": "Render a report file, or post it as a pull request's comment.",
-    "run": "Measure this commit and record it.",
-    "runner": "Serve GitHub's queue from Slurm: a short-lived runner for each job.",
-    "sift": "Keep the trials that fit the run that measured them.",
-    "site": "Build the dashboard from the records.",
-    "start": "Measure one commit on the GPU pools, through GitHub.",
-    "study": "Declared experiments: their points, record, table and figures.",
-    "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
-    "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
-    "table": "The maths of comparison tables: ratios, means, wins, groups, regret.",
-    "tune": "Write tables of tuned knobs from a sweep, and verify them again.",
-    "verify": "Is every backend right in every case here? Times nothing.",
-    "wait": "Wait until a machine takes a job of a workflow.",
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Measure": {
+        "check": ("check", "The pull-request job: still right, slower, by how much, on which shapes."),
+        "ab": ("ab", "Compare two commits in lock-step, or judge recorded trials."),
+        "run": ("run", "Measure this commit and record it."),
+        "verify": ("verify", "Is every backend right in every case here? Times nothing."),
+        "bisect": ("bisect", "Which commit, knob or environment changed a speed, with confidence."),
+        "isa": ("isa", "What the compiler emits for MI300X, MI355X and H200; needs no GPU."),
+        "adopt": ("adopt", "A benchmark script of any repository under paired A/B, unchanged."),
+        "gate": ("gate", "Judge one recorded commit against another; measures nothing."),
+    },
+    "Tune": {
+        "sweep": ("sweep", "Points (cases x knobs) against the default: which is best, how sure that is."),
+        "tune": ("tune", "Write tables of tuned knobs from a sweep, and verify them again."),
+        "study": ("study", "Declared experiments: their points, record, table and figures."),
+    },
+    "Show": {
+        "site": ("site", "Build the dashboard from the records."),
+        "plot": ("plot", "Draw a figure of the records for a comment or a paper."),
+        "table": ("table", "The maths of comparison tables: ratios, means, wins, groups, regret."),
+        "report": ("report", "Render a report file, or post it as a pull request's comment."),
+        "detect": ("detect", "Find where the level of a series in a CSV changed."),
+    },
+    "Set up": {
+        "doctor": ("doctor", "What this machine is, what can be measured on it, what to repair."),
+        "bringup": ("bringup", "First contact with a node: heap, fences, vendor packages, each backend."),
+        "init": ("init", "Set Ridgeline up in a repository of your own."),
+    },
+    "Events of the history": {
+        "events list": ("events", "What changed, since when, why, and who looks after it."),
+        "events ack": ("events:ack", "Acknowledge an event: somebody looks after it."),
+        "events accept": ("events:accept", "Its new level is the one to hold from now on."),
+        "events reopen": ("events:reopen", "It needs somebody again."),
+    },
+    "Jobs, here or on Slurm": {
+        "jobs submit": ("jobs.submit", "Run a `ridgeline` command as a job."),
+        "jobs list": ("jobs.listing:jobs", "What was submitted from here, and how it ended."),
+        "jobs cancel": ("jobs.cancel", "End jobs with everything they started."),
+    },
+    "Records": {
+        "records add": ("record", "Turn trial files, measured anywhere, into asv records."),
+        "records import": ("records.import_", "Bring in what asv, nccl-tests, hyperfine and others measured."),
+        "records export": ("records.export", "Records and derived units as Parquet, CSV or JSON, for any engine."),
+        "records push": ("records.push", "Commit records and push them to a branch."),
+        "records compact": ("record:compact", "Move samples out of git, to the project's place for them."),
+    },
+    "What workflows and their maintainers call": {
+        "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),
+        "ci start": ("start", "Measure one commit on the GPU pools, through GitHub."),
+        "ci runner": ("runner", "Serve GitHub's queue from Slurm: a short-lived runner for each job."),
+        "ci leg": ("leg", "What a pool does for a pull request: compare, verify what the change tunes."),
+        "ci night": ("night", "What a pool does in a night: look, measure, test the gate."),
+        "ci canary": ("canary", "Test the gate with known changes, and record how it judges them."),
+        "ci wait": ("start:wait", "Wait until a machine takes a job of a workflow."),
+        "ci sift": ("records.sift", "Keep the trials that fit the run that measured them."),
+        "ci command": ("command", "Answer `/ridgeline ...` on a pull request."),
+    },
 }
-"""Every verb, and what it is for."""
+"""Every verb by the group in which people look for it: MODULE or MODULE:COMMAND below ci.commands, what it is for."""
 
-ROOMS: dict[str, str] = {
-    "accept": "history.decide",
-    "ack": "history.decide",
-    "adopt": "adopting.adopt",
-    "bisect": "history.bisect",
-    "canary": "machines.canary",
-    "cancel": "jobs.cancel",
-    "command": "pull_requests.command",
-    "detect": "history.detect",
-    "events": "history.events",
-    "export": "records.export",
-    "import": "records.import_",
-    "init": "projects.init",
-    "jobs": "jobs.listing",
-    "leg": "machines.leg",
-    "night": "machines.night",
-    "plot": "figures.plot",
-    "pools": "machines.pools",
-    "push": "records.push",
-    "reopen": "history.decide",
-    "runner": "machines.runner",
-    "sift": "records.sift",
-    "start": "machines.start",
-    "study": "sweeps.study",
-    "submit": "jobs.submit",
-    "sweep": "sweeps.sweep",
-    "table": "sweeps.table",
-    "tune": "sweeps.tune",
-    "wait": "machines.start",
+VERBS = {verb: found for group in GROUPS.values() for verb, found in group.items()}
+
+FORMERLY = {"record": "records add"} | {
+    verb.split()[1]: verb for verb in VERBS if " " in verb and verb.split()[1] not in ("list", "add", "compact")
 }
-"""Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
+"""Verbs that once stood alone, and still may: their names of today."""
+
+LISTED_ALONE = ("events", "jobs")
+"""Groups that list what there is where no verb of theirs is named."""
 
 LONGEST_ERROR = 10_000
 """Characters of an error that are printed."""
@@ -129,19 +125,48 @@ class ReaderGone(click.ClickException):
 class Verbs(click.Group):
     """Usage errors leave with 3: 1 and 2 are verdicts here.  So does a crash, which is not a regression."""
 
+    def __init__(self, *args: Any, before: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._before = before
+        self._verbs = [verb for verb in VERBS if verb.startswith(before)]
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return [*dict.fromkeys(verb.removeprefix(self._before).split()[0] for verb in self._verbs)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(f"ci.commands.{ROOMS.get(cmd_name, cmd_name)}")
-        found: click.Command = getattr(module, _attribute(cmd_name))
-        return found
+        """A verb of one word or two, or the group of those that begin with this word."""
+        verb = self._before + cmd_name
+        if verb in VERBS or not self._before and verb in FORMERLY:
+            module, _, attribute = VERBS[FORMERLY.get(verb, verb)][0].partition(":")
+            found = importlib.import_module(f"ci.commands.{module}")
+            command: click.Command = getattr(found, attribute or module.split(".")[-1])
+            return command
+        if verb in self.list_commands(ctx):
+            alone = "  Without a verb: list." if verb in LISTED_ALONE else ""
+            return Verbs(verb, before=f"{verb} ", help=f"The verbs that begin with `{verb}`.{alone}")
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Both words of a verb at once, so that a job, a test or a usage error has one name for it."""
+        for verb, rest in ((" ".join(args[:2]), args[2:]), (f"{args[0]} list", args[1:])):
+            if verb in VERBS and args[1:2] not in ([one] for one in ctx.help_option_names):
+                return super().resolve_command(ctx, [verb, *rest])
+        if self.get_command(ctx, args[0]) is None:
+            known = self._verbs if self._before else [*self.list_commands(ctx), *FORMERLY]
+            near = difflib.get_close_matches(self._before + args[0], known, 1)
+            meant = f": did you mean `ridgeline {near[0]}`? " if near else "; "
+            ctx.fail(f"there is no verb {args[0]!r}{meant}`{ctx.command_path} --help` lists all")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, self._verbs))
+        for title, group in GROUPS.items():
+            rows = [(verb.ljust(width), text) for verb, (_, text) in group.items() if verb in self._verbs]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -154,6 +179,8 @@ class Verbs(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
+        if not sys.stdout.isatty():
+            kwargs.setdefault("terminal_width", log_width())
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
             lifetime.end_with_starter()
@@ -172,11 +199,6 @@ class Verbs(click.Group):
 
 def _interrupted(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
-
-
-def _attribute(verb: str) -> str:
-    """The name of a verb's command in its module: `import` is a word of Python."""
-    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
 def _say(error: Exception) -> None:

@@ -28,11 +28,11 @@ from asv.machine import Machine, MachineCollection
 
 from ci import asv_suite
 from ci.asv_suite import Grid, Installed, Listing
-from ci.git import worktrees
+from ci.git import repository as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository
 from ci.harness import HARNESS, TIERS, MeasureError, query
-from ci.records import asv_files
+from ci.records import rows
 from ci.records import store as records
 from ci.records.pooling import PooledTrials, pool
 from ci.trials import file as trial_files
@@ -44,7 +44,7 @@ class Fingerprint:
     """A class attribute that finds this machine's name when it is read, and introduces the machine to asv."""
 
     def __get__(self, instance: object, owner: type | None = None) -> str:
-        machine = asv_files.machine_record(Fingerprinted.of(doctor()["machine"]))
+        machine = rows.machine_record(Fingerprinted.of(doctor()["machine"]))
         MachineCollection.save(machine["machine"], machine)
         return machine["machine"]
 
@@ -88,7 +88,7 @@ class Worktree(Environment):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """The name that `ridgeline record` gives this environment, so that both write one file."""
+        """The name that `ridgeline records add` gives this environment, so that both write one file."""
         return self._env_name
 
     @property
@@ -180,9 +180,9 @@ def chosen_tier(environment: Mapping[str, str]) -> str:
     if tier not in TIERS:
         raise util.UserError(f"RIDGELINE_TIER is {tier!r}; it is one of {', '.join(TIERS)}")
     rounds = environment.get("RIDGELINE_ROUNDS", "")
-    if rounds and not (rounds.isdecimal() and int(rounds) >= asv_files.FEWEST_SAMPLES):
+    if rounds and not (rounds.isdecimal() and int(rounds) >= rows.FEWEST_SAMPLES):
         raise util.UserError(
-            f"RIDGELINE_ROUNDS is {rounds!r}; give {asv_files.FEWEST_SAMPLES} or more:"
+            f"RIDGELINE_ROUNDS is {rounds!r}; give {rows.FEWEST_SAMPLES} or more:"
             " with 6 samples per side `asv compare` never calls anything different"
         )
     return tier

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ci.harness import TIERS
-from ci.records import asv_files
+from ci.records import rows
 from ci.records.pooling import Cell, PooledTrials
 from ci.trials.trial import Declaration
 
@@ -81,17 +81,17 @@ class Grid:
 
         So `asv find`, which discovers from its oldest commit, knows the operators of today.
         """
-        benchmarks: Json = asv_files.broken_benchmark()
+        benchmarks: Json = rows.broken_benchmark()
         for declared in current.operators.values():
-            benchmarks |= asv_files.benchmarks_of(declared)
+            benchmarks |= rows.benchmarks_of(declared)
         for declared in installed.listing.operators.values():
-            benchmarks = asv_files.merged(benchmarks, asv_files.benchmarks_of(declared, installed.date_ms))
+            benchmarks = rows.merged(benchmarks, rows.benchmarks_of(declared, installed.date_ms))
         benchmarks.pop("version", None)
         return cls(benchmarks, {**current.operators, **installed.listing.operators})
 
     def combinations(self, operator: str) -> Iterator[tuple[str, str]]:
         """Backend and case of each combination of an operator's times."""
-        axes = self.benchmarks[f"{operator}.{asv_files.TIME}"]["params"]
+        axes = self.benchmarks[f"{operator}.{rows.TIME}"]["params"]
         backends, cases = ([text[1:-1] for text in axis] for axis in axes)
         return itertools.product(backends, cases)
 
@@ -142,7 +142,7 @@ def outcomes(operator: str, grid: Grid, installed: Installed, tier: str, measure
 def _outcome(cell: Cell) -> Outcome:
     if cell.trials:
         return {"samples": [float(value) for trial in cell.trials for value in trial]}
-    failed = asv_files.value_of(cell) is None
+    failed = rows.value_of(cell) is None
     return {"failed" if failed else "absent": f"{cell.status}: {cell.why}"}
 
 
@@ -152,9 +152,9 @@ def _exact_values(
     """FLOPs or bytes of each case for which the declaration states them, by benchmark."""
     for name in grid.benchmarks:
         operator, _, series = name.partition(".")
-        if series in asv_files.EXACT and operator not in absent:
+        if series in rows.EXACT and operator not in absent:
             declared = installed.listing.operators[operator]
-            costs = {case: asv_files.cost_of(declared, case, series) for case in declared.cases}
+            costs = {case: rows.cost_of(declared, case, series) for case in declared.cases}
             yield name, {case: value for case, value in costs.items() if not math.isnan(value)}
 
 

@@ -1,9 +1,10 @@
-"""Progress of a child: the JSON lines in which it tells it, and a bar for each of its tasks."""
+"""Progress: a bar on a terminal, a line every 10 s elsewhere; and that of a child, which tells it as JSON lines."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +12,8 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -19,6 +22,43 @@ from rich.progress import (
 
 LONGEST_LINE = 2000
 """Characters of one line of a child that are shown: what a kernel prints is not ours."""
+
+
+SAID_EVERY_S = 10.0
+"""Seconds between two lines about long work where no terminal shows a bar."""
+
+
+class Bars(Progress):
+    """Bars that go when the work is done; where the console is no terminal, a line every SAID_EVERY_S seconds."""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._done = threading.Event()
+
+    def start(self) -> None:
+        super().start()
+        if self.disable:
+            threading.Thread(target=self._say, daemon=True).start()
+
+    def stop(self) -> None:
+        self._done.set()
+        super().stop()
+
+    def _say(self) -> None:
+        while not self._done.wait(SAID_EVERY_S):
+            for task in self.tasks:
+                if task.finished or (not task.completed and task is not self.tasks[0]):
+                    continue
+                of = f" {task.completed:,.0f}/{task.total:,.0f}" if task.total else ""
+                said = f"{task.description}{of}, {task.elapsed or 0:.0f} s"
+                self.console.print(said, markup=False, highlight=False, soft_wrap=True)
+
+
+def bar(console: Console, what: str, *columns: ProgressColumn) -> Bars:
+    """Bars with one task, of unknown length."""
+    found = Bars(console, *(columns or (SpinnerColumn(), TextColumn("{task.description}", markup=False))))
+    found.add_task(what, total=None)
+    return found
 
 
 def printable(line: str) -> str:
@@ -40,7 +80,7 @@ class ProgressEvent:
 
 
 class ProgressBars:
-    """One progress bar for each task, removed when the program ends; without a terminal nothing is shown."""
+    """One progress bar for each task, removed when the program ends."""
 
     def __init__(self, console: Console, title: str) -> None:
         columns = (
@@ -50,7 +90,7 @@ class ProgressBars:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = Bars(console, *columns)
         self._title = title
         self._tasks: dict[str, TaskID] = {}
 

@@ -1,5 +1,6 @@
 """How a program of ours is called from a command line: `python -m ci VERB` in a clone, `python -m ridgeline VERB` where
-a wheel brought us (ci.installed); and where its caller has Python look for modules.  Standard library only."""
+a wheel brought us (ci.installed); where its caller has Python look for modules, and how wide a log of it is.  Standard
+library only."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from pathlib import Path
 INSTALLED = Path(__file__).resolve().parents[1].name == "house"
 """Whether this is the copy in a wheel, whose rooms nobody else can import."""
 
+LOG_WIDTH = 120
+"""Columns of what goes into a file or to another program, unless COLUMNS says otherwise."""
+
 VERBS = ("-m", "ridgeline" if INSTALLED else "ci")
 """Options of Python before a verb."""
 
@@ -18,6 +22,12 @@ VERBS = ("-m", "ridgeline" if INSTALLED else "ci")
 def program(module: str) -> tuple[str, ...]:
     """Options of Python that run a module of ours, such as ci.executors.shard."""
     return ("-m", "ridgeline.program", module) if INSTALLED else ("-m", module)
+
+
+def log_width() -> int:
+    """Columns of a line where there is no terminal."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and int(said) else LOG_WIDTH
 
 
 def inherited_paths() -> list[Path]:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import HARNESS, MeasurePlan
-from ci.history.kept.canary import CanaryCase, CanaryRun
+from ci.history.kept import CanaryCase, CanaryRun
 from ci.judging.live import Measure, Outcome, compare, in_session
 from ci.judging.policy import Policy, Settings
 

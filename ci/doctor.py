@@ -156,7 +156,7 @@ def _devices(facts: HostFacts) -> Iterator[Finding]:
             "note",
             f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
             "Triton kernels are checked in its interpreter at most, never timed",
-            "for GPU times run on a GPU machine, `ridgeline run --out FILE`, and record FILE here",
+            "for GPU times `ridgeline run --out trials.jsonl` on a GPU, `ridgeline records add trials.jsonl` here",
         )
     elif machine.get("market_name"):
         yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
@@ -226,7 +226,7 @@ def _clone(facts: HostFacts) -> Iterator[Finding]:
             "warning",
             "this is not a git repository, or git is missing",
             "commits cannot be compared",
-            "on a node without git use `ridgeline run --commit HASH --out FILE`, and record FILE in a clone",
+            "on a node without git name the commit and a file (`ridgeline run --help`), and record the file in a clone",
         )
     elif clone.shallow:
         yield Finding(
@@ -259,7 +259,7 @@ def _slurm(facts: HostFacts) -> Iterator[Finding]:
     if facts.slurm:
         yield Finding("ok", f"Slurm: {facts.slurm}")
         return
-    next_step = "`ridgeline submit --executor local` queues them; on a cluster use its login node"
+    next_step = "`ridgeline jobs submit -- verify` queues one; on a cluster use its login node"
     yield Finding("note", "no Slurm client here", "jobs run on this machine only", next_step)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -203,6 +204,20 @@ def options(**values: object) -> list[str]:
         for entry in entries:
             argv += [f"--{name.replace('_', '-')}", str(entry)]
     return argv
+
+
+def again(**changed: object) -> str:
+    """The command line that started us, to be typed again with these options, by name; None: without it."""
+    words, behind = sys.argv[1:], list[str]()
+    if "--" in words:
+        words, behind = words[: words.index("--")], words[words.index("--") :]
+    flags = tuple(f"--{name.replace('_', '-')}" for name in changed)
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in flags and before not in flags and not word.startswith(tuple(f"{flag}=" for flag in flags))
+    ]
+    return shlex.join(["ridgeline", *kept, *options(**changed), *behind])
 
 
 def machine_kind() -> str:

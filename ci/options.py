@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
-import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
+from ci.calling import log_width
+from ci.executors import locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_writable
 from kernels import project
@@ -31,6 +36,10 @@ a CPU, whose clock follows its load within a few milliseconds; on a GPU they are
 
 LONGEST_DEADLINE_S = 86_400.0
 """Seconds: a step that is allowed more than a day is a mistake."""
+
+
+SHORTEST_CELL = 8
+"""Columns that a cell keeps in a log, however wide the others of its row are."""
 
 
 class Seconds(click.ParamType[float]):
@@ -114,14 +123,14 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
-    """An option that names a folder."""
+    """An option that names a folder; default: below the root of the project."""
     kind = click.Path(path_type=Path, file_okay=False)
-    return click.option(name, type=kind, default=Path(default), show_default=True, help=text)
+    return click.option(name, type=kind, default=lambda: project.place(default), show_default=default, help=text)
 
 
 def of_project(setting: str) -> Callable[[], Path]:
     """The default of an option that the project's settings can name (kernels.project), from the current folder."""
-    return lambda: Path(os.path.relpath(getattr(project.around(Path.cwd()), setting)))
+    return lambda: project.place(getattr(project.around(Path.cwd()), setting))
 
 
 def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
@@ -250,14 +259,60 @@ def pairs(option: str, values: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def wait_for_turn() -> None:
+    """Have the GPUs of this machine to ourselves from here to the end of the verb; say on stderr whom we wait for.
+
+    It comes before the verb looks at its checkouts, which may change meanwhile.
+    """
+    click.get_current_context().with_resource(locks.taken(lambda said: click.echo(said, err=True)))
+
+
+class LogConsole(Console):
+    """A console that is no terminal: no escape codes, and a line for each row of a table.
+
+    The first column, its names, is whole, since people search a log for them: the widest others are cut, and
+    where that is not enough the lines are longer.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, width=log_width(), highlight=False, force_terminal=False, color_system=None)
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        usual = self.width
+        self.width = max([usual, *(self._one_line_a_row(one) for one in objects if isinstance(one, Table))])
+        super().print(*objects, **how)
+        self.width = usual
+
+    def _one_line_a_row(self, table: Table) -> int:
+        """Have the table cut its cells instead of wrapping them; the columns of the screen that it then takes."""
+        room = self.options.update(max_width=sys.maxsize)
+        names, *others = (
+            max(Measurement.get(self, room, cell).maximum for cell in (column.header, *column.cells))
+            for column in table.columns
+        )
+        between = len(table.columns) * (table.padding[1] + table.padding[3] + 1) + 1
+        widest = max(others, default=0)
+        while widest > SHORTEST_CELL and names + between + sum(min(width, widest) for width in others) > self.width:
+            widest -= 1
+        for number, column in enumerate(table.columns):
+            column.no_wrap, column.overflow = True, "ellipsis"
+            column.min_width, column.max_width = (names, None) if number == 0 else (None, widest)
+        return names + between + sum(min(width, widest) for width in others)
+
+
+def print_json(value: object) -> None:
+    """A result for machines, on stdout."""
+    click.echo(json.dumps(value, indent=1))
+
+
 def out_console() -> Console:
     """Where results go."""
-    return Console(highlight=False)
+    return Console(highlight=False) if sys.stdout.isatty() else LogConsole()
 
 
 def err_console() -> Console:
     """Where progress and remarks go."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False) if sys.stderr.isatty() else LogConsole(stderr=True)
 
 
 def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

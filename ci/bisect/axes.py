@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import numpy as np
+
 from ci.bisect.types import BisectError, RowPlace
+from ci.git.command import GitError, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
+from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, IsaError, TreeCompiler, Wanted
+from ci.judging.reach import file_labels
 from ci.report.words import plain
+from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
 Sides = tuple[tuple[LocalCheckout, LocalCheckout], MeasurePlan]
@@ -151,3 +159,107 @@ def settings_of(texts: Sequence[str]) -> list[Setting]:
     if len({one.name for one in found}) < len(found):
         raise BisectError("a knob is named twice; each has one good value and one bad value")
     return found
+
+
+# Changes that lead to equal code are next to no suspects: the prior over changes, from what is known of the code.
+
+
+OTHER_CAUSE = 0.01
+"""Prior share of all changes with equal code on both sides together: a step among them has another cause than the code
+that was compared (data files, host code, a build option).  It is the error rate at which a search ends."""
+
+Labels = Sequence[str | None]
+"""Of each position what its code is: equal labels are equal code; None: not known."""
+
+
+def weights(same: Sequence[bool]) -> FloatArray:
+    """Prior of each change, adding up to 1.  same: whether it is known to leave the code as it was."""
+    equal = np.array(same)
+    apart = (~equal).sum()
+    if apart in (0, len(equal)):
+        return np.full(len(equal), 1 / len(equal))
+    return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / apart))
+
+
+def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
+    """Of each change, whether it lies between positions with equal code.
+
+    known: what was known before.  measured: what trials said of the positions that they measured; it holds for all
+    positions with the same known label too.
+    """
+    spread = {known[position]: label for position, label in measured.items() if known[position] is not None}
+    launched = [measured.get(n) or spread.get(label) for n, label in enumerate(known)]
+    return [one or other for one, other in zip(_between_equals(known), _between_equals(launched), strict=True)]
+
+
+def _between_equals(labels: Labels) -> list[bool]:
+    """Of each change, whether the nearest labels before and after it are equal."""
+    before, after = _filled(labels), _filled(labels[::-1])[::-1]
+    pairs = zip(before[:-1], after[1:], strict=True)
+    return [one is not None and one == other for one, other in pairs]
+
+
+def _filled(labels: Labels) -> list[str | None]:
+    """Each label, or the last one before it."""
+    found: list[str | None] = []
+    for label in labels:
+        found.append(label if label is not None or not found else found[-1])
+    return found
+
+
+# The commits between two, and which of them leave a kernel's code as it was.
+
+
+def commit_axis(repository: Repository, good: str, bad: str, kernels: Sequence[str]) -> CommitAxis:
+    """The commits after `good` up to `bad` along first parents, behind `good`.  Raises BisectError or GitError.
+
+    kernels: those that are measured; of none, all files of all kernels count.
+    """
+    first, last = repository.resolve(good), repository.resolve(bad)
+    if first.hash == last.hash:
+        raise BisectError(f"GOOD and BAD are both {first.short}; name two different commits")
+    if not succeeds(repository.root, "merge-base", "--is-ancestor", first.hash, last.hash):
+        swapped = succeeds(repository.root, "merge-base", "--is-ancestor", last.hash, first.hash)
+        hint = f"name the older one first: {bad} {good}" if swapped else "name one that is"
+        raise BisectError(f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); {hint}")
+    commits = [first, *repository.commits(first.hash, last.hash)]
+    return CommitAxis(repository, commits, file_labels(repository, commits, kernels))
+
+
+# Which commits of a row compile to the same machine code, ahead of time and without a GPU.
+
+
+def labelled(axis: CommitAxis, wanted: Wanted, compiler: TreeCompiler) -> CommitAxis:
+    """The axis with what is wanted of each commit compiled: equal labels, equal code in equal configurations.
+
+    One commit of each run of equal files is compiled.  What does not compile keeps the label of its files, so that it
+    is a class of its own.  How host code launches (a grid, one more copy) is not in the label: the prior keeps a little
+    for such a cause (`classes.OTHER_CAUSE`), and trials tell.
+    """
+    examples: dict[str | None, Commit] = {}
+    for label, commit in zip(axis.known, axis.commits, strict=True):
+        examples.setdefault(label, commit)
+    made = {
+        label: label and _label(axis.repository, commit, f"{number}/{len(examples)}", wanted, compiler) or label
+        for number, (label, commit) in enumerate(examples.items(), 1)
+    }
+    return dataclasses.replace(axis, known=[made[label] for label in axis.known])
+
+
+def _label(repository: Repository, commit: Commit, place: str, wanted: Wanted, compiler: TreeCompiler) -> str:
+    """Digest of all code, "" where some of it, or all, is not there."""
+    try:
+        with repository.borrowed(commit) as tree:
+            return digest(compiler.compile(tree, wanted, f"{place} {commit.short}"))
+    except (CompileError, IsaError, GitError) as error:
+        compiler.console.print(f"{commit.short}: {error}", markup=False)
+        return ""
+
+
+def digest(tree: CompiledTree) -> str:
+    """16 hex digits over every configuration and its code; "" unless all that is declared compiles."""
+    declared = [one for one in tree.entries if one.status is not CompileStatus.UNSUPPORTED]
+    if not declared or tree.failures or any(one.code is None for one in declared):
+        return ""
+    rows = sorted([e.kernel, e.backend, e.arch, e.label, sorted(e.cases), e.emitted.hash] for e in declared)
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]

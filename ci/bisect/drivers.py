@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.bisect.replay import RecordedSearch
+from ci.bisect.outcomes import RecordedSearch
 from ci.bisect.types import BisectError, RowPlace, TrialOutcome
 from ci.harness import MeasurePlan
 from ci.records import store
@@ -61,9 +61,7 @@ def _rows(frame: pd.DataFrame, plan: MeasurePlan) -> pd.DataFrame:
 def _search(rows: pd.DataFrame, drivers: list[str]) -> RecordedSearch:
     if len(drivers) < 2:
         said = f"records of what is asked for are of {drivers[0]} alone" if drivers else "no record of it has a driver"
-        raise BisectError(
-            f"{said}; two drivers are compared: `ridgeline run` on a node with another one, and record it"
-        )
+        raise BisectError(f"{said}; two drivers are compared: run `ridgeline run` on a node with another one")
     rows = rows[rows["driver"].isin(drivers)]
     first = rows[rows["driver"] == drivers[0]].groupby(SERIES)["seconds"].median().rename("first")
     paired = rows.join(first, on=SERIES, how="inner")

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci.bisect.classes import Labels, same_code
+from ci.bisect.axes import Labels, same_code
 from ci.bisect.types import RowPlace, SearchState, TrialOutcome
 from ci.report.words import percent, plural
-from ci.stats.bisection.choosing import SURE, Ask, Culprit, culprits
+from ci.stats.bisection import SURE, Ask, Culprit, culprits
 
 TOP = 5
 """Suspects that are shown; --json has all of the 99 % set."""
@@ -28,28 +28,37 @@ def progress(state: SearchState, places: Sequence[RowPlace], what: str, console:
         console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
-        console.print(Text(f"no step: {chance(state.belief.surely_none)}; {set_size(state, what)}; trials scatter by "
+        console.print(Text(f"a second step: {chance(state.belief.two)}; {set_size(state, what)}; trials scatter by "
                            f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
     if isinstance(state.then, Ask):
         console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
 
 
 def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) -> Table:
-    """The likeliest changes."""
+    """The likeliest first bad ones, what the others have together, and no step: 100 % in all."""
     table = Table(box=None, pad_edge=False)
-    for name, justify in (("probability", "right"), (what, "left"), ("", "left")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    for change, probability in suspects(state)[:TOP]:
+    for name in ("probability", f"first bad {what}", ""):
+        table.add_column(name, justify="right" if name == "probability" else "left")
+    shown = suspects(state)[:TOP]
+    for change, probability in shown:
         place = places[change]
         table.add_row(chance(probability), place.short, Text(place.subject, overflow="ellipsis", no_wrap=True))
+    if state.belief is not None:
+        none = state.belief.none
+        if others := state.line.last - len(shown):
+            table.add_row(chance(max(0.0, 1 - none - sum(share for _, share in shown))), f"{others} others", "")
+        table.add_row(chance(none), "none", "no step")
     return table
 
 
 def suspects(state: SearchState) -> list[tuple[int, float]]:
-    """(position, probability) of the likeliest changes, as many as have 99 % of what is not "no step" together."""
+    """(position, probability of being the first step) of the likeliest changes, up to 99 % of what is not "no step".
+
+    At most one is the first: those of all changes and of "no step" add up to 1.
+    """
     if state.belief is None:
         return []
-    chances = state.belief.changes
+    chances = state.belief.first
     order = np.argsort(-chances, kind="stable")
     reached = np.cumsum(chances[order])
     many = int(np.searchsorted(reached, SURE * reached[-1])) + 1
@@ -72,22 +81,20 @@ def set_size(state: SearchState, what: str) -> str:
     return f"{plural(len(suspects(state)), what)} in the 99 % set of {state.line.last}"
 
 
-def result(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
-    """The answer, and who is suspected where there is none."""
+def result(state: SearchState, places: Sequence[RowPlace], what: str, onward: str, console: Console) -> None:
+    """The answer, and who is suspected where there is none.  onward: see `answer`."""
     if state.answer is None and state.belief is not None:
         console.print(suspects_table(state, places, what))
-    console.print(Text(answer(state, places, what)), soft_wrap=True)
+    console.print(Text(answer(state, places, what, onward)), soft_wrap=True)
 
 
-def answer(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
-    """The result in a sentence or two."""
+def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
+    """The result in a sentence or two.  onward: what to do where there is none."""
     of_records = what == "driver"
     after = f"after {plural(state.trials, 'record' if of_records else 'trial')}"
     found = state.answer
     if found is None:
-        onward = "more records of these drivers" if of_records else "the same command with a larger --trials"
-        go = "go" if of_records else "goes"
-        return f"not decided {after}: {set_size(state, what)}; {onward} {go} on"
+        return f"not decided {after}: {set_size(state, what)}; {onward}"
     if not found.culprits:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"
@@ -95,7 +102,7 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
         other = "environment or machine" if what == "commit" else "code or machine"
         return f"{said}: if the history has one, its cause is not among these {what}s but the {other}"
     lines = [f"{_culprit(one, places, what)} ({chance(one.probability)})" for one in found.culprits]
-    return f"{'; and '.join(lines)}, {after}"
+    return f"{'; and, another step, '.join(lines)}, {after}"
 
 
 def _culprit(one: Culprit, places: Sequence[RowPlace], what: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from ci.stats.bisection.choosing import Ask, FoundSteps
-from ci.stats.bisection.types import Belief, Line
+from ci.stats.bisection import Ask, Belief, FoundSteps, Line
 
 
 class BisectError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,13 @@ from ci.options import (
     example,
     out_console,
     plan,
+    print_json,
+    wait_for_turn,
     with_rounds,
 )
-from ci.records.samples import keeping
+from ci.records import samples
 from ci.report import terminal
-from ci.report.build import report_of
+from ci.report.model import report_of
 from ci.trials import replay as recorded
 
 
@@ -75,9 +76,12 @@ def ab(
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.
     """
-    clock, rules = VerbClock(), policy.load(policy_file)
+    rules = policy.load(policy_file)
     if replay:
         return _replayed(replay, rules, as_json)
+    if not dry_run:
+        wait_for_turn()
+    clock = VerbClock()
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
     planned = with_rounds(plan(pythons=pythons, **what))
     repository = Repository(Path.cwd())
@@ -98,10 +102,10 @@ def ab(
 
 def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:
     """Judge recorded trials by the same code as live ones."""
-    recording = recorded.opened(file, lambda trials: keeping.whole_in(trials, file.parent))
+    recording = recorded.opened(file, lambda trials: samples.whole_in(trials, file.parent))
     judgement = judge(recording.comparisons, rules)
     if as_json:
-        click.echo(json.dumps(with_rejected(to_json(judgement), recording.rejected), indent=1))
+        print_json(with_rejected(to_json(judgement), recording.rejected))
     else:
         terminal.show(report_of(judgement, recording.trials, title="recorded trials"), out_console())
     return judgement.verdict.exit_code

@@ -7,11 +7,25 @@ from pathlib import Path
 
 import click
 
+from ci import harness
 from ci.harness import INTERRUPTED, follow, options, program
-from ci.options import DRY_RUN, JSON, PASS, REGRESSION, USAGE, NewFile, err_console, example, out_console
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    PASS,
+    REGRESSION,
+    USAGE,
+    NewFile,
+    err_console,
+    example,
+    out_console,
+    print_json,
+    wait_for_turn,
+)
 from ci.report import bringup as text
+from kernels import project
 
-KEPT, REPORT = Path(".ridgeline/bringup.jsonl"), Path(".ridgeline/bringup.json")
+KEPT, REPORT = ".ridgeline/bringup.jsonl", ".ridgeline/bringup.json"
 """Finished steps; the report."""
 
 EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --again"
@@ -22,7 +36,7 @@ EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --ag
 @click.option("--skip", multiple=True, metavar="STEP", help="All but this step (repeatable).")
 @click.option("--again", is_flag=True, help="Repeat finished steps too; without it, only what failed or is missing.")
 @click.option("--out", type=NewFile(), help=f"The report, a JSON file worth sending to us (default: {REPORT}).")
-@click.option("--state", type=NewFile(), default=KEPT, show_default=True, help="File that keeps finished steps.")
+@click.option("--state", type=NewFile(), help=f"File that keeps finished steps (default: {KEPT}).")
 @click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="This source tree.")
 @JSON
 @DRY_RUN
@@ -31,7 +45,7 @@ def bringup(
     skip: tuple[str, ...],
     again: bool,
     out: Path | None,
-    state: Path,
+    state: Path | None,
     tree: Path | None,
     as_json: bool,
     dry_run: bool,
@@ -41,13 +55,18 @@ def bringup(
     Devices, versions, symmetric heap, fences, RCCL, vendor packages, each backend in one case.  Takes minutes, survives
     a crash or a hang of any step, and goes on where it was stopped.
     """
-    file, where = (out or REPORT).resolve(), (tree or Path.cwd()).resolve()
+    if not dry_run:
+        wait_for_turn()
+    file, state = out or project.place(REPORT), state or project.place(KEPT)
+    where = tree or project.around(Path.cwd()).root
     argv = program("benchmarks.bringup", *(["--again"] if again else []), *(["--dry-run"] if dry_run else []))
-    argv += options(only=only, skip=skip, out=file, state=state.resolve(), tree=where, progress="json")
+    argv += options(
+        only=only, skip=skip, out=file.resolve(), state=state.resolve(), tree=where.resolve(), progress="json"
+    )
     try:
         ended = follow(argv, err_console(), "bringup")
     except KeyboardInterrupt:
-        click.echo("interrupted: what is finished is kept, and the same command goes on from there", err=True)
+        click.echo(f"interrupted: what is finished is kept; `{harness.again()}` goes on from there", err=True)
         return INTERRUPTED
     if ended.code not in (PASS, REGRESSION) or dry_run:
         if ended.code not in (PASS, REGRESSION, USAGE):
@@ -55,8 +74,8 @@ def bringup(
         return PASS if ended.code == PASS else USAGE
     document = json.loads(file.read_text(encoding="utf-8"))
     if as_json:
-        click.echo(json.dumps(document, indent=1))
+        print_json(document)
     else:
         text.show(text.read(document), out_console())
-        click.echo(f"report: {out or REPORT}; it names no host, user or secret; please send it to us")
+        click.echo(f"report: {file}; it names no host, user or secret; please send it to us")
     return ended.code

@@ -16,15 +16,31 @@ from ci.commands.common.why import WHY, explained, keep_causes
 from ci.commands.site import build_site
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
-from ci.harness import MeasurePlan, measure
+from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
-from ci.isa import text as isa_text
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
-from ci.options import ALL_CASES, BUDGET, DRY_RUN, JSON, RESULTS, TIMED, err_console, example, folder, plan, with_rounds
+from ci.options import (
+    ALL_CASES,
+    BUDGET,
+    DRY_RUN,
+    JSON,
+    OUT,
+    RESULTS,
+    TIMED,
+    err_console,
+    example,
+    folder,
+    plan,
+    wait_for_turn,
+    with_rounds,
+)
 from ci.report.words import plain
 from ci.trials.file import Followed
 from ci.whole_files import check_writable
+from kernels import project
+
+REPORT = ".ridgeline/report"
 
 
 @click.command(epilog=example("ridgeline check"))
@@ -33,12 +49,13 @@ from ci.whole_files import check_writable
 @BUDGET
 @ALL_CASES
 @TIMINGS
+@OUT
 @folder("--site", "site", "Page to build.")
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
-    default=Path(".ridgeline/report"),
-    show_default=True,
+    default=lambda: project.place(REPORT),
+    show_default=REPORT,
     help="Report to write: REPORT.md for the comment, REPORT.json for machines.",
 )
 @RESULTS
@@ -47,6 +64,7 @@ from ci.whole_files import check_writable
 @DRY_RUN
 def check(
     base: str | None,
+    out: Path | None,
     site: Path,
     report: Path,
     results: Path,
@@ -58,22 +76,29 @@ def check(
     dry_run: bool,
     **what: Any,
 ) -> int:
-    """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
-    clock, rules, planned = VerbClock(), policy.load(None), with_rounds(plan(**what))
+    """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes.
+
+    An --out file that exists is resumed.
+    """
+    rules, planned = policy.load(None), with_rounds(plan(**what))
     check_writable(report.with_suffix(".json"))
+    if not dry_run:
+        wait_for_turn()
+    clock = VerbClock()
     repository = Repository(Path.cwd())
     if not repository.has_history():
         raise GitError(f"{repository.root} has no commit yet; commit first, then check")
-    head = repository.working_tree()
+    head = repository.working_tree(out)
     found = repository.resolve(base) if base else repository.default_base()
     if dry_run:
         against = found.short if found else "nothing (no base in this clone)"
         click.echo(f"would check {head.label} against {against}, write {report}.md and {report}.json, and build {site}")
         return 0
+    file = out or scratch("check", head)
     if found:
-        checkouts, outcome = _against(found, head, repository, planned, rules, err_console(), all_cases)
+        checkouts, outcome = _against(found, head, repository, planned, rules, file, err_console(), all_cases)
     else:
-        checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
+        checkouts, outcome = (head,), _alone(head, planned, file, repository.is_shallow(), err_console())
     wanted = why_seconds if why else 0.0
     causes = explained(outcome, checkouts, planned, rules, outcome.file.path, repository.root, err_console(), wanted)
     keep_causes(causes, checkouts, planned, outcome.file.trials, results)
@@ -90,27 +115,33 @@ def _against(
     repository: Repository,
     plan: MeasurePlan,
     rules: policy.Policy,
+    file: Path,
     console: Console,
     all_cases: bool,
 ) -> tuple[tuple[LocalCheckout, ...], live.Outcome]:
     """Times of both sides and, where their kernels differ, the code they compile to."""
     console.print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
     checkouts = (repository.checkout(base.hash, "base"), head)
-    outcome = compared(repository, checkouts, plan, rules, scratch("check", head), console, all_cases)
-    part = reach.narrowed(plan, reach.of_checkouts(*checkouts)) if outcome.judgement.unreached else plan
-    if not repository.same_kernels(*checkouts) and (part is plan or part.kernels):
-        by_code = isa_check.judged(checkouts, part, repository.root, console)
-        console.print(isa_text.terminal(by_code))
-        outcome = dataclasses.replace(outcome, judgement=isa_check.joined(outcome.judgement, by_code))
-    return checkouts, outcome
+    found = reach.of_checkouts(*checkouts)
+    part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
+    on_cpu, by_code = machine_kind() == "cpu", None
+    if not found.nothing and (part is plan or part.kernels):
+        targets = isa_check.TARGETS if on_cpu else ()
+        by_code = isa_check.judged(checkouts, part, repository.root, console, targets)
+        if on_cpu and not plan.trials and part.kernels and isa_check.compiled_in(by_code) >= set(part.kernels):
+            plan = dataclasses.replace(plan, trials=rules.settings(machine_kind="cpu").min_trials)  # times are shown
+    outcome = compared(repository, checkouts, plan, rules, file, console, all_cases)
+    judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
+    if on_cpu:
+        judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
+    return checkouts, dataclasses.replace(outcome, judgement=judgement)
 
 
-def _alone(head: LocalCheckout, plan: MeasurePlan, shallow: bool, console: Console) -> live.Outcome:
+def _alone(head: LocalCheckout, plan: MeasurePlan, file: Path, shallow: bool, console: Console) -> live.Outcome:
     """Measure HEAD alone: there is nothing to compare it with."""
     why = "HEAD is the first commit: there is no base to compare with"
     if shallow:
         why = "this clone is shallow and holds no base to compare with; `git fetch --unshallow` brings it"
     console.print(f"{why}; measuring {head.label} alone", style="yellow", markup=False)
-    file = scratch("check", head)
     live.measured(measure([head], dataclasses.replace(plan, trials=plan.trials or 3), file, console), file)
     return live.Outcome(Judgement(Verdict.CANNOT_TELL, why), Followed(file).read())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from ci import doctor as examination
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console, print_json
 from ci.pools import node as node_check
 
 
@@ -52,7 +51,7 @@ def _node(pool: str, gpus: int | None, results: Path, drain: bool, as_json: bool
 
 def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(diagnosis.document(), indent=1))
+        print_json(diagnosis.document())
     else:
         examination.show(diagnosis, out_console())
     return USAGE if diagnosis.worst == "error" else PASS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json
-from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, together
-from ci.records.causes import keeping
-from ci.records.causes.keeping import RecordedCause
+from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, print_json, together
+from ci.records import causes as keeping
+from ci.records.causes import RecordedCause
 from ci.report import terminal
-from ci.report.build import report_of
-from ci.report.model import Report
+from ci.report.model import Report, report_of
 
 ANY = click.Path(path_type=Path)
 
@@ -93,7 +91,7 @@ def gate(
 def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], stem: Path | None, as_json: bool) -> int:
     """Print all, write the worst; the exit code of its verdict."""
     if as_json:
-        click.echo(json.dumps(documents, indent=1))
+        print_json(documents)
     else:
         for made in reports:
             terminal.show(made, out_console())

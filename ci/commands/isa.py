@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,14 +17,14 @@ from ci.git.command import GitError
 from ci.git.push import pushed
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import HARNESS
-from ci.isa import backfill, history, series, versions
+from ci.history import exact
+from ci.isa import series, versions
 from ci.isa import text as isa_text
-from ci.isa.compile import CompileError, TreeCompiler, Wanted
-from ci.isa.compiled import CompiledTree, parse
+from ci.isa.compiled import CompiledTree, CompileError, TreeCompiler, Wanted, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
-from ci.isa.policy import load_policy
-from ci.isa.side_by_side import side_by_side
-from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, project_folder
+from ci.isa.rules import load_policy
+from ci.isa.text import side_by_side
+from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, err_console, out_console, print_json, project_folder
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
@@ -124,8 +123,8 @@ class IsaOptions:
 def isa(**options: Any) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 
-    With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 pass, 1 regression, 2 no verdict,
-    3 usage.
+    With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 the same code, 1 regression, 2 no
+    verdict: other code that no rule calls worse, or nothing to compare; 3 usage.
     """
     asked = IsaOptions(**options)
     asked.check()
@@ -137,7 +136,7 @@ class IsaJob:
 
     def __init__(self, options: IsaOptions) -> None:
         self.options = options
-        self.console = Console(stderr=True)
+        self.console = err_console()
         self.root = _root()
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
@@ -183,11 +182,11 @@ class IsaJob:
         if self.options.markdown:
             replace(self.options.markdown, isa_text.markdown(judgement))
         if self.options.as_json:
-            click.echo(json.dumps(as_json(judgement) | {"base": _named(old), "head": _named(new)}, indent=1))
+            print_json(as_json(judgement) | {"base": _named(old), "head": _named(new)})
         else:
             _print(isa_text.terminal(judgement))
             if self.options.show:
-                click.echo(shown(judgement, self.cache, Console().width))
+                click.echo(shown(judgement, self.cache, out_console().width))
         return judgement.exit_code
 
     def compare_versions(self, asked: str) -> int:
@@ -208,7 +207,7 @@ class IsaJob:
         if self.options.page:
             replace(self.options.page, versions.page(judged))
         if self.options.as_json:
-            click.echo(json.dumps(versions.as_json(judged), indent=1))
+            print_json(versions.as_json(judged))
         else:
             _print_versions(judged)
         return judged.exit_code
@@ -216,21 +215,21 @@ class IsaJob:
     def record(self, span: str) -> int:
         """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
         results, repository = self.options.results, Repository(self.root)
-        commits = backfill.commits_of(repository, span, self.options.every)[-(self.options.newest or 0) :]
+        commits = series.commits_of(repository, span, self.options.every)[-(self.options.newest or 0) :]
         if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {results}"):
             return 0
-        recorder = backfill.Backfill(repository, results, self.options.asked, self._lenient, self._tell)
+        recorder = series.Backfill(repository, results, self.options.asked, self._lenient, self._tell)
         filled = dataclasses.replace(recorder, again=self.options.again).fill(commits)
         if self.options.as_json:
             recorded = [str(path) for path in filled.recorded]
-            click.echo(json.dumps({"recorded": recorded, "known": filled.known, "problems": filled.problems}, indent=1))
+            print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
         else:
             self._summarise(filled)
         if self.options.push_to and (filled.recorded or filled.known):
             self._tell(pushed(results, self.options.push_to, "Record machine code"))
         return filled.exit_code
 
-    def _summarise(self, filled: backfill.Filled) -> None:
+    def _summarise(self, filled: series.Filled) -> None:
         for problem in filled.problems:
             self._tell(f"Warning: {problem}")
         counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
@@ -239,13 +238,13 @@ class IsaJob:
     def show_history(self) -> int:
         """What changed from one recorded commit to the next."""
         results = self.options.results
-        commits = history.read(results, history.chosen(self.options.wanted), self.root)
+        commits = exact.read(results, series.chosen(self.options.wanted), self.root)
         if not commits:
-            raise click.UsageError(f"{results} holds no recorded code; record it: ridgeline isa --range ..HEAD")
+            raise click.UsageError(f"{results} holds no recorded code; `ridgeline isa --range ..HEAD` records it")
         if self.options.as_json:
-            click.echo(json.dumps([dataclasses.asdict(one) for one in commits], indent=1))
+            print_json([dataclasses.asdict(one) for one in commits])
         else:
-            _print(history.terminal(commits, _subjects(self.root)))
+            _print(series.terminal(commits, _subjects(self.root)))
         return 0
 
     def _lenient(self, tree: Path, what: str, lenient: bool = True) -> CompiledTree:
@@ -284,7 +283,7 @@ def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
 
 
 def _print_versions(judged: versions.Versions) -> None:
-    console = Console()
+    console = out_console()
     console.print(versions.table(judged))
     _lines(console, "! ", versions.sentences(judged), "bold red")
     _lines(console, "Warning: ", versions.warnings(judged), "yellow")
@@ -296,7 +295,7 @@ def _lines(console: Console, mark: str, sentences: Sequence[str], style: str) ->
 
 
 def _print(text: Text) -> None:
-    Console().print(text, soft_wrap=True, end="")
+    out_console().print(text, soft_wrap=True, end="")
 
 
 def _named(tree: LocalCheckout) -> dict[str, str | bool | None]:

@@ -1,4 +1,4 @@
-"""`ridgeline record`: trial files, measured anywhere, into asv records."""
+"""`ridgeline records add`: trial files, measured anywhere, into asv records; `compact`: their samples out of git."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import click
 
 from ci.commands.common.outcome import print_recorded
 from ci.git import push
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, print_json
 from ci.records import store
-from ci.records.samples.places import published
+from ci.records.samples import published
 from ci.report.words import plain
 
+PUSH = click.option("--push", "push_to", metavar="BRANCH", help="Commit the records and push them to this branch.")
 
-@click.command(epilog=example("ridgeline record trials.jsonl\n  ridgeline record --compact --dry-run"))
+
+@click.command(epilog=example("ridgeline records add trials.jsonl"))
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--compact", is_flag=True, help="Move samples to the place of [tool.ridgeline] samples (pyproject.toml).")
-@click.option("--push", "push_to", metavar="BRANCH", help="Commit the records and push them to this branch.")
+@click.option("--compact", is_flag=True, hidden=True)  # `records compact` of old
+@PUSH
 @RESULTS
 @JSON
 @DRY_RUN
@@ -31,22 +33,33 @@ def record(
     Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
     """
     if compact == bool(files):
-        raise click.UsageError("name trial files to record, or give --compact to move the samples of all records")
+        raise click.UsageError("name trial files; `ridgeline records compact` moves the samples of those recorded")
     if compact:
-        return _compact(results, push_to, as_json, dry_run)
+        return _compacted(results, push_to, as_json, dry_run)
     done = store.record(files, results, dry_run=dry_run)
     if as_json:
-        click.echo(json.dumps(_document(done), indent=1))
+        print_json(_document(done))
     else:
         print_recorded(done, dry_run)
     _push(results, push_to if not dry_run else None, "Record measurements")
     return USAGE if done.problems else PASS
 
 
-def _compact(results: Path, push_to: str | None, as_json: bool, dry_run: bool) -> int:
-    from ci.commands.records.compact import compact
+@click.command(epilog=example("ridgeline records compact --dry-run"))
+@PUSH
+@RESULTS
+@JSON
+@DRY_RUN
+def compact(push_to: str | None, results: Path, as_json: bool, dry_run: bool) -> int:
+    """Move the samples of all records to the place of [tool.ridgeline] samples in pyproject.toml; what they come to
+    stays in the notes."""
+    return _compacted(results, push_to, as_json, dry_run)
 
-    moved = compact(results, dry_run)
+
+def _compacted(results: Path, push_to: str | None, as_json: bool, dry_run: bool) -> int:
+    from ci.commands.records import compact
+
+    moved = compact.compact(results, dry_run)
     click.echo(json.dumps(dataclasses.asdict(moved), indent=1) if as_json else str(moved))
     for problem in moved.problems:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from ci.github import posting
+from ci.github import comment
 from ci.github.client import of_environment
-from ci.github.comment import pull_requests
-from ci.github.posting import PostTarget
+from ci.github.comment import PostTarget, pull_requests
 from ci.options import DRY_RUN, PASS, USAGE, example, out_console, pairs
 from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
@@ -82,7 +81,7 @@ def _posted(
         click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
         return code
     _summarised(found, target.topic, summary)
-    posted = posting.post(found, target, github, Path.cwd())
+    posted = comment.post(found, target, github, Path.cwd())
     for done in posted:
         click.echo(f"{done.action} on pull request #{done.pull_request}")
     if not posted:
@@ -93,15 +92,15 @@ def _posted(
 def _read(file: Path, links: Mapping[str, str], missing: str) -> tuple[Report, int]:
     """The report and the exit code: a file that is refused is told on the pull request too, where that is wanted."""
     try:
-        return posting.read_report(file, links, missing), PASS
+        return comment.read_report(file, links, missing), PASS
     except ReportError as error:
         if not missing:
             raise
         click.echo(f"Error: {error}", err=True)
         why = str(error).removeprefix(f"{file}: ")  # people on the pull request know no path of this machine
-        return posting.unmeasured(f"the report is refused: {why}", links), USAGE
+        return comment.unmeasured(f"the report is refused: {why}", links), USAGE
 
 
 def _summarised(found: Report, topic: str, wanted: bool) -> None:
-    if wanted and not posting.add_summary(found, topic):
+    if wanted and not comment.add_summary(found, topic):
         raise ReportError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")

@@ -7,6 +7,7 @@ something to record needs asv, git, pandas or a network.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,23 @@ from ci.commands.common.checkouts import one_checkout, scratch
 from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, measure, options, query
-from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
+from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
+from ci.options import (
+    DRY_RUN,
+    OUT,
+    RESULTS,
+    SOURCE,
+    TIMED,
+    err_console,
+    example,
+    out_console,
+    plan,
+    wait_for_turn,
+    with_rounds,
+)
 from ci.report import run_summary
 from ci.report.words import plain
-from ci.trials.file import Followed, TrialFile, read
-from ci.trials.missing import measured_operators, missing
+from ci.trials.file import Followed, TrialFile, measured_operators, missing, read
 from ci.trials.trial import Trial
 
 
@@ -61,10 +73,13 @@ def run(
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
+    if not dry_run:
+        wait_for_turn()
     clock, head = VerbClock(), one_checkout(commit, commit_date, tree, out)
-    if out is None and (head.dirty or head.commit is None):
-        belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
-        raise GitError(f"{belongs}: commit them, or write a trial file with --out FILE")
+    if out is None and head.dirty:
+        belongs = f"{head.path} has {head.changes}, so its numbers belong to no commit"
+        onward = again(out="trials.jsonl")
+        raise GitError(f"{belongs}: commit them, or `{onward}` writes a trial file")
     file, planned = out or scratch("run", head), with_rounds(plan(**what))
     if dry_run:
         effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"
@@ -120,7 +135,7 @@ def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, result
     for problem in measured.problems(keep=False):
         click.echo(f"not used: {plain(problem, 2000)}", err=True)
     if new:
-        click.echo(f"{new} trials in {out}; `ridgeline record {out}` makes asv records of them")
+        click.echo(f"{new} trials in {out}; `ridgeline records add {shlex.quote(str(out))}` makes asv records of them")
 
 
 def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: int) -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, follow, options, program, run_here
-from ci.options import DRY_RUN, RESULTS, err_console, example
+from ci.options import DRY_RUN, RESULTS, err_console, example, folder
 from ci.report import json_report
 
 
 @click.command(epilog=example("ridgeline site --out site"))
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("site"), show_default=True, help="Folder to build."
-)
+@folder("--out", "site", "Folder to build.")
 @click.option("--repo-url", metavar="URL", help="Where commits link to (default: the repository of the workflow run).")
 @click.option(
     "--serve", type=click.IntRange(1, 65535), metavar="PORT", help="Serve it on this machine's PORT until Ctrl-C."

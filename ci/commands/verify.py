@@ -9,9 +9,10 @@ import click
 
 from ci.commands.common.checkouts import one_checkout
 from ci.harness import measure
-from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan
+from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan, wait_for_turn
+from kernels import project
 
-KEPT = Path(".ridgeline/checks.jsonl")
+KEPT = ".ridgeline/checks.jsonl"
 
 
 @click.command(epilog=example("ridgeline verify --tier nightly --kernel gemm"))
@@ -35,7 +36,9 @@ def verify(
     **what: Any,
 ) -> int:
     """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
-    head, file, planned = one_checkout(commit, commit_date, tree, out), out or KEPT, plan(**what)
+    if not dry_run:
+        wait_for_turn()
+    head, file, planned = one_checkout(commit, commit_date, tree, out), out or project.place(KEPT), plan(**what)
     if dry_run:
         click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
         return 0

@@ -7,7 +7,7 @@ A job's folder says which executor it belongs to, so that all of them can share 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ci.executors import scheduler
@@ -39,7 +39,6 @@ __all__ = [
     "script",
     "status",
     "submit",
-    "submit_spec",
     "wait",
 ]
 
@@ -68,24 +67,7 @@ def _owner(job: str, root: Path | None) -> Scheduler:
     return opened(executor_of((root or default_root()) / "jobs" / job) or "local", root)
 
 
-def submit(
-    argv: Sequence[str],
-    *,
-    name: str,
-    gpus: int = 0,
-    timeout_s: float = 3600.0,
-    grace_s: float = 5.0,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    executor: str = "local",
-    root: Path | None = None,
-) -> str:
-    """Queue a command and return the job's id.  cwd: where it runs (default: the current folder)."""
-    spec = JobSpec(name, gpus, timeout_s, grace_s, str((cwd or Path.cwd()).resolve()), dict(env or {}))
-    return submit_spec(argv, spec, executor, root)
-
-
-def submit_spec(argv: Sequence[str], spec: JobSpec, executor: str, root: Path | None = None) -> str:
+def submit(argv: Sequence[str], spec: JobSpec, executor: str, root: Path | None = None) -> str:
     """Queue a command with all that is known of it; returns the job's id."""
     return opened(executor, root).submit(script(argv, spec), spec)
 

@@ -4,6 +4,7 @@ A scheduler may start a job again while its first copy still runs: Slurm does wh
 
     SHARD/attempts/<n>/    attempt.json, and what the attempt writes: log, started.json, out.jsonl, result.json
     SHARD/lines/<m>.json   line m of the shard, counted from 0, by whichever attempt published it
+    SHARD/not_begun        a line for each start that came to no attempt, see ci.slurm
 
 The result of the newest attempt is the shard's.
 
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from ci.executors.job import Result
 from ci.executors.scheduler import ExecutorError
+from ci.slurm import NOT_BEGUN
 
 
 class Fenced(Exception):
@@ -32,12 +34,14 @@ class Fenced(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Who begins an attempt.  job: what the scheduler calls the shard's job; restart: how often it was requeued."""
+    """Who begins an attempt.  job: the name of the shard's job, which no other job has; restart: how often it was
+    requeued; mark: of this start, for its batch script."""
 
     job: str
     restart: int
     host: str
     at: str
+    mark: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,11 @@ class Shard:
             return Result.of(json.loads(path.read_text()))
         except FileNotFoundError:
             return None
+
+    def not_begun(self) -> list[str]:
+        """When, where and why a start came to no attempt, one sentence each."""
+        path = self.folder / NOT_BEGUN
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
 
     # ---- what is published ----
 

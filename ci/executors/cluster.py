@@ -23,9 +23,8 @@ from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
 from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, Site
-from ci.slurm.client import Slurm, SlurmError, new_token
-from ci.slurm.script import Allocation, batch, minutes, seconds
-from ci.slurm.text import QueueRow
+from ci.slurm import NOT_BEGUN, Allocation, QueueRow, Slurm, SlurmError, batch, minutes, new_token, requeueing, seconds
+from ci.whole_files import WriteError
 
 EXECUTOR = "slurm"
 
@@ -76,20 +75,9 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     pools, pool, site = _found(spec)
     size = _size(pool, spec)
     tasks = tuple(shards) or tuple(range(spec.sharding.shards))
-    away = tuple(drained.drained(drained.folder_of(site)))
-    common = Allocation(
-        partition=_one(pool.partition),
-        time=_time(pool, spec),
-        output=f"{folder}/output-%a.txt",
-        chdir=spec.cwd,
-        account=pools.account(pool),
-        gres=pool.gres_of(size),
-        constraint=pool.constraint,
-        exclusive=pool.exclusive,
-        exclude=away,
-        shards=tasks,
-        options=(*site.sbatch, *pool.sbatch),
-    )
+    _refuse_several(pool.partition)
+    place = {"output": f"{folder}/output-%a.txt", "chdir": spec.cwd}
+    common = Allocation.of_pool(pools, pool, size, time=_time(pool, spec), shards=tasks, **place)
     end = dataclasses.replace(
         common,
         time=GATHER_TIME,
@@ -106,7 +94,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
     return Scripts(
-        batch(common, inside(pool, "ci.executors.shard", size, preflight=True)),
+        batch(common, requeueing(folder / "shards", inside(pool, "ci.executors.shard", size, preflight=True))),
         batch(end, inside(_without_gpus(pool), "ci.executors.gather", 0, preflight=False)),
     )
 
@@ -157,24 +145,28 @@ class SlurmExecutor:
             job.write_json(draft / "job.json", {**dataclasses.asdict(spec), **facts})
             job.write_json(draft / "slurm.json", dataclasses.asdict(submitted))
             draft.rename(folder)
-        except OSError as error:
+        except (OSError, WriteError) as error:
             raise ExecutorError(f"cannot write job {spec.name!r} under {self.root}: {error}") from error
 
     def _sbatch(self, folder: Path, texts: Scripts, submitted: Submitted, shards: tuple[int, ...]) -> None:
-        """Submit the shards and the job that gathers; both or none.  The folder has each id as soon as it is known."""
+        """Submit the shards and the job that gathers; both or none.  The folder has each id as soon as it is known.
+
+        Without any shard only the gathering is missing.
+        """
         (folder / "batch.sh").write_text(texts.shards)
         (folder / "gather.sh").write_text(texts.gather)
         try:
-            array = self.slurm.sbatch(folder / "batch.sh", submitted.token)
+            array = self.slurm.sbatch(folder / "batch.sh", submitted.token) if shards else ""
         except SlurmError as error:
             raise ExecutorError(str(error)) from error
         known = dataclasses.replace(submitted, array=array, shards=shards)
         job.write_json(folder / "slurm.json", dataclasses.asdict(known))
         try:
-            after = [f"--dependency=afterany:{array}"]
+            after = [f"--dependency=afterany:{array}"] if array else []
             end = self.slurm.sbatch(folder / "gather.sh", submitted.gather_token, after)
         except SlurmError as error:
-            self.slurm.scancel(array, submitted.token)
+            if array:
+                self.slurm.scancel(array, submitted.token)
             raise ExecutorError(str(error)) from error
         job.write_json(folder / "slurm.json", dataclasses.asdict(dataclasses.replace(known, gather=end)))
 
@@ -204,7 +196,9 @@ class SlurmExecutor:
         mine = [row for row in rows if row.array_id == submitted.array and row.is_ours(submitted.token)]
         last = [row for row in rows if row.array_id == submitted.gather and row.is_ours(submitted.gather_token)]
         results = {number: shard.result() for number, shard in enumerate(gather.shards(folder, spec))}
-        return _with(found, judged(results, mine, last, (folder / "cancel").exists()))
+        result = judged(results, mine, last, (folder / "cancel").exists(), folder)
+        why = "; ".join(filter(None, (result.why, gather.requeued(folder, spec))))
+        return _with(found, dataclasses.replace(result, why=why))
 
     def _queue(self, ids: Sequence[str]) -> list[QueueRow]:
         if not ids:
@@ -234,7 +228,7 @@ class SlurmExecutor:
             raise ExecutorError(f"{error}; the shards that run end by themselves, try again for the others") from error
 
     def resume(self, name: str) -> None:
-        """Submit the shards again that did not end well.  What they published stays."""
+        """Submit the shards again that did not end well, and gather anew.  What they published stays."""
         folder = self._known(name)
         status = self.poll([name])[name]
         if not status.state.final or status.state is State.DONE:
@@ -244,10 +238,12 @@ class SlurmExecutor:
             number
             for number, shard in enumerate(gather.shards(folder, spec))
             if (result := shard.result()) is None or result.state is not State.DONE
-        ) or tuple(range(spec.sharding.shards))
+        )
         texts = scripts(spec, folder, again)
         for file in ("result.json", "cancel"):
             (folder / file).unlink(missing_ok=True)
+        for number in again:
+            (folder / f"shards/{number}" / NOT_BEGUN).unlink(missing_ok=True)
         self._rows = (0.0, frozenset(), [])
         self._sbatch(folder, texts, Submitted(new_token(spec.name)), again)
 
@@ -259,9 +255,13 @@ class SlurmExecutor:
 
 
 def judged(
-    results: Mapping[int, Result | None], shards: Sequence[QueueRow], last: Sequence[QueueRow], cancelled: bool
+    results: Mapping[int, Result | None],
+    shards: Sequence[QueueRow],
+    last: Sequence[QueueRow],
+    cancelled: bool,
+    folder: Path,
 ) -> Result:
-    """Where a job is that has not been gathered: by the results of its shards and its rows in the queue.
+    """Where the job in `folder` is that has not been gathered: by its shards' results and its rows in the queue.
 
     A shard whose row has not ended will have another result, whatever it has now: it was requeued.
     """
@@ -275,10 +275,10 @@ def judged(
         return Result(State.RUNNING if ended else State.PENDING, why)
     if any(not row.ended for row in last):
         return Result(State.RUNNING, "all shards have ended; their lines are gathered")
-    found = gather.ending(results, cancelled)
-    lost = "its lines were not put together; `ridgeline submit --resume ID` does that"
-    state = State.LOST if found.state is State.DONE else found.state
-    return dataclasses.replace(found, state=state, why="; ".join(filter(None, (found.why, lost))))
+    found, why = gather.ending(results, cancelled, folder), "its lines were not put together"
+    if found.state is State.DONE:
+        return gather.lost(folder, why)
+    return dataclasses.replace(found, why=f"{found.why}; {why}")
 
 
 def _stuck(rows: Sequence[QueueRow]) -> str:
@@ -344,11 +344,10 @@ def _log(folder: Path) -> str:
     return next((str(log) for log in logs if log), str(folder / "output-end.txt"))
 
 
-def _one(partition: str) -> str:
+def _refuse_several(partition: str) -> None:
     """A job that is requeued must not come to another kind of machine."""
     if "," in partition:
         raise ExecutorError(f"partition {partition!r} is several; a job is measured in one: make a pool of each")
-    return partition
 
 
 def _time(pool: Pool, spec: JobSpec) -> str:

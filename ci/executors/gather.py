@@ -6,6 +6,7 @@ The scheduler is not asked: its accounts lag, or are off, and it calls a cancell
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -18,7 +19,9 @@ from benchmarks import lifetime
 from ci.executors import job
 from ci.executors.attempt import Shard
 from ci.executors.job import Result
-from ci.executors.scheduler import JobSpec, State, stored
+from ci.executors.scheduler import INCOMPLETE, JobSpec, State, stored, take_up
+from ci.slurm import REQUEUES
+from ci.whole_files import replace
 
 WORST_FIRST = (State.LOST, State.FAILED, State.TIMEOUT, State.CANCELLED, State.DONE)
 """Of shards that ended differently, the first of these is how the job ended."""
@@ -29,16 +32,35 @@ def shards(folder: Path, spec: JobSpec) -> list[Shard]:
     return [Shard(folder / "shards" / str(number)) for number in range(spec.sharding.shards)]
 
 
-def ending(results: Mapping[int, Result | None], cancelled: bool) -> Result:
-    """How a job ended whose shards ended so (None: without a result)."""
+def ending(results: Mapping[int, Result | None], cancelled: bool, folder: Path) -> Result:
+    """How the job in `folder` ended whose shards ended so (None: without a result).  A lost one says what to do."""
     missing = Result(State.CANCELLED if cancelled else State.LOST, "it left no result")
     found = {number: result or missing for number, result in results.items()}
     worst = min((result.state for result in found.values()), key=WORST_FIRST.index)
     codes = [result.exit_code for result in found.values()]
     bad = [_said(number, result, len(found)) for number, result in found.items() if result.state is not State.DONE]
     known = [code for code in codes if code is not None]
-    code = None if not known else max(known, key=abs)
-    return Result(worst, "; ".join(bad[:5]) + (f"; and {len(bad) - 5} more shards" if len(bad) > 5 else ""), code)
+    code = max(known, key=abs, default=INCOMPLETE)
+    if worst is State.LOST or (worst is not State.DONE and not code):
+        code = INCOMPLETE
+    why = "; ".join(bad[:5]) + (f"; and {len(bad) - 5} more shards" if len(bad) > 5 else "")
+    return lost(folder, why) if worst is State.LOST else Result(worst, why, code)
+
+
+def lost(folder: Path, why: str) -> Result:
+    """A job of which something is missing, and the command that takes it up."""
+    return Result(State.LOST, f"`{take_up(folder)}` does what is missing: {why}", INCOMPLETE)
+
+
+def requeued(folder: Path, spec: JobSpec) -> str:
+    """A sentence on the shards that started without what they asked for, "" without any."""
+    found = {number: shard.not_begun() for number, shard in enumerate(shards(folder, spec))}
+    told = [
+        f"shard {number} did not begin and was requeued ({min(len(had), REQUEUES)} of {REQUEUES} times): {had[-1]}"
+        for number, had in found.items()
+        if had
+    ]
+    return "; ".join(told[:5]) + (f"; and {len(told) - 5} more shards" if len(told) > 5 else "")
 
 
 def _said(number: int, result: Result, shards: int) -> str:
@@ -55,15 +77,16 @@ def gather(folder: Path) -> Result:
     """Write the file of all lines and the job's result; returns the result."""
     spec = stored(folder)
     lines = merged(folder, spec)
-    job.write_whole(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
+    replace(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
     if spec.sharding.out and lines:
         append_new(Path(spec.cwd) / spec.sharding.out, lines)
     results = {number: shard.result() for number, shard in enumerate(shards(folder, spec))}
-    result = _finished(folder, spec, ending(results, (folder / "cancel").exists()), bool(lines))
+    result = _finished(folder, spec, ending(results, (folder / "cancel").exists(), folder), bool(lines))
+    why = "; ".join(filter(None, (result.why, requeued(folder, spec))))
     times = [found.started_at for found in results.values() if found and found.started_at]
     places = sorted({found.where for found in results.values() if found and found.where})
-    job.write_result(folder, result.state, result.why, result.exit_code, min(times, default=""), ",".join(places))
-    return result
+    job.write_result(folder, result.state, why, result.exit_code, min(times, default=""), ",".join(places))
+    return dataclasses.replace(result, why=why)
 
 
 def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> Result:

@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks import lifetime
 from ci.executors.scheduler import State
+from ci.whole_files import replace
 
 TOKEN = "RIDGELINE_JOB"
 """The environment variable that marks every process of a job: its folder and a random part."""
@@ -188,18 +189,8 @@ def write_result(folder: Path, state: State, why: str, code: int | None, started
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """As `write_whole`, one JSON value."""
-    write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write so that a reader sees the old file or the complete new one, even after a crash of the machine."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    """One JSON value, whole or not at all, even after a crash of the machine.  Raises WriteError."""
+    replace(path, json.dumps(value, indent=1) + "\n")
 
 
 def now() -> str:

@@ -2,7 +2,8 @@
 
     ROOT/jobs/<id>/    job.json script.sh log started.json result.json cancel alive
     ROOT/queue/<id>    a ticket: the job waits
-    LOCKS/<gpu>        held (flock) by the job that uses the GPU; "cpu" by one that needs none (ci.executors.locks)
+    LOCKS/<gpu>        held (flock) by the job, or the command, that uses the GPU; "cpu" by one that needs none
+                       (ci.executors.locks)
     LOCKS/turn         held by the job that gathers its GPUs: one of the machine at a time
 
 LOCKS is one folder of the machine, whichever clone and user a job is of.
@@ -26,14 +27,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.executors import devices, job, locks
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id
+from benchmarks import lifetime
+from ci.executors import job, locks
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id, take_up
+from ci.whole_files import WriteError
 
 PACKAGE = Path(__file__).resolve().parents[2]
 """The folder that holds the `ci` package this code belongs to: the supervisor runs the same one."""
 WAIT_S = 0.2
 """Seconds after which a waiting job looks at the queue again."""
-CPU = "cpu"
 
 
 class LocalExecutor:
@@ -43,7 +45,7 @@ class LocalExecutor:
 
     def __init__(self, root: Path, gpus: Sequence[str] | None = None) -> None:
         self.root = root.resolve()
-        self.gpus = list(devices.gpus() if gpus is None else gpus)
+        self.gpus = list(locks.gpus() if gpus is None else gpus)
 
     def submit(self, script: str, spec: JobSpec) -> str:
         """Queue a script.  Raises ExecutorError if it wants more GPUs than there are, or nothing can be written."""
@@ -55,7 +57,7 @@ class LocalExecutor:
         name = new_id()
         try:
             folder = self._create(name, script, spec)
-        except OSError as error:
+        except (OSError, WriteError) as error:
             raise ExecutorError(f"cannot queue job {spec.name!r} under {self.root}: {error}") from error
         self._supervise(folder)
         return name
@@ -73,7 +75,7 @@ class LocalExecutor:
 
     def _slots(self, spec: JobSpec) -> dict[str, str]:
         """What the job may be given, and the lock file of each, which is the same for all clones."""
-        names = devices.identities(self.gpus) if spec.gpus else {CPU: CPU}
+        names = locks.identities(self.gpus) if spec.gpus else {locks.CPU: locks.CPU}
         return {name: str(locks.path(locks.folder(), device)) for name, device in names.items()}
 
     def _supervise(self, folder: Path) -> None:
@@ -152,7 +154,7 @@ def _status(folder: Path) -> JobStatus:
         return dataclasses.replace(found, state=State(result["state"]), **ending)
     if alive:
         return dataclasses.replace(found, state=State.RUNNING if started else State.PENDING)
-    why = "its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again"
+    why = f"its supervisor is gone and left no result; `{take_up(folder)}` queues it again"
     return dataclasses.replace(found, state=State.LOST, why=why)
 
 
@@ -172,17 +174,9 @@ def _alive(folder: Path) -> bool:
     """True while a supervisor holds the folder; the operating system releases the lock however it dies."""
     try:
         with (folder / "alive").open("r") as file:
-            return not _try_lock(file.fileno(), fcntl.LOCK_SH)
+            return not locks.locked(file.fileno(), fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
-
-
-def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _clear(folder: Path) -> None:
@@ -202,12 +196,13 @@ def detach(folder: Path) -> int:
     """
     alive = (folder / "alive").open("w")
     deadline = time.monotonic() + 2.0
-    while not _try_lock(alive.fileno()):  # a poll holds it for a moment, a supervisor while it lives
+    while not locks.locked(alive.fileno()):  # a poll holds it for a moment, a supervisor while it lives
         if time.monotonic() > deadline:
             print(f"{folder.name} already has a supervisor", file=sys.stderr)
             return 1
         time.sleep(0.01)
     if os.fork() == 0:
+        lifetime.can_be_interrupted()
         supervise(folder)
     return 0
 
@@ -223,7 +218,8 @@ def supervise(folder: Path) -> None:
             if slots is None:
                 job.write_result(folder, State.CANCELLED, "cancelled on request before it started", None)
                 return
-            env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
+            env, where = (locks.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, locks.CPU)
+            env |= locks.telling(Path(spec["slots"][name]).name for name in slots)
             job.execute(folder, env, tuple(slots.values()), where)
             for fd in slots.values():
                 fcntl.flock(fd, fcntl.LOCK_UN)  # a descendant that escaped us may still have the file open
@@ -261,7 +257,7 @@ def _take(slots: Mapping[str, Path], number: int, held: contextlib.ExitStack) ->
         found: dict[str, int] = {}
         for name, path in slots.items():
             file = taken.enter_context(locks.opened(path))
-            if len(found) < number and _try_lock(file.fileno()):
+            if len(found) < number and locks.locked(file.fileno()):
                 found[name] = file.fileno()
         if len(found) < number:
             return {}

@@ -17,8 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from kernels import project
+
 MOST_SHARDS = 1000
 """Slurm's MaxArraySize is 1001 unless a site sets it (slurm.conf(5), 26.05): task ids go up to 1000."""
+
+
+INCOMPLETE = 3
+"""The exit code of a job of which something is missing: as that of any error that is none of what was measured."""
 
 
 class ExecutorError(Exception):
@@ -111,7 +117,10 @@ class JobSpec:
 
 @dataclasses.dataclass(frozen=True)
 class JobStatus:
-    """What is known about a job.  Times are ISO 8601 UTC, "" where unknown; where: GPUs or node; log: its output."""
+    """What is known about a job.  Times are ISO 8601 UTC, "" where unknown; where: GPUs or node; log: its output.
+
+    The exit code of a job that was lost is never 0: it is INCOMPLETE where none is known.
+    """
 
     id: str
     name: str
@@ -123,6 +132,10 @@ class JobStatus:
     ended_at: str = ""
     where: str = ""
     log: str = ""
+
+    def __post_init__(self) -> None:
+        if self.state is State.LOST and not self.exit_code:
+            object.__setattr__(self, "exit_code", INCOMPLETE)
 
 
 class Scheduler(Protocol):
@@ -202,6 +215,13 @@ def script(argv: Sequence[str], spec: JobSpec) -> str:
     return "\n".join([*lines, f"exec {shlex.join(argv)}{more}"]) + "\n"
 
 
+def take_up(folder: Path) -> str:
+    """The command that queues the job in a folder again, which does what is missing of it; to be pasted."""
+    root = folder.parents[1].resolve()
+    queue = "" if root == default_root().resolve() else f"--queue {shlex.quote(str(root))} "
+    return f"ridgeline jobs submit {queue}--resume {folder.name}"
+
+
 def default_root() -> Path:
-    """Where local jobs live by default, relative to the current folder."""
-    return Path(".ridgeline") / "jobs"
+    """Where jobs live by default: below the root of the project that the current folder is in."""
+    return project.place(".ridgeline/jobs")

@@ -23,6 +23,7 @@ from ci.executors import job
 from ci.executors.attempt import Attempt, Fenced, Shard, Start
 from ci.executors.scheduler import ExecutorError, JobSpec, State, stored
 from ci.git.command import git_or_none
+from ci.slurm import START
 
 LOOK_S = 0.5
 """Seconds between two looks at the shared folder: for new lines, a newer attempt, a request to cancel."""
@@ -171,9 +172,9 @@ def _last_look(watch: Watch, ending: job.Ending, code: int) -> job.Ending:
 
 
 def _start(environ: Mapping[str, str], shard: int) -> Start:
-    name = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID", "")
-    restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
-    return Start(f"{name}_{shard}", restart, _where(environ), job.now())
+    """The job's name says which job it is: Slurm gives the id of a job that it lost to another one."""
+    name, restart = environ.get("SLURM_JOB_NAME", ""), int(environ.get("SLURM_RESTART_COUNT") or 0)
+    return Start(f"{name}_{shard}", restart, _where(environ), job.now(), environ.get(START, ""))
 
 
 def _where(environ: Mapping[str, str]) -> str:

@@ -40,7 +40,7 @@ def git(folder: Path, *argv: str, stdin: str = "", env: Mapping[str, str] | None
         )
     except FileNotFoundError:
         raise GitError(
-            "git is not installed here; install it, or name the commit yourself: ridgeline run --commit HASH --out FILE"
+            "git is not installed here; install it, or name the commit and a file yourself: `ridgeline run --help`"
         ) from None
     except subprocess.TimeoutExpired:
         raise GitError(f"{shown} did not end within {TIMEOUT_S:g} s in {folder}; try it by hand") from None

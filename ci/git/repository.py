@@ -7,20 +7,69 @@ import dataclasses
 import glob
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ci.git import worktrees
-from ci.git.command import GitError, git, git_or_none
+from ci.git.command import GitError, git, git_or_none, succeeds
+
+# Commits checked out in worktrees of their own, beside the folder a person works in.
+
+
+NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+"""For git: the hooks of a repository are for its people, and one that fails would fail the checkout (githooks(5),
+post-checkout); a kernel can leave one, too.  git 2.31 and newer read this."""
+
+
+def check_out(repository: Path, folder: Path, commit: str, *, in_place: bool = False) -> None:
+    """Make `folder` a worktree of exactly `commit` (full hash); one that is there and clean is used as it is.
+
+    in_place: a worktree of another commit is switched and cleaned, of ignored files too, instead of made again.
+    A lock beside the folder keeps two processes from doing so at once.  Raises GitError.
+    """
+    from filelock import FileLock  # not needed to measure on a node without git
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if in_place and is_worktree(folder):
+            git(folder, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
+            git(folder, "clean", "-ffdxq")
+        elif not is_clean(folder, commit):
+            shutil.rmtree(folder, ignore_errors=True)
+            git(repository, "worktree", "prune")
+            git(repository, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
+
+
+def remove(repository: Path, folder: Path) -> None:
+    """Take a worktree away; one that cannot be removed is only reused later."""
+    git_or_none(repository, "worktree", "remove", "--force", str(folder))
+
+
+def is_worktree(folder: Path) -> bool:
+    """Whether the folder itself, and not one above it, is a worktree that git knows."""
+    return (folder / ".git").is_file() and succeeds(folder, "rev-parse", "--git-dir")
+
+
+def is_clean(folder: Path, commit: str) -> bool:
+    """Whether the folder is a worktree at that commit, without changes."""
+    return (
+        is_worktree(folder)
+        and git_or_none(folder, "rev-parse", "HEAD") == commit
+        and git_or_none(folder, "status", "--porcelain") == ""
+    )
+
 
 WORK = (":!.ridgeline", ":!.asv")
 """What commands write beside records and site; a project may not have listed it in .gitignore."""
 
+NAMED = 3
+"""Files with uncommitted changes that a sentence names."""
+
+SITE = (":!site", "site/.ridgeline-site")
+"""The page as it lies by default, and what says that it is one (dashboards.draft.MARKER)."""
+
 BESIDE = ("csv", "md", "json", "png", "svg", "draft")
 """Suffixes of what is made of a trial file, beside it by its name or in a folder of its name."""
-
-NO_CODE = (":!*.md", ":!*.rst", ":!.github")
-"""What no kernel reads: its changes alone leave every speed as it was."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +88,28 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True)
 class LocalCheckout:
-    """A side under test on this disk: its role ("base" or "head"), folder, commit, and whether it has other changes."""
+    """A side under test on this disk: its role ("base" or "head"), folder, commit, and its files with other changes."""
 
     role: str
     path: Path
     commit: Commit
-    dirty: bool = False
+    changed: tuple[str, ...] = ()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether it is something else than its commit."""
+        return bool(self.changed)
+
+    @property
+    def changes(self) -> str:
+        """For people: "uncommitted changes (a.py, b.py and 4 more)"."""
+        more = len(self.changed) - NAMED
+        return f"uncommitted changes ({', '.join(self.changed[:NAMED])}{f' and {more} more' if more > 0 else ''})"
 
     @property
     def label(self) -> str:
-        """What a person reads: short hash, and a mark for uncommitted changes."""
-        return self.commit.short + (" + uncommitted changes" if self.dirty else "")
+        """What a person reads: short hash, and uncommitted changes."""
+        return self.commit.short + (f" + {self.changes}" if self.dirty else "")
 
 
 class Repository:
@@ -60,7 +120,7 @@ class Repository:
         if top is None:
             raise GitError(
                 f"{root} is not inside a git repository; run this in a clone, "
-                "or name the commit yourself: ridgeline run --commit HASH --out FILE"
+                "or name the commit and a file yourself: `ridgeline run --help`"
             )
         self.root = Path(top)
 
@@ -102,14 +162,16 @@ class Repository:
         """Number of commits up to HEAD."""
         return int(git(self.root, "rev-list", "--count", "HEAD")) if self.has_history() else 0
 
-    def is_dirty(self, out: Path | None = None) -> bool:
-        """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count.
+    def changed(self, out: Path | None = None) -> tuple[str, ...]:
+        """Tracked files with uncommitted changes, and untracked ones that are not ignored; records do not count.
 
         out: nor does the trial file that the command writes, with what lies beside it by its name: a command that goes
         on where it was interrupted measures the same code as before.
         """
-        own = _written(self.root, out) if out else ()
-        return bool(git(self.root, "status", "--porcelain", "--", ".", *records(self.root), *WORK, *own))
+        own = [*(_written(self.root, out) if out else ()), *([SITE[0]] if (self.root / SITE[1]).exists() else ())]
+        status = ("status", "--porcelain", "-z", "--no-renames", "--", ".")
+        listed = git(self.root, *status, *records(self.root), *WORK, *own).split("\0")
+        return tuple(line.split(maxsplit=1)[1] for line in listed if line)  # git() strips the first one's space
 
     def default_base(self) -> Commit | None:
         """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
@@ -121,32 +183,15 @@ class Repository:
         parent = self._hash("HEAD^")
         return self.resolve(parent) if parent else None
 
-    def same_kernels(self, base: LocalCheckout, head: LocalCheckout) -> bool:
-        """Whether every package with kernels has the same files on both sides: then nothing can have changed speed.
-
-        Kernels of a project that only declares them there call code elsewhere in it, so all of its files count.
-        """
-        if base.dirty or head.dirty:
-            return False
-        if not all((side.path / "kernels" / "spec.py").is_file() for side in (base, head)):
-            ends = (base.commit.hash, head.commit.hash)
-            return not git(self.root, "diff", "--name-only", *ends, "--", ".", *records(self.root), *NO_CODE)
-        packages = listed_packages(base.path)
-        if packages != listed_packages(head.path):
-            return False
-        paths = [package.replace(".", "/") for package in packages]
-        of_base, of_head = ([self._hash(f"{side.commit.hash}:{path}") for path in paths] for side in (base, head))
-        return None not in of_base and of_base == of_head
-
     def working_tree(self, out: Path | None = None) -> LocalCheckout:
-        """HEAD as it lies in the folder.  out: see `is_dirty`."""
-        return LocalCheckout("head", self.root, self.resolve("HEAD"), self.is_dirty(out))
+        """HEAD as it lies in the folder.  out: see `changed`."""
+        return LocalCheckout("head", self.root, self.resolve("HEAD"), self.changed(out))
 
     def checkout(self, revision: str, role: str) -> LocalCheckout:
         """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
         commit = self.resolve(revision)
         path = self._worktree(commit)
-        worktrees.check_out(self.root, path, commit.hash)
+        check_out(self.root, path, commit.hash)
         return LocalCheckout(role, path, commit)
 
     @contextlib.contextmanager
@@ -158,7 +203,7 @@ class Repository:
             yield path
         finally:
             if not was_there:
-                worktrees.remove(self.root, path)
+                remove(self.root, path)
 
     def _worktree(self, commit: Commit) -> Path:
         return self.root / ".ridgeline" / "trees" / commit.hash[:12]
@@ -179,6 +224,12 @@ def _main_branches() -> list[str]:
         raise GitError(f"GITHUB_BASE_REF is {target!r}; a branch name is expected")
     usual = ["origin/HEAD", "origin/main", "main", "origin/master", "master"]
     return [f"origin/{target}", *usual] if target else usual
+
+
+def on_main(folder: Path) -> set[str] | None:
+    """Every commit of the main branch, here or on the remote; None where there is no such branch, or no git."""
+    there = [name for name in _main_branches() if git_or_none(folder, "rev-parse", "--verify", "--quiet", name)]
+    return set(git(folder, "rev-list", *there).split()) if there else None
 
 
 def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""One repository on GitHub, call by call: gidgethub reads the answers, tenacity repeats, httpx carries.
+"""One repository on GitHub, call by call: tenacity repeats, httpx carries and reads.
 
 A path is that of the REST API: "pulls/7" is of the repository, "/orgs/o/actions/runners" of the API as a whole.  The
 token goes to the API's own host only: a redirection or a next page elsewhere is refused.
@@ -6,6 +6,7 @@ token goes to the API's own host only: a redirection or a next page elsewhere is
 
 from __future__ import annotations
 
+import email.utils
 import functools
 import json
 import os
@@ -16,13 +17,113 @@ import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
-import gidgethub
 import httpx
 import tenacity
-from gidgethub import sansio
 
-from ci.github import retries
-from ci.github.retries import Patience, Trouble
+# When a call to GitHub is tried again, how long after, and when not any more: rules without any input or output.
+#
+# Rules: docs.github.com, "Best practices for using the REST API" (read 2026-11-22): wait as long as Retry-After says;
+# else until x-ratelimit-reset if nothing remains; else at least a minute, growing with every refusal.
+
+
+BUSY_S = 600.0
+"""Seconds.  Server errors, time-outs and a network that is away are retried this long: enough for a restart."""
+LONGEST_PAUSE_S = 900.0
+"""Seconds.  A server that asks for a longer pause is an error: a job must not sleep for an hour."""
+LIMITED_S = 1800.0
+"""Seconds that one call waits for limits in all: two of the longest pauses."""
+FIRST_LIMIT_S = 60.0
+"""Seconds to wait for a limit that names no time; twice as long after each refusal (GitHub: "at least one minute")."""
+SLOWEST_BEAT_S = 60.0
+"""Seconds between two attempts at most while the server is down."""
+WORDS = ("secondary rate limit", "abuse detection", "rate limit exceeded")
+"""What a 403 says that is a limit and not a missing right."""
+
+
+class Trouble(Exception):
+    """An attempt failed in a way that passes.  asked: seconds that the server asks us to wait, None if it does not."""
+
+    def __init__(self, said: str, limited: bool = False, asked: float | None = None) -> None:
+        super().__init__(said)
+        self.limited, self.asked = limited, asked
+
+
+class Patience:
+    """How long one call is tried again; for `tenacity.Retrying(wait=.., stop=..)`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._began, self._waited = clock, clock(), 0.0
+        self._slept = 0.0
+        self._limits = self._faults = 0
+
+    def wait(self, state: tenacity.RetryCallState) -> float:
+        """Seconds until the next attempt."""
+        trouble = _trouble(state)
+        if not trouble.limited:
+            self._faults += 1
+            return float(min(2.0 ** (self._faults - 1), SLOWEST_BEAT_S))
+        if trouble.asked is None:
+            self._limits += 1
+            return float(min(FIRST_LIMIT_S * 2.0 ** (self._limits - 1), LONGEST_PAUSE_S))
+        return max(trouble.asked, 0.0)
+
+    def stop(self, state: tenacity.RetryCallState) -> bool:
+        """Whether the pause that was worked out is one too many."""
+        pause = state.upcoming_sleep
+        if not _trouble(state).limited:
+            self._slept += pause  # also where somebody's clock stands still
+            return max(self._slept, self._clock() - self._began - self._waited + pause) > BUSY_S
+        if pause > LONGEST_PAUSE_S or self._waited + pause > LIMITED_S:
+            return True
+        self._waited += pause
+        return False
+
+
+def gave_up(state: tenacity.RetryCallState) -> str:
+    """Why no further attempt is made."""
+    trouble, tried = _trouble(state), state.attempt_number
+    last = f"last: {trouble}"
+    if trouble.limited and state.upcoming_sleep > LONGEST_PAUSE_S:
+        return f"it asks for a pause of {state.upcoming_sleep:.0f} s, more than {LONGEST_PAUSE_S:.0f} s; {last}"
+    return f"no success in {tried} attempts; {last}"
+
+
+def limit(status: int, headers: Mapping[str, str], said: str, now: float) -> Trouble | None:
+    """The limit that an answer speaks of, None if it speaks of none.  headers: lower-case names."""
+    if status not in (403, 429):
+        return None
+    asked = retry_after(headers.get("retry-after"), now)
+    spent = headers.get("x-ratelimit-remaining") == "0"
+    if asked is None and spent:
+        asked = _number(headers.get("x-ratelimit-reset"), now) - now
+    named = any(words in said.lower() for words in WORDS)
+    return Trouble(said, limited=True, asked=asked) if status == 429 or asked is not None or named else None
+
+
+def retry_after(header: str | None, now: float) -> float | None:
+    """Seconds from a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3); None if absent or unreadable."""
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return email.utils.parsedate_to_datetime(header).timestamp() - now
+    except ValueError:
+        return None
+
+
+def _number(text: str | None, otherwise: float) -> float:
+    try:
+        return float(text) if text else otherwise
+    except ValueError:
+        return otherwise
+
+
+def _trouble(state: tenacity.RetryCallState) -> Trouble:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, Trouble)
+    return error
+
 
 API = "https://api.github.com"
 API_VERSION = "2022-11-28"
@@ -98,10 +199,6 @@ class GitHub:
         """Change what is at a path; safe to repeat."""
         return self._tried("PATCH", path, value)
 
-    def put(self, path: str, value: object) -> Any:
-        """Set what is at a path; safe to repeat."""
-        return self._tried("PUT", path, value)
-
     def delete(self, path: str) -> None:
         """Remove what is at a path; nothing there is as good."""
         self._tried("DELETE", path, none_for=(404, 410))
@@ -133,6 +230,13 @@ class GitHub:
                 return
             url = self._own(urllib.parse.urljoin(url, following), path)
         raise GitHubError(f"GET {path}: the list has no end after {PAGES} pages")
+
+    def put_branch(self, name: str, commit: str) -> None:
+        """Put a branch on a commit, whether it is there or not."""
+        if self.get(f"git/ref/heads/{name}", none_for=(404,)) is None:
+            self.create("git/refs", {"ref": f"refs/heads/{name}", "sha": commit}, lambda: None)
+        else:
+            self.patch(f"git/refs/heads/{name}", {"sha": commit, "force": True})
 
     def attempt(self, method: str, path: str, value: object) -> Any:
         """One attempt at a call, for a step of `patiently`.  Raises Trouble for what passes."""
@@ -170,7 +274,7 @@ class GitHub:
         patience = Patience(self._clock)
 
         def end(state: tenacity.RetryCallState) -> T:
-            raise GitHubError(f"{what}: {retries.gave_up(state)}")
+            raise GitHubError(f"{what}: {gave_up(state)}")
 
         again = tenacity.Retrying(
             sleep=self._sleep,
@@ -211,18 +315,12 @@ class GitHub:
         said = _said(answer)
         if answer.status_code >= 500 or answer.status_code == 408:  # 408: it waited for us too long
             raise _BrokenServer(said)
-        trouble = retries.limit(answer.status_code, answer.headers, said, self._clock())
+        trouble = limit(answer.status_code, answer.headers, said, self._clock())
         if trouble:
             raise trouble
-        try:
-            value, _, following = sansio.decipher_response(answer.status_code, answer.headers, answer.content)
-        except gidgethub.HTTPException:
-            raise GitHubError(f"{what}: {said}{_hint(answer)}", answer.status_code) from None
-        except (ValueError, LookupError) as error:
-            if answer.status_code >= 300:
-                raise GitHubError(f"{what}: {said}", answer.status_code) from None
-            raise _BrokenServer(f"half an answer: {error}") from error
-        return _plain(value, answer, what), following
+        if answer.status_code >= 300:
+            raise GitHubError(f"{what}: {said}{_hint(answer)}", answer.status_code)
+        return _value(answer, what), answer.links.get("next", {}).get("url")
 
     def _url(self, path: str) -> str:
         """The address of a path; "" is the repository itself, and no address ends in a slash."""
@@ -268,19 +366,21 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return whole.scheme, whole.host, whole.port
 
 
-def _plain(value: Any, answer: httpx.Response, what: str) -> Any:
-    """The JSON value of a good answer; a page of HTML instead is a fault on the way."""
-    if (isinstance(value, str) or value is None) and answer.content.strip():
-        try:
-            return json.loads(answer.content)
-        except ValueError:
-            kind = answer.headers.get("content-type", "no type")
-            raise GitHubError(
-                f"{what}: answered {answer.status_code} with {kind} instead of JSON ({answer.text[:80]!r}): a proxy or"
-                " a log-in page stands between; look at GITHUB_API_URL and the proxy",
-                answer.status_code,
-            ) from None
-    return value
+def _value(answer: httpx.Response, what: str) -> Any:
+    """The JSON value of a good answer, None of an empty one; a page of HTML instead is a fault on the way."""
+    if not answer.content.strip():
+        return None
+    try:
+        return answer.json()
+    except ValueError as error:
+        kind = answer.headers.get("content-type", "no type")
+        if kind.startswith("application/json"):
+            raise _BrokenServer(f"half an answer: {error}") from error
+        raise GitHubError(
+            f"{what}: answered {answer.status_code} with {kind} instead of JSON ({answer.text[:80]!r}): a proxy or"
+            " a log-in page stands between; look at GITHUB_API_URL and the proxy",
+            answer.status_code,
+        ) from None
 
 
 def _said(answer: httpx.Response) -> str:

@@ -8,10 +8,54 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci.github.client import GitHub, GitHubError
+from ci.github.comment import Comments
+
+# One issue per event, found again by a hidden marker, closed with a comment when the event ends.
+
+
+MARKER = "<!-- ridgeline event {} -->"
+ENDED = "<!-- ridgeline event {} ended -->"
+
+
+class Issues(GitHub):
+    """Issues of one repository.  Ours are those of the token's owner: a stranger's marker silences nothing."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._comments = Comments(self)
+
+    def open(self, event_id: str, title: str, body: str, labels: Sequence[str] = ()) -> str:
+        """The address of the event's issue, made or opened again if need be; `body` without the marker."""
+        marker = MARKER.format(event_id)
+        found = self._issue(marker)
+        if found and found.get("state") == "closed":
+            self.patch(f"issues/{found['number']}", {"state": "open"})
+        if not found:
+            value = {"title": title, "body": f"{marker}\n{body}", "labels": list(labels)}
+            found = self.create("issues", value, lambda: self._issue(marker))
+        return str(found["html_url"])
+
+    def close(self, event_id: str, why: str) -> bool:
+        """Close the event's issue with a comment; whether there was an open one."""
+        found = self._issue(MARKER.format(event_id))
+        if not found or found.get("state") != "open":
+            return False
+        marker = ENDED.format(event_id)
+        self._comments.keep_body(int(found["number"]), marker, f"{marker}\n{why}")
+        self.patch(f"issues/{found['number']}", {"state": "closed", "state_reason": "completed"})
+        return True
+
+    def _issue(self, marker: str) -> Any:
+        for issue in self.items("issues?state=all&sort=created&direction=desc"):
+            ours = (issue.get("user") or {}).get("login") == self._comments.author and "pull_request" not in issue
+            if ours and (issue.get("body") or "").startswith(marker):
+                return issue
+        return None
+
 
 PREFIX = "ridgeline/"
 """Of the names of branches that programs of ours make."""
@@ -40,7 +84,7 @@ def propose(github: GitHub, made: Proposal) -> str:
     Where the repository does not let workflows open pull requests the branch is there all the same.
     """
     into = str(github.get("")["default_branch"])
-    _branch(github, made.ref, str(github.get(f"git/ref/heads/{into}")["object"]["sha"]))
+    github.put_branch(made.ref, str(github.get(f"git/ref/heads/{into}")["object"]["sha"]))
     for path, text in sorted(made.files.items()):
         _write(github, made, path, text)
     try:
@@ -54,14 +98,6 @@ def propose(github: GitHub, made: Proposal) -> str:
             raise
         return f"https://github.com/{github.repository}/compare/{into}...{made.ref}?expand=1"
     return str(pull["html_url"])
-
-
-def _branch(github: GitHub, name: str, commit: str) -> None:
-    """Put the branch on a commit, whether it is there or not."""
-    if github.get(f"git/ref/heads/{name}", none_for=(404,)) is None:
-        github.create("git/refs", {"ref": f"refs/heads/{name}", "sha": commit}, lambda: None)
-    else:
-        github.patch(f"git/refs/heads/{name}", {"sha": commit, "force": True})
 
 
 def _write(github: GitHub, made: Proposal, path: str, text: str) -> None:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ci.history.attribution import Surroundings
 from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
 from ci.history.events import told
-from ci.history.exact import RecordedCommit
-from ci.history.steps import common, finding, machines, series, thin
-from ci.history.steps.evidence import Candidate, Evidence
-from ci.history.steps.grouping import grouped
+from ci.history.exact import RecordedCommit, Surroundings
+from ci.history.steps import finding, series
+from ci.history.steps.finding import MachineNoise, Paired, StepVerdicts
+from ci.history.steps.grouping import Candidate, Evidence, StepGroup, group_of, grouped
 from ci.history.steps.machine_steps import of_paths
 from ci.history.steps.series import Tracks
 from ci.history.triage import Triage
-from ci.history.types import CommitFacts, HistoryEvent, Moved, SeriesKey
+from ci.history.types import CommitFacts, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats import steps as detector
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -50,29 +49,34 @@ def analyse(
     commits: Mapping[str, CommitFacts] | None = None,
     triage: Triage | None = None,
     kept: Path | None = None,
+    paired: Paired = finding.never,
+    aside: Collection[str] = (),
 ) -> History:
     """The history of a derived frame (ci.records.store.load, ci.records.derived.derive).
 
     code: the recorded machine code (ci.history.exact.read).  commits: what git knows (ci.history.commits.read); without
     it commits stand in the order of their dates.  triage: what people decided.  kept: a folder for what a next call
-    with more records need not compute again; safe to delete.
+    with more records need not compute again; safe to delete.  paired: what was said of two commits that ran in
+    lock-step (ci.history.paired); events agree with it.  aside: commits that are no part of this history.
     """
     triage = triage or Triage()
-    frame = machines.joined(frame, triage.renamed)
-    order = CommitOrder(_dates(frame, code or ()), commits or {})
+    frame = series.joined(frame, triage.renamed)
+    dates = {commit: date for commit, date in _dates(frame, code or ()).items() if commit not in aside}
+    order = CommitOrder(dates, commits or {})
     plain = series.tracks(frame, order.place)
-    paths = common.paths(plain)
-    tracks = common.beside(plain, paths)
-    found = thin.with_early(tracks, finding.found(tracks, kept))
+    paths = series.paths(plain)
+    tracks = series.beside(plain, paths)
+    noises, verdicts = finding.of_machines(tracks), StepVerdicts(tracks, order.names, paired)
+    found = verdicts.settled(finding.with_early(tracks, finding.found(tracks, kept), noises, verdicts), noises)
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
-    candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
-    groups = grouped(candidates, _alone(tracks), around.same_compiler)
+    candidates += of_paths(tracks, paths, detector.find, noises, around.same_compiler)
+    groups = list(_ours(grouped(candidates, _alone(tracks), around.same_compiler), around, _cpus(frame)))
     events = [*told(groups, around, found, triage, kept), *code_events(code or (), order, triage)]
     return History(
         events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
         steps=_steps(candidates, order),
-        notes=(*_notes(order), *_several_environments(frame), *machines.suggestions(frame)),
+        notes=(*_notes(order, aside), *_unknown(noises), *_several_environments(frame), *series.suggestions(frame)),
         commits=order.names,
         series=len(tracks.of_key),
         points=len(tracks.values),
@@ -106,11 +110,46 @@ def _steps(candidates: Sequence[Candidate], order: CommitOrder) -> dict[SeriesKe
     return {key: tuple(one.moved(order.names) for one in by_place(each)) for key, each in sorted(found.items())}
 
 
-def _notes(order: CommitOrder) -> tuple[str, ...]:
-    if not order.unknown:
-        return ()
-    text = f"{len(order.unknown)} of {len(order.names)} recorded commits are not in the history that git knows here"
-    return (f"{text} (rewritten, or a shallow clone): they stand by the date of their records",)
+def _ours(groups: Sequence[StepGroup], around: Surroundings, cpus: Collection[str]) -> Iterator[StepGroup]:
+    """Without what ran the same code on both sides, which is no doing of the kernel's, and what a CPU did.
+
+    cpus: machines without a GPU: what else runs there moves all that is timed, and no vendor's library is among it.
+    """
+    for group in groups:
+        if group.kind is not EventKind.KERNEL:
+            left = [one for one in group.members if group.machine not in cpus]
+        else:
+            left = [one for one in group.members if not around.same_code(one)]
+        if left:
+            yield group if len(left) == len(group.members) else group_of(left)
+
+
+def _cpus(frame: pd.DataFrame) -> set[str]:
+    if "kind" not in frame:
+        return set()
+    first = frame[["machine", "kind"]].iloc[series.first_rows(frame, ["machine"])].astype(str)
+    return set(first["machine"][first["kind"] == "cpu"])
+
+
+def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
+    if order.unknown:
+        text = f"{len(order.unknown)} of {len(order.names)} recorded commits are not in the history that git knows here"
+        yield f"{text} (rewritten, or a shallow clone): they stand by the date of their records"
+    if aside:
+        names = ", ".join(sorted(commit[:8] for commit in aside)[:3]) + (", ..." if len(aside) > 3 else "")
+        count = "1 recorded commit is" if len(aside) == 1 else f"{len(aside)} recorded commits are"
+        yield f"{count} not on the main branch ({names}): what was measured there is shown, and opens no event"
+
+
+def _unknown(noises: Mapping[str, MachineNoise]) -> Iterator[str]:
+    """A sentence for each machine whose noise is not known yet."""
+    for machine, one in sorted(noises.items()):
+        if one.sigma is None:
+            more = "1 more recorded commit" if one.missing == 1 else f"{one.missing} more recorded commits"
+            yield (
+                f"{machine}: how well its times repeat is known after {more} of the same cases; until then only what"
+                " was compared in pairs opens an event"
+            )
 
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:

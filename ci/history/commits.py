@@ -78,7 +78,7 @@ class CommitOrder:
 
     def facts(self, commit: str) -> CommitFacts:
         """What is known of a commit: at least its hash and the date of its records."""
-        return self.known.get(commit) or CommitFacts(commit, self.dates_ms.get(commit, 0))
+        return CommitFacts.of(commit, self.dates_ms.get(commit, 0), self.known)
 
     def between(self, good: str, bad: str) -> int:
         """Commits of good..bad (as git has it) apart from `bad`; recorded ones only where git does not know both."""

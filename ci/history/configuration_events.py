@@ -6,11 +6,20 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ci.history.configurations.beaten import Beaten, SweptCase, better_knobs, stretches
+from ci.history.configurations import Beaten, SweptCase, better_knobs, stretches
 from ci.history.events import decided
-from ci.history.identity import EventPlace
 from ci.history.triage import Triage
-from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
+from ci.history.types import (
+    Cause,
+    CommitFacts,
+    Direction,
+    EventKind,
+    EventPlace,
+    EventState,
+    HistoryEvent,
+    Moved,
+    SeriesKey,
+)
 from ci.stats.types import Step
 
 JUDGED_BY = "configuration"
@@ -28,7 +37,7 @@ def configuration_events(
     Sweeps of one commit stand in the order of their dates: a new compiler needs no new commit.
     """
     by_key: dict[SeriesKey, list[SweptCase]] = defaultdict(list)
-    for one in sorted(swept, key=lambda one: (_date(one, commits), one.commit, one.started_ms)):
+    for one in sorted(swept, key=lambda one: (_facts(one, commits).date_ms, one.commit, one.started_ms)):
         by_key[one.key].append(one)
     groups: dict[tuple[str, str, str], list[Beaten]] = defaultdict(list)
     for key in sorted(by_key):
@@ -38,8 +47,8 @@ def configuration_events(
     return sorted(found, key=lambda event: (event.first_bad.date_ms, event.id))
 
 
-def _date(one: SweptCase, commits: Mapping[str, CommitFacts]) -> int:
-    return commits[one.commit].date_ms if one.commit in commits else one.started_ms
+def _facts(one: SweptCase, commits: Mapping[str, CommitFacts]) -> CommitFacts:
+    return CommitFacts.of(one.commit, one.started_ms, commits)
 
 
 def _event(group: Sequence[Beaten], commits: Mapping[str, CommitFacts], triage: Triage) -> HistoryEvent:
@@ -92,7 +101,3 @@ def _better(one: Beaten) -> Cause:
     """The knobs that are better now, as differences to those in use."""
     told, key = better_knobs(one.first.chosen, one.loss.better), one.first.key
     return Cause("configuration", f"{key.backend}/{key.case}: faster with {told}")
-
-
-def _facts(one: SweptCase, commits: Mapping[str, CommitFacts]) -> CommitFacts:
-    return commits.get(one.commit) or CommitFacts(one.commit, one.started_ms)

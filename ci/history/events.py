@@ -7,18 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ci.history import identity
-from ci.history.attribution import Surroundings
+from ci.history import types
 from ci.history.commits import CommitOrder
-from ci.history.identity import EventPlace
-from ci.history.steps import first_told
-from ci.history.steps.gone import MeasuredPlaces
-from ci.history.steps.grouping import StepGroup
-from ci.history.steps.machines import root
-from ci.history.steps.moved_work import MovedWork, moved_work
-from ci.history.steps.states import Ending, outcome
+from ci.history.exact import Surroundings
+from ci.history.steps import finding
+from ci.history.steps.grouping import Ending, MovedWork, StepGroup, moved_work, outcome
+from ci.history.steps.series import MeasuredPlaces, root
 from ci.history.triage import Triage, TriageEntry
-from ci.history.types import Cause, Direction, EventState, HistoryEvent
+from ci.history.types import Cause, Direction, EventPlace, EventState, HistoryEvent
 from ci.stats.types import Step
 
 
@@ -33,7 +29,7 @@ def told(
 
     kept: a folder for what a next call need not compute again.
     """
-    names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
+    names = _names(groups, finding.places(groups, around.tracks, kept), around, triage)
     entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
     ends = outcome(groups, MeasuredPlaces(around.tracks, around.order.place), steps, accepted)
@@ -54,7 +50,7 @@ def _names(groups: Sequence[StepGroup], told_first: Sequence[int], around: Surro
     places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[bad]) for g, bad in first]
     known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
     known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}
-    return identity.ids(places, known, _machine_order(around, triage))
+    return types.ids(places, known, _machine_order(around, triage))
 
 
 def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping[str, int]]:

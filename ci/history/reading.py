@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import commits, exact, health_events, triage
+from ci.git.repository import on_main
+from ci.history import code_events, commits, exact, triage
 from ci.history.analysis import History, analyse
 from ci.history.configuration_events import configuration_events
-from ci.history.configurations.reading import read as read_swept
+from ci.history.configurations import read as read_swept
 from ci.history.explained import with_explanations
+from ci.history.paired import PairedVerdicts
 from ci.history.steps import series
+from ci.records import causes as keeping
 from ci.records import store
-from ci.records.causes import keeping
 from ci.records.derived import derive
 
 KEPT = ".cache/history"
@@ -34,21 +36,24 @@ def of_frame(
 ) -> History:
     """The same, of a derived frame that somebody has loaded already."""
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
-    recorded = exact.read(code, repository=folder) if code else []
-    swept = read_swept(results)
+    swept, measured, main = read_swept(results), _commits(frame), on_main(folder)
+    compiled = [one.commit for one in exact.records(code, folder)] if code else []
     causes, _ = keeping.load(results)
     shown = [commit for one in causes for commit in (one.base, one.head)]
-    hashes = [*_commits(frame), *shown, *(one.commit for one in recorded), *(one.commit for one in swept)]
+    known = commits.read(folder, [*measured, *shown, *compiled, *(one.commit for one in swept)])
+    aside = set() if main is None else {one for one in (*measured, *compiled) if one in known and one not in main}
+    recorded = exact.read(code, repository=folder, aside=aside) if code else []
+    swept = [one for one in swept if main is None or one.commit in main or one.commit not in known]
     kept = results / KEPT if results.is_dir() else None
-    known = commits.read(folder, hashes)
-    found = analyse(frame, recorded, known, decisions, kept)
+    paired = PairedVerdicts(results)
+    found = analyse(frame, recorded, known, decisions, kept, paired, aside)
     decided = decisions or triage.Triage()
-    events = health_events.with_machines(found.events, results, frame, known, decided)
+    events = code_events.with_machines(found.events, results, frame, known, decided)
     events = with_explanations(events, causes, known)
     moved = configuration_events(swept, known, decided)
     if moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
-    return dataclasses.replace(found, events=events)
+    return dataclasses.replace(found, events=events, notes=(*found.notes, *paired.problems))
 
 
 def _commits(frame: pd.DataFrame) -> dict[str, None]:

@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.history.identity import EventPlace
-from ci.history.types import Direction, EventKind, EventState
+from ci.history.types import Direction, EventKind, EventPlace, EventState
 from ci.whole_files import replace
 
 DEFAULT_FILE = Path("ci/events.toml")
 
 HEADER = """\
-# What we decided about events of the history (`ridgeline events`).  Written by `ridgeline ack`, `accept` and `reopen`,
+# What we decided about events of the history (`ridgeline events`).  Written by its verbs `ack`, `accept` and `reopen`,
 # reviewed like code; one table per event, sorted by id, so that two branches merge.  [[accepted]]: slow-downs that were
 # accepted on their pull request (`/ridgeline accept CASE REASON`).
 """

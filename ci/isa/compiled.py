@@ -11,11 +11,17 @@ import dataclasses
 import enum
 import json
 import re
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
+from rich.console import Console
+
+from benchmarks.shapes import Check, Unfit, anything, form, items, maybe, number, one_of, record, table, that, whole
+from ci import harness
 from ci.report.words import plain
+from ci.trials.trial import Scalar
 
 FORMAT, VERSION = "ridgeline-isa", 1
 
@@ -25,7 +31,9 @@ MOST_COUNT = 2**53
 MOST_CHARACTERS = 1000
 """Characters of a name or a sentence: a longer name is a mistake, a longer sentence is cut."""
 
-T = TypeVar("T")
+Json = Mapping[str, Any]
+"""An object of a result file, checked."""
+
 Counts = Mapping[str, int]
 """Instructions by name."""
 
@@ -52,7 +60,7 @@ class HotLoop:
 
     instructions: int
     depth: int
-    mix: Counts
+    mix: Counts | None
     matrix_share: float
 
 
@@ -61,7 +69,8 @@ class Metrics:
     """What was counted in one compilation, in the order in which it is shown; benchmarks.isa.metrics has the meanings.
 
     None: the architecture does not have the metric.  `registers` is NVIDIA's; `vgpr` and all others that may be None
-    are AMD's.  A mean (bytes_per_*) is None also where there are no such instructions.
+    are AMD's.  A mean (bytes_per_*) is None also where there are no such instructions, `mix` in results made before
+    2026-11-24.
     """
 
     vgpr: int | None
@@ -82,6 +91,7 @@ class Metrics:
     occupancy_by_lds: int
     code_bytes: int
     instructions: int
+    mix: Counts
     matrix: Counts
     load_widths: Widths
     store_widths: Widths
@@ -212,183 +222,188 @@ def parse(text: str, where: str) -> CompiledTree:
         raise IsaError(f"{where} is not written by `python -m benchmarks.isa metrics`")
     if found.get("version") != VERSION:
         raise IsaError(f"{where} has version {found.get('version')!r} of its format; this tree reads version {VERSION}")
-    return _tree(_Object(found, where))
+    try:
+        return _tree(found, where)
+    except Unfit as error:
+        raise IsaError(str(error)) from None
 
 
-class _Unfit(Exception):
-    """A value is of the wrong kind; the text says what is expected."""
-
-
-class _Object:
-    """The fields of a JSON object; IsaError names the object, the field, its value and what is expected."""
-
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise IsaError(f"{where} is {_shown(value)}; an object is expected")
-        self._fields, self._where = value, where
-
-    def get(self, name: str, kind: Callable[[object], T]) -> T:
-        """A field that must be there."""
-        if name not in self._fields:
-            raise IsaError(f"{self._where}: {name} is missing")
-        try:
-            return kind(self._fields[name])
-        except _Unfit as expected:
-            raise IsaError(f"{self._where}: {name} is {_shown(self._fields[name])}; expected: {expected}") from None
-
-    def maybe(self, name: str, kind: Callable[[object], T]) -> T | None:
-        """A field that may be missing."""
-        return self.get(name, kind) if name in self._fields else None
-
-    def inner(self, name: str) -> _Object:
-        """A field that is an object itself."""
-        return _Object(self.get(name, lambda value: value), f"{self._where}: {name}")
-
-    def each(self, name: str, item: str) -> list[_Object]:
-        """The objects of a list; item: what one of them is called in an error."""
-        return [_Object(one, f"{self._where}: {item} {n}") for n, one in enumerate(self.get(name, _list), 1)]
-
-    def is_empty(self) -> bool:
-        """Whether it has no fields."""
-        return not self._fields
-
-    def called(self, name: str) -> _Object:
-        """The same object with its name in the errors about its other fields."""
-        return _Object(self._fields, f"{self._where} ({name})")
-
-
-def _tree(fields: _Object) -> CompiledTree:
+def _tree(found: Json, where: str) -> CompiledTree:
+    HEAD(found, where)
     return CompiledTree(
-        fields.get("triton", _or_null(_name)),
-        fields.get("arches", _each(_name)),
-        tuple(_entry(one) for one in fields.each("entries", "entry")),
-        tuple(LostModule(one.get("module", _name), one.get("why", _prose)) for one in fields.each("broken", "module")),
-        tuple(LostArch(one.get("arch", _name), one.get("why", _prose)) for one in fields.each("failures", "failure")),
+        found["triton"],
+        tuple(found["arches"]),
+        tuple(_entry(one, f"{where}: entry {number}") for number, one in enumerate(found["entries"], 1)),
+        tuple(LostModule(one["module"], _prose(one["why"])) for one in found["broken"]),
+        tuple(LostArch(one["arch"], _prose(one["why"])) for one in found["failures"]),
     )
 
 
-def _entry(fields: _Object) -> CompiledEntry:
-    kernel, backend, label, arch = (fields.get(name, _name) for name in ("kernel", "backend", "label", "arch"))
-    fields = fields.called(f"{called(kernel, backend, label)} on {arch}")
-    cases, status = fields.get("cases", _each(_name)), fields.get("status", _status)
+def _entry(found: Any, where: str) -> CompiledEntry:
+    ENTRY(found, where)
+    kernel, backend, label, arch = (found[name] for name in ("kernel", "backend", "label", "arch"))
+    where = f"{where} ({called(kernel, backend, label)} on {arch})"
+    cases, status = tuple(found["cases"]), CompileStatus(found["status"])
     if status is not CompileStatus.OK:
-        return CompiledEntry(kernel, backend, label, arch, cases, status, fields.get("why", _prose), None)
+        FAILED(found, where)
+        return CompiledEntry(kernel, backend, label, arch, cases, status, _prose(found["why"]), None)
+    CODE(found, where)
+    notes, unloadable = map(_prose, found.get("notes", ())), _prose(found["will_not_load"] or "")
     code = CompiledCode(
-        fields.get("hash", _name),
-        fields.get("asm", _file_name),
-        _metrics(fields.inner("metrics")),
-        fields.maybe("notes", _each(_prose)) or (),
-        fields.get("will_not_load", _or_null(_prose)) or "",
+        found["hash"], found["asm"], _metrics(found["metrics"], f"{where}.metrics"), tuple(notes), unloadable
     )
     return CompiledEntry(kernel, backend, label, arch, cases, status, "", code)
 
 
-def _metrics(fields: _Object) -> Metrics:
-    amd = fields.maybe("vgpr", _count) is not None
-    lacking = NVIDIA_ONLY if amd else AMD_ONLY
-    values: dict[str, object] = {
-        name: None if name in lacking else fields.get(name, _KINDS[kind]) for name, kind in _METRIC_KINDS.items()
-    }
-    return Metrics(**values, loop=_loop(fields.inner("loop")))  # type: ignore[arg-type]
+def _metrics(found: Json, where: str) -> Metrics:
+    there = METRICS_OF["amd" if "vgpr" in found else "nvidia"]
+    there(found, where)
+    loop = found["loop"]
+    if loop:
+        LOOP(loop, f"{where}.loop")
+    lacking = NVIDIA_ONLY if "vgpr" in found else AMD_ONLY
+    values: Json = {name: None if name in lacking else found.get(name) for name in _ANNOTATIONS}
+    hottest = HotLoop(**{field.name: loop[field.name] for field in dataclasses.fields(HotLoop)}) if loop else None
+    return Metrics(**values, loop=hottest)
 
 
-def _loop(fields: _Object) -> HotLoop | None:
-    if fields.is_empty():
-        return None
-    instructions, depth = fields.get("instructions", _count), fields.get("depth", _count)
-    return HotLoop(instructions, depth, fields.get("mix", _counts), fields.get("matrix_share", _share))
-
-
-# ---- kinds of values: each returns the value, or raises _Unfit with what is expected --------------------------------
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable() or len(value) > MOST_CHARACTERS:
-        raise _Unfit(f"printable text of at most {MOST_CHARACTERS} characters")
-    return value
-
-
-def _prose(value: object) -> str:
+def _prose(text: str) -> str:
     """A sentence, perhaps with words of a compiler or a foreign package: one line without control characters."""
-    if not isinstance(value, str):
-        raise _Unfit("text")
-    return plain(value, MOST_CHARACTERS)
+    return plain(text, MOST_CHARACTERS)
 
 
-def _file_name(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"\w+\.s", value, re.ASCII):
-        raise _Unfit("the name of a file in the cache, such as 7ae9e227924116e8.s")
-    return value
-
-
-def _status(value: object) -> CompileStatus:
-    if not isinstance(value, str) or value not in set(CompileStatus):
-        raise _Unfit(f"one of {', '.join(CompileStatus)}")
-    return CompileStatus(value)
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise _Unfit("a list")
-    return value
-
-
-def _each(kind: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
-    return lambda value: tuple(kind(one) for one in _list(value))
-
-
-def _or_null(kind: Callable[[object], T]) -> Callable[[object], T | None]:
-    return lambda value: None if value is None else kind(value)
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_COUNT:
-        raise _Unfit("a whole number of at least 0")
-    return value
-
-
-def _number(value: object, most: int = MOST_COUNT) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
-        raise _Unfit(f"a number between 0 and {most}")
-    return value
-
-
-def _share(value: object) -> float:
-    return _number(value, most=1)
-
-
-def _counts(value: object) -> Counts:
-    if not isinstance(value, dict):
-        raise _Unfit("an object of counts")
-    return {_name(name): _count(count) for name, count in value.items()}
-
-
-def _widths(value: object) -> Widths:
-    counts = _counts(value)
-    if not all(re.fullmatch(r"(2x)?[1-9]\d{0,5}", width, re.ASCII) for width in counts):
-        raise _Unfit("counts by bytes per lane, such as 16 or 2x8")
-    return counts
-
-
-def _shown(value: object) -> str:
-    """A value in an error message, cut where it is long."""
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-_KINDS: dict[str, Callable[[object], object]] = {
-    "int": _count,
-    "float | None": _or_null(_number),
-    "Counts": _counts,
-    "Widths": _widths,
-}
-"""How a metric is read, by the annotation of its field."""
+# ---- what a file may hold ------------------------------------------------------------------------------------------
 
 NVIDIA_ONLY = ("registers",)
 MEANS = ("bytes_per_load", "bytes_per_store", "bytes_per_remote_store")
 _ANNOTATIONS = {field.name: str(field.type) for field in dataclasses.fields(Metrics) if field.name != "loop"}
-_EVERYWHERE = (*NVIDIA_ONLY, "bytes_per_load", "bytes_per_store")
+_EVERYWHERE = (*NVIDIA_ONLY, "mix", "bytes_per_load", "bytes_per_store")
 AMD_ONLY = tuple(name for name, kind in _ANNOTATIONS.items() if kind.endswith("None") and name not in _EVERYWHERE)
 """Metrics that the other vendor's code does not have; MEANS may be null in a file."""
 
-_METRIC_KINDS = {name: kind if name in MEANS else kind.removesuffix(" | None") for name, kind in _ANNOTATIONS.items()}
+_NAME = that(
+    lambda v: isinstance(v, str) and v.isprintable() and len(v) <= MOST_CHARACTERS,
+    f"printable text of at most {MOST_CHARACTERS} characters",
+)
+_PROSE = that(lambda v: isinstance(v, str), "text")
+_COUNT = whole(0, MOST_COUNT)
+_COUNTS = table(_NAME, _COUNT)
+_WIDTHS = table(form(re.compile(r"(2x)?[1-9]\d{0,5}", re.ASCII), "bytes per lane, such as 16 or 2x8"), _COUNT)
+_KINDS = {"int": _COUNT, "float": number(0, MOST_COUNT), "Counts": _COUNTS, "Widths": _WIDTHS}
+"""What a metric may be, by the annotation of its field."""
+
+_LOST = {"why": _PROSE}
+HEAD = record(
+    {
+        "triton": maybe(_NAME),
+        "arches": items(_NAME),
+        "entries": items(anything),
+        "broken": items(record({"module": _NAME, **_LOST}, {})),
+        "failures": items(record({"arch": _NAME, **_LOST}, {})),
+    },
+    {},
+)
+ENTRY = record(
+    {
+        **dict.fromkeys(("kernel", "backend", "label", "arch"), _NAME),
+        "cases": items(_NAME),
+        "status": one_of(*CompileStatus),
+    },
+    {},
+)
+FAILED = record(_LOST, {})
+CODE = record(
+    {
+        "hash": _NAME,
+        "asm": form(re.compile(r"\w+\.s", re.ASCII), "the name of a file in the cache, such as 7ae9e227924116e8.s"),
+        "metrics": anything,
+        "will_not_load": maybe(_PROSE),
+    },
+    {"notes": items(_PROSE)},
+)
+LOOP = record({"instructions": _COUNT, "depth": _COUNT, "mix": _COUNTS, "matrix_share": number(0, 1)}, {})
+
+
+def _metric(name: str) -> Check:
+    check = _KINDS[_ANNOTATIONS[name].removesuffix(" | None")]
+    return maybe(check) if name in MEANS else check
+
+
+def _metrics_without(lacking: Container[str]) -> Check:
+    checks = {name: _metric(name) for name in _ANNOTATIONS if name not in lacking}
+    mix = {"mix": checks.pop("mix")}  # results made before 2026-11-24 have none
+    return record({**checks, "loop": anything}, mix)
+
+
+METRICS_OF = {"amd": _metrics_without(NVIDIA_ONLY), "nvidia": _metrics_without(AMD_ONLY)}
+
+# Start `python -m benchmarks.isa` as a process and follow it; what it wrote is read back as a result file.
+
+
+class CompileError(Exception):
+    """Compiling could not start or broke off; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
+
+    packages: folder put before the Python's own packages, with another Triton in it.  python: that compiles.
+    knobs: over those that the declaration chooses, in every case.
+    lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
+    """
+
+    arches: Sequence[str] = ()
+    tier: str = "pr"
+    kernels: Sequence[str] = ()
+    cases: Sequence[str] = ()
+    backends: Sequence[str] = ()
+    timeout_s: float | None = None
+    memory_mb: int | None = None
+    packages: Path | None = None
+    lenient: bool = False
+    python: str | None = None
+    knobs: Mapping[str, Scalar] | None = None
+
+    def options(self) -> list[str]:
+        """As options of `python -m benchmarks.isa`."""
+        chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
+        limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
+        others = harness.options(packages=self.packages, python=self.python)
+        return [*chosen, *limits, *others, *["--lenient"] * self.lenient]
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeCompiler:
+    """Compiles source trees; the cache keeps what is compiled, the console shows progress."""
+
+    cache: Path
+    console: Console
+
+    def compile(self, tree: Path, wanted: Wanted, what: str = "") -> CompiledTree:
+        """A tree, compiled with a progress bar called `what`; CompileError or IsaError if there is no result."""
+        return parse(self.result(tree, wanted, what), f"the result of compiling {tree}")
+
+    def result(self, tree: Path, wanted: Wanted, what: str = "") -> str:
+        """The text of a tree's result file."""
+        return self._written("metrics", tree, wanted, what or str(tree))
+
+    def explain(self, tree: Path, wanted: Wanted, as_json: bool) -> str:
+        """What bounds each kernel of a tree statically, as Markdown or JSON text."""
+        return self._written("explain", tree, wanted, str(tree), *["--json"] * as_json)
+
+    def _written(self, verb: str, tree: Path, wanted: Wanted, what: str, *more: str) -> str:
+        """The text of the file that `python -m benchmarks.isa VERB` writes."""
+        with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
+            out = Path(folder) / "written"
+            argv = harness.program("benchmarks.isa", verb, *more, *wanted.options())
+            argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
+            if wanted.knobs is not None:
+                knobs = Path(folder) / "knobs.json"
+                knobs.write_text(json.dumps([dict(wanted.knobs)]), encoding="utf-8")
+                argv += harness.options(knobs=knobs)
+            try:
+                harness.produce(argv, out, self.console, what)
+            except harness.MeasureError as error:
+                raise CompileError(str(error)) from None
+            return out.read_text(encoding="utf-8")

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, called
-from ci.isa.policy import IsaPolicy
-from ci.isa.rules import CodeFinding, findings
+from ci.isa.rules import CodeFinding, IsaPolicy, findings
 from ci.report.words import plural
 
 
@@ -56,6 +55,11 @@ class Difference:
         return called(self.kernel, self.backend, self.label)
 
     @property
+    def compared(self) -> bool:
+        """Whether both sides have code."""
+        return all(side is not None and side.code is not None for side in (self.base, self.head))
+
+    @property
     def alarms(self) -> tuple[CodeFinding, ...]:
         """The findings that a rule judges."""
         return tuple(finding for finding in self.findings if finding.judged)
@@ -72,8 +76,9 @@ class IsaJudgement:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 regression, 2 no verdict."""
-        return {CodeVerdict.SLOWER: 1, CodeVerdict.BROKEN: 1, CodeVerdict.CANNOT_TELL: 2}.get(self.verdict, 0)
+        """0 pass, 1 regression, 2 no verdict: other code that no rule judges is one of them."""
+        codes = {CodeVerdict.SLOWER: 1, CodeVerdict.BROKEN: 1, CodeVerdict.SAME: 0, CodeVerdict.NEW: 0}
+        return codes.get(self.verdict, 2)
 
     def of(self, *verdicts: CodeVerdict) -> tuple[Difference, ...]:
         """The configurations with one of these verdicts, in order."""
@@ -193,8 +198,8 @@ def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdi
             return verdict
     compared = said & {CodeVerdict.CHANGED, CodeVerdict.SAME}
     new_faults = any(d.verdict is CodeVerdict.CANNOT_TELL and d.base is None for d in differences)
-    if not compared or new_faults or head.failures:
-        return CodeVerdict.CANNOT_TELL
+    if new_faults or head.failures or not compared:
+        return CodeVerdict.NEW if said == {CodeVerdict.NEW} and not head.failures else CodeVerdict.CANNOT_TELL
     return CodeVerdict.CHANGED if CodeVerdict.CHANGED in said else CodeVerdict.SAME
 
 
@@ -209,6 +214,7 @@ def _why(verdict: CodeVerdict, differences: Sequence[Difference]) -> str:
         CodeVerdict.BROKEN: f"no longer {'compiles' if one else 'compile'}: {kernels}",
         CodeVerdict.SLOWER: f"{'is' if one else 'are'} expected to be slower, by what the compiler emits: {kernels}",
         CodeVerdict.CHANGED: f"{'has' if one else 'have'} other code that no rule calls worse: {kernels}",
+        CodeVerdict.NEW: f"{'is' if one else 'are'} new: {kernels}",
         CodeVerdict.SAME: f"{'has' if one else 'have'} the same code on both sides, none has other code",
         CodeVerdict.CANNOT_TELL: f"could not be compiled: {kernels}",
     }[verdict]

@@ -7,11 +7,119 @@ findings count as a regression is policy: section [isa] of policy.toml.
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import enum
+import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
+from benchmarks.shapes import Check, Unfit, flag, one_of, record, that, whole
 from ci.isa.compiled import CompiledCode, CompiledEntry, Counts, HotLoop, Metrics, Widths
-from ci.isa.policy import IsaPolicy, Rule
+from ci.judging.policy import DATED, PATTERN, PolicyError, day_of, default_file, document
+
+# Section [isa] of policy.toml: from when on a change of machine code counts as a regression, and what is accepted.
+
+
+class Rule(enum.StrEnum):
+    """The rules by name, in the order in which their findings are shown: causes before what they bring about."""
+
+    LOAD = "load"
+    REMOTE_STORE_WIDTH = "remote_store_width"
+    STORE_WIDTH = "store_width"
+    LOAD_WIDTH = "load_width"
+    MATRIX_KIND = "matrix_kind"
+    DRAINS = "drains"
+    HEAP_BASES = "heap_bases"
+    SPILLS = "spills"
+    OCCUPANCY = "occupancy"
+    OTHER = "other"
+
+
+@dataclasses.dataclass(frozen=True)
+class Accepted:
+    """A finding that a person has accepted for the configurations that match, with the reason and since when."""
+
+    kernel: str
+    rule: str
+    reason: str
+    date: datetime.date
+    backend: str = "*"
+    arch: str = "*"
+
+    def fits(self, entry: CompiledEntry, rule: Rule) -> bool:
+        """Whether it is about this rule on this configuration."""
+        wanted = ((entry.kernel, self.kernel), (entry.backend, self.backend), (entry.arch, self.arch))
+        return rule == self.rule and all(fnmatch.fnmatchcase(value, pattern) for value, pattern in wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class IsaPolicy:
+    """From when on a change counts as a regression.
+
+    spills: more spilled vector registers.  scratch_ops_in_loops: more scratch instructions in loops.
+    store_width, load_width: mean bytes per lane, head / base, at or below which stores (local or remote) and loads have
+    collapsed.  heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
+    drains: more waits for remote stores inside a block of them (benchmarks/isa/readers/drains.py).
+    occupancy_step: fewer resident waves per SIMD.  matrix_kind: a faster kind of matrix instruction is gone.
+    lds_limit: the kernel no longer loads on the chip.
+    """
+
+    spills: int = 1
+    scratch_ops_in_loops: int = 1
+    store_width: float = 0.5
+    load_width: float = 0.25
+    heap_base_loads: float = 1.25
+    drains: int = 1
+    occupancy_step: int = 1
+    matrix_kind: bool = True
+    lds_limit: bool = True
+    accept: tuple[Accepted, ...] = ()
+
+    def reason_to_accept(self, entry: CompiledEntry, rule: Rule) -> str:
+        """Why a finding of this rule on this configuration passes, "" if nobody has accepted it."""
+        return next((one.reason for one in self.accept if one.fits(entry, rule)), "")
+
+
+_KINDS: dict[str, Check] = {
+    "int": whole(1),
+    "float": that(lambda v: type(v) in (int, float) and v > 0, "a positive number"),
+    "bool": flag,
+}
+"""What a setting may be, by the annotation of its field."""
+
+ACCEPTED = record(
+    {"kernel": PATTERN, "rule": one_of(*Rule), **DATED}, {"backend": PATTERN, "arch": PATTERN}, closed=True
+)
+SECTION = record(
+    DATED,
+    {
+        **{field.name: _KINDS[str(field.type)] for field in dataclasses.fields(IsaPolicy) if field.name != "accept"},
+        "accept": that(lambda v: isinstance(v, list), "a list of tables, written [[isa.accept]]"),
+    },
+    closed=True,
+)
+
+
+def load_policy(path: Path | None = None) -> IsaPolicy:
+    """Section [isa] of a policy file (default: ci/policy.toml); without one the defaults.  Raises PolicyError."""
+    path = path or default_file()
+    return parse_policy(document(path).get("isa", {}), f"{path}: [isa]")
+
+
+def parse_policy(section: Mapping[str, Any], where: str = "[isa]") -> IsaPolicy:
+    """The checked section.  Raises PolicyError naming the key, its value and what is allowed."""
+    if section == {}:
+        return IsaPolicy()
+    try:
+        SECTION(section, where)
+        for number, one in enumerate(section.get("accept", []), 1):
+            ACCEPTED(one, f"{where} accept {number}")
+    except Unfit as error:
+        raise PolicyError(str(error)) from None
+    accept = tuple(Accepted(**{**one, "date": day_of(one["date"])}) for one in section.get("accept", []))
+    return IsaPolicy(**{key: value for key, value in section.items() if key not in DATED} | {"accept": accept})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +293,11 @@ _OTHER_METRICS = {
 
 def _others(change: CodeChange, policy: IsaPolicy) -> Said:
     del policy
+    if (change.old.instructions, change.old.mix) != (change.new.instructions, change.new.mix):
+        yield (
+            f"instructions: {_step(change.old.instructions, change.new.instructions)}{_mix(change.old, change.new)}",
+            False,
+        )
     for name, words in _OTHER_METRICS.items():
         old, new = getattr(change.old, name), getattr(change.new, name)
         if old == new or new is None:
@@ -270,11 +383,18 @@ def _loop_words(old: HotLoop | None, new: HotLoop | None) -> str:
         return "the hot loop is gone"
     if old is None:
         return f"a loop of {new.instructions} instructions is new"
-    kinds = [(name, old.mix.get(name, 0), new.mix.get(name, 0)) for name in dict.fromkeys([*old.mix, *new.mix])]
-    mix = ", ".join(f"{name} {_step(before, after)}" for name, before, after in kinds if before != after)
     shares = f"{100 * old.matrix_share:.0f} → {100 * new.matrix_share:.0f} %"
     share = f", matrix share {shares}" if old.matrix_share or new.matrix_share else ""
-    return f"hot loop: {_step(old.instructions, new.instructions)} instructions{share}" + (f" ({mix})" if mix else "")
+    return f"hot loop: {_step(old.instructions, new.instructions)} instructions{share}{_mix(old, new)}"
+
+
+def _mix(old: HotLoop | Metrics, new: HotLoop | Metrics) -> str:
+    """What differs by class: " (valu 30 → 62, load 2 → 4)"."""
+    if old.mix is None or new.mix is None:
+        return ""
+    kinds = [(name, old.mix.get(name, 0), new.mix.get(name, 0)) for name in dict.fromkeys([*old.mix, *new.mix])]
+    mix = ", ".join(f"{name} {_step(before, after)}" for name, before, after in kinds if before != after)
+    return f" ({mix})" if mix else ""
 
 
 def _counts(counts: Counts) -> str:

@@ -8,6 +8,7 @@ ask for `--machine` where there is only one.  asv takes smaller for better, and 
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import itertools
 import json
 import math
@@ -17,12 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from rich.text import Text
 
-from ci.git.repository import Commit
-from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, Metrics
+from ci.git.command import GitError
+from ci.git.repository import Commit, Repository
+from ci.history.exact import CodePoint, RecordedCommit, sentences
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, CompileStatus, IsaError, Metrics, Wanted
 from ci.isa.judge import entries_by_case
-from ci.records import asv_files
+from ci.judging.reach import NO_FILES, file_labels
+from ci.records import rows as asv_files
 from ci.records.store import read_benchmarks
+from ci.report.words import plural
 from ci.whole_files import replace
 
 MACHINE = "isa"
@@ -213,3 +219,129 @@ def _file_of(path: Path, commit: Commit) -> dict[str, Any]:
         return {}
     good = isinstance(data, dict) and data.get("commit_hash") == commit.hash and isinstance(data.get("results"), dict)
     return data if good else {}
+
+
+# The history of the machine code for a terminal: what changed from one recorded commit to the next.
+
+
+def chosen(wanted: Wanted) -> Callable[[CodePoint], bool]:
+    """Whether a series is of the kernels, backends, cases and architectures that a person named."""
+
+    def fits(point: CodePoint) -> bool:
+        return (
+            point.kernel in (wanted.kernels or (point.kernel,))
+            and point.backend in (wanted.backends or (point.backend,))
+            and point.arch in (wanted.arches or (point.arch,))
+            and any(fnmatch.fnmatchcase(point.configuration, glob) for glob in wanted.cases or ("*",))
+        )
+
+    return fits
+
+
+def terminal(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]) -> Text:
+    """The history for a terminal: commits with a step or a new kernel, and how many had none."""
+    out = Text()
+    loud = [one for one in commits if one.steps or one.new]
+    for one in loud:
+        out.append(f"{one.commit[:8]} {subject_of(one.commit)}\n", "bold")
+        if one.new:
+            out.append(f"    first code of {', '.join(one.new)}\n", "green")
+        for sentence in sentences(one.steps):
+            out.append(f"    {sentence}\n")
+    quiet = len(commits) - len(loud)
+    verb = "is" if len(commits) == 1 else "are"
+    out.append(f"{plural(len(commits), 'commit')} {verb} recorded, {quiet} with the same counts as the one before.\n")
+    return out
+
+
+# The machine code of a range of commits: each is compiled in a worktree and recorded as series for asv.
+
+
+Compile = Callable[[Path, str], CompiledTree]
+"""(source tree, its name in the progress bar) -> what it compiles to; raises CompileError or IsaError."""
+
+
+class RangeError(ValueError):
+    """A range of commits is not written A..B; the text says how."""
+
+
+@dataclasses.dataclass
+class Filled:
+    """What became of a range: files written, commits that had one already, and problems in a sentence each."""
+
+    recorded: list[Path] = dataclasses.field(default_factory=list)
+    known: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the range has records now, 2 if nothing in it could be recorded."""
+        return 0 if self.recorded or self.known else 2
+
+
+def commits_of(repository: Repository, span: str, every: bool = False) -> list[Commit]:
+    """The commits after A up to B of "A..B" ("..B": from the first one), oldest first, along first parents.
+
+    Those that leave the code of all operators as it was compile to what the one before does and are left out, unless
+    `every`.
+    RangeError for another form, GitError for ends that do not exist.
+    """
+    start, dots, end = span.partition("..")
+    if not dots or end.startswith("."):
+        raise RangeError(f"--range {span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
+    commits = repository.commits(start, end or "HEAD")
+    if every or not commits:
+        return commits
+    labels = file_labels(repository, [repository.resolve(start), *commits] if start else commits)
+    past = labels if start else [NO_FILES, *labels]
+    return [one for one, before, own in zip(commits, past, labels[bool(start) :], strict=False) if own != before]
+
+
+@dataclasses.dataclass(frozen=True)
+class Backfill:
+    """How a range is recorded: where, as what was asked for, by which compiler, and who hears of each commit.
+
+    again: also commits that are recorded as `asked` already.  Without it a range that broke off goes on where it was.
+    """
+
+    repository: Repository
+    results: Path
+    asked: Asked
+    compile: Compile
+    tell: Callable[[str], None]
+    again: bool = False
+
+    def fill(self, commits: Sequence[Commit]) -> Filled:
+        """Compile and record commits; one that cannot be compiled is reported, and the others go on."""
+        filled = Filled()
+        for number, commit in enumerate(commits, 1):
+            place = f"{number}/{len(commits)} {commit.short}"
+            self.tell(f"{place} {commit.subject}: {self._one(commit, place, filled)}")
+        return filled
+
+    def _one(self, commit: Commit, place: str, filled: Filled) -> str:
+        """Compile and record one commit; returns what became of it."""
+        if not self.again and is_recorded(self.results, commit, self.asked):
+            filled.known.append(commit.short)
+            return "recorded already"
+        try:
+            with self.repository.borrowed(commit) as tree:
+                compiled = self.compile(tree, place)
+        except (CompileError, IsaError, GitError) as error:
+            filled.problems.append(f"{commit.short}: {error}")
+            return str(error)
+        return self._keep(compiled, commit, filled)
+
+    def _keep(self, tree: CompiledTree, commit: Commit, filled: Filled) -> str:
+        """Record one compiled tree; returns what became of it.  A commit without kernels is recorded as nothing."""
+        failures = [f"{commit.short}: {failure.why}" for failure in tree.failures]
+        broken = [f"{commit.short}: module {b.module} cannot be imported: {b.why}" for b in tree.broken]
+        filled.problems += failures + broken
+        if failures and not tree.entries:
+            return failures[0]
+        filled.recorded.append(record(tree, commit, self.results, None if failures else self.asked))
+        if not tree.entries:
+            return "declares nothing to compile"
+        failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
+        doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
+        return plural(len(tree.entries), "configuration") + doubt

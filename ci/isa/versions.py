@@ -24,7 +24,7 @@ from rich.text import Text
 from ci.harness import run_here
 from ci.isa.compiled import CompiledEntry, CompiledTree
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, compare, pairs
-from ci.isa.policy import IsaPolicy
+from ci.isa.rules import IsaPolicy
 from ci.isa.text import few
 from ci.report.words import plural
 

@@ -11,16 +11,103 @@ right commits, moments and digests.  `UNTRUSTED` is the sentence that says so in
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.trial_file import identity
-from ci.trials.cost import Cost
-from ci.trials.experiments import ExperimentLine
-from ci.trials.trial import Declaration, Trial
+from ci.judging import live
+from ci.judging.policy import Policy
+from ci.judging.reach import doubted, with_left_out
+from ci.judging.types import Judgement, Verdict
+from ci.trials.comparisons import ExperimentLine
+from ci.trials.file import TrialFile
+from ci.trials.trial import Cost, Declaration, Trial
 from kernels import hardware
+
+# What the platform says of the job that measured: GitHub's answer to "list jobs for a workflow run", as a file.
+#
+# The measured code has no part in it, so it says when the job ran, and why there may be no trials.
+
+
+class RunFileError(ValueError):
+    """The file does not describe the job; the text says what is wrong and where such a file comes from."""
+
+
+FAILED = ("failure", "cancelled", "timed_out")
+"""Conclusions of a step after which the next ones do not run (REST API, workflow jobs, 2026-11)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuringJob:
+    """One job of a run.  started_ms, ended_ms: milliseconds since 1970 UTC, None where it has not got so far.
+
+    runner: name of the machine that took it, "" if none did.  failed_step: the first step that did not succeed.
+    """
+
+    name: str
+    status: str = ""
+    conclusion: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    runner: str = ""
+    failed_step: str = ""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> MeasuringJob:
+        """From GitHub's JSON; a job that no runner took has no times."""
+        runner = str(data.get("runner_name") or "")
+        started, ended = (_moment(data.get(key)) if runner else None for key in ("started_at", "completed_at"))
+        failed = (step["name"] for step in data.get("steps") or () if step.get("conclusion") in FAILED)
+        status, conclusion = (str(data.get(key) or "") for key in ("status", "conclusion"))
+        return cls(str(data["name"]), status, conclusion, started, ended, runner, str(next(failed, "")))
+
+    def why_nothing(self, pool: str) -> str:
+        """Why this job handed over no trials, in one sentence."""
+        if not self.runner:
+            return f"absent: no machine of pool {pool} took the job {self.name!r}"
+        if self.failed_step:
+            return f"did not start: the job {self.name!r} ended at its step {self.failed_step!r}"
+        ended = self.conclusion or self.status or "unknown"
+        return f"nothing was measured: the job {self.name!r} handed over no trials (it ended as {ended})"
+
+
+ASK = "`gh api repos/OWNER/NAME/actions/runs/ID/jobs` prints one"
+
+
+def read(path: Path, job: str = "") -> MeasuringJob:
+    """The job of that name in the file, or its only one."""
+    try:
+        data = json.loads(path.read_bytes())
+        jobs = [MeasuringJob.of(one) for one in data["jobs"]]
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be read: {error.strerror or error}; {ASK}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunFileError(f"{path} does not hold the jobs of a run ({type(error).__name__}: {error}); {ASK}") from None
+    return _chosen(jobs, job, path)
+
+
+def _chosen(jobs: Sequence[MeasuringJob], name: str, path: Path) -> MeasuringJob:
+    """The newest of that name: a job that was run again stands last."""
+    found = [one for one in jobs if not name or is_called(one.name, name)]
+    if not found or (not name and len(found) > 1):
+        known = ", ".join(repr(one.name) for one in jobs[:20]) or "none"
+        raise RunFileError(f"{path} has {len(found)} jobs called {name!r}; --job names one of: {known}")
+    return found[-1]
+
+
+def is_called(full: str, name: str) -> bool:
+    """Whether a job has this name: that of a called workflow has the names of its callers before it, "GPU / Judge"."""
+    return full == name or full.endswith(f" / {name}")
+
+
+def _moment(text: object) -> int | None:
+    return round(datetime.datetime.fromisoformat(str(text)).timestamp() * 1000) if text else None
+
 
 UNTRUSTED = (
     "these trials come from an untrusted tree ({head} is not in the history of this branch): its code ran on the host "
@@ -168,7 +255,7 @@ def _machine(trial: Trial, expected: Expected) -> str:
     return ""
 
 
-def _moment(trial: Trial, expected: Expected) -> str:
+def _out_of_time(trial: Trial, expected: Expected) -> str:
     slack, first, last = 1000 * CLOCK_SLACK_S, expected.started_ms, expected.ended_ms
     if first is not None and trial.started_ms < first - slack:
         return f"it started at {trial.started_at}, before its run"
@@ -242,7 +329,7 @@ def _roof(trial: Trial, expected: Expected) -> str:
 
 
 Contradiction = Callable[[Trial, Expected], str]
-CHECKS: tuple[Contradiction, ...] = (_sides, _commits, _machine, _moment, _id, _definition, _arithmetic, _roof)
+CHECKS: tuple[Contradiction, ...] = (_sides, _commits, _machine, _out_of_time, _id, _definition, _arithmetic, _roof)
 """Each gives a reason against a trial, or ""."""
 
 
@@ -282,3 +369,88 @@ def _gaps(trials: Iterable[Trial]) -> Iterator[str]:
         if len(found) < wanted:
             lost = f"{wanted - len(found)} of {wanted} trials"
             yield f"{lost} of {operator} in session {session} are not in the file"
+
+
+# The judgement of a job that may be believed, on trials from a host that may not.
+#
+# Trials that fit their run are judged with this tree's code and policy. Nothing that is refused, left out or missing
+# can make a pass: it makes CANNOT TELL, while a regression that is shown stays one.
+
+
+SHOWN = 20
+"""Refused trials and missing cases that a report names; the next ones are counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustedOutcome:
+    """The judgement, the trials it rests on, and the sentences on everything that was not used.
+
+    experiments: what was measured to find out why a case is slower; no verdict rests on it.
+    """
+
+    judgement: Judgement
+    trials: tuple[Trial, ...]
+    remarks: tuple[str, ...] = ()
+    experiments: tuple[ExperimentLine, ...] = ()
+
+
+def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier: str = "pr") -> TrustedOutcome:
+    """Judge the trials of a leg's files, as far as they fit what is expected of the run."""
+    trials = sorted({trial.id: trial for file in files for trial in file.trials}.values(), key=lambda one: one.order)
+    sifted = sift(trials, expected)
+    doubts = [*_few(rejected(files)), *_few(list(map(str, sifted.refused))), *sifted.gaps]
+    doubts += _few([f"{case} was not measured" for case in missing(sifted, expected, tier)])
+    judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing(expected)
+    measured = {trial.operator for trial in trials}
+    judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
+    judgement = doubted(judgement, doubts)
+    machine = sifted.trials[0].machine.name if sifted.trials else ""
+    found = of_experiments([line for file in files for line in file.experiments], expected, machine)
+    judgement = dataclasses.replace(judgement, warnings=(*judgement.warnings, *_few(list(found.left_out))))
+    return TrustedOutcome(judgement, sifted.trials, tuple(doubts), found.lines)
+
+
+ALWAYS = 2
+"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
+
+
+def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
+    """Cases of the tier that base declares and no trial has, "gemm/m64".  Those of more ranks than GPUs need none.
+
+    With eight GPUs the pr tier leaves cases of four ranks to the night, with fewer those of eight (benchmarks.plan), so
+    only cases of one and two ranks are asked for.
+    """
+    measured = {f"{trial.operator}/{case}" for trial in sifted.trials for case in trial.cases}
+    wanted = (
+        f"{operator}/{case.name}"
+        for operator, declared in (expected.declared or {}).items()
+        if operator not in expected.unreached
+        for case in declared.cases.values()
+        if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
+    )
+    return [name for name in wanted if name not in measured]
+
+
+def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:
+    kind = "cpu" if expected.product is None else "gpu"
+    paired = [trial for trial in trials if trial.paired]
+    if paired or not expected.same_kernels:
+        return live.judged(paired, policy, kind)
+    return live.mirrored(trials, expected.base, policy)
+
+
+def _nothing(expected: Expected) -> Judgement:
+    """What no trial says: SAME where no operator needed one."""
+    if not expected.reached:
+        return Judgement(Verdict.SAME, "nothing differs")
+    return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
+
+
+def rejected(files: Sequence[TrialFile]) -> list[str]:
+    """A sentence on every line that is not a trial."""
+    return [f"{one.at(Path(file.path.name))}: {one.why}" for file in files for one in file.rejected]
+
+
+def _few(sentences: list[str]) -> list[str]:
+    more = len(sentences) - SHOWN
+    return sentences if more <= 0 else [*sentences[:SHOWN], f"and {more} more of this kind"]

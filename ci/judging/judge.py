@@ -17,23 +17,171 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from ci.judging import outlook, thresholds, unmeasured
+from ci.judging import outlook
 from ci.judging.outlook import Outlook
-from ci.judging.policy import Policy, Settings
+from ci.judging.policy import FloorRule, Policy, Settings
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies, grouping
 from ci.stats.anomalies import AnomalyKind
 from ci.stats.measured import Effect, Sample, Scale, adjusted, effects, samples
-from ci.stats.multiple import found
-from ci.stats.sequential import CONFIRMING_TAIL, Progress, share
-from ci.trials.compared import Comparison
+from ci.stats.sequential import CONFIRMING_TAIL, Progress, found, share
+from ci.stats.types import FloatArray, PairedRounds, Role
+from ci.trials.comparisons import Comparison, Status
+
+# Floors against the baseline: is ours at least so many times as fast as what a user would call otherwise?
+
+
+def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...]:
+    """Every floor that applies to a comparison whose head ran, in order."""
+    rows = [
+        (c, rule)
+        for c in comparisons
+        if c.head_status is Status.OK and not c.problems
+        for rule in policy.floor_rules(c.kernel, c.backend, c.case)
+        if rule.baseline in ("*", c.baseline) or c.baseline is None
+    ]
+    shares = _shares([c for c, _ in rows], policy)
+    return tuple(_floor(c, rule, share) for (c, rule), share in zip(rows, shares, strict=True))
+
+
+def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[Effect | None]:
+    """Per comparison: log(baseline time / head time) with its interval, None where the baseline was not timed."""
+    usable = []
+    for i, c in enumerate(comparisons):
+        settings = policy.settings(c.kernel, c.machine_kind)
+        pairs = _beside_head(c, settings.min_rounds)
+        if len(pairs) >= settings.min_trials:
+            usable.append((i, pairs, settings))
+    measured = [s for s in samples([pairs for _, pairs, _ in usable]) if s is not None]
+    fitted = effects(measured, (Scale(s.trial_noise, 0.0, s.confidence) for _, _, s in usable))
+    found = {i: effect for (i, _, _), effect in zip(usable, fitted, strict=True)}
+    return [found.get(i) for i in range(len(comparisons))]
+
+
+def _beside_head(c: Comparison, min_rounds: int) -> list[PairedRounds]:
+    """Head against its baseline, as if they were base and head."""
+    timed = [(t, t.baseline_head) for t in c.trials if t.baseline_head is not None]
+    return [
+        PairedRounds(t.number, t.head, baseline)
+        for t, baseline in timed
+        if len(baseline) == len(t.head) and len(baseline) >= min_rounds
+    ]
+
+
+def _base_share(c: Comparison) -> float | None:
+    """Median over the trials of baseline time / our time on the side of base."""
+    shares = [np.median(t.baseline_base) / np.median(t.base) for t in c.trials if t.baseline_base is not None]
+    return float(np.median(shares)) if shares else None
+
+
+def _floor(c: Comparison, rule: FloorRule, share: Effect | None) -> Floor:
+    baseline, base_share = c.baseline or rule.baseline, _base_share(c)
+    if share is None:
+        return Floor(c.case, baseline, rule.share, rule.reason, "absent", base_share=base_share)
+    middle, low, high = share.ratios
+    state: Literal["met", "missed", "cannot tell"] = "cannot tell"
+    if high < rule.share or low >= rule.share:
+        state = "missed" if high < rule.share else "met"
+    return Floor(c.case, baseline, rule.share, rule.reason, state, middle, low, high, base_share)
+
+
+# Verdicts that need no times: broken, new, not comparable, equal code, data that cannot be used.
+
+
+SAME_CODE = "both sides run the same code (equal code objects, or equal files of the kernel): SAME without timing"
+
+ABSENT = (Status.MISSING, Status.UNSUPPORTED, Status.SKIPPED)
+
+ENDED = {
+    Status.OK: "is right",
+    Status.WRONG: "gives a wrong result",
+    Status.ERROR: "raises an error",
+    Status.HANG: "hangs",
+    Status.CRASH: "crashes",
+    Status.UNSUPPORTED: "does not support it",
+    Status.SKIPPED: "was skipped",
+    Status.MISSING: "does not have it",
+}
+
+
+def settle(comparison: Comparison) -> CaseVerdict | None:
+    """The verdict on a case whose times do not matter; None for one that must be judged by its times.
+
+    The order matters: a head that is wrong is BROKEN whatever else changed, and a fault in the data comes before any
+    statement about the code.
+    """
+    said = _by_status(comparison)
+    if said is None and comparison.problems:
+        return _said(comparison, Verdict.CANNOT_TELL, *comparison.problems)
+    return said or _by_definition(comparison)
+
+
+def _by_status(c: Comparison) -> CaseVerdict | None:
+    """What the status of the arms settles: None if both are right."""
+    base, head = f"base {_how(c, 'base')}", f"head {_how(c, 'head')}"
+    if c.head_status.failed and c.base_status.failed:
+        return _said(c, Verdict.CANNOT_TELL, f"both sides fail: {base}; {head}")
+    if c.head_status.failed:
+        return _said(c, Verdict.BROKEN, f"{head}, {base}")
+    if c.base_status is Status.OK and c.head_status is Status.UNSUPPORTED:
+        return _said(c, Verdict.BROKEN, f"head no longer supports what base runs: {c.head_why or 'no reason given'}")
+    if c.head_status in ABSENT:
+        return _said(c, Verdict.CANNOT_TELL, f"{head}; {base}: nothing to compare")
+    if c.base_status is not Status.OK:
+        return _said(c, Verdict.NEW, f"{base}: there is nothing to compare head with")
+    return None
+
+
+def _by_definition(c: Comparison) -> CaseVerdict | None:
+    """NOT COMPARABLE where something else was measured, SAME for equal code that was not timed."""
+    if c.base_definition and c.head_definition and c.base_definition != c.head_definition:
+        digests = f"base {c.base_definition}, head {c.head_definition}"
+        changed = "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing"
+        return _said(c, Verdict.NOT_COMPARABLE, f"the benchmark definition differs ({digests}): {changed}")
+    return _said(c, Verdict.SAME, SAME_CODE) if c.same_code and not c.trials else None
+
+
+def too_few(c: Comparison, settings: Settings, sample: Sample | None, warnings: list[str]) -> CaseVerdict:
+    """CANNOT TELL for want of trials, unless both sides launch equal code; the ratio there has no interval."""
+    if c.same_code:
+        return _said(c, Verdict.SAME, SAME_CODE)
+    trials = sample.trials if sample else 0
+    usable = f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed"
+    base, head = (sample.base_seconds, sample.head_seconds) if sample else (None, None)
+    return CaseVerdict(
+        *(c.case, c.kernel, c.backend, Verdict.CANNOT_TELL),
+        ratio=head / base if base and head else None,
+        trials=trials,
+        rounds=sample.rounds if sample else 0,
+        base_seconds=base,
+        head_seconds=head,
+        wants_more=True,
+        evidence=(f"{usable}: the rounds of one start of the processes say nothing about the next",),
+        warnings=tuple(warnings),
+    )
+
+
+def _said(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
+    trials, warnings = len(c.trials), c.warnings
+    return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=trials, evidence=evidence, warnings=warnings)
+
+
+def _how(c: Comparison, role: Role) -> str:
+    status, why = (c.base_status, c.base_why) if role == "base" else (c.head_status, c.head_why)
+    return f"{ENDED[status]} ({why})" if why else ENDED[status]
+
+
+Logs = float | FloatArray
+Flags = npt.NDArray[np.bool_]
 
 NOMINAL = 0.4
 """Share of the allowed false-alarm rate given to the posterior tail; the rest is for what the model does not know.
-Chosen on recorded separate runs, where the tail is up to twice as heavy as the model's (ci/study/ab_study.md,
+Chosen on recorded separate runs, where the tail is up to twice as heavy as the model's (tests/study/ab_study.md,
 2026-11-20)."""
 
 GROUP_SHARE, MEMBER_TAIL, GROUP_LOCK_STEP = 0.1, 0.01, 0.5
@@ -42,7 +190,7 @@ the arms must be in lock-step (shapes of one process that drifts agree with each
 Chosen on the H200 recordings (2026-11-20)."""
 
 APART_BELOW = 0.1
-"""A case whose arms ran in lock-step with less probability than this is said to be measured apart (2026-11-20)."""
+"""A case whose arms saw the same machine with less probability than this is said to scatter (2026-11-20)."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -68,7 +216,9 @@ class _Timed:
     def baseline_moved(self) -> bool:
         """Whether the baseline, which should not, has moved."""
         effect, settings = self.baseline_effect, self.settings
-        return effect is not None and effect.p_value <= NOMINAL * settings.false_alarm and _large(effect, settings)
+        if effect is None or effect.p_value > NOMINAL * settings.false_alarm:
+            return False
+        return bool(is_large(effect.log_ratio, settings))
 
 
 @dataclasses.dataclass
@@ -92,7 +242,7 @@ class _Draft:
 
 def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress | None = None) -> Judgement:
     """The verdict on all comparisons together; `progress` for live measuring (see `ci.stats.sequential`)."""
-    settled = {c.case: said for c in comparisons if (said := unmeasured.settle(c)) is not None}
+    settled = {c.case: said for c in comparisons if (said := settle(c)) is not None}
     timed, undecided = _timed([c for c in comparisons if c.case not in settled], policy)
     settled |= undecided
     _find(timed, progress)
@@ -101,7 +251,7 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
     shared = Counter(w for c in comparisons for w in set(c.warnings))
     everywhere = tuple(w for w, n in shared.items() if n == len(comparisons) > 1)
     cases = tuple(_without(settled[c.case], everywhere) for c in comparisons)
-    floors = thresholds.check(comparisons, policy)
+    floors = check(comparisons, policy)
     warnings = everywhere + _run_warnings(cases, timed)
     verdict, why = _overall(cases, floors)
     return Judgement(verdict, why, cases, _groups(cases, timed), floors, warnings)
@@ -120,7 +270,7 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
     for c, s, sample, baseline in zip(comparisons, settings, measured, baselines, strict=True):
         warnings = _with_short_trials(c, s, sample)
         if sample is None or sample.trials < s.min_trials:
-            undecided[c.case] = unmeasured.too_few(c, s, sample, warnings)
+            undecided[c.case] = too_few(c, s, sample, warnings)
         else:
             enough.append((c, s, sample, baseline if baseline and baseline.trials >= s.min_trials else None, warnings))
     fitted = effects([row[2] for row in enough], (_scale(row[1]) for row in enough))
@@ -174,7 +324,7 @@ def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
     for (members, _), effect in zip(together, fitted, strict=True):
         first = timed[members[0]]
         certain = effect.p_value <= GROUP_SHARE * _allowed(first, progress) and effect.lock_step >= GROUP_LOCK_STEP
-        if certain and _large(effect, first.settings):
+        if certain and is_large(effect.log_ratio, first.settings):
             _lend([timed[i] for i in members], effect)
 
 
@@ -186,9 +336,9 @@ def _lend(members: Sequence[_Timed], effect: Effect) -> None:
             t.real, t.neighbours = True, len(members) - 1
 
 
-def _large(effect: Effect, settings: Settings) -> bool:
-    """Whether a change is at least the smallest effect."""
-    return abs(effect.log_ratio) >= math.log1p(settings.smallest_effect)
+def is_large(log_ratio: Logs, settings: Settings) -> Flags:
+    """Whether a change is at least the smallest effect, of one case or of an array of them."""
+    return np.abs(log_ratio) >= math.log1p(settings.smallest_effect)
 
 
 def _signed(effect: Effect) -> str:
@@ -205,7 +355,7 @@ def _percent(log_ratio: float) -> str:
 
 def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     draft = _from_effect(t)
-    draft.warnings += t.warnings + anomalies.clock_warnings(t.comparison.trials) + _measured_apart(t)
+    draft.warnings += t.warnings + anomalies.clock_warnings(t.comparison.trials) + _scattering(t)
     _beside_baseline(t, draft, progress)
     _add_anomalies(t, draft)
     if t.comparison.same_code:
@@ -235,12 +385,21 @@ def _case_verdict(t: _Timed, draft: _Draft, progress: Progress | None) -> CaseVe
     )
 
 
+def of_interval(effect: Logs, low: Logs, high: Logs, settings: Settings) -> tuple[Flags, Flags, Flags]:
+    """What the interval says without regard to chance, of one case or of arrays of them, as log-ratios.
+
+    (at least the smallest effect, all of it within the bounds of SAME, such an effect and no change excluded).
+    """
+    large = is_large(effect, settings)
+    within = np.maximum(np.abs(low), np.abs(high)) <= math.log1p(settings.same_within)
+    return large, within, large & ((np.asarray(low) > 0) | (np.asarray(high) < 0))
+
+
 def _from_effect(t: _Timed) -> _Draft:
     """The verdict of the interval alone, and why."""
     s, e = t.settings, t.effect
-    within = max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
-    leans = _large(e, s) and (e.low > 0 or e.high < 0)
-    if t.real and _large(e, s):
+    large, within, leans = (bool(one) for one in of_interval(e.log_ratio, e.low, e.high, s))
+    if t.real and large:
         verdict = Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER
         beside = f"the median of it and {t.neighbours} neighbouring shapes moved the same way"
         said = f"alone it would be CANNOT TELL; {beside}" if t.neighbours else ""
@@ -275,7 +434,7 @@ def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> Non
     if relative is not None:
         effect = effects([relative], [t.scale])[0]
         tail = effect.not_slower if draft.verdict is Verdict.SLOWER else effect.not_faster
-        stands = 2 * tail <= _allowed(t, progress) and _large(effect, t.settings)
+        stands = 2 * tail <= _allowed(t, progress) and bool(is_large(effect.log_ratio, t.settings))
         outcome = "which stands" if stands else "which is not a finding"
         said += f"; relative to it the change is {_percent(effect.log_ratio)}, {outcome}"
     draft.verdict = draft.verdict if stands else Verdict.CANNOT_TELL
@@ -298,14 +457,17 @@ def _equal_code(draft: _Draft) -> None:
     if draft.changed:
         causes = "grid, arguments, launch order, a busy machine"
         draft.warnings.append(f"the times alone would say {draft.verdict}: look at what surrounds the code ({causes})")
-    draft.verdict, draft.evidence = Verdict.SAME, [unmeasured.SAME_CODE, *draft.evidence]
+    draft.verdict, draft.evidence = Verdict.SAME, [SAME_CODE, *draft.evidence]
 
 
-def _measured_apart(t: _Timed) -> list[str]:
+def _scattering(t: _Timed) -> list[str]:
+    """Of arms that did not see the same machine: measured apart, unless it is known that they ran in turn."""
     if t.effect.lock_step > APART_BELOW:
         return []
-    seen = "the arms look as if measured apart: trials differ by far more than their rounds explain"
-    return [f"{seen}; measure both sides in lock-step (ridgeline ab BASE HEAD)"]
+    seen = "trials differ by far more than their rounds explain"
+    if t.comparison.lock_step:
+        return [f"{seen}: something else changed between them; `ridgeline doctor` looks for other work on the machine"]
+    return [f"the arms look as if measured apart: {seen}; measure both sides in turn, as `ridgeline ab` does"]
 
 
 def _confirm(t: _Timed, draft: _Draft, progress: Progress) -> None:
@@ -386,12 +548,13 @@ def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
 def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor]) -> tuple[Verdict, str]:
     """(verdict, one sentence): the worst of the cases; a newly missed floor counts as SLOWER."""
     counts = Counter(case.verdict for case in cases)
-    new = counts.pop(Verdict.NEW, 0)
     missed = sum(1 for floor in floors if floor.new)
+    verdict = Verdict.worst([*counts, *([Verdict.SLOWER] if missed else [])])
+    new = counts.pop(Verdict.NEW, 0)
     listed = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
-    why = f"{sum(counts.values())} cases compared: {listed}" if counts else "nothing was compared"
+    said = [f"{sum(counts.values())} cases compared: {listed}"] if counts else []
     if new:
-        why += f"; {new} NEW, without a base to compare with"
+        said.append(f"{new} NEW: right, without a base to compare with")
     if missed:
-        why += f"; {missed} below the floor against the baseline"
-    return Verdict.worst([*counts, *([Verdict.SLOWER] if missed else [])]), why
+        said.append(f"{missed} below the floor against the baseline")
+    return verdict, "; ".join(said) or "nothing was compared"

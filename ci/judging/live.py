@@ -5,22 +5,87 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, measure
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging import outlook
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
 from ci.stats.sequential import Progress, decide
-from ci.trials.compared import Comparison
-from ci.trials.comparisons import comparisons
+from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
+
+# Judge a finished file as the live comparison would have: look by look, with the policy's looks and confirmation.
+#
+# Whoever measured stopped when its own judgement was content. Judging the whole file at once would give that stopping
+# the full rate of false alarms at every look; so the looks are taken again here, by the policy of this tree, and a
+# trial beyond what a look asks for is not used: measuring on until the answer pleases gains nothing.
+
+
+def judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterable[str] = ()) -> Judgement:
+    """The judgement at the last look that the trials (in the order they were measured) allow.
+
+    kind: of the machine, "gpu" or "cpu".  An open case whose trials ran out stays what it was at its last look.
+    """
+    settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
+    progress = Progress(settings.looks, settings.confirming)
+    there = _counts(trials)
+    allowed = dict.fromkeys(there, 1)
+    while True:
+        judgement = judge(comparisons(_first(trials, allowed), remarks), policy, progress)
+        progress = progress.advanced(judgement.cases)
+        decision = decide(progress, judgement.cases)
+        asked = {operator_case(name) for name in decision.cases}
+        more = {case: decision.trials for case in asked if there.get(case, 0) > allowed.get(case, 0)}
+        if decision.action == "stop" or not more:
+            return judgement
+        allowed |= more
+
+
+def mirrored(trials: Iterable[Trial], base: str | None, policy: Policy, warnings: Iterable[str] = ()) -> Judgement:
+    """The judgement on trials of head alone, as if base, a commit with the same files, had done what head did.
+
+    The verdict on every case that head can run is SAME, without timing; a case that fails, fails on both sides.
+    """
+    both = comparisons([trial.mirrored(base) for trial in trials], warnings)
+    return judge([dataclasses.replace(one, trials=(), same_code=True) for one in both], policy)
+
+
+def operator_case(name: str) -> str:
+    """ "gemm/m64" of "gemm/triton/m64": every backend of a case is timed in the same trials."""
+    operator, _, case = name.split("/", 2)
+    return f"{operator}/{case}"
+
+
+def _counts(trials: Iterable[Trial]) -> dict[str, int]:
+    """How many trials each case has."""
+    counts: dict[str, int] = {}
+    for name in (f"{trial.operator}/{case}" for trial in trials for case in trial.cases):
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _first(trials: Iterable[Trial], allowed: Mapping[str, int]) -> list[Trial]:
+    """The trials with the first results of each case, as many as allowed."""
+    taken: dict[str, int] = {}
+    first = []
+    for trial in trials:
+        kept = {}
+        for case, result in trial.cases.items():
+            name = f"{trial.operator}/{case}"
+            taken[name] = taken.get(name, 0) + 1
+            if taken[name] <= allowed[name]:
+                kept[case] = result
+        if kept:
+            first.append(dataclasses.replace(trial, cases=kept))
+    return first
+
 
 Told = Callable[[], str]
 """Asked for the next orders of a session: a JSON list in one line, empty to end it."""
@@ -48,7 +113,8 @@ def started_for_each(measuring: MeasureAlone) -> Measure:
         while orders := json.loads(told()):
             for order in orders:
                 names = tuple(f"{order['kernel']}/{case}" for case in order["cases"])
-                kernels = (order["kernel"],) if order["kernel"] else _without(plan.kernels, order["without"])
+                left = tuple(name for name in plan.kernels if name not in order["without"])
+                kernels = (order["kernel"],) if order["kernel"] else left
                 if order["without"] and not kernels:
                     continue
                 numbers = {"first_trial": order["first_trial"], "trials": order["trials"]}
@@ -60,10 +126,6 @@ def started_for_each(measuring: MeasureAlone) -> Measure:
         return worst
 
     return in_turn
-
-
-def _without(names: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in left_out)
 
 
 class Interrupted(Exception):
@@ -183,7 +245,7 @@ def identical(
 ) -> Outcome:
     """Two checkouts with the same kernel files: measure head once, for its numbers; base is what head is.
 
-    The verdict on every case that head can run is SAME, without timing; a case that fails, fails on both sides.
+    See `ci.judging.looks.mirrored`.
     """
     base, head = checkouts
     refuse_other_regime(Followed(out).read(), plan)
@@ -194,9 +256,7 @@ def identical(
 
 def as_measured(file: TrialFile, base: LocalCheckout, policy: Policy) -> Outcome:
     """Trials of head alone, as if a base with the same files had been there."""
-    mirrored = [trial.mirrored(base.commit.hash if base.commit else None) for trial in file.trials]
-    same = [dataclasses.replace(c, trials=(), same_code=True) for c in comparisons(mirrored, remarks(file))]
-    return Outcome(judge(same, policy), file)
+    return Outcome(mirrored(file.trials, base.commit.hash if base.commit else None, policy, remarks(file)), file)
 
 
 def refuse_other_regime(file: TrialFile, plan: MeasurePlan) -> None:
@@ -204,7 +264,7 @@ def refuse_other_regime(file: TrialFile, plan: MeasurePlan) -> None:
     other = next((trial.regime for trial in file.trials if trial.regime != plan.regime), None)
     if other:
         said = f"{file.path} holds trials of the {other} regime, and times of two regimes are never compared"
-        raise MeasureError(f"{said}: give another file with --out, or --regime {other}")
+        raise MeasureError(f"{said}: give another file with --out")
 
 
 def remarks(file: TrialFile) -> list[str]:
@@ -232,7 +292,7 @@ def up_to(target: int, cases: Sequence[str], trials: Sequence[Trial]) -> list[Tr
 def measured(code: int, out: Path) -> None:
     """Raise what the exit code of the measuring program means, if it means that measuring did not come to its end."""
     if code == INTERRUPTED:
-        raise Interrupted(f"interrupted; the finished trials are in {out}, the same command with --out {out} goes on")
+        raise Interrupted(f"interrupted; the finished trials are in {out}; `{again(out=out)}` goes on")
     if code == USAGE:
         kept = f"; finished trials are in {out}" if out.exists() else ""
         raise MeasureError(f"measuring broke off; the reason is printed above{kept}")

@@ -10,12 +10,11 @@ import numpy as np
 
 from benchmarks import trial_file
 from ci.judging.policy import Policy, Settings
-from ci.stats.budget import rounds as of_trials
-from ci.stats.budget.chance import MOST, SURE, DecisionRule, SoFar, chance, needed
-from ci.stats.budget.rounds import TrialSeconds
+from ci.stats import budget
+from ci.stats.budget import MOST_TRIALS, SURE, DecisionRule, SoFar, TrialSeconds, chance, needed
 from ci.stats.measured import Effect, samples
 from ci.stats.sequential import Progress
-from ci.trials.compared import Comparison
+from ci.trials.comparisons import Comparison
 from ci.trials.trial import Trial
 
 
@@ -50,7 +49,7 @@ def of(effect: Effect, trials: int, settings: Settings, tail: float, progress: P
 
 def _would(more: int | None) -> str:
     if more is None:
-        return f"more than {MOST} trials would be needed"
+        return f"more than {MOST_TRIALS} trials would be needed"
     return f"about {more} more trials would decide it with a chance of {SURE:.0%}"
 
 
@@ -76,7 +75,7 @@ def rounds(
             had = np.array([len(trial.base) for trial in one.trials], dtype=np.float64)
             [sample] = samples([one.trials])
             assert sample
-            wanted = of_trials.best(sample.shifts, had, settings.trial_noise, cost)
+            wanted = budget.best(sample.shifts, had, settings.trial_noise, cost)
             if wanted > had.min():
                 found[case] = max(wanted, found.get(case, 0))
     return found

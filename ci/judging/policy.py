@@ -10,10 +10,11 @@ import dataclasses
 import datetime
 import fnmatch
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shapes import Check, Unfit, anything, record, that, whole, with_tuples
 from kernels import project
 
 DEFAULT_FILE = Path(__file__).resolve().parents[1] / "policy.toml"
@@ -141,134 +142,129 @@ def document(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         why = error.strerror or error
-        raise PolicyError(f"{path}: cannot be read: {why}; give an existing file with --policy") from None
+        raise PolicyError(f"{path}: cannot be read: {why}; name a file that is there") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: not TOML: {error}") from None
 
 
 def parse(data: Table, source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
-    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.policy
-    floors = data.get("floor", [])
-    if not isinstance(floors, list):
-        raise PolicyError(f"{source}: floor is a list of tables, written [[floor]]")
-    rules = tuple(_floor(rule, f"{source}: [[floor]] {i}") for i, rule in enumerate(floors, 1))
-    policy = Policy(dict(_sections(data, source)), rules, source)
-    for _, kernel in [key for key in policy.sections if key[0] == "kernel"] or [("", "")]:
+    try:
+        FILE(data, "")
+        sections = dict(_sections(data))
+        rules = tuple(_floor(rule, f"[[floor]] {i}") for i, rule in enumerate(data.get("floor", []), 1))
+    except (Unfit, PolicyError) as error:
+        raise PolicyError(f"{source}: {error}") from None
+    policy = Policy(sections, rules, source)
+    for _, kernel in [key for key in sections if key[0] == "kernel"] or [("", "")]:
         for kind in MACHINE_KINDS:
             policy.settings(kernel, kind)
     return policy
 
 
-def _sections(data: Table, source: str) -> Iterator[tuple[tuple[str, str], Table]]:
+def _sections(data: Table) -> Iterator[tuple[tuple[str, str], Table]]:
     """((table, name), settings) of every section, ("default", "") first."""
     if "default" in data:
-        where = f"{source}: [default]"
-        yield ("default", ""), _section(_table(data["default"], where), where)
+        yield ("default", ""), _section(data["default"], "[default]")
     for table, names in SECTION_TABLES.items():
-        for name, section in _table(data.get(table, {}), f"{source}: [{table}]").items():
-            where = f"{source}: [{table}.{name}]"
+        for name, section in data.get(table, {}).items():
+            where = f"[{table}.{name}]"
             if names and name not in names:
                 raise PolicyError(f"{where}: {name!r} is not a {table}; known: {', '.join(names)}")
-            yield (table, name), _section(_table(section, where), where)
-
-
-def _share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
-
-
-def _positive_share(value: Any) -> bool:
-    return _share(value) and value > 0
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000
-
-
-def _looks(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    return all(_count(v) and v >= 3 for v in value) and sorted(set(value)) == value
-
-
-CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "smallest_effect": (_share, "a share of the time, 0 <= value < 1"),
-    "same_within": (_share, "a share of the time, 0 <= value < 1"),
-    "arm_bias": (_share, "a share of the time, 0 <= value < 1"),
-    "confidence": (lambda v: _positive_share(v) and v >= 0.5, "a probability, 0.5 <= value < 1"),
-    "false_alarm": (_positive_share, "a probability, 0 < value < 1"),
-    "false_share": (_positive_share, "a probability, 0 < value < 1"),
-    "trial_noise": (_positive_share, "a share of the time, 0 < value < 1"),
-    "min_trials": (lambda v: _count(v) and v >= 3, "a whole number of at least 3"),
-    "min_rounds": (lambda v: _count(v) and v >= 5, "a whole number of at least 5"),
-    "looks": (_looks, "a rising list of numbers of trials, each at least 3"),
-    "least_chance": (lambda v: v == 0 or _positive_share(v), "a share of at least 0 and below 1, such as 0.05"),
-    "confirming": (lambda v: _count(v) and v >= 2, "a whole number of at least 2"),
-    "recorded_smallest_effect": (_share, "a share of the time, 0 <= value < 1"),
-    "recorded_noise": (_positive_share, "a share of the time, 0 < value < 1"),
-    "collapse": (lambda v: v in ("slower", "warn"), '"slower" or "warn"'),
-}
+            yield (table, name), _section(section, where)
 
 
 def _section(section: Table, where: str) -> dict[str, Any]:
-    """The settings of one section, checked; reason and date are required and left out."""
-    _known(section, (*CHECKS, *OLD_KEYS, "reason", "date"), where)
-    _reason_and_date(section, where)
-    values = {OLD_KEYS.get(key, key): value for key, value in section.items() if key not in ("reason", "date")}
-    twice = [old for old, new in OLD_KEYS.items() if old in section and new in section]
-    if twice:
-        raise PolicyError(f"{where}: {twice[0]} is the old name of {OLD_KEYS[twice[0]]}; keep one of them")
-    for key, value in values.items():
-        check, allowed = CHECKS[key]
-        if not check(value):
-            raise PolicyError(f"{where}: {key} = {value!r}; allowed: {allowed}")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    """The settings of one section, checked, under their names of today, without reason and date."""
+    for old, new in OLD_KEYS.items():
+        if isinstance(section, dict) and old in section:
+            if new in section:
+                raise PolicyError(f"{where}: {old} is the old name of {new}; keep one of them")
+            section = {new if key == old else key: value for key, value in section.items()}
+    SECTION(section, where)
+    return with_tuples({key: value for key, value in section.items() if key not in DATED})
 
 
-def _floor(rule: Any, where: str) -> FloorRule:
-    rule = _table(rule, where)
-    known = tuple(field.name for field in dataclasses.fields(FloorRule))
-    _known(rule, known, where)
-    reason, date = _reason_and_date(rule, where)
-    for key in ("kernel", "share"):
-        if key not in rule:
-            raise PolicyError(
-                f"{where}: {key} is missing; a floor has kernel, share, reason, date, and may have "
-                "baseline, backend, case (patterns with *)"
-            )
-    share = rule["share"]
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 100:
-        raise PolicyError(f"{where}: share = {share!r}; allowed: baseline time / our time, such as 0.95")
-    for key in ("kernel", "baseline", "backend", "case"):
-        if not isinstance(rule.get(key, ""), str):
-            raise PolicyError(f"{where}: {key} = {rule[key]!r}; allowed: a name or a pattern with *")
-    return FloorRule(**{**rule, "share": float(share), "reason": reason, "date": date})
+def _floor(rule: Table, where: str) -> FloorRule:
+    FLOOR(rule, where)
+    return FloorRule(**{**rule, "share": float(rule["share"]), "date": day_of(rule["date"])})
 
 
-def _reason_and_date(section: Table, where: str) -> tuple[str, datetime.date]:
-    reason, date = section.get("reason"), section.get("date")
-    if not isinstance(reason, str) or not reason.strip():
-        raise PolicyError(f"{where}: reason is missing; state in one sentence why these values hold")
-    if isinstance(date, str):
-        try:
-            date = datetime.date.fromisoformat(date)
-        except ValueError:
-            raise PolicyError(f"{where}: date = {date!r}; allowed: a day, such as 2026-11-20") from None
-    if isinstance(date, datetime.datetime):
-        date = date.date()
-    if not isinstance(date, datetime.date):
-        raise PolicyError(f"{where}: date is missing; state since when it holds, such as date = 2026-11-20")
-    return reason, date
+def day_of(value: Any) -> datetime.date:
+    """A day of TOML, or as text.  ValueError, TypeError for anything else."""
+    found = value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+    return found.date() if isinstance(found, datetime.datetime) else found
 
 
-def _known(section: Table, known: tuple[str, ...], where: str) -> None:
-    for key in section:
-        if key not in known:
-            names = ", ".join(name for name in known if name not in OLD_KEYS)
-            raise PolicyError(f"{where}: unknown key {key!r}; known: {names}")
+def _is_day(value: Any) -> bool:
+    try:
+        return bool(day_of(value))
+    except (TypeError, ValueError):
+        return False
 
 
-def _table(value: Any, where: str) -> Table:
-    if not isinstance(value, Mapping):
-        raise PolicyError(f"{where}: {value!r} is not a table; write it as [section] with keys below")
-    return value
+def _rising(value: Any) -> bool:
+    return bool(value) and all(type(v) is int and v >= 3 for v in value) and sorted(set(value)) == value
+
+
+def _share(least: float, allowed: str, *, above: bool = False) -> Check:
+    """A share below 1, from `least` on, or above it."""
+    return that(lambda v: type(v) in (int, float) and least <= v < 1 and not (above and v == least), allowed)
+
+
+DATED: dict[str, Check] = {
+    "reason": that(lambda v: isinstance(v, str) and v.strip(), "a sentence that says why these values hold"),
+    "date": that(_is_day, "a day, such as 2026-11-20: since when it holds"),
+}
+"""What every table of a policy says beside its values."""
+
+PATTERN = that(lambda v: isinstance(v, str), "a name or a pattern with *")
+
+_OF_TIME = _share(0, "a share of the time, 0 <= value < 1")
+_SOME_TIME = _share(0, "a share of the time, 0 < value < 1", above=True)
+_PROBABILITY = _share(0, "a probability, 0 < value < 1", above=True)
+
+SECTION = record(
+    DATED,
+    {
+        "smallest_effect": _OF_TIME,
+        "same_within": _OF_TIME,
+        "arm_bias": _OF_TIME,
+        "confidence": _share(0.5, "a probability, 0.5 <= value < 1"),
+        "false_alarm": _PROBABILITY,
+        "false_share": _PROBABILITY,
+        "trial_noise": _SOME_TIME,
+        "min_trials": whole(3, 10_000),
+        "min_rounds": whole(5, 10_000),
+        "looks": that(lambda v: isinstance(v, list) and _rising(v), "a rising list of numbers of trials, at least 3"),
+        "least_chance": _share(0, "a share of at least 0 and below 1, such as 0.05"),
+        "confirming": whole(2, 10_000),
+        "recorded_smallest_effect": _OF_TIME,
+        "recorded_noise": _SOME_TIME,
+        "collapse": that(lambda v: v in ("slower", "warn"), '"slower" or "warn"'),
+    },
+    closed=True,
+)
+
+FLOOR = record(
+    {
+        **DATED,
+        "kernel": PATTERN,
+        "share": that(
+            lambda v: type(v) in (int, float) and 0 < v < 100, "baseline time / our time, such as 0.95, below 100"
+        ),
+    },
+    dict.fromkeys(("baseline", "backend", "case"), PATTERN),
+    closed=True,
+)
+
+FILE = record(
+    {},
+    {
+        "default": anything,
+        **dict.fromkeys(SECTION_TABLES, that(lambda v: isinstance(v, dict), "tables, written [kernel.gemm]")),
+        "floor": that(lambda v: isinstance(v, list), "a list of tables, written [[floor]]"),
+        "isa": anything,  # ci.isa.rules
+    },
+    closed=True,
+)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+import functools
+import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.reach import tree
-from benchmarks.reach.operators import Reach, compared
+from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, digest, reached_by_all
 from benchmarks.reach.tree import SourceFile, SourceTree
 from ci.git.command import GitError, git
-from ci.git.repository import LocalCheckout, listed_packages
+from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
+from ci.trials.trial import Trial
+from kernels.project import FILES, Layout, layout
 
 
+@functools.lru_cache(maxsize=4)
 def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
-    """What differs between two checkouts on this disk."""
-    return compared(*(tree.of_folder(side.path, listed_packages(side.path)) for side in (base, head)))
+    """What differs between two checkouts on this disk, as they were when this command first asked."""
+    return compared(*(tree.of_folder(side.path) for side in (base, head)))
 
 
 def of_commits(root: Path, base: str, head: str) -> Reach:
@@ -58,15 +62,35 @@ def with_left_out(judgement: Judgement, names: tuple[str, ...]) -> Judgement:
     return dataclasses.replace(judgement, why=f"{judgement.why}; {count}", unreached=names)
 
 
+def not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> list[str]:
+    """Sentences on code that somebody else compiles, differs, and was not run: a build of another state was, if any."""
+    found = []
+    for operator in plan.kernels:
+        differing = tuple(path for path in reach.differing.get(operator, ()) if path.endswith((*COMPILED, "/")))
+        own = (side.ran for trial in trials if trial.operator == operator for side in trial.checkouts.values())
+        if differing and not any(path.endswith(COMPILED) for ran in own for path in ran):
+            found.append(
+                f"{operator}: {_few(differing, 'files that a compiler reads')} differ, and nothing compiled from "
+                "this checkout ran: build it there, or at set-up (torch.utils.cpp_extension.load)"
+            )
+    return found
+
+
+def doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:
+    """A judgement with doubts is no pass."""
+    if not doubts:
+        return judgement
+    verdict, why = judgement.verdict, judgement.why
+    if verdict.exit_code == 0:
+        verdict, why = Verdict.CANNOT_TELL, f"{doubts[0]}; of the trials that count: {why}"
+    return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *doubts))
+
+
 def _few(names: tuple[str, ...], what: str) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} {what}"
 
 
 # ---- commits ---------------------------------------------------------------------------------------------------------
-
-ENTRY = re.compile(r"\d+ blob ([0-9a-f]+)\t(.*)", re.DOTALL)
-"""One entry of `git ls-tree -r -z`: mode, kind, digest, path."""
-
 
 LAST = "no such object"
 
@@ -82,25 +106,40 @@ def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
     return [
         SourceTree(
             {path: files.get(digest) or SourceFile(digest) for path, digest in sorted(one.items())},
-            tuple(_packages(root, commit, "pyproject.toml" in one)),
+            _layout(root, commit, one),
         )
         for commit, one in zip(commits, blobs, strict=True)
     ]
 
 
+NO_FILES = hashlib.sha256().hexdigest()[:DIGITS]
+"""The label of a commit without code."""
+
+
+def file_labels(repository: Repository, commits: Sequence[Commit], kernels: Sequence[str] = ()) -> list[str]:
+    """Of each commit a digest of the files that operators' code can come from: equal digests, equal code.
+
+    Of no kernels it is that of all.  Where it is not certain which files those are, every file counts.
+    """
+    return [
+        digest(tree, reached_by_all(tree, kernels)) for tree in trees_of(repository.root, [one.hash for one in commits])
+    ]
+
+
 def _blobs(root: Path, commit: str) -> dict[str, str]:
-    """Digest of every file of a commit by its path."""
+    """Digest of every file of a commit by its path, and the commit of every submodule (see tree.SUBMODULE)."""
     entries = git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
-    found = [match.groups() for entry in entries if (match := ENTRY.fullmatch(entry))]
-    return {path: digest for digest, path in found if not any(map(tree.is_hidden, path.split("/")))}
+    found = [match.groups() for entry in entries if (match := tree.ENTRY.fullmatch(entry))]
+    named = ((f"{path}/" if mode == tree.SUBMODULE else path, digest) for mode, digest, path in found)
+    return {path: digest for path, digest in named if not any(map(tree.is_hidden, path.split("/")))}
 
 
-def _packages(root: Path, commit: str, written: bool) -> list[str]:
+def _layout(root: Path, commit: str, files: Mapping[str, str]) -> Layout:
     with tempfile.TemporaryDirectory() as folder:
-        if written:
-            text = git(root, "show", f"{commit}:pyproject.toml")
-            Path(folder, "pyproject.toml").write_text(text)
-        return listed_packages(Path(folder))
+        for name in FILES:
+            if name in files:
+                Path(folder, name).write_text(git(root, "show", f"{commit}:{name}"))
+        return layout(Path(folder))
 
 
 def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
@@ -108,11 +147,11 @@ def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
     asked = "".join(f"{digest}\n" for digest in [*digests, LAST])  # its answer ends the output, which is stripped
     output = git(root, "cat-file", "--batch", stdin=asked).encode()
     place = 0
-    for digest in digests:
+    for wanted in digests:
         end = output.find(b"\n", place)
         words = output[place : max(end, place)].split()
-        if len(words) != 3 or words[0].decode() != digest:
-            raise GitError(f"a file of the commit before blob {digest} is not UTF-8; what differs in it cannot be read")
+        if len(words) != 3 or words[0].decode() != wanted:
+            raise GitError(f"a file of the commit before blob {wanted} is not UTF-8; what differs in it cannot be read")
         begin = end + 1
         place = begin + int(words[2]) + 1
-        yield digest, output[begin : place - 1].decode()
+        yield wanted, output[begin : place - 1].decode()

@@ -15,13 +15,12 @@ import numpy as np
 
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
-from ci.judging.types import Judgement
+from ci.judging.types import CaseVerdict, Judgement
 from ci.records import store
 from ci.records.pooling import Place
-from ci.records.sweeps.apart import machine_folders
+from ci.records.sweeps import machine_folders
 from ci.stats.types import FloatArray, PairedRounds
-from ci.trials.compared import Comparison
-from ci.trials.comparisons import comparisons
+from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.trial import Trial
 
 
@@ -31,13 +30,17 @@ class GateError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What one machine and environment says about the two commits; trials: base's, then head's."""
+    """What one machine and environment says about the two commits; trials: base's, then head's.
+
+    lock_step: operators in whose trials both ran side by side.
+    """
 
     machine: str
     env: str
     paired: bool
     judgement: Judgement
     trials: tuple[Trial, ...]
+    lock_step: frozenset[str] = frozenset()
 
 
 def gate(results: Path, base: str, head: str, policy: Policy, machine: str | None = None) -> list[Judged]:
@@ -50,6 +53,15 @@ def gate(results: Path, base: str, head: str, policy: Policy, machine: str | Non
     if not found:
         raise GateError(_missing(results, machines, base, head))
     return found
+
+
+def in_pairs(results: Path, base: str, head: str, policy: Policy, machine: str) -> list[CaseVerdict]:
+    """What the gate says of the cases in whose trials both commits (full hashes) ran side by side on a machine."""
+    notes = (results / machine).glob(f"{head[:8]}*.notes.jsonl")
+    if not any(base.encode() in path.read_bytes() for path in notes):
+        return []  # most commits never met: their trials need not be parsed
+    judged = _on_machine(results, machine, base, head, policy)
+    return [case for one in judged for case in one.judgement.cases if case.kernel in one.lock_step]
 
 
 def _on_machine(results: Path, machine: str, base: str, head: str, policy: Policy) -> Iterable[Judged]:
@@ -67,7 +79,7 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     paired = bool(both) and not apart
     compared = [*comparisons(both), *map(relative, comparisons(apart))]
     judgement = judge(compared, policy if paired else policy.recorded())
-    return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head))
+    return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head), frozenset(lock_step))
 
 
 def _of_both(trial: Trial, base: Place, head: Place) -> bool:
@@ -90,6 +102,7 @@ def relative(comparison: Comparison) -> Comparison:
 
     A comparison without a baseline on both sides stays as it is and says so.
     """
+    comparison = dataclasses.replace(comparison, lock_step=False)
     beside = [t for t in comparison.trials if t.baseline_base is not None and t.baseline_head is not None]
     if not comparison.trials:
         return comparison
@@ -119,7 +132,9 @@ def _middle(values: FloatArray | None) -> float:
 
 def _missing(results: Path, machines: Sequence[str], base: str, head: str) -> str:
     if not machines:
-        return f"{results} holds no records; measure with `ridgeline run` or record trial files with `ridgeline record`"
+        return (
+            f"{results} holds no records; `ridgeline run` measures, `ridgeline records add --help` is for trial files"
+        )
     said = [f"{name}: {_recorded_there(results, name, (base, head))}" for name in machines]
     return (
         f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({' | '.join(said)}); "

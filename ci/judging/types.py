@@ -1,6 +1,6 @@
 """What is decided: verdicts in their one order, and the judgement with its evidence.  Frozen, free of I/O.
 
-`ci.trials` makes a :class:`ci.trials.compared.Comparison` of files, `ci.judging.judge` makes a :class:`Judgement` of
+`ci.trials` makes a :class:`ci.trials.comparisons.Comparison` of files, `ci.judging.judge` makes a :class:`Judgement` of
 comparisons, `ci.report` renders it.  Times are **seconds**; a ratio is head time / base time, above 1 is slower.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal
 class Verdict(enum.StrEnum):
     """What is said about one case, or about all of them together: worst first, the one order of verdicts.
 
-    NEW is said of a case only, never of a whole judgement: base lacks it, so there is nothing to compare.
+    NEW is said of a case only, never of a whole judgement: head is right, and base has nothing to compare it with.
     """
 
     BROKEN = "BROKEN"
@@ -48,8 +48,8 @@ class Verdict(enum.StrEnum):
 
     @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """The worst of them, apart from NEW; CANNOT TELL if there is no other."""
-        said = (verdict for verdict in verdicts if verdict is not cls.NEW)
+        """The worst of them, where NEW passes like SAME; CANNOT TELL if there is none."""
+        said = (cls.SAME if verdict is cls.NEW else verdict for verdict in verdicts)
         return min(said, key=lambda verdict: verdict.rank, default=cls.CANNOT_TELL)
 
 
@@ -60,7 +60,7 @@ EXIT_CODES = {
     Verdict.CANNOT_TELL: 2,
     Verdict.FASTER: 0,
     Verdict.SAME: 0,
-    Verdict.NEW: 2,
+    Verdict.NEW: 0,
 }
 
 
@@ -149,9 +149,10 @@ class Group:
 class Judgement:
     """The verdict on all cases together.
 
-    verdict: the worst of the cases, apart from NEW; CANNOT TELL where nothing was compared.
+    verdict: the worst of the cases, where NEW passes like SAME; CANNOT TELL where there is none.
     why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
     unreached: operators that were not measured, because no changed file can reach them.
+    machine_code: what the compiler emits differently, a sentence each, the first on all of it; () if not compared.
     """
 
     verdict: Verdict
@@ -161,6 +162,7 @@ class Judgement:
     floors: tuple[Floor, ...] = ()
     warnings: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
+    machine_code: tuple[str, ...] = ()
 
     def of(self, *verdicts: Verdict) -> tuple[CaseVerdict, ...]:
         """The cases with one of these verdicts, in order."""
@@ -178,4 +180,5 @@ def to_json(judgement: Judgement) -> dict[str, Any]:
         "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
         "warnings": list(judgement.warnings),
         "unreached": list(judgement.unreached),
+        "machine_code": list(judgement.machine_code),
     }

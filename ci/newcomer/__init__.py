@@ -1,1 +1,157 @@
 """What a project of your own needs for Ridgeline: its settings, asv's file, a workflow, a first declaration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+import jinja2
+
+from ci.harness import HARNESS
+from ci.whole_files import replace
+from kernels import project
+
+# The files that `ridgeline init` writes, and what it finds there already: values first, then one step that writes.
+#
+# A file that is there is never written again, whatever it holds; .gitignore gets the lines that it lacks.
+
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results/**/*.lock")
+"""What commands write and nobody commits: compiled modules, checkouts, trials, asv's work, the built site, locks."""
+
+ACTION = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100})@(?P<commit>[0-9a-f]{40})")
+WORKFLOWS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "ridgeline_nightly.yml")
+"""What is written below .github/workflows: each is a call of a workflow of ours, pinned by its full commit hash."""
+
+SOURCE = re.compile(r"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
+
+
+class InitError(Exception):
+    """A project cannot be set up; the text names the value, what is allowed and the next step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SetUp:
+    """A project to be: folder, name, main branch, package of the example, and whose workflows it calls.
+
+    action: "OWNER/NAME@COMMIT" of Ridgeline's repository, "" where it is not known; then there are no workflows.
+    """
+
+    root: Path
+    name: str
+    branch: str
+    package: str
+    action: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The package's folder, from the root."""
+        return self.package.replace(".", "/")
+
+
+@dataclasses.dataclass(frozen=True)
+class NewText:
+    """A file of a project: its path from the root, its text, and whether it is there already."""
+
+    path: PurePosixPath
+    text: str
+    there: bool
+
+
+def asked_action(text: str | None) -> str:
+    """Whose workflows are called: as asked, else where this Ridgeline was installed from; "" where nobody knows.
+
+    Raises InitError.
+    """
+    if text is None:
+        return _installed_from()
+    if not ACTION.fullmatch(text):
+        raise InitError(
+            f"--action {text!r} is not OWNER/NAME@COMMIT with all 40 digits of a commit; "
+            "`git ls-remote URL HEAD` prints those of Ridgeline's repository"
+        )
+    return text
+
+
+def _installed_from() -> str:
+    """What pip notes of a package that it took from git (PEP 610, direct_url.json)."""
+    try:
+        told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+    found, commit = SOURCE.fullmatch(str(told.get("url", ""))), told.get("vcs_info", {}).get("commit_id", "")
+    asked = f"{found['name']}@{commit}" if found else ""
+    return asked if ACTION.fullmatch(asked) else ""
+
+
+def planned(wanted: SetUp) -> tuple[NewText, ...]:
+    """Every file of the set-up.  Raises project.ProjectError where the settings that are there cannot be used."""
+    found = project.around(wanted.root)
+    known = found.file is not None and found.root == wanted.root.resolve()
+    package = found.kernels[0] if known else wanted.package
+    wanted = dataclasses.replace(wanted, package=package)
+    results = found.results.relative_to(found.root).as_posix() if known else "results"
+    runners = found.runners.relative_to(found.root).as_posix() if known and found.runners else ""
+    settings = found.file.name if known and found.file else "ridgeline.toml"
+    return tuple(_files(wanted, results, runners or f"{wanted.folder}/runners.toml", settings))
+
+
+def _files(wanted: SetUp, results: str, runners: str, settings: str) -> Iterator[NewText]:
+    def new(path: str, text: str) -> NewText:
+        return NewText(PurePosixPath(path), text, (wanted.root / path).exists())
+
+    name, _, commit = wanted.action.partition("@")
+    values = {"package": wanted.package, "folder": wanted.folder, "project": wanted.name, "branch": wanted.branch}
+    values |= {"results": results, "runners": runners, "commit": commit or "COMMIT"}
+    values |= {"workflows": f"{name or 'OWNER/NAME'}/.github/workflows", "pin": f"{commit} # Ridgeline {_version()}"}
+    yield new(settings, _rendered("ridgeline.toml", **values))
+    yield new(runners, _rendered("runners.toml", **values))
+    yield new("asv.conf.json", _rendered("asv.conf.json", **values))
+    for file in WORKFLOWS:
+        workflow = new(f".github/workflows/{file}", _rendered(file, **values))
+        if wanted.action or workflow.there:
+            yield workflow
+    parts = PurePosixPath(wanted.folder).parts
+    for depth in range(1, len(parts) + 1):
+        yield new("/".join((*parts[:depth], "__init__.py")), "")
+    yield new(f"{wanted.folder}/rms_norm.py", _rendered("example.py"))
+
+
+def lacking(root: Path) -> tuple[str, ...]:
+    """The lines that .gitignore lacks."""
+    file = root / ".gitignore"
+    there = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return tuple(line for line in IGNORED if line not in there)
+
+
+def write(root: Path, files: tuple[NewText, ...], ignored: tuple[str, ...]) -> None:
+    """Write what is not there.  Raises WriteError."""
+    for one in files:
+        if not one.there:
+            replace(root / one.path, one.text)
+    if ignored:
+        file = root / ".gitignore"
+        before = file.read_text(encoding="utf-8") if file.is_file() else ""
+        gap = "" if not before or before.endswith("\n") else "\n"
+        replace(file, before + gap + "".join(f"{line}\n" for line in ignored))
+
+
+def _version() -> str:
+    try:
+        return metadata.version("ridgeline")
+    except metadata.PackageNotFoundError:
+        said = subprocess.run(["git", "-C", str(HARNESS), "describe", "--always"], capture_output=True, text=True)
+        return said.stdout.strip() or "of an unknown version"
+
+
+def _rendered(name: str, **values: str) -> str:
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    made = jinja2.Environment(loader=loader, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
+    return made.get_template(f"{name}.j2").render(**values)

@@ -3,7 +3,7 @@
     python3 -m ci.pools --matrix [--only NAME] [--gpus N] -- python -m ci run --out trials.jsonl
 
 Prints one line of JSON: a list of legs (ci.pools.matrix.Leg), whose `script` runs what stands after `--`.  In a
-workflow it also sets the step's output `legs`.  `ridgeline pools` does more.
+workflow it also sets the step's output `legs`.  `ridgeline ci pools` does more.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci.calling import INSTALLED, VERBS, origin
-from ci.pools.types import Container, Isolation, Pool, PoolsError, User
+from ci.pools.types import NO_GPU, Container, Isolation, Pool, PoolsError, User
 
 PARTS = Path(__file__).resolve().parent / "shell"
 
@@ -35,7 +35,7 @@ ALLOWED = (
     *("LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR"),
     *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_PARTITION"),
-    *("SLURM_JOB_NODELIST", "SLURMD_NODENAME", "SLURM_CLUSTER_NAME"),
+    *("SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURMD_NODENAME", "SLURM_CLUSTER_NAME"),
 )
 """Variables of the host that enter, beside RIDGELINE_* and the pool's own; paths only where nothing changes root."""
 OF_THE_HOST = ("TMPDIR", "XDG_RUNTIME_DIR")
@@ -77,7 +77,7 @@ def wrapped(
     size = pool.size(gpus)
     lines = [
         "#!/bin/bash",
-        f"# {pool.title(size)} of pool {pool.name}: {_way(pool)}.  Written by `ridgeline pools`.",
+        f"# {pool.title(size)} of pool {pool.name}: {_way(pool)}.  Written by `ridgeline ci pools`.",
         "set -uo pipefail",
         *_settings(dataclasses.replace(pool, mounts=(*pool.mounts, *mounts)), size, workspace, root),
         f"venv={_venv(pool)}",
@@ -130,7 +130,8 @@ def _setup(pool: Pool) -> str:
     if not INSTALLED:
         return MAKE
     if source := origin():
-        return INSTALL.format(source=shlex.quote(f"ridgeline @ {source}"))
+        torch = "[cpu]" if pool.gpu == NO_GPU else ""  # elsewhere that of the image stays
+        return INSTALL.format(source=shlex.quote(f"ridgeline{torch} @ {source}"))
     raise PoolsError(
         f"pool {pool.name!r} has no `venv`, and where this Ridgeline came from is not known: give it `venv`, an "
         'environment of its image that has Ridgeline, or `setup`, a command that makes one in "$VENV"'

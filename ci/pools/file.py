@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from ci.pools import rules
+from benchmarks.shapes import MISSING, Unfit, anything, flag, form, items, one_of, record, table, whole, with_tuples
+from ci.pools import types
 from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, RunnerSettings, RunsOn, Site, User
 from kernels import project
 from kernels.hardware import DEVICES
@@ -44,72 +45,80 @@ MOST_GPUS = 72
 LONGEST_MINUTES = 5 * 24 * 60
 """A job on a runner of one's own ends after 5 days (GitHub's usage limits, 2026-11)."""
 
-Kind = TypeVar("Kind", bound=str)
+_OPTIONS = items(form(OPTION, 'an option that starts with "--", with its value after "="'))
+_RUNS_ON = record(
+    {},
+    {
+        "labels": items(form(LABEL, "a label of a runner")),
+        "group": form(LABEL, "the name of a runner group", empty=True),
+    },
+    closed=True,
+)
 
+POOL = record(
+    {
+        "gpu": one_of(NO_GPU, *(device.market_name for device in DEVICES)),
+        "container": one_of(*Container),
+        "isolation": one_of(*Isolation),
+    },
+    {
+        "gpus": anything,  # _sizes
+        "node_gpus": whole(0, MOST_GPUS),
+        "runs_on": anything,  # _runs_on
+        "image": form(IMAGE, "the name of an image, or the path of a .sif file", empty=True),
+        "options": _OPTIONS,
+        "mounts": items(form(MOUNT, "HOST:INSIDE or HOST:INSIDE:ro with absolute paths")),
+        "user": one_of(*User),
+        "packages": items(form(PACKAGE, "the name of a package")),
+        "venv": form(PATH, "an absolute path inside the container", empty=True),
+        "setup": form(COMMAND, 'a command in one line that makes an environment in "$VENV"', empty=True),
+        "variables": items(form(VARIABLE, "the name of an environment variable")),
+        "minutes": whole(1, LONGEST_MINUTES),
+        "site": form(NAME, "the name of a [site.NAME]", empty=True),
+        "partition": form(WORD, "the name of a Slurm partition", empty=True),
+        "gres": form(WORD, "the type of a GRES, such as mi300x in gpu:mi300x:8", empty=True),
+        "constraint": form(CONSTRAINT, "a constraint as sbatch takes it", empty=True),
+        "exclusive": flag,
+        "account": form(WORD, "the name of a Slurm account", empty=True),
+        "time": form(TIME, "minutes, H:MM:SS or D-HH:MM:SS, as sbatch takes it", empty=True),
+        "sbatch": _OPTIONS,
+    },
+    closed=True,
+)
 
-class Table:
-    """One table of the file, read key by key; :meth:`end` refuses what nobody asked for."""
+SOME = "a list, not an empty one: without it any job would be served"
+_WORKFLOWS = form(WORKFLOW, "the path of a workflow file, .github/workflows/NAME.yml")
+_REFS = form(REF, "a git ref, such as refs/heads/main")
+RUNNER = record(
+    {
+        "program": form(PATH, "the absolute path of the runner's run.sh"),
+        "repository": form(REPOSITORY, "OWNER/NAME"),
+        "workflows": items(_WORKFLOWS, SOME),
+        "refs": items(_REFS, SOME),
+    },
+    {
+        "group": whole(1, 1 << 40),
+        "jobs": whole(1, 1000),
+        "reruns": whole(0, 20),
+        "organization": form(ORGANIZATION, "the name of an organization", empty=True),
+    },
+    closed=True,
+)
 
-    def __init__(self, where: str, values: object) -> None:
-        if not isinstance(values, dict):
-            raise PoolsError(f"{where} is {values!r:.100}, not a table; write [{where}] and its keys below")
-        self.where, self.values = where, dict(values)
-        self.asked: list[str] = []
+SITE = record(
+    {},
+    {
+        "account": form(WORD, "the name of a Slurm account", empty=True),
+        "shared": form(PATH, "the absolute path of a folder that all nodes see", empty=True),
+        "sbatch": _OPTIONS,
+        "login": anything,  # _runs_on
+        "runner": RUNNER,
+    },
+    closed=True,
+)
 
-    def refuse(self, key: str, value: object, allowed: str) -> PoolsError:
-        """The error for a value: where, what is allowed, what to do."""
-        return PoolsError(f"[{self.where}] {key} = {value!r:.200} is not {allowed}; correct it in ci/runners.toml")
-
-    def take(self, key: str, default: object) -> object:
-        """The value of a key, or the default; a key without default must be there."""
-        self.asked.append(key)
-        if key not in self.values and default is None:
-            raise PoolsError(f"[{self.where}] needs the key {key!r}; add it in ci/runners.toml")
-        return self.values.get(key, default)
-
-    def text(self, key: str, pattern: re.Pattern[str], allowed: str, default: str | None = "") -> str:
-        """A text of this form; an empty one only as default."""
-        value = self.take(key, default)
-        if value != default and not (isinstance(value, str) and pattern.fullmatch(value)):
-            raise self.refuse(key, value, allowed)
-        return str(value)
-
-    def texts(self, key: str, pattern: re.Pattern[str], allowed: str) -> tuple[str, ...]:
-        """A list of different texts of this form; empty if it is absent."""
-        value = self.take(key, [])
-        if not isinstance(value, list):
-            raise self.refuse(key, value, f"a list of {allowed}")
-        for one in value:
-            if not isinstance(one, str) or not pattern.fullmatch(one):
-                raise self.refuse(key, one, allowed)
-        return tuple(value)
-
-    def number(self, key: str, least: int, most: int, default: int | None) -> int:
-        """A whole number in these bounds."""
-        value = self.take(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.refuse(key, value, f"a whole number from {least} to {most}")
-        return value
-
-    def flag(self, key: str) -> bool:
-        """true or false; false if it is absent."""
-        value = self.take(key, False)
-        if not isinstance(value, bool):
-            raise self.refuse(key, value, "true or false")
-        return value
-
-    def choice(self, key: str, kind: Callable[[str], Kind], allowed: list[str], default: str | None) -> Kind:
-        """One of the values of an enumeration."""
-        value = self.take(key, default)
-        if value not in allowed:
-            raise self.refuse(key, value, f"one of {', '.join(allowed)}")
-        return kind(str(value))
-
-    def end(self) -> None:
-        """PoolsError for a key that nobody asked for: mostly a typing error."""
-        for key in self.values:
-            if key not in self.asked:
-                raise PoolsError(f"[{self.where}] has no key {key!r}; known: {', '.join(self.asked)}; correct the name")
+_NAMED = table(form(NAME, "1 to 40 of a-z, 0-9 and -"), anything)
+FILE_OF_POOLS = record({}, {"site": _NAMED, "pool": _NAMED}, closed=True)
 
 
 def load(path: Path | None = None) -> Pools:
@@ -124,120 +133,66 @@ def load(path: Path | None = None) -> Pools:
     return parse(document)
 
 
-def parse(document: Mapping[str, object]) -> Pools:
+def parse(document: Mapping[str, Any]) -> Pools:
     """The pools of what a TOML file holds.  Raises PoolsError."""
-    top = Table("", dict(document))
-    top.where = "ci/runners.toml"
-    sites = {name: _site(name, values) for name, values in _named(top, "site")}
-    pools = {name: _pool(name, values) for name, values in _named(top, "pool")}
-    top.end()
+    try:
+        FILE_OF_POOLS(document, "")
+        sites = {name: _site(name, values) for name, values in document.get("site", {}).items()}
+        pools = {name: _pool(name, values) for name, values in document.get("pool", {}).items()}
+    except Unfit as error:
+        raise PoolsError(f"{error}; correct it in ci/runners.toml") from None
     if not pools:
         raise PoolsError("ci/runners.toml describes no pool; add a table [pool.NAME]")
     found = Pools(pools, sites)
-    for sentence in rules.broken(found):
+    for sentence in types.broken(found):
         raise PoolsError(sentence)
     return found
 
 
-def _named(top: Table, kind: str) -> Iterator[tuple[str, object]]:
-    tables = Table(kind, top.take(kind, {})).values
-    for name, values in tables.items():
-        if not NAME.fullmatch(name):
-            raise PoolsError(f"[{kind}.{name:.60}]: the name {name!r:.60} is not 1 to 40 of a-z, 0-9 and -; rename it")
-        yield name, values
+def _pool(name: str, values: Any) -> Pool:
+    where = f"[pool.{name}]"
+    POOL(values, where)
+    found = with_tuples(values)
+    found |= {key: kind(values[key]) for key, kind in KINDS.items() if key in values}
+    if values["gpu"] == NO_GPU:
+        found = {"gpus": [0], "node_gpus": 0, **found}
+    found["gpus"] = _sizes(found.get("gpus", MISSING), 0 if values["gpu"] == NO_GPU else MOST_GPUS, f"{where}.gpus")
+    return Pool(**found | {"name": name, "runs_on": _runs_on(values.get("runs_on", ""), f"{where}.runs_on")})
 
 
-def _pool(name: str, values: object) -> Pool:
-    table = Table(f"pool.{name}", values)
-    products = [NO_GPU, *(device.market_name for device in DEVICES)]
-    gpu = table.choice("gpu", str, products, None)
-    gpus = _sizes(table, gpu)
-    pool = Pool(
-        name=name,
-        gpu=gpu,
-        gpus=gpus,
-        node_gpus=table.number("node_gpus", 0, MOST_GPUS, 0 if gpu == NO_GPU else 8),
-        runs_on=_runs_on(table),
-        container=table.choice("container", Container, list(Container), None),
-        image=table.text("image", IMAGE, "the name of an image, or the path of a .sif file"),
-        options=table.texts("options", OPTION, 'an option that starts with "--", with its value after "="'),
-        mounts=table.texts("mounts", MOUNT, "HOST:INSIDE or HOST:INSIDE:ro with absolute paths"),
-        user=table.choice("user", User, list(User), User.ROOT),
-        isolation=table.choice("isolation", Isolation, list(Isolation), None),
-        packages=table.texts("packages", PACKAGE, "the name of a package"),
-        venv=table.text("venv", PATH, "an absolute path inside the container"),
-        setup=table.text("setup", COMMAND, 'a command in one line that makes an environment in "$VENV"'),
-        variables=table.texts("variables", VARIABLE, "the name of an environment variable"),
-        minutes=table.number("minutes", 1, LONGEST_MINUTES, 60),
-        site=table.text("site", NAME, "the name of a [site.NAME]"),
-        partition=table.text("partition", WORD, "the name of a Slurm partition"),
-        gres=table.text("gres", WORD, "the type of a GRES, such as mi300x in gpu:mi300x:8"),
-        constraint=table.text("constraint", CONSTRAINT, "a constraint as sbatch takes it"),
-        exclusive=table.flag("exclusive"),
-        account=table.text("account", WORD, "the name of a Slurm account"),
-        time=table.text("time", TIME, "minutes, H:MM:SS or D-HH:MM:SS, as sbatch takes it"),
-        sbatch=table.texts("sbatch", OPTION, 'a long option of sbatch, with its value after "="'),
-    )
-    table.end()
-    return pool
+KINDS = {"container": Container, "isolation": Isolation, "user": User}
 
 
-def _sizes(table: Table, gpu: str) -> tuple[int, ...]:
-    value = table.take("gpus", [0] if gpu == NO_GPU else None)
-    least, most = (0, 0) if gpu == NO_GPU else (1, MOST_GPUS)
-    numbers = [one for one in value if type(one) is int and least <= one <= most] if isinstance(value, list) else []
-    if not isinstance(value, list) or not numbers or numbers != value or len(set(numbers)) < len(numbers):
-        raise table.refuse("gpus", value, f"a list of different numbers from {least} to {most}, such as [1, 8]")
-    return tuple(sorted(numbers))
+def _sizes(value: Any, most: int, where: str) -> tuple[int, ...]:
+    sizes = value if isinstance(value, list | tuple) else ()
+    fit = all(type(one) is int and min(1, most) <= one <= most for one in sizes)
+    if not sizes or not fit or len(set(sizes)) < len(sizes):
+        raise Unfit(where, value, f"a list of different numbers from {min(1, most)} to {most}, such as [1, 8]")
+    return tuple(sorted(sizes))
 
 
-def _runs_on(table: Table, key: str = "runs_on") -> RunsOn | None:
+def _runs_on(value: Any, where: str) -> RunsOn | None:
     """A label, a list of labels, or {group, labels}, as in a workflow."""
-    value = table.take(key, "")
     if value == "":
         return None
     if not isinstance(value, dict):
         value = {"labels": [value] if isinstance(value, str) else value}
-    inner = Table(f"{table.where}.{key}", value)
-    found = RunsOn(
-        inner.texts("labels", LABEL, "a label of a runner"), inner.text("group", LABEL, "the name of a runner group")
-    )
-    inner.end()
+    _RUNS_ON(value, where)
+    found = RunsOn(tuple(value.get("labels", ())), value.get("group", ""))
     if not found.labels and not found.group:
-        raise table.refuse(key, table.values[key], "a label, a list of labels, or {group, labels}")
+        raise Unfit(where, value, "a label, a list of labels, or {group, labels}")
     return found
 
 
-def _site(name: str, values: object) -> Site:
-    table = Table(f"site.{name}", values)
-    site = Site(
+def _site(name: str, values: Any) -> Site:
+    where = f"[site.{name}]"
+    SITE(values, where)
+    runner = with_tuples(values.get("runner", {}))
+    return Site(
         name,
-        table.text("account", WORD, "the name of a Slurm account"),
-        table.text("shared", PATH, "the absolute path of a folder that all nodes see"),
-        table.texts("sbatch", OPTION, 'a long option of sbatch, with its value after "="'),
-        _runs_on(table, "login"),
-        _runner(name, table.take("runner", {})),
+        values.get("account", ""),
+        values.get("shared", ""),
+        tuple(values.get("sbatch", ())),
+        _runs_on(values.get("login", ""), f"{where}.login"),
+        RunnerSettings(**runner) if runner else None,
     )
-    table.end()
-    return site
-
-
-def _runner(site: str, values: object) -> RunnerSettings | None:
-    if values == {}:
-        return None
-    table = Table(f"site.{site}.runner", values)
-    settings = RunnerSettings(
-        table.text("program", PATH, "the absolute path of the runner's run.sh", None),
-        table.text("repository", REPOSITORY, "OWNER/NAME", None),
-        table.texts("workflows", WORKFLOW, "the path of a workflow file, .github/workflows/NAME.yml"),
-        table.texts("refs", REF, "a git ref, such as refs/heads/main"),
-        table.number("group", 1, 1 << 40, 1),
-        table.number("jobs", 1, 1000, 4),
-        table.number("reruns", 0, 20, 2),
-        table.text("organization", ORGANIZATION, "the name of an organization"),
-    )
-    table.end()
-    for key in ("workflows", "refs"):
-        if not getattr(settings, key):
-            raise PoolsError(f"[{table.where}] needs a list {key!r}: without it any job would be served; add it")
-    return settings

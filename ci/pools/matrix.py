@@ -75,7 +75,7 @@ def submission(pool: Pool, gpus: int, argv: Sequence[str]) -> list[str]:
         said = " ".join(argv)
         raise PoolsError(f"{said!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
     where = ["--executor", "slurm", "--on", pool.name, "--gpus", str(gpus), "--wait"]
-    return [*CALL, "submit", *where, "--", *argv[3:]]
+    return [*CALL, "jobs", "submit", *where, "--", *argv[3:]]
 
 
 def as_json(found: Sequence[Leg]) -> str:

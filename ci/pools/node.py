@@ -14,8 +14,8 @@ from ci.doctor import Diagnosis, Finding
 from ci.harness import MeasureError, query
 from ci.pools import drained, file
 from ci.pools.drained import Drained
-from ci.pools.types import NO_GPU, Pool, Site
-from ci.trials.faults import NodeFault, faults_of
+from ci.pools.types import NO_GPU, Pool
+from ci.trials.trial import NodeFault, faults_of
 
 EXAMINE_S = 120.0
 """Seconds for the preflight: amd-smi on a loaded node takes some seconds a call, a hanging driver for ever."""
@@ -50,11 +50,7 @@ def check(
     given = environ.get("RIDGELINE_GPUS", "")
     if gpus is None and given and not pool_name:
         gpus = int(given) if given.isdecimal() else None
-    return NodeCheck(name, drained.folder_of(_site(pools.sites, pool), environ), pool, pool.size(gpus))
-
-
-def _site(sites: Mapping[str, Site], pool: Pool) -> Site | None:
-    return sites.get(pool.site)
+    return NodeCheck(name, drained.folder_of(pools.sites.get(pool.site), environ), pool, pool.size(gpus))
 
 
 def node_name(environ: Mapping[str, str] = os.environ) -> str:
@@ -71,7 +67,7 @@ def look(asked: NodeCheck, results: Path) -> NodeReport:
         next_step = "run `python -m benchmarks doctor --node` and correct what it reports"
         faults, facts = (NodeFault("preflight", f"the preflight gives no answer: {error}", next_step),), {}
     if why := drained.why(asked.name, asked.folder):
-        next_step = f"`ridgeline pools --resume {asked.name}` once it is repaired"
+        next_step = f"`ridgeline ci pools --resume {asked.name}` once it is repaired"
         faults = (NodeFault("drained", why, next_step), *faults)
     return NodeReport(asked, tuple(sorted(faults, key=lambda one: not one.fatal)), facts)
 

@@ -12,13 +12,290 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
-from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart, oldest
+from ci.records.rows import TEXT, constant, unified
 from ci.whole_files import WriteError, replace
+
+# A table kept as a few Parquet files, its parts: any engine reads the folder, and changing a little rewrites a little.
+#
+#     folder/part-<digest>.parquet   rows, each with the unit it came from
+#     folder/.lock                   held while parts are replaced
+#
+# A unit is what is parsed together, a record or a foreign file. Which units a part holds stands in its footer, beside
+# the digest of what they were parsed from; so a part can be lost or damaged without harm to the others. Small parts are
+# merged as they come, each with neighbours of at most twice its size: there are never more than a few, and a row is
+# rewritten about log2(PART_ROWS / rows of a unit) times. A part is replaced by first taking the old one away: who reads
+# meanwhile may miss rows, and never sees one twice.
+
+
+UNIT = "record"
+"""Column that names the unit a row came from."""
+
+PART_ROWS = 262_144
+"""Rows from which on a part is left alone: about 10 MB, which are written in 0.3 s (2026-11)."""
+
+REMEMBERED = 4
+"""Parts whose rows stay in memory: the newest units are in a large part and a few small ones (about 60 MB in all)."""
+
+LOCK_SECONDS = 60.0
+"""How long a writer waits for another.  Parts are written in a second or two; a minute means that the other hangs."""
+
+_INDEX = b"ridgeline-units"
+
+_WRITTEN = {"compression": "zstd", "row_group_size": PART_ROWS, "write_page_checksum": True}
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsedUnit:
+    """What a unit was parsed from (digest of its content), and what could not be used of it.
+
+    put_ns: when it was put here, in ns since 1970; 0 where that does not matter.  places: (commit, environment, date in
+    ms since 1970) of its rows, each once; None where its part does not say.
+    """
+
+    digest: str
+    problems: tuple[str, ...] = ()
+    put_ns: int = dataclasses.field(default=0, compare=False)
+    places: tuple[tuple[str, str, int], ...] | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TablePart:
+    """Rows of some units; path: its file, None while it has none."""
+
+    units: Mapping[str, ParsedUnit]
+    rows: pa.Table
+    path: Path | None = None
+
+    def without(self, gone: Iterable[str]) -> TablePart:
+        """The part without these units; itself if it has none of them."""
+        left = {name: unit for name, unit in self.units.items() if name not in set(gone)}
+        if len(left) == len(self.units):
+            return self
+        return TablePart(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
+
+    def split(self, units: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        """(unit, its rows) of some of its units."""
+        column = self.rows[UNIT].combine_chunks()
+        names, codes = column.dictionary.to_pylist(), column.indices.to_numpy()
+        number = {name: code for code, name in enumerate(names)}
+        for unit in units:
+            at = np.flatnonzero(codes == number.get(unit, -1))
+            together = len(at) and at[-1] - at[0] + 1 == len(at)
+            yield unit, self.rows.slice(at[0], len(at)) if together else self.rows.take(pa.array(at))
+
+    @property
+    def name(self) -> str:
+        """Its file's name: the same for the same content."""
+        said = json.dumps(sorted((name, unit.digest) for name, unit in self.units.items()))
+        return f"part-{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.parquet"
+
+
+class Parts:
+    """The parts in a folder.  schema: of their rows, without UNIT.  version: of what the rows mean."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, version: int) -> None:
+        self.folder, self.version, self._unsound = folder, version, set[Path]()
+        self._last: dict[Path, TablePart] = {}
+        self.schema = schema.append(pa.field(UNIT, TEXT))
+
+    def read(self) -> list[TablePart]:
+        """Every sound part, oldest rows first; a missing, damaged or outdated one is left out."""
+        found = [part for path in self._paths() if (part := self._part(path))]
+        return sorted(found, key=lambda part: oldest(part.rows))
+
+    def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, ParsedUnit]) -> TablePart:
+        """Tables of some units as a part without a file."""
+        dated = sorted(tables.items(), key=lambda pair: oldest(pair[1]))
+        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in dated]
+        placed = {name: dataclasses.replace(units[name], places=_places(rows)) for name, rows in tables.items()}
+        return TablePart(placed, in_order(unified(named, self.schema).combine_chunks()))
+
+    def put(self, fresh: Sequence[TablePart], gone: Iterable[str] = ()) -> bool:
+        """Add parts and take units away; what `fresh` holds replaces what was there.  False if it cannot be written.
+
+        Two writers lose nothing: each adds to what the other has left.
+        """
+        try:
+            with self.locked():
+                self._put(list(fresh), set(gone))
+        except (OSError, Timeout):
+            return False
+        return True
+
+    def units(self) -> dict[str, ParsedUnit]:
+        """The units of all sound parts, from their footers alone."""
+        found = [self._footer(path) for path in self._paths()]
+        return {name: unit for units in found for name, unit in (units or {}).items()}
+
+    def rows_of(self, wanted: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        """(unit, its rows) of those units that can be read; the parts that were read last are remembered."""
+        left = set(wanted)
+        for path in self._paths():
+            mine = left & (self._footer(path) or {}).keys()
+            if mine and (part := self._remembered(path)):
+                left -= mine
+                yield from part.split(mine)
+
+    def _remembered(self, path: Path) -> TablePart | None:
+        if path not in self._last and (part := self._part(path)):
+            self._last[path] = part
+            while len(self._last) > REMEMBERED:
+                del self._last[next(iter(self._last))]
+        return self._last.get(path)
+
+    def unsound(self) -> list[Path]:
+        """Parts that cannot be used."""
+        return [path for path in self._paths() if self._footer(path) is None]
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other writers.  Raises OSError or Timeout."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".lock", timeout=LOCK_SECONDS):
+            yield
+
+    def _put(self, fresh: list[TablePart], gone: set[str]) -> None:
+        held = {path: self._footer(path) for path in self._paths()}
+        damaged = [path for path, units in held.items() if units is None]
+        there = {name: unit for units in held.values() for name, unit in (units or {}).items()}
+        fresh = [part.without(name for name, unit in part.units.items() if there.get(name) == unit) for part in fresh]
+        gone |= {name for part in fresh for name in part.units}
+        touched = [path for path, units in held.items() if units and gone & units.keys()]
+        left = [part.without(gone) for path in touched if (part := self._part(path))]
+        rewritten = [part for part in (*fresh, *left) if part.units]
+        small = [path for path in held if path not in (*touched, *damaged)]
+        absorbed = self._absorb(rewritten, sorted(small, key=_rows_in)) if rewritten else []
+        self._replace(_merged([*rewritten, *absorbed]), [*damaged, *touched, *(p.path for p in absorbed if p.path)])
+
+    def _absorb(self, rewritten: Sequence[TablePart], others: Sequence[Path]) -> list[TablePart]:
+        """Parts that are small beside what is written anyway, smallest first."""
+        rows, absorbed = sum(len(part.rows) for part in rewritten if len(part.rows) < PART_ROWS), list[TablePart]()
+        for path in others:
+            more = _rows_in(path)
+            if more > 2 * rows or rows + more > PART_ROWS or not (part := self._part(path)):
+                break
+            absorbed.append(part)
+            rows += more
+        return absorbed
+
+    def _replace(self, parts: Sequence[TablePart], old: Sequence[Path]) -> None:
+        """Write all drafts, take the old parts away, and give the drafts their names."""
+        for left in self.folder.glob(".part-*"):  # of a writer that was killed: we hold the lock
+            left.unlink(missing_ok=True)
+        drafts = [(self._draft(part), self.folder / part.name) for part in parts]
+        for path in old:
+            path.unlink(missing_ok=True)
+        for draft, path in drafts:
+            os.replace(draft, path)
+
+    def _draft(self, part: TablePart) -> Path:
+        draft = self.folder / f".{part.name}.{os.getpid()}"
+        units = {name: _told(unit) for name, unit in part.units.items()}
+        index = json.dumps({"version": self.version, "units": units}).encode()
+        rows = part.rows.replace_schema_metadata({_INDEX: index})
+        texts = [field.name for field in self.schema if field.type == TEXT]
+        try:
+            pq.write_table(rows, draft, use_dictionary=texts, **_WRITTEN)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        return draft
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.parquet"))
+
+    def _part(self, path: Path) -> TablePart | None:
+        """A part with its rows; None if it cannot be used."""
+        units = self._footer(path)
+        if units is None:
+            return None
+        try:
+            rows = pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
+        except (OSError, pa.ArrowException):
+            self._unsound.add(path)
+            return None
+        return TablePart(units, rows.replace_schema_metadata(None), path)
+
+    def _footer(self, path: Path) -> dict[str, ParsedUnit] | None:
+        """The units of a part; None if it is damaged, or of another version or schema."""
+        if path in self._unsound:
+            return None
+        try:
+            schema = pq.read_schema(path)
+            index = json.loads((schema.metadata or {}).get(_INDEX, b"{}"))
+            if index.get("version") != self.version or not schema.equals(self.schema):
+                return None
+            return {name: _unit(*told) for name, told in index["units"].items()}
+        except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def _told(unit: ParsedUnit) -> list[object]:
+    """A unit as it stands in a footer."""
+    return [unit.digest, list(unit.problems), unit.put_ns, unit.places]
+
+
+def _unit(
+    digest: str, problems: Sequence[str], put_ns: int, places: Sequence[tuple[str, str, int]] | None = None
+) -> ParsedUnit:
+    known = None if places is None else tuple((str(commit), str(env), int(date)) for commit, env, date in places)
+    return ParsedUnit(str(digest), tuple(map(str, problems)), int(put_ns), known)
+
+
+PLACE = ("commit", "env", "date")
+"""Columns that say where in the history a row stands."""
+
+
+def _places(rows: pa.Table) -> tuple[tuple[str, str, int], ...] | None:
+    """Where the rows of a unit stand, each place once; None if they do not say."""
+    if not set(PLACE) <= set(rows.column_names):
+        return None
+    columns = [rows[name].cast(pa.int64() if name == "date" else pa.string()) for name in PLACE]
+    found = pa.table(columns, names=list(PLACE)).group_by(list(PLACE), use_threads=False).aggregate([])
+    return tuple(sorted(zip(*(found[name].to_pylist() for name in PLACE), strict=True)))
+
+
+def _merged(parts: Sequence[TablePart]) -> list[TablePart]:
+    """Small parts as one, in the order of their dates; large ones as they are."""
+    large = [part for part in parts if len(part.rows) >= PART_ROWS]
+    small = [part for part in parts if len(part.rows) < PART_ROWS]
+    if len(small) < 2:
+        return [*large, *small]
+    units = {name: unit for part in small for name, unit in part.units.items()}
+    schema = small[0].rows.schema
+    rows = unified([part.rows for part in small], schema).combine_chunks()
+    return [*large, TablePart(units, in_order(rows))]
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows in the order of their dates; rows of one date as they were."""
+    dates = rows["date"].to_numpy()
+    if np.all(dates[1:] >= dates[:-1]):
+        return rows
+    return rows.take(pa.array(np.argsort(dates, kind="stable")))
+
+
+def oldest(rows: pa.Table) -> int:
+    """The least date of some rows, ms since 1970; 0 without any."""
+    dates = rows["date"]
+    return int(pc.min(dates.cast(pa.int64())).as_py()) if len(dates) else 0
+
+
+def _rows_in(path: Path) -> int:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
+
 
 Parser = Callable[[str], tuple[pa.Table, list[str]]]
 """Unit name to (rows, problems)."""

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from ci.records import derived, store
-from ci.records.samples import keeping, parts
+from ci.records import derived, samples, store
 from ci.trials.file import RecordError, read
 from ci.trials.trial import Trial
 
@@ -58,7 +57,7 @@ def export_samples(
     since: datetime.datetime | None = None,
     dry_run: bool = False,
 ) -> Exported:
-    """Write every sample of the trials that match, a row each (`ci.records.samples.parts.SCHEMA`), wherever they are.
+    """Write every sample of the trials that match, a row each (`ci.records.samples.SCHEMA`), wherever they are.
 
     A trial of two commits counts once.  since: of trials that started on this day or later.  One file per machine,
     operator and month.  Raises RecordError.
@@ -67,17 +66,17 @@ def export_samples(
     for path in sorted(results_dir.glob("*/*.notes.jsonl")):
         for trial in read(path).trials if not machines or path.parent.name in machines else ():
             if (not kernels or trial.operator in kernels) and (since is None or trial.started_ms >= _ms(since)):
-                groups.setdefault(parts.folder(trial), {})[trial.id] = trial
+                groups.setdefault(samples.folder(trial), {})[trial.id] = trial
     rows, paths = 0, []
     for folder, trials in sorted(groups.items()):
         ordered = sorted(trials.values(), key=lambda trial: trial.order)
         if dry_run:
             rows += sum(arm.rounds for trial in ordered for *_, arm in trial.arms())
             continue
-        found = parts.table(keeping.whole_in(ordered, results_dir))
+        found = samples.table(samples.whole_in(ordered, results_dir))
         rows, path = rows + len(found), out / folder / "samples.parquet"
         with _written(out), _replaced(path) as draft:
-            draft.write_bytes(parts.written(found))
+            draft.write_bytes(samples.written(found))
         paths.append(path)
     return Exported(rows, paths)
 

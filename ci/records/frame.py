@@ -1,7 +1,7 @@
 """Records as one long frame, or commit by commit, through the Parquet cache.  Read by :mod:`ci.records.store`.
 
 The cache is `results/.cache/v<VERSION>/machine=<name>/part-*.parquet`: plain Parquet with the columns of
-:data:`ci.records.columns.SCHEMA` and `record`, the asv file that a row came from (without ".json").  The machine is the
+:data:`ci.records.rows.SCHEMA` and `record`, the asv file that a row came from (without ".json").  The machine is the
 partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
 
 What is known without reading a row: every commit and environment that has rows, its date, and a digest of what the rows
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -24,14 +25,13 @@ import pyarrow as pa
 
 from ci.git.repository import history_order
 from ci.records import cache, imported
-from ci.records.columns import SCHEMA, TEXT, RowBlock
-from ci.records.rows import CACHED, rows_of
-from ci.records.sweeps.apart import machine_folders
+from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of
+from ci.records.sweeps import machine_folders
 
 Codes = npt.NDArray[np.signedinteger]
 Units = dict[str, tuple[Path, Path]]
 
-VERSION = 8
+VERSION = 9
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
@@ -69,7 +69,10 @@ def problems_in(folder: Path, units: Units, said: Sequence[str]) -> Iterator[str
     """What could not be used of a machine's records; said: of each file."""
     yield from (f"{folder}/{one}" for one in said)
     alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in units)
-    yield from (f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone)
+    yield from (
+        f"{path}: notes without an asv file; `ridgeline records add {shlex.quote(str(path))}` makes one"
+        for path in alone
+    )
 
 
 def cache_folder(results_dir: Path, machine: str) -> Path:

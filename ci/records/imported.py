@@ -1,7 +1,7 @@
 """Records of other tools, beside our own: `results/imported/machine=<name>/part-*.parquet`.
 
 They are no asv files of ours: asv's format wants a benchmark definition that nobody declared, and a history of millions
-of points does not fit JSON.  So they are kept as the cache keeps rows (:mod:`ci.records.parts`), with the columns
+of points does not fit JSON.  So they are kept as the cache keeps rows (:mod:`ci.records.cache`), with the columns
 below; a unit is a foreign file, and a file that is imported again replaces its rows.  Unlike the cache they cannot be
 made again: this folder is a record.  :func:`ci.records.store.load` adds their times to the frame.
 """
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ci.records.columns import SCHEMA, TEXT
-from ci.records.parts import UNIT, ParsedUnit, Parts, TablePart
+from ci.records.cache import UNIT, ParsedUnit, Parts, TablePart
+from ci.records.rows import SCHEMA, TEXT
 from ci.trials.file import RecordError
 
 VERSION = 1
@@ -97,7 +97,7 @@ def times(results_dir: Path, machine: str | None = None) -> tuple[list[tuple[str
         rows = sum(_rows(path) for path in parts.folder.glob("part-*.parquet"))
         if rows > MOST_ROWS:
             said = f"{parts.folder}: {rows:,} imported rows are more than the {MOST_ROWS:,} that pages take"
-            problems.append(f"{said}; query them with DuckDB or pandas as in the README")
+            problems.append(f"{said}; query them with DuckDB or pandas as .github/guides/tables.md does")
             continue
         held, unsound = parts.read(), parts.unsound()
         problems += [f"{path}: damaged or of another version; import its files again" for path in unsound]

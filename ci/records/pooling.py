@@ -11,7 +11,7 @@ from scipy import special
 
 from benchmarks.trial_file import FAILED, Status
 from ci.stats.types import FloatArray
-from ci.trials.pooled import PooledLine, PooledTimes
+from ci.trials.pooled import PairedRatio, PooledLine, PooledTimes
 from ci.trials.trial import Arm, BrokenModule, Checkout, Declaration, Environment, Machine, Trial
 
 Key = tuple[str, str, str]
@@ -56,7 +56,8 @@ class Cell:
     """One (operator, backend, case) at a place.  trials: seconds, one array per trial; empty unless status is ok.
 
     definition, case_definition: digests of the benchmark definition of the operator and of the case, "" if not known.
-    code: digest of the machine code it launched in its newest trial, "" if not known.  beside: for each of `trials`,
+    code: digest of what it ran in its newest trial, with its knobs: machine code, or files where there is none (on a
+    CPU); "" if not known.  beside: for each of `trials`,
     the seconds of the baselines that were timed in the same rounds by the same processes, by name.  kept: what all that
     comes to, where the samples are elsewhere; `trials` and `beside` are empty then.
     """
@@ -118,6 +119,14 @@ class _Result:
     method: str
     arm: Arm
     beside: Mapping[str, FloatArray]
+    files: str
+
+    @property
+    def code(self) -> str:
+        """See `Cell.code`."""
+        knobs = "".join(f" {name}={value}" for name, value in sorted(self.arm.knobs.items()))
+        known = self.arm.code_hash or self.files
+        return f"{known}{knobs}" if known else ""
 
 
 def pool(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine] = ()) -> PooledTrials:
@@ -202,7 +211,8 @@ def _cells(
             if declared and _same_definition(declared, declarations[trial.operator], name):
                 arms = case.of_role(role)
                 for backend, arm in arms.items():
-                    result = _Result(trial.session, case.method, arm, _beside(backend, arms, declared))
+                    files = trial.checkouts[role].kernel_digest or ""
+                    result = _Result(trial.session, case.method, arm, _beside(backend, arms, declared), files)
                     seen.setdefault((trial.operator, backend, name), []).append(result)
     cells = (_cell(key, results, declarations[key[0]], kept.get(key)) for key, results in sorted(seen.items()))
     return {cell.key: cell for cell in cells if not cell.lost}
@@ -231,9 +241,47 @@ def _cell(key: Key, results: Sequence[_Result], declared: Declaration, kept: Poo
     speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
     timed = [r for r in results if r.arm.ok] if speaking.ok else []
     definitions = declared.definition, _case_definition(declared, key[2]) or ""
-    code = next((r.arm.code_hash for r in reversed(results) if r.arm.code_hash), "")
+    code = next((r.code for r in reversed(results) if r.code), "")
     about = speaking.status, speaking.why
     if any(r.arm.kept for r in timed):
         return Cell(*key, *about, (), last.method, *definitions, code, kept=kept)
     seconds, beside = tuple(r.arm.seconds for r in timed), tuple(r.beside for r in timed)
     return Cell(*key, *about, seconds, last.method, *definitions, code, beside)
+
+
+# The time of a vendor's baseline / our time, from rounds that both ran in: what clocks do to a trial cancels.
+#
+# The estimate is the median over trials of the median over rounds of the log ratio; the interval over trials is that of
+# :func:`ci.records.pooling.interval`, which takes the ratios of a trial as it takes its seconds.
+
+
+def times_of(cell: Cell) -> PooledTimes | None:
+    """What the samples of a cell come to, None where it has no times."""
+    if cell.kept or not cell.trials:
+        return cell.kept
+    samples = np.concatenate(cell.trials)
+    q25, q75 = map(float, np.percentile(samples, [25, 75]))
+    low, high = interval(cell.trials)
+    return PooledTimes(cell.seconds, low, high, q25, q75, len(samples), len(cell.trials), beside_fastest(cell))
+
+
+def beside_fastest(cell: Cell) -> PairedRatio | None:
+    """The ratio to the baseline of the least median time in the trials of a cell; None if none ran beside it."""
+    beside = {name: _rounds(cell, name) for name in dict.fromkeys(name for those in cell.beside for name in those)}
+    if not beside:
+        return None
+    name = min(beside, key=lambda one: (_median_seconds(cell, one), one))
+    ratios = beside[name]
+    ratio = float(np.exp(np.median([np.median(np.log(trial)) for trial in ratios])))
+    low, high = interval(ratios)
+    return PairedRatio(name, ratio, min(low, ratio), max(high, ratio))
+
+
+def _rounds(cell: Cell, baseline: str) -> Sequence[FloatArray]:
+    """Ratios round by round, shape (rounds,), of every trial that has the baseline."""
+    pairs = zip(cell.trials, cell.beside, strict=True)
+    return [those[baseline] / seconds for seconds, those in pairs if baseline in those]
+
+
+def _median_seconds(cell: Cell, baseline: str) -> float:
+    return float(np.median(np.concatenate([those[baseline] for those in cell.beside if baseline in those])))

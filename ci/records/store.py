@@ -5,7 +5,7 @@ file, and every row of ours in it can be made again from the notes.  So recordin
 not matter in which order, how often or by whom, and whatever asv or an interrupted writer left behind is put right by
 recording once more.  Every file is replaced as a whole, under one lock per results folder.
 
-Where a project names a place for samples (`ci.records.samples.places`), its notes are compact: what the samples come to
+Where a project names a place for samples (`ci.records.samples`), its notes are compact: what the samples come to
 stays here, the samples go there, and are fetched only where rounds are needed.
 """
 
@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.records import asv_files
-from ci.records.paired import times_of
-from ci.records.pooling import Place, PooledTrials, outdated, pool
-from ci.records.regimes.folders import by_regime, folder_of
-from ci.records.samples import keeping
-from ci.records.samples.places import SamplesPlace, configured
-from ci.records.sweeps import keeping as sweeps
+from ci.records import rows as asv_files
+from ci.records import samples as keeping
+from ci.records import sweeps
+from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
+from ci.records.regimes import by_regime, folder_of
+from ci.records.samples import SamplesPlace, configured
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
 from ci.trials.pooled import PooledLine
@@ -240,14 +239,14 @@ def _places(trial: Trial) -> tuple[list[Place], list[str]]:
             state = "has local changes" if checkout.dirty else f"has commit {commit!r}"
             reasons.append(
                 f"trial {trial.id} of {trial.operator}: its checkout {role!r} {state}, so it belongs to no commit's "
-                "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE"
+                "record; commit and measure again, or name the commit as you measure: `ridgeline run --help`"
             )
     return list(places), reasons
 
 
 def _texts(notes: TrialFile, pooled: PooledTrials, old: asv_files.Json, path: Path) -> dict[Path, str]:
     """The notes of a place and asv's file, which keeps what asv alone put in it, in the order of writing."""
-    rows = {**(old.get("results") or {}), **asv_files.rows_of(pooled)}
+    rows = {**(old.get("results") or {}), **asv_files.asv_rows(pooled)}
     file = {**asv_files.result_file(pooled, rows), "durations": old.get("durations") or {}}
     return {notes.path: _notes_text(notes), path: asv_files.dumps(file)}
 

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.records.causes.explanation import Explanation, TriedCause
+from ci.records.causes import Explanation, TriedCause
 from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 
@@ -56,8 +56,12 @@ def document(report: Report) -> Json:
     about_cases = [dataclasses.asdict(warning) for warning in report.warnings if warning.case]
     if about_cases:
         plain["case_warnings"] = about_cases
+    if judgement.machine_code:
+        plain["machine_code"] = list(judgement.machine_code)
     if report.configurations:
         plain["configurations"] = list(report.configurations)
+    if report.ran:
+        plain["ran"] = list(report.ran)
     if report.explanations:
         plain["explanations"] = [dataclasses.asdict(one) for one in report.explanations]
     return {key: _finite(value) for key, value in plain.items()}
@@ -144,6 +148,7 @@ def _report(value: Json) -> Report:
         tuple(Group(**_tuples(group)) for group in value["groups"]),
         tuple(Floor(**floor) for floor in value["floors"]),
         tuple(value["judgement_warnings"]),
+        machine_code=tuple(value.get("machine_code", ())),
     )
     return Report(
         judgement,
@@ -158,6 +163,7 @@ def _report(value: Json) -> Report:
         value["links"],
         tuple(value.get("configurations", ())),
         tuple(map(_explanation, value.get("explanations", ()))),
+        tuple(value.get("ran", ())),
     )
 
 

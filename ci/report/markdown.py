@@ -26,11 +26,11 @@ SIGN = {
     Verdict.SAME: "✅",
     Verdict.CANNOT_TELL: "❔",
     Verdict.NOT_COMPARABLE: "❔",
-    Verdict.NEW: "❔",
+    Verdict.NEW: "✅",
 }
 NEXT = {
-    Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
-    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is intended, state why.",
+    Verdict.BROKEN: "A case no longer works: see below{command}.",
+    Verdict.SLOWER: "If it is intended, state why{command}.",
     Verdict.CANNOT_TELL: "This is not a pass: see below what could not be decided or measured, and why.",
     Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
     "a reviewer must agree to the new benchmark definition.",
@@ -56,6 +56,7 @@ def section(report: Report, topic: str = "") -> str:
         *_moved(report),
         *_causes(report),
         *_floors(report),
+        *_machine_code(report),
         *_configurations(report),
         *_details(report),
         _footer(report),
@@ -103,8 +104,11 @@ def _summary(report: Report) -> str:
         parts = [f"**{number}** {verdict}" for verdict, number in counted.items()]
         parts += [f"**{len(report.skipped)}** not measured"] if report.skipped else []
         lines.append(" · ".join(parts))
+    if report.ran:
+        lines.append(f"Code of this change that ran: {text(words.ran(report.ran))}")
     if report.verdict in NEXT:
-        lines.append(NEXT[report.verdict])
+        command = words.command(report)
+        lines.append(NEXT[report.verdict].format(command=f"; to see it again: `{command}`" if command else ""))
     return "\n\n".join(lines)
 
 
@@ -153,7 +157,7 @@ def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
 def _why(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
     said = {**({cause.evidence: []} if cause and cause.evidence else {}), **words.reasons(cases)}
     return _bullets(
-        (code(", ".join(names)) + ": " if names and len(names) < len(cases) else "") + text(sentence, 400)
+        (f"{_named(names)}: " if names and len(names) < len(cases) else "") + text(sentence, 400)
         for sentence, names in said.items()
     )
 
@@ -178,6 +182,14 @@ def _causes(report: Report) -> Iterator[str]:
         yield f"**{text(one.sentence, 480)}**"
         lines = _bullets(text(line, 400) for line in words.cause_lines(one, ROWS))
         yield _fold("What was put back, and the machine code", 1, lines)
+
+
+def _machine_code(report: Report) -> Iterator[str]:
+    """What the compiler emits differently, whether or not a rule judges it; equal code is one line."""
+    if report.judgement.machine_code:
+        first, *others = report.judgement.machine_code
+        yield f"**Machine code** {text(first, 480)}"
+        yield _bullets(text(line, 1200) for line in others)
 
 
 def _configurations(report: Report) -> Iterator[str]:

@@ -11,16 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.records import rates
-from ci.records.regimes.folders import SUSTAINED
-from ci.report.build import costs_of, skips_of
-from ci.report.model import ReportWarning, grouped
+from ci.records.regimes import SUSTAINED
+from ci.report.model import ReportWarning, costs_of, grouped, skips_of
 from ci.report.words import duration, plain, rate, warning_line
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from ci.records.sustained.energy import JoulesPerCall
+    from ci.records.sustained import JoulesPerCall
 
 Key = tuple[str, str, str]
 """Operator, case, backend."""
@@ -73,7 +72,7 @@ def _energy(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
     sustained = [trial for trial in trials if trial.regime == SUSTAINED]
     if not sustained:
         return {}
-    from ci.records.sustained.energy import joules_of  # it needs scipy, which a node may lack
+    from ci.records.sustained import joules_of  # it needs scipy, which a node may lack
 
     found: dict[Key, JoulesPerCall] = {}
     for operator in dict.fromkeys(trial.operator for trial in sustained):

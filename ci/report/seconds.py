@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.table import Table
 
@@ -19,7 +19,7 @@ AHEAD, JUDGING = "before the trials", "outside of measuring"
 
 ORDER = (
     *("start", "inputs", "set-up", "first calls", "compiling", "checks", "warm-up"),
-    *(*MEASURING, "end", "between", AHEAD, JUDGING),
+    *(*MEASURING, "ran", "end", "between", AHEAD, JUDGING),
 )
 """The order of a trial; phases that are not named here come last."""
 
@@ -33,6 +33,7 @@ EXPLAINED = {
     "warm-up": "samples that are not kept",
     "rounds": "samples",
     "whole calls": "single calls as the host sees them",
+    "ran": "which files of the repository the processes ran",
     "end": "processes clean up and end",
     "between": "the coordinator itself; processes are forked and reaped",
     AHEAD: "importing torch, what the checkouts declare, the machine, and waiting for orders",
@@ -92,8 +93,11 @@ class RunSeconds:
         return {"whole_s": round(self.whole_s, 3), "measuring_s": round(self.measuring_s, 3), "phases": rounded}
 
 
-def to_decide(judgement: Judgement, trials: Sequence[Trial]) -> Iterator[str]:
-    """For each operator with cases that are not decided: how many more trials, and about how long they take."""
+def to_decide(judgement: Judgement, trials: Sequence[Trial], again: Callable[..., str]) -> Iterator[str]:
+    """For each operator with cases that are not decided: how many more trials, and about how long they take.
+
+    again: the command that goes on with the trial file, with these options.
+    """
     wanted: dict[str, int] = {}
     for case in judgement.cases:
         if case.more_trials:
@@ -102,7 +106,7 @@ def to_decide(judgement: Judgement, trials: Sequence[Trial]) -> Iterator[str]:
         lasted = [trial.duration_s for trial in trials if trial.operator == operator and trial.paired]
         whole = max(case.trials for case in judgement.cases if case.kernel == operator) + more
         took = f", about {minutes(more * statistics.median(lasted))}" if lasted else ""
-        yield f"to decide {operator}: {more} more trials{took} (--kernel {operator} --trials {whole}; --out goes on)"
+        yield f"to decide {operator}: {more} more trials{took}: `{again(kernel=operator, trials=whole)}`"
 
 
 def minutes(seconds: float) -> str:

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
-from ci.records.causes.explanation import Explanation
+from ci.records.causes import Explanation
 from ci.report import words
-from ci.report.model import Report, Skip, grouped
+from ci.report.model import Report, grouped
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -33,8 +33,12 @@ STYLE = {
 PLOT_WIDTH = 21
 COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13, "trials": 6}
 """Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
+BESIDE_NAME = 45
+"""Columns of the time and its interval, at their widest, with the space between them."""
 LISTED = 12
 """Most lines in a list of what is not known; the JSON report has all of them."""
+EXPECTED = ("unsupported", "skipped", "unchanged")
+"""What is not measured for a reason that is no fault: one line counts it, the written reports list it."""
 ROWS = 40
 """Most rows in one table: one screen."""
 ASCII = str.maketrans("→µ●─│×…°•├┤·", ">uo-|x~ *[].")
@@ -60,6 +64,9 @@ def render(report: Report, width: int = 100, colour: bool = False, ascii_only: b
 
 def show(report: Report, console: Console) -> None:
     """Print to a console as wide and as colourful as it is; plain ASCII where it cannot encode more."""
+    if not console.is_terminal:  # a log is searched for names: a row is one line, however long its case's name is
+        names = [words.plain(case.case) for case in report.judgement.cases]
+        console.width = max([console.width, *(len(name) + BESIDE_NAME for name in names)])
     if console.encoding.lower().startswith("utf"):
         console.print(document(report, console.width), highlight=False)
     else:
@@ -73,6 +80,7 @@ def document(report: Report, width: int) -> RenderableType:
         *_moved(report, width),
         *causes(report.explanations),
         *_floors(report),
+        *_machine_code(report),
         *_configurations(report),
         _rest(report),
         *_unknown(report, width),
@@ -82,17 +90,19 @@ def document(report: Report, width: int) -> RenderableType:
     return Group(*blocks)
 
 
-def _badge(verdict: Verdict) -> Text:
-    return Text(f" {verdict} ", style=f"bold white on {STYLE[verdict]}")
-
-
 def _head(report: Report) -> RenderableType:
-    head = Text.assemble(_badge(report.verdict), " ", (words.plain(report.judgement.why, 400), "bold"))
+    head = Text.assemble(
+        (f" {report.verdict} ", f"bold white on {STYLE[report.verdict]}"),
+        " ",
+        (words.plain(report.judgement.why, 400), "bold"),
+    )
     head.append(f"\n{words.plain(report.title)}", style="dim")
     if words.sides(report):
         head.append(": ", style="dim").append(words.plain(words.sides(report)))
     if report.machine:
         head.append("\non ", style="dim").append(words.plain(words.machine_line(report.machine)))
+    if report.ran:
+        head.append("\ncode of this change that ran: ", style="dim").append(words.plain(words.ran(report.ran)))
     return head
 
 
@@ -122,27 +132,29 @@ def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
 def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     name = max(len(words.plain(case.case)) for case in (*report.moved(), *cases))
-    shown = _columns(report, width - name)
+    cells = {column: [_cell(report, case, column, scale) for case in cases] for column in COLUMNS}
+    widths = {column: max(COLUMNS[column], *(len(cell) for cell in cells[column])) for column in COLUMNS}
+    shown = _columns(report, widths, width - name)
     table.add_column("case", overflow="fold", min_width=min(name, width // 2))
     for column in shown:
         title = _axis(scale) if column == "plot" else column
         table.add_column(title, justify="left" if column == "plot" else "right", no_wrap=True)
-    for case in cases:
-        table.add_row(Text(words.plain(case.case)), *(_cell(report, case, column, scale) for column in shown))
+    for number, case in enumerate(cases):
+        table.add_row(Text(words.plain(case.case)), *(cells[column][number] for column in shown))
     return table
 
 
-def _columns(report: Report, room: int) -> list[str]:
+def _columns(report: Report, widths: dict[str, int], room: int) -> list[str]:
     """The columns for which there is room beside the names, in the order of COLUMNS."""
     kept, left = set(), room - 2
     for column in ("time", "interval %", "base → head", "head reaches", "plot", "trials"):
-        left -= COLUMNS[column] + 3
+        left -= widths[column] + 3
         if left < 0 and column not in ("time", "interval %"):
             break
         if column != "head reaches" or report.costs:
             kept.add(column)
         else:
-            left += COLUMNS[column] + 3
+            left += widths[column] + 3
     return [column for column in COLUMNS if column in kept]
 
 
@@ -195,7 +207,7 @@ def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[Renderab
     if cause and cause.evidence:
         yield _bullet(cause.evidence, "dim")
     for sentence, names in list(words.reasons(cases).items())[:LISTED]:
-        who = "" if len(names) == len(cases) else words.plain(", ".join(names), 80) + ": "
+        who = "" if len(names) == len(cases) else words.named(names) + ": "
         yield _bullet(who + sentence, "dim")
 
 
@@ -218,6 +230,14 @@ def _floors(report: Report) -> Iterator[RenderableType]:
     yield from _more(len(lines) - LISTED)
 
 
+def _machine_code(report: Report) -> Iterator[RenderableType]:
+    if report.judgement.machine_code:
+        first, *others = report.judgement.machine_code
+        yield Text.assemble(("\nmachine code ", "bold"), words.plain(first, 480))
+        yield from (_bullet(line) for line in others[:LISTED])
+        yield from _more(len(others) - LISTED)
+
+
 def _configurations(report: Report) -> Iterator[RenderableType]:
     if report.configurations:
         yield Text()
@@ -231,8 +251,9 @@ def _rest(report: Report) -> RenderableType:
     text = Text("\n")
     for number, part in enumerate(words.folded(report.judgement.cases)):
         text.append(" · " if number else "").append(part, style="dim")
-    if report.skipped:
-        text.append(" · " if len(text) > 1 else "").append(f"{len(report.skipped)} not measured", style="yellow")
+    if here := [skip for skip in report.skipped if skip.status in EXPECTED]:
+        said = f"{len(here)} groups not measured here: .ridgeline/report.md of `ridgeline check` lists them"
+        text.append(" · " if len(text) > 1 else "").append(said, style="dim")
     return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
 
 
@@ -244,11 +265,10 @@ def _unknown(report: Report, width: int) -> Iterator[RenderableType]:
             yield Text("\ncannot tell" if timed else "\ncannot tell, without times", style="bold yellow")
             yield from _cases(report, None, cases[:LISTED], width)
             yield from _more(len(cases) - LISTED)
-    yield from _list("not measured", [_skip_line(skip) for skip in report.skipped])
-
-
-def _skip_line(skip: Skip) -> str:
-    return f"{skip.what}: {skip.status}, {skip.why}"
+    yield from _list(
+        "not measured",
+        [f"{skip.what}: {skip.status}, {skip.why}" for skip in report.skipped if skip.status not in EXPECTED],
+    )
 
 
 def _warnings(report: Report) -> Iterator[RenderableType]:

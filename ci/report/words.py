@@ -10,12 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
-from ci.records.causes.explanation import Explanation, TriedCause
+from ci.records.causes import Explanation, TriedCause
 from ci.records.rates import Rate
 from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
 from ci.stats.types import Clocks
 
 NOTHING = "-"
+
+NAME = re.compile(r"[\w.-]+/[\w.-]+")
+"""A kernel and a case, as they can stand in a command line."""
+
+NAMED = 3
+"""Cases that a command or a sentence names."""
 
 
 def percent(ratio: float | None) -> str:
@@ -87,7 +93,7 @@ def cause(group: Group) -> str:
 
 
 def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
-    """Each different sentence of evidence or warning once, with the short names of its cases.
+    """Each different sentence of evidence or warning once, with the names of its cases.
 
     Sentences that open with the change itself ("+2.5%, ...") are left out: the table says it.
     """
@@ -95,7 +101,7 @@ def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
     for case in cases:
         for sentence in (*case.evidence, *case.warnings):
             if case.ratio is None or not re.match(r"[+-]\d", sentence):
-                said.setdefault(sentence, []).append(short(case))
+                said.setdefault(sentence, []).append(case.case)
     return said
 
 
@@ -116,10 +122,18 @@ def sides(report: Report) -> str:
     return f"{report.head.label} against {report.base.label}"
 
 
-def short(case: CaseVerdict) -> str:
-    """The case without its kernel and backend, which the table shows beside it."""
-    prefix = "/".join(part for part in (case.kernel, case.backend) if part) + "/"
-    return case.case.removeprefix(prefix) if prefix != "/" else case.case
+def command(report: Report) -> str:
+    """What measures the worst cases of two commits again, or checks them where they no longer work; "" if that cannot
+    be said: of a replay, or of names that no declaration can have."""
+    worst = [case for case in report.judgement.cases if case.verdict is report.verdict]
+    names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
+    kernels = dict.fromkeys(case.kernel for case in worst)
+    if not report.base.commit or not worst or not all(map(NAME.fullmatch, names)):
+        return ""
+    asked = ["verify"] if report.verdict is Verdict.BROKEN else ["ab", report.base.commit[:12]]
+    asked += [report.head.commit[:12]] if len(asked) > 1 and not report.head.dirty else []
+    few = ["--tier sweep", *(f"--case {name}" for name in names)] if len(names) <= NAMED else []
+    return " ".join(["ridgeline", *asked, *(f"--kernel {name}" for name in kernels), *few])
 
 
 def counts(cases: Iterable[CaseVerdict]) -> dict[Verdict, int]:
@@ -144,8 +158,8 @@ def named(cases: Sequence[str]) -> str:
     """One case by its name, two or three with their number, more by their number and the first three."""
     if len(cases) == 1:
         return plain(cases[0])
-    shown = ", ".join(plain(case, 120) for case in cases[:3])
-    return f"{len(cases)} cases ({shown}{', ...' if len(cases) > 3 else ''})"
+    shown = ", ".join(plain(case, 120) for case in cases[:NAMED])
+    return f"{len(cases)} cases ({shown}{', ...' if len(cases) > NAMED else ''})"
 
 
 def warning_line(group: WarningGroup) -> str:
@@ -230,6 +244,12 @@ def machine_line(machine: Mapping[str, Scalar]) -> str:
     many = f" x{number}" if isinstance(number, int) and number > 1 else ""
     name = machine.get("name")
     return f"{device}{many}" + (f" ({name})" if name else "")
+
+
+def ran(paths: Sequence[str], most: int = 5) -> str:
+    """The first few files, and how many more."""
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(paths[:most]) + more
 
 
 def plural(number: int, noun: str) -> str:

@@ -14,20 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ci.runner import handover, memory
-from ci.runner.decide import decide, paused, prefix
-from ci.runner.settings import Serving
-from ci.runner.types import (
+from ci.runner import state as handover
+from ci.runner import state as memory
+from ci.runner.hub import GitHubQueue
+from ci.runner.slots import SlurmJobs, decide, paused, prefix
+from ci.runner.state import (
     Action,
     Answer,
     Away,
     Clear,
-    Clusters,
     Denied,
-    Hubs,
     Ledger,
     RunAgain,
     Say,
+    Serving,
     Sight,
     Slot,
     Stop,
@@ -49,8 +49,8 @@ class RunnerService:
         self,
         serving: Serving,
         state: Path,
-        hub: Hubs,
-        cluster: Clusters,
+        hub: GitHubQueue,
+        cluster: SlurmJobs,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
         fresh: Callable[[], str] = lambda: secrets.token_hex(3),

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ci.stats.interval import Shifts
 from ci.stats.measured import Sample
-from ci.stats.paired import Shifts
 
 LEAST_NEIGHBOURS = 4
 """At least this many shapes, so that a single one cannot move their median."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ci.stats.interval import Fit, fit
-from ci.stats.paired import Shifts, shifts
+from ci.stats.interval import Fit, Shifts, fit, shifts
+from ci.stats.sequential import two_sided
 from ci.stats.types import FloatArray, PairedRounds
 
 
@@ -65,7 +65,7 @@ class Effect:
     @property
     def p_value(self) -> float:
         """Two-sided."""
-        return min(1.0, 2 * min(self.not_slower, self.not_faster))
+        return float(two_sided(np.asarray(self.not_slower), np.asarray(self.not_faster)))
 
 
 _Arms = tuple[int, FloatArray, FloatArray]

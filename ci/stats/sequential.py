@@ -11,6 +11,42 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
+import numpy as np
+
+from ci.stats.types import FloatArray
+
+# Control of false alarms over all cases judged together.
+
+
+def two_sided(not_slower: FloatArray, not_faster: FloatArray) -> FloatArray:
+    """The p-value of a change in either direction, from the tails of both; any shape."""
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(not_slower, not_faster)))
+
+
+def adjusted(p_values: FloatArray) -> FloatArray:
+    """Benjamini-Hochberg adjusted p-values (J. R. Statist. Soc. B 57, 1995): reject where adjusted <= q.
+
+    Rejecting so keeps the expected share of false findings among all findings at most q for independent or positively
+    dependent cases.  Shape (cases,), or (runs, cases): each run by itself; an empty array stays empty.
+    """
+    count = p_values.shape[-1]
+    order = np.argsort(p_values, axis=-1)[..., ::-1]
+    ranked = np.take_along_axis(p_values, order, axis=-1) * count / np.arange(count, 0, -1)
+    result = np.empty(p_values.shape)
+    np.put_along_axis(result, order, np.minimum(np.minimum.accumulate(ranked, axis=-1), 1.0), axis=-1)
+    return result
+
+
+def found(p_values: FloatArray, each: FloatArray | float, false_share: float) -> FloatArray:
+    """1.0 where a case is a finding, 0.0 elsewhere: its own p-value at most `each`, the adjusted one at most
+    `false_share`.
+
+    `each` (one per case, or one for all) bounds the false alarms per case judged; `false_share` bounds them among the
+    findings of a large run, where thousands of cases would add up.
+    """
+    return ((p_values <= each) & (adjusted(p_values) <= false_share)).astype(np.float64)
+
+
 CONFIRMING_TAIL = 0.05
 """Fresh trials confirm if, on their own, the probability of no slowdown is at most this."""
 

@@ -12,18 +12,15 @@ WINDOW points the oldest are decided for good, so a new point costs the same how
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from ci.stats import steps_quiet, steps_scan
-from ci.stats.steps_critical import critical, p_value
 from ci.stats.steps_noise import Sums, Wander, median, size, wander, without_spikes
+from ci.stats.steps_scan import critical, p_value
 from ci.stats.types import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
@@ -31,9 +28,6 @@ WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
 with what follows.  A step of one standard deviation needs about 60 points on either side.  A drift of two standard
 deviations over 1,000 points is seen as one: 0.3 % of such series raise an alarm, with windows of 512 62 % do
 (2026-11-22)."""
-
-WORTH_A_PROCESS = 2000
-"""Series: fewer are done before another process has started (0.2 ms each, 2026-11-22)."""
 
 INTERVAL = 0.99
 """Coverage of the interval about a step's ratio."""
@@ -49,38 +43,23 @@ class Tail:
     start: int = 0
     steps: tuple[Step, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, under the same names."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def of_json(cls, kept: Mapping[str, Any]) -> Tail:
-        """The inverse of `as_json`."""
-        return cls(kept["start"], tuple(Step(**step) for step in kept["steps"]))
-
 
 def find(values: FloatArray) -> list[Step]:
     """Steps of a series of positive finite values, oldest first.  ValueError for other values."""
     return find_many([values])[0]
 
 
-def find_many(series: Sequence[FloatArray], processes: int = 1) -> list[list[Step]]:
-    """`find` of many series, fastest where many have the same length; `processes`: how many work on it."""
-    return [steps for _, steps in advance([Tail()] * len(series), series, processes)]
+def find_many(series: Sequence[FloatArray]) -> list[list[Step]]:
+    """`find` of many series, fastest where many have the same length."""
+    return [steps for _, steps in advance([Tail()] * len(series), series)]
 
 
-def advance(tails: Sequence[Tail], series: Sequence[FloatArray], processes: int = 1) -> list[tuple[Tail, list[Step]]]:
+def advance(tails: Sequence[Tail], series: Sequence[FloatArray]) -> list[tuple[Tail, list[Step]]]:
     """(what is decided now, all steps) of each series, given what was decided before; the same as from the start.
 
     Of each series only the values from its tail's start on are read; they must be positive and finite.
     """
-    if processes <= 1 or len(series) < WORTH_A_PROCESS:
-        return _advance(tails, series, logs=True)
-    share = -(-len(series) // processes)
-    parts = [slice(first, first + share) for first in range(0, len(series), share)]
-    with ProcessPoolExecutor(processes) as pool:
-        answers = pool.map(advance, [tails[part] for part in parts], [series[part] for part in parts])
-        return list(itertools.chain.from_iterable(answers))
+    return _advance(tails, series, logs=True)
 
 
 def find_shifts(values: FloatArray) -> list[Step]:

@@ -35,7 +35,7 @@ points, 2026-11-22)."""
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
 share of them: more are not outliers but how the series is.  At 3, 9 % of null series of t noise (1,000 points) raise an
-alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in ci.study.step_bar)"""
+alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in tests.study.step_bar)"""
 
 NORMAL = 1.4826
 """Standard deviation of a normal variable / its median absolute deviation."""

@@ -1,4 +1,4 @@
-"""What could be swept: the cases and backends of an operator, their knobs and candidates, as its declaration has them.
+"""What could be swept and tuned: an operator's cases and backends, knobs and candidates, as its declaration has them.
 
 `python -m benchmarks candidates` prints it; nothing of torch or Triton is imported here.
 """
@@ -10,7 +10,7 @@ import difflib
 import fnmatch
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,18 @@ from rich.console import Console
 
 from benchmarks.points import Knobs
 from ci.harness import OneProgram, options, produce, program, query
-from ci.sweeps.measured import SweepError
-from ci.trials.cost import Cost
-from ci.trials.trial import Json
+from ci.sweeps.alone import SweepError
+from ci.trials.trial import Cost, Json
+
+Value = str | int | float | bool
+"""Of a knob."""
+
+Table = Json
+"""An object of JSON, or a table of TOML, before it is a type of ours."""
+
+Identity = str
+"""What says whether two sets of knobs are the same entry: canonical JSON of all knobs, counted as in an entry."""
+
 
 KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a name"}
 """Types of knobs, as their defaults have them, and what is allowed of each."""
@@ -50,11 +59,82 @@ class KnobFact:
         return f"knob {self.name!r}: {value!r} is not {allowed}, as its default {self.default!r} is"
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class TablePlace:
+    """Where an entry lies.  table: the tables around it, the last one is the architecture; key: its name there."""
+
+    file: Path
+    table: tuple[str, ...]
+    key: str
+
+    @property
+    def arch(self) -> str:
+        """The architecture."""
+        return self.table[-1]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The tables and the key."""
+        return (*self.table, self.key)
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TunedCase:
+    """A case of a backend that has a table (`python -m benchmarks candidates`).
+
+    entry: the knobs of the table, {} where it has none.  rule: the knobs without it.  defaults: of the backend.
+    scale: by knob, what the value of a launch is multiplied by in an entry.  candidates: what a sweep tries, every knob
+    given, the present choice first.
+    """
+
+    operator: str
+    case: str
+    backend: str
+    place: TablePlace
+    entry: Knobs
+    rule: Knobs
+    defaults: Knobs = dataclasses.field(default_factory=dict)
+    scale: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    candidates: tuple[Knobs, ...] = ()
+
+    def identity(self, knobs: Knobs) -> Identity:
+        """The identity of the knobs of a launch; those that are not given have their defaults."""
+        written = self._as_written({**self.defaults, **knobs})
+        return json.dumps(written, sort_keys=True, separators=(",", ":"))
+
+    def as_entry(self, knobs: Knobs) -> dict[str, Value]:
+        """The knobs of a launch as an entry: those that the rule or the present entry has, or that are no default."""
+        told = {name: self._value(knobs, name) for name in (*self.rule, *self.entry, *knobs)}
+        kept = {n: v for n, v in told.items() if n in self.rule or n in self.entry or v != self.defaults.get(n)}
+        return self._as_written(kept)
+
+    def launched(self, entry: Knobs) -> dict[str, Value]:
+        """The knobs of the launch that an entry stands for, every one given."""
+        counted = {name: max(1, int(float(entry[name]) / by)) for name, by in self.scale.items() if name in entry}
+        return {**self.defaults, **entry, **counted}
+
+    @property
+    def chosen(self) -> dict[str, Value]:
+        """The knobs of a launch as things stand, every one given."""
+        return self.launched(self.entry) if self.entry else {**self.defaults, **self.rule}
+
+    def _value(self, knobs: Knobs, name: str) -> Value:
+        found: Value = next(one[name] for one in (knobs, self.defaults, self.rule) if name in one)
+        return found
+
+    def _as_written(self, knobs: Knobs) -> dict[str, Value]:
+        counted = {name: int(float(knobs[name]) * by) for name, by in self.scale.items() if name in knobs}
+        return {**knobs, **counted}
+
+
 @dataclasses.dataclass(frozen=True)
 class BackendOffer:
-    """A backend in a case.  config: its knobs in use here; rule: those without the tuned table; {} where it has none.
+    """A backend in a case.  config: its knobs in use here, {} where it has none.
 
-    key: of its entry in the tuned table, "" without one.  why_not: why it has no configuration here.
+    tuned: its place in a tuned table, None without one.  why_not: why it has no configuration here.
     """
 
     case: str
@@ -64,8 +144,7 @@ class BackendOffer:
     dtype: str = ""
     dims: Knobs = dataclasses.field(default_factory=dict)
     config: Knobs = dataclasses.field(default_factory=dict)
-    rule: Knobs = dataclasses.field(default_factory=dict)
-    key: str = ""
+    tuned: TunedCase | None = None
     candidates: tuple[Knobs, ...] = ()
     knobs: Mapping[str, KnobFact] = dataclasses.field(default_factory=dict)
     baseline: bool = False
@@ -101,6 +180,15 @@ class Catalogue:
         """Every case once."""
         return list(dict.fromkeys(offer.case for offer in self.offers))
 
+    @property
+    def kind(self) -> str:
+        """Of machine: "gpu" or "cpu"."""
+        return "cpu" if self.arch == "cpu" else "gpu"
+
+    def world(self, cases: Container[str]) -> int:
+        """The most ranks of some cases."""
+        return max((offer.world for offer in self.offers if offer.case in cases), default=1)
+
     def of(self, case: str, backend: str) -> BackendOffer | None:
         """The offer of a backend in a case."""
         return next((one for one in self.offers if one.case == case and one.backend == backend), None)
@@ -120,6 +208,47 @@ class Catalogue:
             and (any(fnmatch.fnmatchcase(one.case, p) for p in cases) if cases else one.tier in tiers)
         ]
         return dataclasses.replace(self, offers=tuple(kept))
+
+
+def by_place(cases: Iterable[TunedCase]) -> dict[TablePlace, list[TunedCase]]:
+    """The cases of each entry, or of each place for one, in the order of the declaration."""
+    found: dict[TablePlace, list[TunedCase]] = {}
+    for one in cases:
+        found.setdefault(one.place, []).append(one)
+    return found
+
+
+def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[TunedCase]:
+    """The asked cases, and those that share an entry with them.  SweepError names what fits nothing."""
+    operator = catalogue.operator
+    cases = [one.tuned for one in catalogue.offers if one.tuned]
+    if not cases:
+        raise SweepError(
+            f"no backend of {operator} has a tuned table and knobs on this machine; `tuned=` of kernel.backend() "
+            "names one (kernels/spec.py)"
+        )
+    names, owners = sorted({one.case for one in cases}), sorted({one.backend for one in cases})
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise SweepError(f"no case of {operator} that can be tuned fits {pattern!r}; it has {', '.join(names[:8])}")
+    for name in backends:
+        if name not in owners:
+            raise SweepError(
+                f"backend {name!r} of {operator} has no tuned table; those that have one: {', '.join(owners)}"
+            )
+    places = {
+        one.place
+        for one in cases
+        if (not backends or one.backend in backends)
+        and (not patterns or any(fnmatch.fnmatchcase(one.case, pattern) for pattern in patterns))
+    }
+    return [one for one in cases if one.place in places]
+
+
+def tuned_operators(tree: Path) -> list[str]:
+    """Every operator of a tree that has a tuned table, by what it declares."""
+    found = query("list", *options(tree=tree))
+    return [one["kernel"] for one in found["kernels"] if one.get("tuned")]
 
 
 def some(names: Iterable[str], near: str = "", most: int = 8) -> str:
@@ -168,17 +297,24 @@ class Catalogues:
 
 def parsed(found: Json, operator: str) -> Catalogue:
     """The catalogue of an operator in what `python -m benchmarks candidates` printed."""
-    offers = tuple(_offer(one) for one in found["entries"] if one.get("kernel", operator) == operator)
+    offers = tuple(_offer(one, operator) for one in found["entries"] if one.get("kernel", operator) == operator)
     return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers)
 
 
-def _offer(one: Json) -> BackendOffer:
-    plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "rule", "baseline")
+def _offer(one: Json, operator: str) -> BackendOffer:
+    plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "baseline")
     return BackendOffer(
         **{name: one[name] for name in plain if one.get(name) is not None},
-        key=(one.get("tuned") or {}).get("key") or "",
+        tuned=_tuned(one, operator) if one.get("table") else None,
         candidates=tuple(one.get("candidates") or ()),
         knobs={name: KnobFact(name, told["default"], told["type"]) for name, told in one["knobs"].items()},
         why_not=one.get("why") or "",
         cost=Cost(**(one.get("cost") or {})),
     )
+
+
+def _tuned(one: Json, operator: str) -> TunedCase:
+    table = one["table"]
+    place = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
+    facts = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
+    return TunedCase(operator, one["case"], one["backend"], place, **facts, candidates=tuple(one["candidates"]))

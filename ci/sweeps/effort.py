@@ -57,7 +57,6 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
     """Of these points, by case."""
     device = device_of(catalogue.arch, catalogue.compute_units)
     seconds, samples, entering = 0.0, 0, sum(map(len, points.values()))
-    world = max((offer.world for offer in catalogue.offers if offer.case in points), default=1)
     for rung, rounds in enumerate(rungs.rounds):
         staying = STAYING**rung if rungs.halving and rung < 3 else STAYING**2 if rungs.halving else 1.0
         seconds += START_S if entering else 0.0
@@ -66,7 +65,7 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
             count = max(1.0, len(own) * staying)
             seconds += count * (POINT_S + point_seconds(offer, device, rounds))
             samples += round(count * rounds)
-    return ExpectedEffort(entering, samples, world * seconds / 60)
+    return ExpectedEffort(entering, samples, catalogue.world(points) * seconds / 60)
 
 
 def point_seconds(offer: BackendOffer, device: hardware.Hardware | None, rounds: int) -> float:

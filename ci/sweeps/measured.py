@@ -19,7 +19,7 @@ from benchmarks.points import split
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.judging import policy
 from ci.stats.measured import Scale, effects, samples
-from ci.stats.sweeps.estimate import TrialShift, estimates, trial_shifts
+from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
 from ci.sweeps.alone import SweepError as SweepError
 from ci.trials.file import read as read_file
@@ -88,7 +88,7 @@ def read(paths: Iterable[Path]) -> Measured:
     found = read_all(files)
     named = ", ".join(map(str, files))
     if not found:
-        raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep OPERATOR --out FILE` writes them")
+        raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep --help` says how to measure one")
     if len(found) > 1:
         origins = "; ".join(str(one.origin) for one in found)
         raise SweepError(f"{named}: lines of {len(found)} origins ({origins}); give the files of one of them at a time")
@@ -267,7 +267,7 @@ def _trials(seen: Sequence[Observation]) -> int:
 
 
 def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, PointRatio]:
-    """By the spread that rounds imply (`ci.stats.sweeps.estimate`)."""
+    """By the spread that rounds imply (`ci.stats.sweeps`)."""
     reach = float(ndtri(0.5 + settings.confidence / 2))
     found: dict[Key, PointRatio] = {}
     for case in dict.fromkeys((key[1], key[4]) for key in seen):

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from ci.git.repository import LocalCheckout, listed_packages
+from benchmarks.reach.code import CheckoutCode
+from ci.git.repository import LocalCheckout
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.rungs import DueRung, Rungs
@@ -17,8 +18,8 @@ from ci.sweeps.rungs import DueRung, Rungs
 BATCH = 24
 """Points of a batch: the anchor costs 1 call in 25, and a killed run loses half a minute at most."""
 
-FOLDER = Path(".ridgeline/sweeps")
-"""Where the lines of a sweep go unless --out says otherwise."""
+FOLDER = ".ridgeline/sweeps"
+"""Below the root of the project: where the lines of a sweep go unless --out says otherwise."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class SweepPlan:
 def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, regime: str = "spaced", seed: int = 0) -> str:
     """The same for all sweeps whose lines may be put together: operator, code, rounds, regime and seed are the same."""
     commit = checkout.commit.hash if checkout.commit else ""
-    told = [operator, commit, source_digest(checkout.path), rungs.rounds, regime, seed]
+    told = [operator, commit, CheckoutCode(checkout.path).digest(), rungs.rounds, regime, seed]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
 
 
@@ -111,16 +112,6 @@ def _place(point: Point) -> int:
     """A number that is the same for a point everywhere; neighbours in a grid have nothing in common."""
     told = json.dumps([point.case, point.label])
     return int(hashlib.sha256(told.encode()).hexdigest()[:12], 16)
-
-
-def source_digest(tree: Path) -> str:
-    """Of every file that kernels come from, so that a sweep is never resumed with other code."""
-    digest = hashlib.sha256()
-    for package in sorted(listed_packages(tree)):
-        folder = tree / package.replace(".", "/")
-        for path in sorted(one for one in folder.rglob("*") if one.suffix in (".py", ".toml") and one.is_file()):
-            digest.update(f"{path.relative_to(tree)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def anchors_of(points: Mapping[str, Sequence[Point]], asked: str, baselines: Sequence[str]) -> dict[str, str]:

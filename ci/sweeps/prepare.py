@@ -15,10 +15,7 @@ from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.grid import PointWish, points
 from ci.sweeps.measured import SweepError
 from ci.sweeps.plan import anchors_of
-from ci.sweeps.pruning import CodeLimits, PointCompiler, Pruned, by_config
-
-CACHE = Path(".ridgeline/isa")
-"""Where compiled points are kept, beside those of `ridgeline isa`."""
+from ci.sweeps.pruning import CodeLimits, PointCompiler, Pruned, prune
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +60,9 @@ def prepared(
         raise SweepError(f"--anchor {choice.anchor!r} is no backend of {choice.operator}; it has {known}")
     baselines = [offer.backend for offer in everything.offers if offer.baseline]
     anchors = anchors_of(asked, choice.anchor, baselines)
-    pruned = by_config(everything, asked, anchors)
-    if compile_ahead and everything.arch != "cpu" and pruned.count:
-        units = everything.compute_units
-        here = choice.arch is None
-        compiler = PointCompiler(choice.tree, everything.arch, units, CACHE, console, limits or CodeLimits(), here)
-        pruned = compiler.pruned(choice.operator, pruned, anchors)
+    here = choice.arch is None
+    compiler = PointCompiler(choice.tree, console, limits or CodeLimits(), launched=here) if compile_ahead else None
+    pruned = prune(everything, asked, anchors, compiler)
     return Prepared(everything, asked, anchors, pruned)
 
 

@@ -20,6 +20,10 @@ from ci import harness
 from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import SweepError
 from ci.trials.trial import Json
+from kernels import project
+
+CACHE = ".ridgeline/isa"
+"""Below the root of the project: where compiled points are kept, beside those of `ridgeline isa`."""
 
 WILL_NOT_LOAD, SPILLS, REGISTERS, REFUSED, FAILED = (
     *("cannot load", "spills too much", "too many registers", "refused", "does not compile"),
@@ -139,24 +143,21 @@ def _joined(
 
 @dataclasses.dataclass(frozen=True)
 class PointCompiler:
-    """Compiles points of a tree ahead of time, for an architecture; the cache keeps what is compiled.
+    """Compiles points of a tree ahead of time; the cache keeps what is compiled.
 
     launched: they will be launched on this machine, so the binaries go where launches look for them.  program: what
     runs the compiling program as one of its commands, None for a process of its own.
     """
 
     tree: Path
-    arch: str
-    compute_units: int | None
-    cache: Path
     console: Console
     limits: CodeLimits = CodeLimits()
     launched: bool = False
     program: harness.OneProgram | None = None
 
-    def pruned(self, operator: str, before: Pruned, anchors: Mapping[str, str]) -> Pruned:
+    def pruned(self, catalogue: Catalogue, before: Pruned, anchors: Mapping[str, str]) -> Pruned:
         """What is left after compiling; SweepError if the compiling program gave no result."""
-        known = self.compiled(operator, before.kept, anchors)
+        known = self.compiled(catalogue, before.kept, anchors)
         after = _joined(before.kept, known, anchors, before.dropped)
         moved = {place: after.equal.get((place[0], other), other) for place, other in before.equal.items()}
         gone = {(one.point.case, one.point.label): one for one in after.dropped}
@@ -169,22 +170,40 @@ class PointCompiler:
         )
 
     def compiled(
-        self, operator: str, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
+        self, catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
     ) -> dict[tuple[str, str], Compiled]:
         """By (case, label), the anchors too."""
         batches = tuple(
             Batch(case, anchors[case], (Point(case, anchors[case]), *(one for one in own if one.knobs)))
             for case, own in points.items()
         )
+        told = self.told(catalogue.operator, batches, catalogue.arch, catalogue.compute_units, "compiling ahead")
+        return read_compiled(told, self.limits)
+
+    def told(self, operator: str, batches: tuple[Batch, ...], arch: str, compute_units: int | None, title: str) -> Json:
+        """What `python -m benchmarks.isa metrics --points` writes of some points on a device."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-sweep-") as folder:
             asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
             asked.write_text(json.dumps(PointsFile("ahead", operator, 0, 1, batches).as_json()))
             argv = harness.program("benchmarks.isa", "metrics")
-            argv += harness.options(points=asked, tree=self.tree.resolve(), arch=self.arch, cache=self.cache.resolve())
-            argv += harness.options(compute_units=self.compute_units, out=out, progress="json")
+            argv += harness.options(points=asked, tree=self.tree.resolve(), cache=project.place(CACHE).resolve())
+            argv += harness.options(arch=arch, compute_units=compute_units, out=out, progress="json")
             argv += ["--launch-cache"] * self.launched
-            harness.produce(argv, out, self.console, "compiling ahead", self.program)
-            return read_compiled(json.loads(out.read_text()), self.limits)
+            harness.produce(argv, out, self.console, title, self.program)
+            return dict(json.loads(out.read_text()))
+
+
+def prune(
+    catalogue: Catalogue,
+    asked: Mapping[str, Sequence[Point]],
+    anchors: Mapping[str, str],
+    compiler: PointCompiler | None,
+) -> Pruned:
+    """What is left to be measured, by its knobs and by its code.  compiler: None to compile nothing ahead."""
+    found = by_config(catalogue, asked, anchors)
+    if compiler is None or catalogue.kind == "cpu" or not found.count:
+        return found
+    return compiler.pruned(catalogue, found, anchors)
 
 
 def read_compiled(document: Json, limits: CodeLimits) -> dict[tuple[str, str], Compiled]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.points import Knobs
-from ci.stats.sweeps.halving import INDIFFERENCE
+from ci.stats.sweeps import INDIFFERENCE
 from ci.sweeps.measured import Measured
 from ci.sweeps.pruning import Pruned
 
@@ -130,14 +130,6 @@ def finalists(ranking: CaseRanking, indifference: float = INDIFFERENCE) -> list[
         return []
     bound = ranking.winner.ratio * (1 + indifference)
     return [row for row in ranking.ranked if row.backend == ranking.anchor and (row.ratio or math.inf) <= bound]
-
-
-def total(rankings: Iterable[CaseRanking]) -> dict[str, int]:
-    """Points without times of their own over all cases, by reason."""
-    counted: Counter[str] = Counter()
-    for one in rankings:
-        counted.update(one.unusable)
-    return dict(counted.most_common())
 
 
 def best_of(rows: Sequence[PointRow], most: int) -> list[PointRow]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from benchmarks.points import Point
-from ci.stats.sweeps import halving
-from ci.stats.sweeps.estimate import FEWEST_ROUNDS, estimates
+from ci.judging import policy
+from ci.stats import sweeps
+from ci.stats.sweeps import FEWEST_ROUNDS, estimates
 from ci.sweeps.measured import Key, Observation, SweepError, observations, shifts_of
 from ci.trials.trial import Trial
 
@@ -35,8 +37,8 @@ class Rungs:
     """
 
     rounds: tuple[int, ...] = GPU_ROUNDS
-    miss: float = halving.MISS
-    indifference: float = halving.INDIFFERENCE
+    miss: float = sweeps.MISS
+    indifference: float = sweeps.INDIFFERENCE
     halving: bool = True
     least: float = 0.001
     stay: frozenset[tuple[str, str]] = frozenset()
@@ -50,13 +52,19 @@ class Rungs:
         if not 0 < self.miss < 1:
             raise SweepError(f"a chance of {self.miss:g} of missing the winner; give one between 0 and 1, such as 0.05")
 
+    @classmethod
+    def of(cls, operator: str, kind: str, rounds: tuple[int, ...] = (), **more: Any) -> Rungs:
+        """Those of an operator on a kind of machine.  rounds: () for the usual ones."""
+        usual = CPU_ROUNDS if kind == "cpu" else GPU_ROUNDS
+        return cls(rounds or usual, least=policy.load().settings(operator, kind).trial_noise, **more)
+
     def __len__(self) -> int:
         return len(self.rounds)
 
     @property
     def miss_each(self) -> float:
         """What each rung may spend of the chance: after every one but the last, points are dropped."""
-        return halving.shares(self.miss, len(self.rounds) - 1)
+        return sweeps.shares(self.miss, len(self.rounds) - 1)
 
 
 Wanted = Mapping[str, Sequence[Point]]
@@ -132,5 +140,5 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
         return []
     made = estimates(shifts_of([found for _, found in timed]), rungs.least)
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
-    stay = halving.kept(mean, sd, rungs.miss_each, rungs.indifference)
+    stay = sweeps.kept(mean, sd, rungs.miss_each, rungs.indifference)
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]

@@ -21,16 +21,11 @@ from ci.trials.trial import Json
 SHOWN = 8
 """Points of a case that are listed; the CSV has all."""
 
-WIDE = 200
-"""Columns of a table that goes into a file."""
-
 HEAD = ("point", "time", "ratio to {anchor}", "interval", "trials", "rounds")
 
 
 def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
     """A table of the best points of each case, and under it what the others came to."""
-    if not console.is_terminal:
-        console = Console(file=console.file, width=WIDE, highlight=False)
     for one in rankings:
         regime = "" if one.regime == "spaced" else f", {one.regime}"
         table = Table(title=f"{one.operator} {one.case}{regime}", title_justify="left", box=None, pad_edge=False)

@@ -198,49 +198,33 @@ def _whole(
     columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules
 ) -> Mapping[str, AgainstBaseline]:
     everything = np.zeros(len(base), np.intp)
-    return {c: next(_against(values[:, i], base, everything, 1, rules)) for i, c in enumerate(columns)}
+    return {c: _against(values[:, i], base, everything, 1, rules)[0] for i, c in enumerate(columns)}
 
 
 def _against(
     values: FloatArray, base: FloatArray, codes: IntArray, groups: int, rules: _Rules
-) -> Iterator[AgainstBaseline]:
+) -> list[AgainstBaseline]:
     """One column against the baseline in each group; `codes` says which group a row is in."""
-    both = np.flatnonzero(np.isfinite(values) & np.isfinite(base))
-    values, base, codes = values[both], base[both], codes[both]
-    ratio = _ratios(values[:, None], base, rules.score)[:, 0]
-    logs = np.log(ratio)
-    tie = np.abs(logs) <= rules.tie
-
-    def total(weights: FloatArray) -> FloatArray:
-        return np.bincount(codes, weights, groups).astype(np.float64)
-
-    rows = total(np.ones(len(both)))
-    better, worse = (values, base) if rules.score == "higher" else (base, values)
-    low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
-    np.minimum.at(low, codes, ratio)
-    np.maximum.at(high, codes, ratio)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        averages = (total(better) / total(worse), total(ratio) / rows, np.exp(total(logs) / rows))
-    counts = (total(one.astype(float)) for one in (~tie & (ratio > 1), tie, ratio < rules.bound))
-    none = rows == 0
-    extremes = (np.where(none, np.nan, one) for one in (low, high))
-    for n, rom, mor, geo, wins, ties, below, worst, best in zip(rows, *averages, *counts, *extremes, strict=True):
-        yield AgainstBaseline(
-            int(n), float(rom), float(mor), float(geo), int(wins), int(ties), int(below), float(worst), float(best)
-        )
+    both = np.isfinite(values) & np.isfinite(base)
+    better, worse = (values[both], base[both]) if rules.score == "higher" else (base[both], values[both])
+    ratio = better / worse
+    log = np.log(ratio)
+    ties = np.abs(log) <= rules.tie
+    counts = {"wins": ~ties & (ratio > 1), "ties": ties, "below": ratio < rules.bound}
+    rows = pd.DataFrame({"better": better, "worse": worse, "ratio": ratio, "log": log, **counts})
+    by = rows.groupby(codes[both])
+    sums = by[["better", "worse", *counts]].sum()
+    said = by["ratio"].agg(rows="size", mean_of_ratios="mean", worst="min", best="max").join(sums[[*counts]])
+    said = said.assign(ratio_of_means=sums["better"] / sums["worse"], geometric_mean=np.exp(by["log"].mean()))
+    said = said.reindex(range(groups)).fillna(dict.fromkeys(("rows", *counts), 0))
+    return [AgainstBaseline(**row) for row in said.astype(dict.fromkeys(("rows", *counts), int)).to_dict("records")]
 
 
 def _worst(columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules) -> tuple[RowRatio, ...]:
     """The smallest ratios of all columns; equal ones in the order of the rows."""
-    ratios = _ratios(values, base, rules.score)
-    flat = np.flatnonzero(np.isfinite(ratios))
-    if rules.worst < len(flat):
-        flat = flat[ratios.ravel()[flat] <= np.partition(ratios.ravel()[flat], rules.worst)[rules.worst]]
-    order = flat[np.argsort(ratios.ravel()[flat], kind="stable")][: rules.worst]
-    places = zip(*np.unravel_index(order, ratios.shape), strict=True)
-    return tuple(
-        RowRatio(int(i), columns[j], float(ratios[i, j]), float(values[i, j]), float(base[i])) for i, j in places
-    )
+    smallest = pd.Series(_ratios(values, base, rules.score).ravel()).dropna().nsmallest(rules.worst)
+    places = [(*divmod(int(at), len(columns)), ratio) for at, ratio in zip(smallest.index, smallest, strict=True)]
+    return tuple(RowRatio(i, columns[j], float(ratio), float(values[i, j]), float(base[i])) for i, j, ratio in places)
 
 
 def _regret(
@@ -268,22 +252,18 @@ class _Grouping:
 
     codes: IntArray
     keys: tuple[Key, ...]
-    sizes: IntArray
+    sizes: tuple[int, ...]
 
     @classmethod
     def of(cls, frame: pd.DataFrame, by: Sequence[str]) -> _Grouping:
         grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
-        codes: IntArray = np.asarray(grouped.ngroup(), np.intp)
-        first = np.unique(codes, return_index=True)[1]
-        if len(first) > MOST_GROUPS:
-            many = f"{', '.join(by)} would make {len(first):,} groups of {len(codes):,} rows"
+        if grouped.ngroups > MOST_GROUPS:
+            many = f"{', '.join(by)} would make {grouped.ngroups:,} groups of {len(frame):,} rows"
             raise CompareError(f"{many}; at most {MOST_GROUPS:,} are made: group by a key that has fewer values")
-        keys = tuple({str(k): v for k, v in row.items()} for row in frame[list(by)].iloc[first].to_dict("records"))
-        return cls(codes, keys, np.bincount(codes, minlength=len(keys)).astype(np.intp))
+        keys = tuple({str(k): v for k, v in row.items()} for row in grouped.head(1)[list(by)].to_dict("records"))
+        return cls(np.asarray(grouped.ngroup(), np.intp), keys, tuple(grouped.size().tolist()))
 
     def groups(self, columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules) -> Iterator[RowGroup]:
-        found = {
-            c: list(_against(values[:, i], base, self.codes, len(self.keys), rules)) for i, c in enumerate(columns)
-        }
+        found = {c: _against(values[:, i], base, self.codes, len(self.keys), rules) for i, c in enumerate(columns)}
         for i, (key, size) in enumerate(zip(self.keys, self.sizes, strict=True)):
-            yield RowGroup(key, int(size), {column: found[column][i] for column in columns})
+            yield RowGroup(key, size, {column: found[column][i] for column in columns})

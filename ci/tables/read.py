@@ -7,17 +7,13 @@ UTF-8 with or without a byte-order mark, or UTF-16 with one; plain or .gz.  Row 
 from __future__ import annotations
 
 import contextlib
-import csv
 import gc
-import gzip
-import io
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -26,13 +22,10 @@ import pyarrow as pa
 from ci.report.words import plain, plural
 from ci.stats.types import FloatArray
 from ci.tables.compare import LARGEST, SMALLEST
-from ci.tables.roles import AskedColumns, Roles, TableFileError, roles
+from ci.tables.csv_rows import CsvRows, TableFileError, opened
+from ci.tables.roles import AskedColumns, Roles, roles
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
-
-DELIMITERS = ",;\t"
-LONGEST_FIELD = 1_000_000
-"""Characters: what is longer is an unclosed quote, not a cell."""
 
 LISTED = 1000
 """Most sentences about single rows and cells; beyond, only their number is said."""
@@ -98,7 +91,7 @@ def read(path: str, asked: AskedColumns) -> TableFile:
 
 def _read(path: str, shown: str, asked: AskedColumns) -> TableFile:
     left_out = LeftOutOfTable()
-    cells = _cells(_text(path, shown), shown, left_out)
+    cells = _cells(path, shown, left_out)
     numbers = _Numbers(cells)
     try:
         found = roles(list(cells.columns), numbers.are_most, asked)
@@ -144,52 +137,34 @@ def _refuse_nothing_left(frame: pd.DataFrame, found: Roles, left_out: LeftOutOfT
         )
 
 
-def _text(path: str, shown: str) -> str:
-    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    try:
-        unpacked = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (EOFError, OSError) as error:
-        raise TableFileError(f"{shown} is a damaged .gz file ({error}); copy it again") from error
-    wide = unpacked[:2] in (b"\xff\xfe", b"\xfe\xff")
-    text = unpacked.decode("utf-16" if wide else "utf-8-sig", errors="replace")
-    if "\0" in text:
-        raise TableFileError(f"{shown} is not a text file; save the sheet as CSV")
-    if not text.strip():
-        raise TableFileError(f"{shown} is empty; a table has a header and one row for each case")
-    return text
-
-
-def _cells(text: str, shown: str, left_out: LeftOutOfTable) -> _Cells:
-    records = _records(text, shown)
-    first = [cell.strip() for cell in next(records, [])]
-    header = _header(first, left_out)
+def _cells(path: str, shown: str, left_out: LeftOutOfTable) -> _Cells:
     rows: list[list[str]] = []
     numbers: list[int] = []
-    for number, row in enumerate(records, 1):
-        if _belongs(row, number, first, left_out):
-            rows.append(row)
-            numbers.append(number)
+    with opened(path) as raw:
+        records = _records(raw, shown)
+        first = next(records, None)
+        if first is None:
+            raise TableFileError(f"{shown} is empty; a table has a header and one row for each case")
+        first = [cell.strip() for cell in first]
+        header = _header(first, left_out)
+        for number, row in enumerate(records, 1):
+            if _belongs(row, number, first, left_out):
+                rows.append(row)
+                numbers.append(number)
     if not rows:
         raise TableFileError(f"{shown} has a header and no rows; a table has one row for each case")
     by_column = list(zip(*rows, strict=True))
     return _Cells({name: by_column[i] for name, i in header.items()}, numbers)
 
 
-def _records(text: str, shown: str) -> Iterator[list[str]]:
-    """Rows that are not empty."""
-    head = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = max(DELIMITERS, key=_outside_quotes(head).count)
-    csv.field_size_limit(LONGEST_FIELD)
-    try:
-        yield from (
-            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if "".join(row).strip()
-        )
-    except csv.Error as error:
-        raise TableFileError(f"{shown} is not a CSV: {error}; is a quote left open?") from error
-
-
-def _outside_quotes(line: str) -> str:
-    return "".join(line.split('"')[::2])
+def _records(raw: BinaryIO, shown: str) -> Iterator[list[str]]:
+    """Rows in which something is written."""
+    for _, row in CsvRows(raw, shown):
+        written = "".join(row)
+        if "\0" in written:
+            raise TableFileError(f"{shown} is not a text file; save the sheet as CSV")
+        if written.strip():
+            yield row
 
 
 def _header(first: Sequence[str], left_out: LeftOutOfTable) -> dict[str, int]:

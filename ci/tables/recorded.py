@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.tables.roles import TableFileError
+from ci.tables.csv_rows import CsvRows, TableFileError
 from ci.tables.sheets import Sheet
 
 TABLE = "table.csv"
@@ -40,13 +39,13 @@ def _no_study(name: str, studies: list[str], folder: Path) -> str:
     near = difflib.get_close_matches(name, studies, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     known = f"studies with a table are {', '.join(studies)}" if studies else f"{folder} has no study with a table"
-    return f"{name!r} is no file and no recorded study; {known}{hint}. `ridgeline study NAME` records one"
+    return f"{name!r} is no file and no recorded study; {known}{hint}. `ridgeline study --list` names all"
 
 
 def sheet(one: StudyTable) -> Sheet:
     """The table as it was recorded; a column of numbers stands on the right."""
-    with one.path.open(encoding="utf-8-sig", newline="") as lines:
-        rows = [tuple(row) for row in csv.reader(lines) if row]
+    with one.path.open("rb") as raw:
+        rows = [tuple(row) for _, row in CsvRows(raw, str(one.path))]
     if len(rows) < 2:
         raise TableFileError(f"{one.path} has no rows; `ridgeline study {one.study}` writes it again")
     header, *body = rows

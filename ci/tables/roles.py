@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ci.tables.csv_rows import TableFileError
+
 SHAPE = frozenset(
     """
     B D E G H K M N S T W m n k batch batch_size bs case case_id id index row experts groups group_size heads head_dim
@@ -14,10 +16,6 @@ SHAPE = frozenset(
 )
 """Names of numbers that say which case a row is: the dimensions of this project's cases and of the tables that its
 operators were taken from (kernels/, 2026-11)."""
-
-
-class TableFileError(Exception):
-    """A file of which no table can be made; the text says what was found, what is needed and what to do."""
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,115 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from benchmarks.shapes import anything, items, name, one_of, record, text
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.stats.types import Clocks, PairedRounds, Role
-from ci.trials.compared import Comparison
-from ci.trials.faults import unfit
-from ci.trials.trial import Arm, CaseResult, Declaration, Trial
+from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
+
+# What is known of one case on both sides, read from trials: the input of judging.
+
+
+__all__ = ["Comparison", "Status"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """Everything known about one case on both sides: the input of :func:`ci.judging.judge.judge`.
+
+    case: permanent name, ``kernel/backend/case`` for our own trials.
+    machine_kind: "gpu" or "cpu"; it chooses the policy section.
+    same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
+    base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
+    base_definition, head_definition: digest of the benchmark definition; None where it is not known.
+    lock_step: the arms are known to have run in turn, in the same trials.
+    baseline: name of the baseline in `PairedRounds.baseline_*`, None without one.
+    problems: faults of the recorded data that forbid a verdict on this case, each one sentence.
+    """
+
+    case: str
+    kernel: str
+    backend: str = ""
+    trials: tuple[PairedRounds, ...] = ()
+    machine_kind: str = "gpu"
+    machine: str = ""
+    same_code: bool | None = None
+    base_status: Status = Status.OK
+    head_status: Status = Status.OK
+    base_why: str = ""
+    head_why: str = ""
+    base_definition: str | None = None
+    head_definition: str | None = None
+    baseline: str | None = None
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    lock_step: bool = False
+
+
+# Trials of head with something put back as it is in base, in one line of the trial file that they explain.
+#
+#     {"format": "ridgeline-experiment", "version": 1, "case": "gemm/triton/m64", "put": ["knob num_stages=3"],
+#      "trials": [{"format": "ridgeline-trial", ...}, ...], "code": []}
+#
+# The trials stand inside the line, so whoever compares base with head never takes one for a trial of head.
+
+
+FORMAT, VERSION = "ridgeline-experiment", 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExperimentLine:
+    """What was measured of one case with some things put back.
+
+    case: operator/backend/case.  put: keys of what was put back (`ci.why.types.Suspect.key`); () in a line that only
+    has code.  code: what the compiler emits differently for the case, a sentence each.
+    """
+
+    case: str
+    put: tuple[str, ...]
+    trials: tuple[Trial, ...] = ()
+    code: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, data: Any) -> ExperimentLine:
+        """From the JSON value of a line.  Raises Unfit."""
+        LINE(data, "")
+        trials = tuple(Trial.of(one, json.dumps(one)) for one in data["trials"])
+        return cls(data["case"], tuple(data["put"]), trials, tuple(data["code"]))
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What it is about."""
+        return self.case, self.put
+
+    def as_json(self) -> Json:
+        """The JSON value of its line."""
+        trials = [json.loads(trial.text) for trial in self.trials]
+        said = {"case": self.case, "put": list(self.put), "trials": trials, "code": list(self.code)}
+        return {"format": FORMAT, "version": VERSION, **said}
+
+
+SENTENCE = 2000
+"""Characters of a sentence about machine code."""
+
+LINE = record(
+    {
+        "format": one_of(FORMAT),
+        "version": one_of(VERSION),
+        "case": name,
+        "put": items(name),
+        "trials": items(anything),
+        "code": items(text(SENTENCE, lines=False)),
+    },
+    {},
+)
+"""A line; each trial in it is checked as one."""
 
 ROLES: tuple[Role, Role] = ("base", "head")
 
@@ -69,6 +168,11 @@ class _Operator:
         """Whether the operator's code comes from equal files on both sides."""
         base, head = (self.newest.checkouts[role].kernel_digest for role in ROLES)
         return base is not None and base == head
+
+    @cached_property
+    def compiled_elsewhere(self) -> bool:
+        """Whether a file that differs and was run is no Python: what others compile of it is not known here."""
+        return not all(path.endswith(".py") for path in ran_differently(self.trials))
 
     @cached_property
     def mixed(self) -> tuple[str, ...]:
@@ -149,6 +253,7 @@ class _OneCase:
             self.baseline,
             problems,
             shared + self.lost(timed),
+            lock_step=True,
         )
 
     def untold(self, shared: tuple[str, ...]) -> Comparison:
@@ -211,7 +316,8 @@ class _OneCase:
         if not facts:
             return None
         same_knobs = all(base.knobs == head.knobs for base, head in facts)
-        if not all(base.code_hash and head.code_hash for base, head in facts):
+        hashed = all(base.code_hash and head.code_hash for base, head in facts)
+        if not hashed or self.operator.compiled_elsewhere:
             same = same_knobs and self.operator.same_files and not self.operator.environment_changed
             return True if same else None
         return same_knobs and all(base.code_hash == head.code_hash for base, head in facts)

@@ -12,16 +12,16 @@ import hashlib
 import json
 import os
 import re
+import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.shapes import Unfit
-from ci.trials import compact
-from ci.trials import experiments as experiment_lines
+from ci.trials import compact, comparisons
 from ci.trials import pooled as pooled_lines
-from ci.trials.experiments import ExperimentLine
+from ci.trials.comparisons import ExperimentLine
 from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
 
@@ -213,7 +213,7 @@ def _read(data: Any, text: str) -> Trial | PooledLine | ExperimentLine:
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == compact.FORMAT:
         return compact.of_line(data, text)
-    if kind == experiment_lines.FORMAT:
+    if kind == comparisons.FORMAT:
         return ExperimentLine.of(data)
     return PooledLine.of(data) if kind == pooled_lines.FORMAT else Trial.of(data, text)
 
@@ -272,3 +272,100 @@ def _members(content: bytes) -> Iterator[bytes]:
 
 def _refuse_constant(token: str) -> float:
     raise ValueError(f"the token {token} is not allowed in a trial")
+
+
+# Reading a trial file that a stranger's code may have written: limits on what costs time or memory come first.
+#
+# What the lines may hold is the same for everybody (`benchmarks.trial_file.check`).  Whether they are *true* is another
+# question: `ci.judging.claims`.
+
+
+LARGEST_FILE, LARGEST_LINE, MOST_LINES = 256_000_000, 8_000_000, 20_000
+"""Bytes of a file and of a line, and lines.  The largest lines of an 8-GPU node have 0.4 MB; a comparison of the pr
+tier has about 15 trials of 30 operators, 450 lines of 0.1 MB (`ab` on an H200, 2026-11-21)."""
+
+MOST_REJECTED = 20
+"""Lines that are told one by one; the next ones are counted."""
+
+
+def read_hostile(path: Path) -> TrialFile:
+    """The trials of a file that is not trusted; a file beyond the limits has none and says why."""
+    try:
+        found = content(path)
+    except OSError as error:
+        return _refused(path, f"cannot be read: {error.strerror or error}")
+    if isinstance(found, str):
+        return _refused(path, found)
+    lines = found.split(b"\n")
+    if len(lines) > MOST_LINES:
+        return _refused(path, f"has more than {MOST_LINES} lines; one leg measures some hundred trials")
+    long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
+    read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
+    too_long = (Rejected(n, Fault.NOT_A_TRIAL, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
+    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), (), read_lines.experiments)
+
+
+def content(path: Path) -> bytes | str:
+    """The bytes of a plain file of a bearable size, or why it is none; links are not followed.  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return "is not a plain file"
+        found = file.read(LARGEST_FILE + 1)
+    if len(found) > LARGEST_FILE:
+        return f"is larger than {LARGEST_FILE} bytes"
+    return "is compressed; a leg hands over plain text" if found[:2] == GZIP else found
+
+
+def _refused(path: Path, why: str) -> TrialFile:
+    return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
+
+
+def _few(rejected: tuple[Rejected, ...]) -> tuple[Rejected, ...]:
+    more = len(rejected) - MOST_REJECTED
+    if more <= 0:
+        return rejected
+    return (*rejected[:MOST_REJECTED], Rejected(0, Fault.NOT_A_TRIAL, f"{more} further lines are not used"))
+
+
+# Which trials of a run a file lacks: what is measured when it is taken up again.
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialBatch:
+    """Trials with consecutive numbers of the same operators.  operators: () stands for all that are planned."""
+
+    operators: tuple[str, ...]
+    first: int
+    count: int
+
+
+def measured_operators(trials: Iterable[Trial], first: int) -> tuple[str, ...]:
+    """The operators of a run as far as its trials tell: (), unless its first trial is whole.
+
+    Operators are measured trial by trial, so the second trial begins when the first is whole.
+    """
+    found = list(trials)
+    if not any(one.number > first for one in found):
+        return ()
+    return tuple(dict.fromkeys(one.operator for one in found if one.number == first))
+
+
+def missing(trials: Iterable[Trial], operators: Collection[str], first: int, count: int) -> list[TrialBatch]:
+    """The batches that complete `count` trials, numbered from `first`, of these operators, in the order of a run."""
+    done = {(one.operator, one.number) for one in trials}
+    return _joined(
+        [(number, tuple(o for o in operators if (o, number) not in done)) for number in range(first, first + count)]
+    )
+
+
+def _joined(lacking: Sequence[tuple[int, tuple[str, ...]]]) -> list[TrialBatch]:
+    """Neighbours that lack the same operators as one batch; those that lack none are left out."""
+    batches: list[TrialBatch] = []
+    for number, operators in lacking:
+        last = batches[-1] if batches else None
+        if last and last.operators == operators and last.first + last.count == number:
+            batches[-1] = dataclasses.replace(last, count=last.count + 1)
+        elif operators:
+            batches.append(TrialBatch(operators, number, 1))
+    return batches

@@ -24,8 +24,7 @@ import numpy as np
 from benchmarks.trial_file import FORMAT, Status
 from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 from ci.trials import compact
-from ci.trials.compared import Comparison
-from ci.trials.comparisons import ROLES, comparisons
+from ci.trials.comparisons import ROLES, Comparison, comparisons
 from ci.trials.file import Rejected, parse_record, unpacked
 from ci.trials.trial import Trial
 
@@ -102,7 +101,9 @@ def _whole_trials(path: Path, trials: Sequence[Trial], rejected: tuple[Rejected,
     if rejected and not trials:
         raise ReplayError(f"{rejected[0].at(path)}: {rejected[0].why}; no line of the file is a trial")
     if any(trial.samples for trial in trials):
-        raise ReplayError(f"{path}: the samples of its trials are elsewhere; `ridgeline gate BASE HEAD` finds them")
+        raise ReplayError(
+            f"{path}: the samples of its trials are elsewhere; `ridgeline gate --help`: how recorded commits are judged"
+        )
     warnings = [f"{one.at(path)}: {one.why}; the other trials count" for one in rejected]
     return Recording(comparisons(trials, warnings), tuple(trials), rejected)
 
@@ -199,7 +200,7 @@ class _Reader:
             if pair:
                 pairs[name] = pair
         flat = [value for base, head in pairs.values() for arm in (base, head) for value in arm]
-        values = _values(flat)
+        values = times(flat)
         start = 0
         for name, (base, head) in pairs.items():
             n, case = len(base), self.cases[name]
@@ -246,7 +247,7 @@ def _pair(case: _Case, arms: Any, where: str) -> tuple[list[Any], list[Any]] | N
     return base, head
 
 
-def _values(flat: list[Any]) -> FloatArray | None:
+def times(flat: list[Any]) -> FloatArray | None:
     """All values as an array if every one is a finite number above 0, else None."""
     if not set(map(type, flat)) <= {float, int}:
         return None
@@ -261,7 +262,7 @@ def _checked(case: _Case, arms: tuple[list[Any], list[Any]], where: str) -> tupl
     """The arms of one case where the line holds a bad value somewhere; the first bad value is noted in its case."""
     for role, samples in zip(ROLES, arms, strict=True):
         for i, value in enumerate(samples):
-            if _values([value]) is None:
+            if times([value]) is None:
                 case.problems.append(f"{where}: {role} sample {i} is {value!r:.60}; allowed: a finite number above 0")
                 return None
     return np.array(arms[0], dtype=np.float64), np.array(arms[1], dtype=np.float64)
@@ -273,7 +274,7 @@ def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> t
     if control is None:
         return None
     pair = [control.get(role) if isinstance(control, dict) else None for role in ROLES]
-    if all(isinstance(p, list) and len(p) == rounds and _values(p) is not None for p in pair):
+    if all(isinstance(p, list) and len(p) == rounds and times(p) is not None for p in pair):
         case.control = True
         return np.array(pair[0], dtype=np.float64), np.array(pair[1], dtype=np.float64)
     case.warnings.append(

@@ -11,24 +11,228 @@ import dataclasses
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
-from ci.stats.types import FloatArray
-from ci.trials.cost import Cost, Spent
-from ci.trials.faults import NodeFault, faults_of
-from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
+from ci.stats.types import Clocks, FloatArray
 from ci.trials.pooled import KeptTimes, SamplesAt
-from ci.trials.swept.batch import SweepBatch
+
+# One batch of a sweep, as a trial line has it: points of one case, timed in turn with an anchor.
+
+
+Json = Mapping[str, Any]
+"""An object of a checked line."""
+
+SPACED = "spaced"
+"""The regime of lines that name none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweptPoint:
+    """A point as a line names it.  knobs: what it overrides of config(case, arch)."""
+
+    backend: str
+    knobs: Json
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepBatch:
+    """The part of a trial line that is about its sweep.
+
+    anchor: the backend whose plain arm is timed in turn with the points.  points: by id.  rounds, regime: asked for.
+    same_as: by (case, arm), the arm whose times an arm has: they run the same code, which was timed once.
+    """
+
+    id: str
+    rung: int
+    number: int
+    anchor: str
+    points: Mapping[str, SweptPoint]
+    same_as: Mapping[tuple[str, str], str]
+    rounds: int = 0
+    regime: str = SPACED
+
+    @classmethod
+    def of(cls, line: Json) -> SweepBatch | None:
+        """From a checked trial line; None for a line that is of no sweep."""
+        found = line.get("sweep")
+        if not found:
+            return None
+        points = {id_: SweptPoint(point["backend"], point.get("knobs") or {}) for id_, point in found["points"].items()}
+        arms = (
+            (case, key.partition("/")[2], arm.get("same_as"))
+            for case, entry in line["cases"].items()
+            for key, arm in entry.get("arms", {}).items()
+        )
+        same_as = {(case, arm): str(other).partition("/")[2] for case, arm, other in arms if other}
+        protocol = line.get("protocol") or {}
+        how = protocol.get("rounds") or 0, protocol.get("regime") or SPACED
+        return cls(found["id"], found["rung"], found["batch"], found["anchor"], points, same_as, *how)
+
+
+# What a trial says was wrong with its node before the run.  Standard library only: nodes that measure read it.
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeFault:
+    """What was wrong with the node before the run.  fatal: its times are not those of a healthy node."""
+
+    kind: str
+    text: str
+    next_step: str = ""
+    fatal: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and what to do."""
+        return f"{self.text}; {self.next_step}" if self.next_step else self.text
+
+
+def faults_of(data: Mapping[str, Any]) -> tuple[NodeFault, ...]:
+    """The problems of a line's `preflight`."""
+    rows = data.get("problems") or ()
+    return tuple(NodeFault(row["kind"], row["text"], row.get("next_step", ""), row["level"] == "error") for row in rows)
+
+
+def unfit(faults: Iterable[NodeFault]) -> str:
+    """Why no verdict can rest on a trial: what failed its node before the run; "" for a node that was fit."""
+    return "; ".join(fault.sentence for fault in faults if fault.fatal)
+
+
+# What a case asks of the machine, and what a trial took of the clock.
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one call of a case must do, per rank (see kernels.spec.Cost); None where the declaration does not say.
+
+    flops: FLOP.  hbm_bytes, link_bytes, payload_bytes: bytes; link_bytes by the bus convention of nccl-tests.
+    """
+
+    flops: int | None = None
+    hbm_bytes: int | None = None
+    link_bytes: int | None = None
+    payload_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.session.ledger).
+
+    ahead_s: seconds of its session between the trial before, or the start, and this one.
+    side_by_side: trials that were prepared at the same time, at most.
+    """
+
+    phases: Mapping[str, float]
+    ahead_s: float = 0.0
+    side_by_side: int = 1
+
+    @classmethod
+    def of(
+        cls, phases: Mapping[str, float] | None, ahead_s: float | None, side_by_side: int | None = None
+    ) -> Spent | None:
+        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written.
+
+        No phases: the machine could measure none of its cases.
+        """
+        return None if phases is None else cls(phases, float(ahead_s or 0.0), side_by_side or 1)
+
+
+# What a trial says of the machine it ran on beyond its fingerprint: device readings, links, compute dies.
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceState:
+    """What the first device reported before, during and after a trial.
+
+    of_role: the readings during the trial by the checkout that was at work, where the file says which it was.
+    during: every reading during the trial, device by device.
+    """
+
+    before: Clocks | None = None
+    after: Clocks | None = None
+    of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
+    during: tuple[tuple[Clocks, ...], ...] = ()
+
+    @classmethod
+    def of(cls, data: Json) -> DeviceState:
+        """From its JSON."""
+        before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
+        by_role: dict[str, list[Clocks]] = {}
+        readings = data.get("during") or ()
+        for reading in readings:
+            if reading.get("role"):
+                by_role.setdefault(reading["role"], []).append(_clocks(reading))
+        of_role = {role: tuple(found) for role, found in by_role.items()}
+        return cls(before, after, of_role, tuple(map(_devices, readings)))
+
+
+def _devices(data: Json) -> tuple[Clocks, ...]:
+    """One reading: the first device, then the others in their order."""
+    return (_clocks(data), *(_clocks(other) for other in data.get("others") or ()))
+
+
+def _clocks(data: Json) -> Clocks:
+    clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    return Clocks(clock, power, temperature, data.get("throttle") or "")
+
+
+@dataclasses.dataclass(frozen=True)
+class HeapHome:
+    """Where the symmetric heap of a number of ranks was, and what its probe found out.
+
+    rates: by home, GB/s (1e9 bytes) of writes by [from rank][to rank].  why: by home, why it could not be used.
+    """
+
+    home: str
+    rates: Mapping[str, tuple[tuple[float, ...], ...]] = dataclasses.field(default_factory=dict)
+    why: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Json) -> HeapHome:
+        """From its JSON."""
+        homes = data.get("homes") or {}
+        rates = {name: tuple(tuple(row) for row in found["gbs"]) for name, found in homes.items() if found.get("gbs")}
+        return cls(data["home"], rates, {name: found["why"] for name, found in homes.items() if found.get("why")})
+
+    @property
+    def slowest_link(self) -> float | None:
+        """GB/s of the slowest pair of ranks in the home that was used; None where it was not probed."""
+        table = self.rates.get(self.home, ())
+        links = [rate for i, row in enumerate(table) for j, rate in enumerate(row) if i != j]
+        return min(links, default=None)
+
+
+def heaps_of(data: Mapping[str, Json]) -> dict[int, HeapHome]:
+    """By number of ranks; the JSON has them as "w2", "w4"."""
+    return {int(key[1:]): HeapHome.of(one) for key, one in data.items() if key[1:].isdigit()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Dispatch:
+    """How the programs of one untimed launch were spread over the XCDs: how many on each, and whether in turn."""
+
+    programs: tuple[int, ...]
+    round_robin: bool
+
+    @classmethod
+    def of(cls, data: Json) -> Dispatch:
+        """From its JSON."""
+        return cls(tuple(data["programs"]), data["round_robin"])
+
+    def in_turn(self, programs: int) -> tuple[int, ...]:
+        """How many of that many programs each XCD gets if they are dealt out in turn."""
+        dies = len(self.programs)
+        return tuple(len(range(first, programs, dies)) for first in range(dies))
+
 
 Made = TypeVar("Made")
 Scalar = str | int | float | bool | None
-Json = Mapping[str, Any]
-"""An object of a line that `benchmarks.trial_file.check` has let pass."""
+
 
 _NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
 """What a declaration says of a case beside its dimensions."""
@@ -165,7 +369,8 @@ class Checkout:
     """One side under test: its commit, and what it declares of the trial's operator (None: it lacks it).
 
     named: the commit that somebody recorded it as, whatever its own is.  date_ms: committer date, ms since 1970 UTC.
-    kernel_digest: over the files that the operator's code can come from.
+    kernel_digest: over the files that the operator's code can come from.  ran: those of them that its processes ran,
+    digests by path; empty in files of older trials.
     """
 
     commit: str | None
@@ -176,6 +381,7 @@ class Checkout:
     broken: tuple[BrokenModule, ...] = ()
     kernel_digest: str | None = None
     named: str | None = None
+    ran: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, data: Json) -> Checkout:
@@ -189,12 +395,23 @@ class Checkout:
             tuple(BrokenModule(b["module"], b["reason"]) for b in data.get("broken") or ()),
             data.get("kernel_digest"),
             data.get("recorded_as"),
+            data.get("ran") or {},
         )
 
     @property
     def recordable(self) -> str | None:
         """The commit it may be recorded as: the one it was given by name, else its own unless it has local changes."""
         return self.named or (None if self.dirty else self.commit)
+
+
+def ran_differently(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """The files that a side ran in some of the trials and the other side lacks or has otherwise, in order."""
+    sides: dict[str, dict[str, str]] = {"base": {}, "head": {}}
+    for trial in trials:
+        for role in sides.keys() & trial.checkouts.keys():
+            sides[role].update(trial.checkouts[role].ran)
+    base, head = sides["base"], sides["head"]
+    return tuple(path for path in sorted({*base, *head}) if base.get(path) != head.get(path)) if base and head else ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

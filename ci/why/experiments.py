@@ -3,30 +3,190 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import math
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
 from benchmarks import trial_file
-from ci.git.repository import LocalCheckout
+from benchmarks.reach import tree
+from benchmarks.reach.tree import SourceTree
+from ci.git.command import git
+from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
-from ci.judging.judge import judge
+from ci.judging import reach
+from ci.judging.judge import ENDED, judge
 from ci.judging.live import Interrupted, MeasureAlone
 from ci.judging.policy import Policy
-from ci.judging.unmeasured import ENDED
-from ci.trials.compared import Status
-from ci.trials.comparisons import comparisons
-from ci.trials.experiments import ExperimentLine
+from ci.trials.comparisons import ExperimentLine, Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
+from ci.why import types
 from ci.why.search import classified
-from ci.why.trees import Sides
 from ci.why.types import CauseAnswer, Slowdown, Suspect, SuspectKind
+
+# Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
+
+
+class BothSides(Protocol):
+    """What is asked of the source of base and head to say what differs."""
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Paths of the files that differ, in order."""
+
+    @property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """The files that an operator can come from, of base and of head."""
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """A file on both sides, "" where a side lacks it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitSides:
+    """Both sides as git has them, for who must not check them out.  root: of a repository that has both commits.
+
+    Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
+    """
+
+    root: Path
+    base: str
+    head: str
+
+    @functools.cached_property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """See BothSides."""
+        base, head = reach.trees_of(self.root, (self.base, self.head))
+        return base, head
+
+    @functools.cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Without those that only read differently."""
+        base, head = (side.files for side in self.sources)
+        return tuple(n for n in sorted({*base, *head}) if base.get(n) != head.get(n) and not self._reads_alike(n))
+
+    def _reads_alike(self, name: str) -> bool:
+        both = all(name in side.files for side in self.sources)
+        return both and name.endswith(".py") and types.same_program(*self.texts(name))
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """See BothSides."""
+        base, head = (self._text(side, name) for side in self.sources)
+        return base, head
+
+    def _text(self, side: SourceTree, name: str) -> str:
+        file = side.files.get(name)
+        if file is None or file.text:
+            return file.text if file else ""
+        return dict(reach.texts(self.root, [file.digest]))[file.digest]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sides:
+    """Both sides of a comparison as they lie on the disk; folder: where trees between the two are put."""
+
+    base: LocalCheckout
+    head: LocalCheckout
+    folder: Path
+
+    @functools.cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Paths of the files that differ, or that one side lacks; without those that only read differently."""
+        names = sorted({*listed(self.base.path), *listed(self.head.path)})
+        return tuple(name for name in names if self._differs(name))
+
+    def _differs(self, name: str) -> bool:
+        base, head = content(self.base.path / name), content(self.head.path / name)
+        if base == head or base is None or head is None:
+            return base != head
+        return not (name.endswith(".py") and types.same_program(decoded(base), decoded(head)))
+
+    @functools.cached_property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """See BothSides."""
+        base, head = (tree.of_folder(side.path) for side in (self.base, self.head))
+        return base, head
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """See BothSides."""
+        base, head = (content(side.path / name) or b"" for side in (self.base, self.head))
+        return decoded(base), decoded(head)
+
+    def between(self, put: Iterable[Suspect]) -> LocalCheckout:
+        """Head with the files, and parts of files, that are put back; head itself where there are none."""
+        suspects = list(put)
+        files = {one.path: content(self.base.path / one.path) for one in suspects if one.kind is SuspectKind.FILE}
+        parts = {one.path for one in suspects if one.kind is SuspectKind.PART} - files.keys()
+        for name in parts:
+            numbers = {number for one in suspects if one.path == name for number in one.hunks}
+            files[name] = types.put_back(*self.texts(name), numbers).encode()
+        return self._made(files) if files else self.head
+
+    def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:
+        """A copy of head with these contents; one that is there already is used as it is."""
+        key = hashlib.sha256(repr((self.head.commit.hash, self._state, sorted(files.items()))).encode()).hexdigest()[
+            :12
+        ]
+        where = self.folder / f"tree-{key}"
+        if not where.exists():
+            draft = where.with_name(f"{where.name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            _copied(self.head.path, draft, set(listed(self.head.path)) - files.keys())
+            for name, data in files.items():
+                _written(draft / name, data)
+            draft.rename(where)
+        return dataclasses.replace(self.head, path=where, changed=(*self.head.changed, *files))
+
+    @functools.cached_property
+    def _state(self) -> str:
+        """A digest of what is changed in head beside its commit."""
+        names = self.changed if self.head.dirty else ()
+        return _digest([content(self.head.path / name) for name in names])
+
+
+def listed(folder: Path) -> list[str]:
+    """The files of a checkout, committed or not, without ignored ones and without records."""
+    names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", *records(folder))
+    return [name for name in names.split("\0") if name and not (folder / name).is_dir()]
+
+
+def content(path: Path) -> bytes | None:
+    """The bytes of a file, of a link its target; None if there is none."""
+    if path.is_symlink():
+        return str(path.readlink()).encode()
+    return path.read_bytes() if path.is_file() else None
+
+
+def decoded(data: bytes) -> str:
+    """Text as it can be compared."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _copied(source: Path, target: Path, names: Collection[str]) -> None:
+    target.mkdir(parents=True)
+    for name in names:
+        if (source / name).exists() or (source / name).is_symlink():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / name, target / name, follow_symlinks=False)
+
+
+def _written(path: Path, data: bytes | None) -> None:
+    if data is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
 
 LOOKS = (3, 6, 12)
 """Trials of one experiment: the fewest that the policy judges, and twice as many each time these leave it open, up to
@@ -80,7 +240,7 @@ class Experiments:
         self.say(" + ".join(one.name for one in put))
         tree = self.sides.between(put)
         plan = planned(question, put)
-        out = self.folder / f"{_digest(question.name, tree.path.name, repr(plan))}.jsonl"
+        out = self.folder / f"{_short_digest(question.name, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)
@@ -155,5 +315,5 @@ def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Sl
     return Slowdown(0.0, -reach, reach, len(trials), base_code=same)
 
 
-def _digest(*parts: str) -> str:
+def _short_digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,16 +20,91 @@ from ci.harness import MeasurePlan, measure
 from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes.explanation import Explanation
-from ci.trials.experiments import ExperimentLine
+from ci.records.causes import Explanation, TriedCause
+from ci.report.words import interval, percent
+from ci.trials.comparisons import ExperimentLine
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why import search as searching
-from ci.why import suspects, words
-from ci.why.experiments import Experiments, Question
+from ci.why import suspects
+from ci.why.experiments import BothSides, Experiments, Question, Sides, keys, of_trials
 from ci.why.search import Search
-from ci.why.trees import BothSides, Sides
-from ci.why.types import CauseFinding, Slowdown, Suspect
+from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
+
+# What was found, as sentences and as the values that a report keeps.
+
+
+def state(search: Search) -> str:
+    """proven, partly or not found."""
+    if search.explained:
+        return "proven"
+    return "partly" if any(one.answer.explains for one in search.findings) else "not found"
+
+
+def sentence(search: Search) -> str:
+    """The causes, and how much of the slow-down is left without them."""
+    causes = [one for one in search.findings if one.answer.explains]
+    whole = percent(math.exp(search.whole.log_ratio))
+    if not causes:
+        return f"{whole} is not explained: {_unexplained(search)}"
+    if len(causes) == 1 and search.explained:
+        it = "them" if len(causes[0].suspects) > 1 else "it"
+        return f"{_named(causes[0])}: putting {it} back leaves {_left(causes[0].left)} of {whole}: proven"
+    each = "; ".join(f"{_named(one)} explains {_share(one)}" for one in causes)
+    return f"{each}: without them {_left(causes[-1].left)} of {whole} is left" + (
+        ": proven" if search.explained else ""
+    )
+
+
+def _unexplained(search: Search) -> str:
+    if search.stopped:
+        return "the experiments ended before a cause was found"
+    if not search.findings:
+        return "nothing that differs can be put back"
+    tried = ", ".join(" + ".join(s.name for s in one.suspects) for one in search.findings)
+    return f"putting back does not help, or does not build alone ({tried})"
+
+
+def _named(finding: CauseFinding) -> str:
+    """The suspects of a finding; of a file with one part that explains as much, that part."""
+    parts = [part for part in finding.parts if part.answer.explains]
+    named = [_suspect(one) for part in parts for one in part.suspects] or [_suspect(one) for one in finding.suspects]
+    return " and ".join(named) + (" (only together)" if not parts and len(finding.suspects) > 1 else "")
+
+
+def _suspect(one: Suspect) -> str:
+    change = f" {one.change}" if one.change else ""
+    return f"{one.kind} {one.name}{change}" if one.kind is SuspectKind.KNOB else f"{one.name}{change}"
+
+
+def _share(finding: CauseFinding) -> str:
+    return "a part" if finding.share is None else f"{100 * finding.share:.0f} %"
+
+
+def _left(left: Slowdown) -> str:
+    if left.base_code and not left.low < left.high:
+        return "base's own code"
+    change = f"{percent(math.exp(left.log_ratio))} {interval(math.exp(left.low), math.exp(left.high))}"
+    return change + (", base's own code," if left.base_code else "")
+
+
+def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
+    """Every finding, and under a file its parts."""
+    for one in findings:
+        name, change = (" + ".join(filter(None, texts)) for texts in zip(*map(_texts, one.suspects), strict=True))
+        seen = not one.left.broken and math.isfinite(one.left.low)
+        numbers = (one.left.log_ratio, one.left.low, one.left.high)
+        ratio, low, high = map(math.exp, numbers) if seen else (None, None, None)
+        share = None if one.share is None or one.answer is CauseAnswer.UNCLEAR else one.share
+        kind = str(one.suspects[0].kind)
+        why = one.left.broken
+        yield TriedCause(kind, name, change, str(one.answer), share, ratio, low, high, one.left.trials, why, part_of)
+        yield from tried(one.parts, name)
+
+
+def _texts(one: Suspect) -> tuple[str, str]:
+    return one.name, one.change
+
 
 MOST_GROUPS = 4
 """Groups of cases that are examined: a commit has one or two causes, and the largest slow-downs come first."""
@@ -121,7 +196,10 @@ def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
             arms = trial.cases[_short(case)].arms
             key = (case.kernel, case.backend, *suspects.signature(arms, case.backend))
             groups.setdefault(key, []).append((case, trial))
-    made = [SlowGroup(tuple(case for case, _ in members), members[0][1]) for members in groups.values()]
+    made = []
+    for members in groups.values():
+        _, of_worst = max(members, key=lambda one: one[0].ci_low or 0.0)  # later trials hold only what was open then
+        made.append(SlowGroup(tuple(case for case, _ in members), of_worst))
     return sorted(made, key=lambda one: -(one.worst.ratio or 0.0))
 
 
@@ -183,9 +261,9 @@ def explained(group: SlowGroup, bench: CauseBench, plan: MeasurePlan, code: Code
     return Explanation(
         tuple(case.case for case in group.cases),
         question.name,
-        words.state(found),
-        words.sentence(found),
-        tuple(words.tried(found.findings)),
+        state(found),
+        sentence(found),
+        tuple(tried(found.findings)),
         differing,
         bench.experiments - before[0],
         bench.trials - before[1],
@@ -233,3 +311,82 @@ def _parts(
     within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
     within.run(parts)
     return tuple(within.findings)
+
+
+# Why cases are slower, told from experiments that somebody else measured: nothing is measured or checked out here.
+#
+# The search is the one of `ci.why.explain`: it asks for the same experiments in the same order, because what differs
+# between the two commits is read from git here, and its answers are the trials that were handed over with the trial
+# file. So what is believed of the host that measured is that the times are of the trees that it says, as it is of all
+# trials.
+
+
+Key = tuple[str, tuple[str, ...]]
+"""The case of an experiment, and the sorted keys of what was put back."""
+
+
+@dataclasses.dataclass
+class HandedExperiments:
+    """Answers from lines of a trial file; of several lines about the same, from the one with the most trials."""
+
+    sides: BothSides
+    policy: Policy
+    lines: Mapping[Key, ExperimentLine]
+    code: Mapping[str, tuple[str, ...]]
+    trials: int = 0
+    experiments: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, sides: BothSides, policy: Policy, lines: Iterable[ExperimentLine]) -> HandedExperiments:
+        """From the lines of a file."""
+        ordered = sorted(lines, key=lambda one: len(one.trials))
+        put = {(one.case, tuple(sorted(one.put))): one for one in ordered if one.put}
+        return cls(sides, policy, put, {one.case: one.code for one in ordered if not one.put})
+
+    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
+        """What an experiment came to; None where it was not made."""
+        line = self.lines.get((question.name, keys(put)))
+        if line is None:
+            return None
+        self.experiments += 1
+        self.trials += len(line.trials)
+        self.seconds += sum(trial.duration_s for trial in line.trials)
+        failed = Slowdown.failed("it could not be measured")
+        return of_trials(line.trials, question, self.policy) if line.trials else failed
+
+    def keep(self, line: ExperimentLine) -> None:
+        """Nothing: it was kept where it was measured."""
+
+    def known(self, case: str) -> bool:
+        """Whether there is any experiment on a case."""
+        return any(name == case for name, _ in self.lines)
+
+
+def explain_handed(
+    sides: BothSides, judgement: Judgement, trials: Sequence[Trial], lines: Sequence[ExperimentLine], policy: Policy
+) -> tuple[Explanation, ...]:
+    """The causes of every SLOWER of a judgement, from the experiments of its trial file; () if it has none.
+
+    Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
+    """
+    if not any(line.put for line in lines):
+        return ()
+    bench = HandedExperiments.of(sides, policy, lines)
+    groups = slower(judgement, trials)
+    made = tuple(_of_group(group, bench) for group in groups if any(bench.known(case.case) for case in group.cases))
+    return (*made, *not_examined(judgement, made, "no experiment on it was handed over"))
+
+
+def _of_group(group: SlowGroup, bench: HandedExperiments) -> Explanation:
+    """About the slowest case on which there are experiments."""
+    examined = tuple(case for case in group.cases if bench.known(case.case))
+    before = bench.seconds
+    found = explained(
+        dataclasses.replace(group, cases=examined),
+        bench,
+        MeasurePlan(),
+        lambda question, trial: bench.code.get(question.name, ()),
+    )
+    names = tuple(case.case for case in group.cases)
+    return dataclasses.replace(found, cases=names, seconds=round(bench.seconds - before, 1))

@@ -7,14 +7,13 @@ import os
 import platform
 from collections.abc import Iterable
 from importlib import metadata
-from pathlib import Path
 
+from ci.commands.common.checkouts import TRIALS
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, machine_kind
 from ci.trials.file import TrialFile, read
 from ci.trials.trial import Checkout, Machine, Trial
-
-TRIALS = Path(".ridgeline/trials")
+from kernels import project
 
 
 def measured_before(head: LocalCheckout, plan: MeasurePlan, operators: Iterable[str]) -> TrialFile | None:
@@ -28,7 +27,7 @@ def measured_before(head: LocalCheckout, plan: MeasurePlan, operators: Iterable[
     if head.dirty or plan.tier != "pr" or any(chosen):
         return None
     wanted = set(plan.kernels or operators)
-    names = TRIALS.glob(f"*-check-{head.commit.short}-*.jsonl")
+    names = project.place(TRIALS).glob(f"*-check-{head.commit.short}-*.jsonl")
     files = (read(path) for path in sorted(names, reverse=True))
     return next((one for one in files if _whole(one, wanted) and all(_fits(t, head, plan) for t in one.trials)), None)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from ci.git.command import GitError
-from ci.git.repository import Commit, LocalCheckout, Repository, listed_packages
+from ci.git.repository import Commit, LocalCheckout, Repository
+from kernels import project
 
 
 def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out: Path | None = None) -> LocalCheckout:
@@ -18,7 +19,7 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out
     out: the trial file that the verb writes; it is no change of the tree.
     Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
     """
-    folder = path or Path.cwd()
+    folder = path or project.around(Path.cwd()).root
     if path is not None:
         _refuse_without_kernels(path)
     if commit is None:
@@ -33,8 +34,9 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out
 
 
 def _refuse_without_kernels(path: Path) -> None:
-    listed = listed_packages(path)
-    places = [path / part / name.replace(".", "/") for name in listed for part in ("", "src")]
+    found = project.layout(path)
+    listed, sources = found.packages, found.sources
+    places = [path / part / name.replace(".", "/") for name in listed for part in sources]
     if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
         raise click.UsageError(
             f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
@@ -54,14 +56,18 @@ def two_checkouts(
         if found is None:
             first = "there is no base to compare with: HEAD is the first commit of this clone"
             hint = " (the clone is shallow: `git fetch --unshallow`)" if repository.is_shallow() else ""
-            raise GitError(f"{first}; name one: ridgeline ab BASE{hint}")
+            raise GitError(f"{first}; commit a change first, or name a base{hint}")
         base = found.hash
     first_side = repository.checkout(base, "base")
     return first_side, repository.checkout(head, "head") if head else repository.working_tree(out)
 
 
-def scratch(verb: str, checkout: LocalCheckout) -> Path:
-    """A new trial file under .ridgeline/trials, named by time and commit."""
+TRIALS = ".ridgeline/trials"
+"""Below the root of the project: the trial files that nobody named."""
+
+
+def scratch(verb: str, checkout: LocalCheckout, root: Path | None = None) -> Path:
+    """A new trial file in TRIALS, named by time and commit.  root: of a project that the current folder is not in."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     name = checkout.commit.short if checkout.commit else "tree"
-    return Path(".ridgeline/trials") / f"{stamp}-{verb}-{name}-{os.getpid()}.jsonl"
+    return project.place(f"{TRIALS}/{stamp}-{verb}-{name}-{os.getpid()}.jsonl", root)

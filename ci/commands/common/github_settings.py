@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 
 import click
 
+from ci.bars import bar
 from ci.github.client import of_environment
-from ci.github.settings.findings import SettingFinding, findings
-from ci.github.settings.reading import read_settings
-from ci.options import PASS, REGRESSION, USAGE, err_console
+from ci.github.settings import SettingFinding, findings, read_settings
+from ci.options import PASS, REGRESSION, USAGE, err_console, print_json
 from ci.report.words import plain
 
 
 def examine(as_json: bool) -> int:
     """Ask, tell, and answer: 0 if everything is closed, 1 if something is open, 3 if only something is unread."""
     github = of_environment()
-    with err_console().status("asking GitHub"):
+    with bar(err_console(), "asking GitHub"):
         found = findings(read_settings(github), os.environ.get("GITHUB_SERVER_URL") or "https://github.com")
     if as_json:
         document = {"repository": github.repository, "settings": [dataclasses.asdict(one) for one in found]}
-        click.echo(json.dumps(document, indent=1))
+        print_json(document)
     else:
         for line in _lines(found):
             click.echo(line)

@@ -16,24 +16,20 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.isa import check as isa_check
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree, IsaError
-from ci.judging import claims, reach, run_file
-from ci.judging.claims import Expected
+from ci.judging import claims, reach
+from ci.judging.claims import Expected, MeasuringJob, TrustedOutcome, decided
 from ci.judging.policy import Policy
-from ci.judging.run_file import MeasuringJob
-from ci.judging.trusted import TrustedOutcome, decided
 from ci.judging.types import Judgement, Verdict
 from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
-from ci.records.causes.explanation import Explanation
-from ci.report.build import report_of
-from ci.report.model import Report, ReportWarning, Side
-from ci.trials import hostile
+from ci.records.causes import Explanation
+from ci.report.model import Report, ReportWarning, Side, report_of
+from ci.trials import file
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
-from ci.why.explain import NOT_EXAMINED
-from ci.why.handed import explain_handed
-from ci.why.trees import CommitSides
+from ci.why.experiments import CommitSides
+from ci.why.explain import NOT_EXAMINED, explain_handed
 from kernels.project import ProjectError
 
 EXISTING = click.Path(path_type=Path, dir_okay=False)
@@ -75,7 +71,7 @@ class HandedLeg:
 
 def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
-    job = run_file.read(leg.run, leg.job) if leg.run else None
+    job = claims.read(leg.run, leg.job) if leg.run else None
     _fetched(repository, leg.head)
     base = leg.base or _merge_base(repository, leg.head)
     expected = _expected(leg, base, job, repository)
@@ -125,7 +121,7 @@ def _with_code(judgement: Judgement, folder: Path) -> Judgement:
 def _compiled(path: Path) -> CompiledTree:
     """A result of compiling, from a file that is not trusted."""
     try:
-        found = hostile.content(path)
+        found = file.content(path)
     except OSError as error:
         raise IsaError(f"{path.name} cannot be read: {error.strerror or error}") from None
     if isinstance(found, str):
@@ -140,12 +136,12 @@ MOST_FILES = 20
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
     inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
-    return [hostile.read(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
+    return [file.read_hostile(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
 
 
 def expected_alone(leg: HandedLeg, repository: Repository) -> Expected:
     """What is expected of a run that measured one commit, without a base."""
-    job = run_file.read(leg.run, leg.job) if leg.run else None
+    job = claims.read(leg.run, leg.job) if leg.run else None
     return dataclasses.replace(_expected(leg, leg.head, job, repository), same_kernels=True)
 
 
@@ -155,7 +151,7 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
     pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
     declared, python = _declared(leg.declared) if leg.declared and leg.declared.exists() else (None, "")
-    found, same = _reach(repository, base, leg.head), _same_kernels(repository, base, leg.head)
+    found = _reach(repository, base, leg.head)
     return Expected(
         leg.head,
         base,
@@ -163,9 +159,9 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
         counts,
         job.started_ms if job else None,
         job.ended_ms if job else None,
-        same,
-        () if same else found.same,
-        bool(same or found.differing or found.unknown or not found.same),
+        found.nothing,
+        () if found.nothing else found.same,
+        not (found.nothing and found.same),
         declared,
         python,
     )
@@ -201,25 +197,12 @@ def _merge_base(repository: Repository, head: str) -> str:
     return found
 
 
-def _same_kernels(repository: Repository, base: str, head: str) -> bool:
-    """Whether git knows that both commits have the same kernel files."""
-    try:
-        sides = [LocalCheckout(role, repository.root, repository.resolve(c)) for role, c in _roles(base, head)]
-        return repository.same_kernels(*sides)
-    except GitError:
-        return False
-
-
 def _reach(repository: Repository, base: str, head: str) -> Reach:
     """What can differ, by the commits as git has them."""
     try:
         return reach.of_commits(repository.root, base, head)
     except (GitError, ProjectError) as error:
         return Reach(unknown=str(error))
-
-
-def _roles(base: str, head: str) -> tuple[tuple[str, str], ...]:
-    return ("base", base), ("head", head)
 
 
 def _trusted(repository: Repository, commit: str) -> bool:
@@ -235,7 +218,10 @@ UNCHECKED = "the benchmark definition is what the measuring host says: no declar
 
 def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
     where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
-    checkouts = [LocalCheckout(role, repository.root, Commit(c, 0, "")) for role, c in _roles(expected.base, leg.head)]
+    checkouts = [
+        LocalCheckout(role, repository.root, Commit(c, 0, ""))
+        for role, c in (("base", expected.base), ("head", leg.head))
+    ]
     made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {where}")
     base, head = (
         dataclasses.replace(side, commit=one.commit.hash, dirty=False)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ci.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from ci.history.configurations.beaten import SweptCase
+    from ci.history.configurations import SweptCase
 
 
 def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
     """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
     if not any(trial.sweep for trial in trials):
         return ()
-    from ci.history.configurations.reading import swept_in  # pandas takes 0.3 s to import, and most reports have none
+    from ci.history.configurations import swept_in  # pandas takes 0.3 s to import, and most reports have none
     from ci.sweeps.measured import gathered
 
     swept = [one for found in gathered(trials) for one in swept_in(found)]
@@ -23,7 +23,7 @@ def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _sentence(swept: SweptCase) -> str:
-    from ci.history.configurations.beaten import better_knobs, loss_of
+    from ci.history.configurations import better_knobs, loss_of
 
     loss = loss_of(swept)
     if loss is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +13,14 @@ from rich.console import Console
 from ci.commands.common.again import measured_before
 from ci.commands.common.clock import VerbClock
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MeasurePlan, machine_kind
+from ci.harness import MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict, to_json
-from ci.options import out_console
+from ci.options import out_console, print_json
 from ci.records import store
-from ci.records.causes.explanation import Explanation
+from ci.records.causes import Explanation
 from ci.report import json_report, markdown, terminal
-from ci.report.build import report_of
-from ci.report.model import Report
+from ci.report.model import Report, report_of
 from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
@@ -45,15 +44,16 @@ def compared(
     """
     if all_cases or plan.pythons or plan.knobs:
         return live.compare(checkouts, plan, rules, machine_kind(), file, console)
-    if repository.same_kernels(*checkouts):
-        return _identical(checkouts, plan, rules, file, console)
     found = reach.of_checkouts(*checkouts)
+    if found.nothing and not any(checkout.dirty for checkout in checkouts):
+        return _identical(checkouts, plan, rules, file, console)
     unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
     console.print(reach.sentence(plan, found), markup=False)
     if unreached and not part.kernels:
         return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
-    return dataclasses.replace(outcome, judgement=reach.with_left_out(outcome.judgement, unreached))
+    judgement = reach.doubted(outcome.judgement, reach.not_run(part, found, outcome.file.trials))
+    return dataclasses.replace(outcome, judgement=reach.with_left_out(judgement, unreached))
 
 
 def _identical(
@@ -86,17 +86,19 @@ def finish(
         spent = clock.spent(outcome.file.trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
         document |= {"explanations": [dataclasses.asdict(one) for one in explanations]}
-        click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
+        print_json({**document, "seconds": spent.as_json() if spent else None})
     else:
         terminal.show(made, out_console())
-        for sentence in to_decide(outcome.judgement, outcome.file.trials):
+        onward = functools.partial(again, out=outcome.file.path)
+        for sentence in to_decide(outcome.judgement, outcome.file.trials, onward):
             click.echo(sentence)
     if report:
         write_report(made, report)
-    if outcome.file.trials and not any(checkout.dirty for checkout in checkouts):
+    changed = next((checkout.changes for checkout in checkouts if checkout.dirty), "")
+    if outcome.file.trials and not changed:
         print_recorded(store.record([outcome.file], results), to_stderr=as_json)
     elif outcome.file.trials:
-        click.echo("not recorded: the checkout has uncommitted changes", err=True)
+        click.echo(f"not recorded: the checkout has {plain(changed)}", err=True)
     return outcome.judgement.verdict.exit_code
 
 

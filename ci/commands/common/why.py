@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.trial_file import OutputError
+from ci.bars import Bars
 from ci.commands.common.checkouts import two_checkouts
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
@@ -20,14 +21,13 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
 from ci.options import together
-from ci.records.causes import keeping
-from ci.records.causes.explanation import Explanation
-from ci.records.causes.keeping import RecordedCause
-from ci.records.regimes.folders import folder_of
+from ci.records import causes
+from ci.records.causes import Explanation, RecordedCause
+from ci.records.regimes import folder_of
 from ci.report.words import plain
 from ci.trials.trial import Trial
-from ci.why.code import CodeDifference
 from ci.why.explain import DEFAULT_S, explain, explain_pair
+from ci.why.suspects import CodeDifference
 
 WHY = together(
     click.option(
@@ -67,8 +67,8 @@ def explained(
     asked = (checkouts, outcome.judgement, outcome.file.trials, plan, rules, _folder(file))
     code = CodeDifference(checkouts[0].path, checkouts[1].path, root / CACHE, plan.pythons).sentences
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("why: what differs")
+    with Bars(console, *columns) as bar:
+        task = bar.add_task("why: what differs", total=None)
 
         def say(said: str) -> None:
             bar.update(task, description=plain(f"why: putting back {said}", 100))
@@ -129,7 +129,7 @@ def keep_causes(
     ends = [side.commit.hash for side in checkouts]
     if explanations and len(set(ends)) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
         where = folder_of(results, trials[-1].regime)
-        keeping.keep(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
+        causes.keep(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
 
 
 CACHE = Path(".ridgeline/isa")

@@ -1,4 +1,4 @@
-"""`ridgeline cancel`: end jobs."""
+"""`ridgeline jobs cancel`: end jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ci.commands.jobs.listing import QUEUE, show
 from ci.options import DRY_RUN, JSON, PASS, example
 
 
-@click.command(epilog=example("ridgeline cancel --dry-run 20261122T143118.803013392-e716"))
+@click.command(epilog=example("ridgeline jobs cancel --dry-run 20261122T143118.803013392-e716"))
 @click.argument("ids", nargs=-1, required=True)
 @JSON
 @DRY_RUN

@@ -16,13 +16,13 @@ from ci.git.command import GitError
 ALIASES: Mapping[str, tuple[str, ...]] = {"nightly": ("run", "--tier", "nightly")}
 """What may stand for a verb."""
 
-NO_JOBS = ("submit", "jobs", "cancel", "runner")
+NO_JOBS = {"jobs", "submit", "cancel", "runner"}
 """Verbs that deal with jobs and are none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InnerCommand:
-    """A command of ours: its verb, all arguments with the verb first, and what they were parsed to.
+    """A command of ours: the last word of its verb, all arguments with the verb first, and what they were parsed to.
 
     options: the names of the options it has.
     """
@@ -53,17 +53,20 @@ class InnerCommand:
 def parsed(arguments: Sequence[str]) -> InnerCommand:
     """The command, parsed as it will be when it runs.  Raises the usage error that it would end with."""
     context = click.get_current_context().find_root()
-    verb, *rest = (*ALIASES.get(arguments[0], arguments[:1]), *arguments[1:])
+    given = [*ALIASES.get(arguments[0], arguments[:1]), *arguments[1:]]
     group = context.command
     assert isinstance(group, click.Group)
-    command = group.get_command(context, verb)
-    known = ", ".join(sorted({*group.list_commands(context), *ALIASES} - set(NO_JOBS)))
-    if command is None or verb in NO_JOBS:
+    try:
+        verb, command, rest = group.resolve_command(context, given)
+    except click.UsageError:
+        verb, command, rest = given[0], None, []
+    if not (command and verb) or isinstance(command, click.Group) or NO_JOBS & {*verb.split()}:
+        known = ", ".join(sorted({*group.list_commands(context), *ALIASES} - NO_JOBS))
         raise click.UsageError(f"{verb!r} is not a verb that can be a job; after -- comes one of {known}")
     with command.make_context(verb, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
         values: dict[str, object] = dict(inner.params)
     options = frozenset(str(parameter.name) for parameter in command.params)
-    return InnerCommand(verb, (verb, *rest), values, options)
+    return InnerCommand(verb.split()[-1], (*verb.split(), *rest), values, options)
 
 
 def sharding(command: InnerCommand, shards: int) -> Sharding:
@@ -95,7 +98,7 @@ def _finish(command: InnerCommand, shards: int) -> tuple[str, ...]:
     if "shard" in command.options and shards > 1:
         return (*VERBS, *command.without_out, "--show", "--from")
     if command.verb == "run" and not command.out:
-        return (*VERBS, "record", "--results", str(command.values["results"]))
+        return (*VERBS, "records", "add", "--results", str(command.values["results"]))
     return ()
 
 
@@ -107,8 +110,8 @@ def commit(command: InnerCommand) -> str:
     if command.verb not in ("run", "sweep") or command.values["commit"] or command.values["tree"]:
         return ""
     head = one_checkout(None, None, None)
-    if command.verb == "run" and not command.out and (head.dirty or head.commit is None):
-        said = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
+    if command.verb == "run" and not command.out and head.dirty:
+        said = f"{head.path} has {head.changes}, so its numbers belong to no commit"
         raise GitError(f"{said}: commit them, or keep a trial file with --out FILE")
     return head.commit.hash if head.commit else ""
 

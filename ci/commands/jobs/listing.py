@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,20 +11,20 @@ import click
 
 from ci import executors
 from ci.executors import JobStatus, State
-from ci.options import JSON, PASS, USAGE, err_console, example
+from ci.options import JSON, PASS, USAGE, err_console, example, print_json
 from ci.report.words import plain
 
 QUEUE = click.option(
     "--queue",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the jobs (default: .ridgeline/jobs here).",
+    help="Folder of the jobs (default: .ridgeline/jobs of the repository).",
 )
 
 VERDICTS = (0, 1, 2, 3, 130)
 """Exit codes of our commands; any other code of a job is that of a crash."""
 
 
-@click.command(epilog=example("ridgeline jobs\n  ridgeline jobs --json 20261122T143118.803013392-e716"))
+@click.command(epilog=example("ridgeline jobs list\n  ridgeline jobs list --json 20261122T143118.803013392-e716"))
 @click.argument("ids", nargs=-1)
 @JSON
 @QUEUE
@@ -41,15 +40,17 @@ def jobs(ids: tuple[str, ...], as_json: bool, queue: Path | None) -> int:
 
 
 def show(found: Sequence[JobStatus], as_json: bool) -> int:
-    """Print jobs, one a line; exit code 0."""
+    """Print jobs, one a line; exit code 3 if one of them is lost: something is missing until it is taken up again."""
+    code = USAGE if any(job.state is State.LOST for job in found) else PASS
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(job) for job in found], indent=1))
-        return PASS
+        print_json([dataclasses.asdict(job) for job in found])
+        return code
     for job in found:
         where = f"on {job.where}" if job.where else ""
         log = f"log: {job.log}" if job.log else ""
-        click.echo("  ".join(filter(None, (job.id, job.name, str(job.state), where, plain(job.why, 500), log))))
-    return PASS
+        state = f"{job.state}, exit code {job.exit_code}" if job.exit_code else str(job.state)
+        click.echo("  ".join(filter(None, (job.id, job.name, state, where, plain(job.why, 500), log))))
+    return code
 
 
 def code_of(job: JobStatus) -> int:

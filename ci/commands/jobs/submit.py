@@ -1,4 +1,4 @@
-"""`ridgeline submit`: the same work as a job on this machine, one at a time on each GPU, or on a Slurm cluster."""
+"""`ridgeline jobs submit`: the same work as a job on this machine, one at a time on each GPU, or on a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LOCAL_TIMEOUT_S = 3600.0
 @click.command(
     context_settings={"allow_interspersed_args": False},
     epilog=example(
-        "ridgeline submit --gpus 1 --wait -- run --kernel gemm --out gemm.jsonl\n  "
-        "ridgeline submit --executor slurm --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3"
+        "ridgeline jobs submit --gpus 1 --wait -- run --kernel gemm --out gemm.jsonl\n  "
+        "ridgeline jobs submit --executor slurm --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3"
     ),
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -41,7 +41,7 @@ LOCAL_TIMEOUT_S = 3600.0
     show_default=True,
     help="Where jobs run.",
 )
-@click.option("--on", "pool", metavar="POOL", help="With slurm: a pool of ci/runners.toml (`ridgeline pools`).")
+@click.option("--on", "pool", metavar="POOL", help="With slurm: a pool of ci/runners.toml (`ridgeline ci pools`).")
 @click.option("--gpus", type=click.IntRange(min=0), help="GPUs the job needs to itself (slurm: the pool's most).")
 @click.option("--array", "shards", type=click.IntRange(1, 1000), default=1, help="With slurm: number of shards.")
 @click.option(
@@ -79,7 +79,9 @@ def submit(
     if resume:
         return _resumed(resume, queue, wait, as_json, dry_run)
     if not arguments:
-        raise click.UsageError("say what to run after --, for example: ridgeline submit -- run --out FILE")
+        raise click.UsageError(
+            "say what to run after --, for example: `ridgeline jobs submit -- run --out trials.jsonl`"
+        )
     command = inner.parsed(arguments)
     if executor == "local":
         if pool or shards > 1:
@@ -94,7 +96,7 @@ def submit(
         argv, spec = _on_cluster(command, name, pool, gpus, shards, timeout, runners)
     if dry_run:
         return _shown(argv, spec, executor, queue)
-    job = executors.submit_spec(argv, spec, executor, queue)
+    job = executors.submit(argv, spec, executor, queue)
     if not wait:
         click.echo(json.dumps({"id": job}) if as_json else job)
         return PASS
@@ -112,7 +114,7 @@ def _on_cluster(
 ) -> tuple[list[str], JobSpec]:
     """The command and what its job needs."""
     if pool is None:
-        raise click.UsageError("--executor slurm needs --on POOL; `ridgeline pools` lists them")
+        raise click.UsageError("--executor slurm needs --on POOL; `ridgeline ci pools` lists them")
     sharding = inner.sharding(command, shards)
     spec = JobSpec(
         name=name or command.verb,

@@ -1,16 +1,15 @@
-"""`ridgeline record --compact`: the samples of records that have them leave git."""
+"""`ridgeline records compact`: the samples of records that have them leave git."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from rich.progress import track
-
+from ci.bars import Bars
 from ci.options import err_console
 from ci.records import store
-from ci.records.samples.places import CountingPlace, SamplesPlace, configured
-from ci.records.sweeps.apart import machine_folders
+from ci.records.samples import CountingPlace, SamplesPlace, configured
+from ci.records.sweeps import machine_folders
 from ci.trials.file import Problem, RecordError
 
 
@@ -47,8 +46,9 @@ def compact(results: Path, dry_run: bool) -> MovedSamples:
     chosen: SamplesPlace = counting if dry_run else place
     machines = [folder.name for folder in machine_folders(results)]
     records = [record for machine in machines for record in store.places(results, machine, "")]
-    shown = track(records, "compact", console=err_console(), disable=not err_console().is_terminal)
-    done = [store.compact(results, record, chosen, dry_run) for record in shown]
+    with Bars(err_console(), *Bars.get_default_columns()) as bars:
+        shown = bars.track(records, description="moving samples of records")
+        done = [store.compact(results, record, chosen, dry_run) for record in shown]
     return MovedSamples(
         place.name,
         len(done),

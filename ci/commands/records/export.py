@@ -1,25 +1,28 @@
-"""`ridgeline export`: the records, with derived units, for any engine."""
+"""`ridgeline records export`: the records, with derived units, for any engine."""
 
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 
 import click
 
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, example
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, example, print_json
 from ci.records import exported
+from kernels import project
 
-EXAMPLES = "ridgeline export --out history --kernel gemm --since 2026-01-01\n  ridgeline export --samples --out samples"
+EXAMPLES = (
+    "ridgeline records export --out history --kernel gemm --since 2026-01-01\n"
+    "  ridgeline records export --samples --out samples"
+)
 
 
 @click.command(epilog=example(EXAMPLES))
 @click.option(
     "--out",
     type=NamedPath(),
-    default=Path("export"),
-    show_default=True,
+    default=lambda: project.place("export"),
+    show_default="export",
     help="Folder of Parquet files, one folder a machine; or a file for csv and json.",
 )
 @click.option(
@@ -59,7 +62,7 @@ def export(
     chosen = machine, kernel, since, dry_run
     done = exported.export_samples(results, out, *chosen) if samples else exported.export(results, out, kind, *chosen)
     if as_json:
-        click.echo(json.dumps({"rows": done.rows, "paths": [str(path) for path in done.paths]}, indent=1))
+        print_json({"rows": done.rows, "paths": [str(path) for path in done.paths]})
     else:
         verb = "would be " if dry_run else ""
         what = "samples" if samples else "rows"

@@ -1,20 +1,20 @@
-"""`ridgeline import`: what other tools measured, into the history."""
+"""`ridgeline records import`: what other tools measured, into the history."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console
-from ci.records.foreign import points, reading
+from ci.bars import Bars
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console, print_json
+from ci.records.foreign import reading, series_csv
 from ci.records.imported import FOLDER
 from ci.report.words import plural
 
 
-@click.command("import", epilog=example("ridgeline import ../their-project/results --machine ci-node-3"))
+@click.command("import", epilog=example("ridgeline records import ../their-project/results --machine ci-node-3"))
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--as", "kind", type=click.Choice(reading.FORMATS), help="Format (default: told from each file).")
 @click.option("--machine", default="", metavar="NAME", help="Machine they were measured on, where the file is wrong.")
@@ -41,13 +41,13 @@ def import_(
 
     Importing again changes nothing; what cannot be used is named, the rest is imported.  An interrupted import goes on.
     """
-    given = points.ImportOptions(machine, kernel, commit, _date(date), unit)
+    given = series_csv.ImportOptions(machine, kernel, commit, _date(date), unit)
     files = reading.sources(paths)
     with _bar() as bar:
         task = bar.add_task("importing", total=sum(map(reading.size, files)))
         done = reading.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
     if as_json:
-        click.echo(json.dumps(_document(done), indent=1))
+        print_json(_document(done))
     else:
         _print(done, results, dry_run)
     return USAGE if done.refused else PASS
@@ -55,16 +55,15 @@ def import_(
 
 def _date(text: str) -> int | None:
     try:
-        return points.moment(text) if text else None
-    except points.ForeignError as error:
+        return series_csv.moment(text) if text else None
+    except series_csv.ForeignError as error:
         raise click.BadParameter(str(error), param_hint="--date") from None
 
 
 def _bar() -> Progress:
     """A progress bar over bytes, where somebody looks at it."""
     columns = TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    console = err_console()
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Bars(err_console(), *columns)
 
 
 def _document(done: reading.Brought) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`ridgeline push`: records that are written, committed and pushed to a branch that others push to as well."""
+"""`ridgeline records push`: records that are written, committed and pushed to a branch that others push to as well."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import click
 
 from ci.git import push as pushing
 from ci.options import DRY_RUN, PASS, example
-from ci.records.samples.places import published
+from ci.records.samples import published
 
 WHAT = {"results_isa": "Record machine code"}
 
 
-@click.command(epilog=example("ridgeline push results main --dry-run"))
+@click.command(epilog=example("ridgeline records push results main --dry-run"))
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("branch")
 @DRY_RUN

@@ -1,4 +1,4 @@
-"""`ridgeline sift`: of the trials that a machine handed over, those that fit the run that measured them."""
+"""`ridgeline ci sift`: of the trials that a machine handed over, those that fit the run that measured them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ci.commands.common import leg
 from ci.commands.common.leg import HandedLeg
 from ci.git.repository import Repository
 from ci.judging import claims
-from ci.judging.trusted import rejected
+from ci.judging.claims import rejected
 from ci.options import PASS, USAGE, NewFile, example, full_hash
 from ci.report.words import plain
 from ci.whole_files import replace
@@ -19,7 +19,7 @@ from ci.whole_files import replace
 HEAD = "344de583" + "0" * 32
 
 
-@click.command(epilog=example(f"ridgeline sift incoming --head {HEAD} --pool mi300x --out trials.jsonl"))
+@click.command(epilog=example(f"ridgeline ci sift incoming --head {HEAD} --pool mi300x --out trials.jsonl"))
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--head", callback=full_hash, required=True, metavar="SHA", help="The commit that was measured.")
 @leg.WHERE

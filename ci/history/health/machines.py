@@ -9,10 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from ci.history.health.apart import HealthFinding, findings
-from ci.history.health.cache import HealthRecord
-from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
-from ci.history.health.series import DAY_MS, all_series
+from ci.history.health.apart import DAY_MS, HealthFinding, all_series, findings
+from ci.history.health.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
 
 UNSEEN_DAYS = 3
 """A machine that measured nothing for so many days while another did is told: a night may fail, three in a row do not

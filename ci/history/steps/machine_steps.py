@@ -9,24 +9,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.history.steps.common import MachinePath
-from ci.history.steps.evidence import LEAST_SECONDS, Candidate, went_along
-from ci.history.steps.series import Tracks
-from ci.history.steps.words import Direction, EventKind
+from ci.history.steps.finding import MachineNoise
+from ci.history.steps.grouping import LEAST_SECONDS, Candidate, went_along
+from ci.history.steps.series import Direction, EventKind, MachinePath, Tracks
 from ci.stats.types import FloatArray, Step
 
 Find = Callable[[FloatArray], Sequence[Step]]
 
 
 def of_paths(
-    tracks: Tracks, paths: Mapping[str, MachinePath], find: Find, same_compiler: Callable[[Candidate], bool]
+    tracks: Tracks,
+    paths: Mapping[str, MachinePath],
+    find: Find,
+    noise: Mapping[str, MachineNoise],
+    same_compiler: Callable[[Candidate], bool],
 ) -> Iterator[Candidate]:
     """Candidates of all machines: one series of each operator and arm that went along tells of the step.
 
     Where no library went along and the compiler changed, it is the compiler's doing: of kind KERNEL.
     """
     for machine, path in paths.items():
-        steps = [step for step in find(np.exp(path.path)) if np.any(path.path)]
+        steps = find(np.exp(path.path)) if np.any(path.path) else []
+        steps = [step for step in steps if noise[machine].lets_through(step, len(path.path))]
         edges = [0, *(step.index for step in steps), len(path.path)]
         for step, (first, stop) in zip(steps, zip(edges, edges[2:], strict=False), strict=True):
             if abs(math.log(step.ratio)) >= LEAST_SECONDS:

@@ -2,7 +2,8 @@ say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
 
 # 3 is an error of the infrastructure: nothing was measured.
 refuse() {
-  say "$*"
+  said=$*
+  say "$said"
   exit 3
 }
 

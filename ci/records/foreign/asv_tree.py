@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci.records import asv_files
-from ci.records.foreign.points import (
+from ci.records import rows
+from ci.records.foreign.series_csv import (
     ForeignError,
     ForeignFile,
     ForeignPoint,
@@ -61,7 +61,7 @@ def fits(data: object) -> bool:
     return isinstance(data, dict) and {"commit_hash", "results", "params"} <= data.keys()
 
 
-def read(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
+def read(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
     """The points of a result file.  Raises ForeignError."""
     if data.get("version") not in (1, 2):
         raise ForeignError(f"asv format {data.get('version')!r}; 1 and 2 are read")
@@ -78,7 +78,7 @@ def read(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
     return ForeignFile(points, remarks)
 
 
-def _origin(data: asv_files.Json, params: Mapping[str, object], path: Path, given: ImportOptions) -> MeasuredAt:
+def _origin(data: rows.Json, params: Mapping[str, object], path: Path, given: ImportOptions) -> MeasuredAt:
     needs = data.get("requirements") or {key: value for key, value in params.items() if key in ("torch", "triton")}
     date = given.date_ms if given.date_ms is not None else dated(float(data.get("date") or 0))
     env = (
@@ -135,7 +135,7 @@ def _points(origin: MeasuredAt, row: _AsvRow, benchmark: _Benchmark, given: Impo
         row = dataclasses.replace(row, result=[None] * len(keys))
     if len(row.result) != len(keys):
         raise ValueError(f"{len(row.result)} results for {len(keys)} combinations of parameters")
-    kernel = given.kernel or named(re.sub(rf"\.{asv_files.TIME}$", "", row.name))
+    kernel = given.kernel or named(re.sub(rf"\.{rows.TIME}$", "", row.name))
     for index, (key, value) in enumerate(zip(keys, row.result, strict=True)):
         if value is None or math.isfinite(value):
             backend, case = _backend_and_case(benchmark.params, key)

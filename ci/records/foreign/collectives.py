@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ci.records import asv_files
-from ci.records.foreign.points import (
+from ci.records import rows
+from ci.records.foreign.series_csv import (
     ForeignError,
     ForeignFile,
     ForeignPoint,
@@ -106,7 +106,7 @@ def read(text: str, path: Path, given: ImportOptions) -> ForeignFile:
     return ForeignFile(_points(lines, path, given, hashlib.sha256(text.encode()).hexdigest(), None), remarks)
 
 
-def read_json(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
+def read_json(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
     """The points of a report of -J (its version 3)."""
     program = _PROGRAM.search(" ".join(map(str, data.get("args") or ())))
     devices = list(data.get("devices") or (data.get("config") or {}).get("devices") or ())
@@ -188,7 +188,7 @@ def _twice(names: Sequence[str]) -> bool:
     return sum(name in ("time", "cputime") for name in names) > 1
 
 
-def _json_lines(run: _TestRun, row: asv_files.Json) -> Iterator[_SizeLine]:
+def _json_lines(run: _TestRun, row: rows.Json) -> Iterator[_SizeLine]:
     for key in ("out_of_place", "in_place"):
         if part := row.get(key):
             time = part.get("time", part.get("cpu_time"))

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ci.records import asv_files
-from ci.records.foreign.points import (
+from ci.records import rows
+from ci.records.foreign.series_csv import (
     SECONDS,
     ForeignError,
     ForeignFile,
@@ -37,7 +37,7 @@ def fits_google(data: object) -> bool:
     return isinstance(data, dict) and isinstance(data.get("benchmarks"), list) and "context" in data
 
 
-def read_hyperfine(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
+def read_hyperfine(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
     """The points of an export."""
     origin = _origin(data, path, given, "hyperfine", None, "")
     points, remarks = list[ForeignPoint](), list[str]()
@@ -49,11 +49,11 @@ def read_hyperfine(data: asv_files.Json, path: Path, given: ImportOptions) -> Fo
     return ForeignFile(points, remarks)
 
 
-def read_google(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
+def read_google(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
     """The points of a report."""
     context = data["context"] if isinstance(data["context"], dict) else {}
     origin = _origin(data, path, given, "google_benchmark", context.get("date"), str(context.get("host_name") or ""))
-    runs: dict[str, list[asv_files.Json]] = {}
+    runs: dict[str, list[rows.Json]] = {}
     for run in data["benchmarks"]:
         if isinstance(run, dict) and "name" in run:
             runs.setdefault(str(run.get("run_name") or run["name"]), []).append(run)
@@ -66,7 +66,7 @@ def read_google(data: asv_files.Json, path: Path, given: ImportOptions) -> Forei
     return ForeignFile(points, remarks)
 
 
-def _origin(data: asv_files.Json, path: Path, given: ImportOptions, source: str, date: object, host: str) -> MeasuredAt:
+def _origin(data: rows.Json, path: Path, given: ImportOptions, source: str, date: object, host: str) -> MeasuredAt:
     digest = hashlib.sha256(repr(data).encode()).hexdigest()[:8]
     commit = named(given.commit or f"{source}-{digest}")
     return MeasuredAt(machine_named(given.machine or host), commit, date_of(given, path, date), source, source)
@@ -99,7 +99,7 @@ def _command(origin: MeasuredAt, result: Mapping[str, object], given: ImportOpti
     )
 
 
-def _function(origin: MeasuredAt, name: str, runs: list[asv_files.Json], given: ImportOptions) -> ForeignPoint:
+def _function(origin: MeasuredAt, name: str, runs: list[rows.Json], given: ImportOptions) -> ForeignPoint:
     kernel, _, case = name.partition("/")
     broken = next((run for run in runs if run.get("error_occurred")), None)
     timed = [] if broken else list(_timed(runs))
@@ -123,7 +123,7 @@ def _function(origin: MeasuredAt, name: str, runs: list[asv_files.Json], given: 
     )
 
 
-def _timed(runs: list[asv_files.Json]) -> Iterator[tuple[float, asv_files.Json]]:
+def _timed(runs: list[rows.Json]) -> Iterator[tuple[float, rows.Json]]:
     """(seconds, run) of every repetition; of the median or the mean where there are only aggregates."""
     single = [run for run in runs if run.get("run_type", "iteration") == "iteration"]
     named_so = {str(run.get("aggregate_name")): run for run in runs}

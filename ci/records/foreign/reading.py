@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from ci.records import imported
+from ci.records.cache import PART_ROWS, ParsedUnit
 from ci.records.foreign import asv_tree, collectives, harnesses, series_csv
-from ci.records.foreign.points import ForeignError, ForeignFile, ImportOptions, table
+from ci.records.foreign.series_csv import ForeignError, ForeignFile, ImportOptions, table
 from ci.records.imported import ImportedParts
-from ci.records.parts import PART_ROWS, ParsedUnit
 from ci.trials.file import Problem, RecordError
 
 FORMATS = ("asv", "nccl-tests", "hyperfine", "google-benchmark", "csv")

@@ -1,40 +1,38 @@
 """Columns that tables and figures of studies may name, derived from what was measured.
 
 The frame (`ci.sweeps.studies.rows`) has one row for each point.  A column is, in this order: one of the frame, one that
-is derived here, a knob of the launch, a dimension of the case.
+is derived here, a knob of the launch, a dimension of the case.  A study's own columns, and those of its changes, are
+put into its frame before anything is made of it (`with_own`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.points import Knobs
+from benchmarks.studies import studies
+from benchmarks.studies.types import Beside, Column, Quantity, Row, Study
 from ci.records import derived
 from ci.records.rates import peak_share
-from ci.sweeps.studies.across import changes, cus, product
+from ci.sweeps.studies.across import changes
 
 Series = pd.Series
 
+PLACE = ("machine", "regime", "operator")
+"""Columns in which rows must agree before they are compared."""
+
 
 @dataclasses.dataclass(frozen=True)
-class Derived:
-    """label, unit ("1": a pure number, "": a text) and decimals in a table; of: the column from the whole frame."""
+class Derived(Quantity):
+    """of: the column from the whole frame."""
 
-    label: str
-    unit: str
-    decimals: int
     of: Callable[[pd.DataFrame], Series]
-
-    @property
-    def heading(self) -> str:
-        """What stands over a column of a table."""
-        return self.label if self.unit in ("", "1") else f"{self.label}, {self.unit}"
 
 
 def with_columns(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
@@ -58,6 +56,42 @@ def column(frame: pd.DataFrame, name: str) -> Series:
 
 def _of_row(config: Knobs, dims: Knobs, name: str) -> Any:
     return config[name] if name in config else dims.get(name)
+
+
+# ---- of one study ----------------------------------------------------------------------------------------------------
+
+
+def with_own(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the columns that a study declares, and those of its changes."""
+    rows: list[Row] = frame.to_dict("records") if study.columns else []  # type: ignore[assignment]
+    own = {name: _of_rows(one, rows) for name, one in study.columns.items()}
+    made = {name: pd.Series(own[name], index=frame.index, dtype=_type(study.columns[name])) for name in own}
+    return frame.assign(**made, **(changes.columns(frame, study.changes) if study.changes else {}))
+
+
+def _type(one: Quantity) -> type | None:
+    """Of the values; None for what numbers come to."""
+    return None if one.unit else object
+
+
+def _of_rows(one: Column, rows: Sequence[Row]) -> list[Any]:
+    if one.beside is None:
+        return [one.of(row) for row in rows]
+    return [one.of(row, seconds) for row, seconds in zip(rows, _compared(one.beside, rows), strict=True)]
+
+
+def _compared(beside: Beside, rows: Sequence[Row]) -> list[float]:
+    """Seconds of what each row is compared with: of several rows of a key the shortest, NaN for none."""
+
+    def placed(row: Row, key: Hashable) -> Hashable:
+        return (*(row[name] for name in PLACE), key)
+
+    known: dict[Hashable, float] = {}
+    for row in rows:
+        key = beside.key(row)
+        if key is not None and row["status"] == "ok" and not math.isnan(row["seconds"]):
+            known[placed(row, key)] = min(row["seconds"], known.get(placed(row, key), math.inf))
+    return [known.get(placed(row, beside.wanted(row)), math.nan) for row in rows]
 
 
 # ---- times and rates -------------------------------------------------------------------------------------------------
@@ -112,6 +146,16 @@ def _bound(frame: pd.DataFrame) -> Series:
     return found
 
 
+def _link_seconds(frame: pd.DataFrame) -> Series:
+    """Least time of a row's link bytes: over the links to its peers (kernels/hardware.py), NaN without any."""
+    found = pd.Series(math.nan, index=frame.index)
+    for _, rows in frame.groupby(["machine", "world"], sort=False):
+        world, hardware = int(rows["world"].iloc[0]), derived.hardware_of(rows.iloc[0])
+        if world > 1 and hardware:
+            found[rows.index] = rows["link_bytes"] / hardware.link_to(world - 1)
+    return found
+
+
 def _to_best(frame: pd.DataFrame) -> Series:
     """Time / time of the fastest point of the same case and backend."""
     keys = ["operator", "case", "backend", "machine", "regime"]
@@ -119,6 +163,11 @@ def _to_best(frame: pd.DataFrame) -> Series:
 
 
 # ---- configurations --------------------------------------------------------------------------------------------------
+
+
+def _each(of: Callable[..., Any], *names: str) -> Callable[[pd.DataFrame], Series]:
+    """A column of a function of others, row by row."""
+    return lambda frame: pd.Series([of(*row) for row in zip(*(frame[n] for n in names), strict=True)], frame.index)
 
 
 def tile(config: Knobs) -> str:
@@ -132,41 +181,21 @@ def tiles(config: Knobs, dims: Knobs, world: int) -> float:
     m, n = config.get("block_m"), config.get("block_n")
     if not (m and n and "M" in dims and "N" in dims):
         return math.nan
-    return float(-(-dims["M"] // m) * -(-dims["N"] // world // n) * config.get("split_k", 1))
+    return float(-(-dims["M"] // m) * -(-dims["N"] // int(world) // n) * config.get("split_k", 1))
 
 
-def _tile(frame: pd.DataFrame) -> Series:
-    return frame["config"].map(tile)
+def _fill(dims: Knobs, world: int) -> float:
+    """Tiles of 128 x 128 of a rank's output: a property of the case, whatever tile a point has."""
+    return tiles({"block_m": 128, "block_n": 128}, dims, world)
 
 
-def _tiles(frame: pd.DataFrame) -> Series:
-    rows = zip(frame["config"], frame["dims"], frame["world"], strict=True)
-    return pd.Series([tiles(config, dims, int(world)) for config, dims, world in rows], index=frame.index)
-
-
-def _tiles_per_cu(frame: pd.DataFrame) -> Series:
-    return _tiles(frame) / frame["compute_units"].astype(float)
-
-
-def _fill(frame: pd.DataFrame) -> Series:
-    """Tiles of 128 x 128 of a rank's output against the CUs: a property of the case, whatever tile a point has."""
-    square = {"block_m": 128, "block_n": 128}
-    rows = zip(frame["dims"], frame["world"], frame["compute_units"].astype(float), strict=True)
-    return pd.Series([tiles(square, dims, int(world)) / units for dims, world, units in rows], index=frame.index)
+def _per_cu(count: Callable[[pd.DataFrame], Series]) -> Callable[[pd.DataFrame], Series]:
+    return lambda frame: count(frame) / frame["compute_units"].astype(float)
 
 
 def setting(knobs: Knobs) -> str:
     """What a point changes, "num_stages=4 group_m=16"; "default" for nothing."""
     return " ".join(f"{name}={value}" for name, value in sorted(knobs.items())) or "default"
-
-
-def _setting(frame: pd.DataFrame) -> Series:
-    return frame["knobs"].map(setting)
-
-
-def _changes(frame: pd.DataFrame) -> Series:
-    """How many knobs a point changes."""
-    return frame["knobs"].map(len)
 
 
 def launch(config: Knobs) -> str:
@@ -176,97 +205,28 @@ def launch(config: Knobs) -> str:
     return " ".join(filter(None, [named, setting(rest) if rest else ""])) or "default"
 
 
-def _launch(frame: pd.DataFrame) -> Series:
-    return frame["config"].map(launch)
-
-
-def _shape(frame: pd.DataFrame) -> Series:
+def _shape(dims: Knobs, case: str) -> str:
     """N and K of the whole weight matrix, "N 4096, K 14336"; the case's name without them."""
-    pairs = zip(frame["dims"], frame["case"], strict=True)
-    named = [f"N {dims['N']}, K {dims['K']}" if {"N", "K"} <= dims.keys() else case for dims, case in pairs]
-    return pd.Series(named, index=frame.index, dtype=object)
+    return f"N {dims['N']}, K {dims['K']}" if {"N", "K"} <= dims.keys() else case
 
 
-def _joined(*names: str) -> Callable[[pd.DataFrame], Series]:
-    def join(frame: pd.DataFrame) -> Series:
-        parts = [column(frame, name).astype(str) for name in names]
-        return pd.Series([", ".join(filter(None, row)) for row in zip(*parts, strict=True)], index=frame.index)
-
-    return join
-
-
-def _exact(frame: pd.DataFrame) -> Series:
-    """Whether the output of a check equals the reference bit by bit."""
-    norm = column(frame, "norm").astype(float)
-    return pd.Series(np.where(norm.isna(), "", np.where(norm == 0, "yes", "no")), index=frame.index, dtype=object)
-
-
-def _groups(frame: pd.DataFrame) -> Series:
-    """ "4 experts" of a case that has groups."""
-    return pd.Series([f"{dims['G']} experts" if "G" in dims else "" for dims in frame["dims"]], frame.index)
+def _series(frame: pd.DataFrame) -> Series:
+    return column(frame, "shape").astype(str) + ", " + frame["backend"].astype(str)
 
 
 def _word(place: int) -> Callable[[pd.DataFrame], Series]:
     """A part of the case's name: "dsv3_gateup_b8_m2048_mild" is of a model, and a layer of it."""
-    return lambda frame: frame["case"].astype(str).str.split("_").str[place].astype(object).fillna("")
+    return _each(lambda case: (*case.split("_"), "", "")[place], "case")
 
 
-def _streams(frame: pd.DataFrame) -> Series:
-    """ "serial", or "4 streams", of a baseline with the knob `streams`."""
-    counts = [int(config.get("streams", 1)) for config in frame["config"]]
-    return pd.Series(["serial" if count == 1 else f"{count} streams" for count in counts], frame.index, dtype=object)
-
-
-def _operation(frame: pd.DataFrame) -> Series:
-    """Which of an operator's products: what follows its family."""
-    return frame["operator"].astype(str).str.removeprefix("grouped_gemm_")
-
-
-def _code(name: str, label: str, decimals: int = 0) -> dict[str, Derived]:
-    """A number of the machine code before and after a change."""
-    return {
-        f"{name}_before": Derived(f"{label} before", "1", decimals, lambda frame: changes.code_before(frame, name)),
-        f"{name}_after": Derived(f"{label} after", "1", decimals, lambda frame: changes.code_after(frame, name)),
-    }
-
-
-ACROSS: dict[str, Derived] = {
-    "ranks": Derived("ranks", "1", 0, product.ranks),
-    "whole": Derived("whole product", "", 0, product.whole),
-    "weak": Derived("a rank's product", "", 0, product.weak),
-    "line": Derived("backend", "", 0, product.line),
-    "line_ranks": Derived("backend, ranks", "", 0, product.line_ranks),
-    "alone_us": Derived("product alone", "µs", 2, lambda frame: product.alone(frame) * 1e6),
-    "overhead": Derived("time / time of the product alone", "1", 3, product.overhead),
-    "speedup": Derived("time on one rank / time", "1", 3, product.speedup),
-    "all_tflops": Derived("speed of all ranks", "TFLOPS", 1, product.all_tflops),
-    "link_us": Derived("least time of the links", "µs", 2, lambda frame: product.link_seconds(frame) * 1e6),
-    "link_percent": Derived("share of the links", "%", 1, product.link_percent),
-    "ceiling_tflops": Derived("speed with full links", "TFLOPS", 1, product.ceiling_tflops),
-    "cus": Derived("CUs", "1", 0, cus.cus),
-    "maker": Derived("kernel of", "", 0, cus.maker),
-    "library_percent": Derived("share of the library at equal CUs", "%", 1, cus.library_percent),
-    "change": Derived("change", "", 0, changes.change),
-    "before": Derived("before", "µs", 2, changes.before),
-    "after": Derived("after", "µs", 2, changes.after),
-    "change_ratio": Derived("after / before", "1", 4, changes.ratio),
-    "ratio_low": Derived("lower end", "1", 4, changes.low),
-    "ratio_high": Derived("upper end", "1", 4, changes.high),
-    **_code("registers", "registers"),
-    **_code("spills", "spills"),
-    **_code("instructions", "instructions"),
-    **_code("store_bytes", "bytes per store", 1),
-    "operation": Derived("product", "", 0, _operation),
-    "model": Derived("model", "", 0, _word(0)),
-    "layer": Derived("layer", "", 0, _word(1)),
-    "experts": Derived("model, layer, experts", "", 0, _joined("model", "layer", "groups_text")),
-    "streams_text": Derived("how", "", 0, _streams),
-    "groups_text": Derived("experts", "", 0, _groups),
-}
-"""Columns of what a row says against other rows, and of parts of names."""
+TILES = _each(tiles, "config", "dims", "world")
 
 COLUMNS: dict[str, Derived] = {
-    **ACROSS,
+    "link_us": Derived("least time of the links", "µs", 2, lambda frame: _link_seconds(frame) * 1e6),
+    "link_percent": Derived("share of the links", "%", 1, lambda frame: _link_seconds(frame) / frame["seconds"] * 100),
+    "operation": Derived("product", "", 0, _each(lambda name: name.removeprefix("grouped_gemm_"), "operator")),
+    "model": Derived("model", "", 0, _word(0)),
+    "layer": Derived("layer", "", 0, _word(1)),
     "us": Derived("time", "µs", 2, _microseconds("seconds")),
     "kernel_us": Derived("kernel time", "µs", 2, _microseconds("seconds")),
     "total_us": Derived("total time of one call, host to host", "µs", 2, _microseconds("whole_s")),
@@ -282,29 +242,34 @@ COLUMNS: dict[str, Derived] = {
     "intensity": Derived("intensity", "FLOP/byte", 1, _intensity),
     "bound": Derived("bound", "", 0, _bound),
     "to_best": Derived("time / time of the best point", "1", 3, _to_best),
-    "tile": Derived("tile", "", 0, _tile),
-    "tiles": Derived("tiles", "1", 0, _tiles),
-    "tiles_per_cu": Derived("tiles / CUs", "1", 2, _tiles_per_cu),
-    "fill": Derived("tiles of 128 x 128 / CUs", "1", 2, _fill),
-    "setting": Derived("changed knobs", "", 0, _setting),
-    "changes": Derived("changed knobs", "1", 0, _changes),
-    "launch": Derived("configuration", "", 0, _launch),
-    "shape": Derived("weights", "", 0, _shape),
-    "series": Derived("weights, backend", "", 0, _joined("shape", "backend")),
-    "exact": Derived("equal bits", "", 0, _exact),
+    "tile": Derived("tile", "", 0, _each(tile, "config")),
+    "tiles": Derived("tiles", "1", 0, TILES),
+    "tiles_per_cu": Derived("tiles / CUs", "1", 2, _per_cu(TILES)),
+    "fill": Derived("tiles of 128 x 128 / CUs", "1", 2, _per_cu(_each(_fill, "dims", "world"))),
+    "setting": Derived("changed knobs", "", 0, _each(setting, "knobs")),
+    "changes": Derived("changed knobs", "1", 0, _each(len, "knobs")),
+    "launch": Derived("configuration", "", 0, _each(launch, "config")),
+    "shape": Derived("weights", "", 0, _each(_shape, "dims", "case")),
+    "series": Derived("weights, backend", "", 0, _series),
 }
 """Every derived column.  tflops: of all ranks together; all other rates: of one rank (ci.records.rates)."""
 
 MEASURED = {
-    "ratio": Derived("time / time of the anchor", "1", 4, lambda frame: frame["ratio"]),
-    "low": Derived("lower end", "1", 4, lambda frame: frame["low"]),
-    "high": Derived("upper end", "1", 4, lambda frame: frame["high"]),
-    "seconds": Derived("time", "s", 9, lambda frame: frame["seconds"]),
-    "whole_s": Derived("total time of one call", "s", 9, lambda frame: frame["whole_s"]),
+    "ratio": Quantity("time / time of the anchor", "1", 4),
+    "low": Quantity("lower end", "1", 4),
+    "high": Quantity("upper end", "1", 4),
+    "seconds": Quantity("time", "s", 9),
+    "whole_s": Quantity("total time of one call", "s", 9),
 }
 """Columns of the frame that have a unit."""
 
 
-def described(name: str) -> Derived | None:
+def described(name: str) -> Quantity | None:
     """Label and unit of a column; None for a knob, a dimension or a name."""
-    return COLUMNS.get(name) or MEASURED.get(name)
+    return COLUMNS.get(name) or MEASURED.get(name) or changes.COLUMNS.get(name) or _declared().get(name)
+
+
+@functools.cache
+def _declared() -> dict[str, Column]:
+    """The columns of all studies."""
+    return {name: one for study in studies().values() for name, one in study.columns.items()}

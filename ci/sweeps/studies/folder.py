@@ -19,12 +19,12 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.studies.types import Rows, Study
+from benchmarks.studies.types import Change, Rows, Study
 from ci.records import derived
 from ci.sweeps.measured import Measured
 from ci.sweeps.studies import comparison, guidance
 from ci.sweeps.studies.across import changes, code
-from ci.sweeps.studies.columns import column
+from ci.sweeps.studies.columns import column, with_own
 from ci.sweeps.studies.figures import Foot, draw
 from ci.sweeps.studies.points import ranks_named
 from ci.sweeps.studies.rows import chosen
@@ -88,7 +88,8 @@ def render(
     """Write table, figures and study.json from the rows of one machine.  facts: beside the rules that it derives."""
     if study.code:
         frame = code.attached(frame, code.read(folder))
-        write_code(folder)
+        write_code(folder, study.changes)
+    frame = with_own(study, frame)
     found = table(frame, study.table)
     means = [Guided(one, math.nan, one) for one in comparison.sentences(study, frame)]
     guided = (*guidance_of(study, frame), *means, *facts)
@@ -115,9 +116,9 @@ def keep_code(folder: Path, files: Iterable[Path]) -> None:
             replace(folder / code.FILE, path.read_bytes())
 
 
-def write_code(folder: Path) -> None:
+def write_code(folder: Path, declared: Sequence[Change]) -> None:
     """The machine code before and after each change, for every architecture, as code.csv and code.md."""
-    found = changes.of_code(code.read(folder))
+    found = changes.of_code(code.read(folder), declared)
     if len(found):
         replace(folder / "code.csv", as_csv(found))
         replace(folder / "code.md", as_markdown(found, "Machine code before and after each change"))

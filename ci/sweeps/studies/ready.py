@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.points import Point
 from benchmarks.studies.types import Study, StudyPart
-from ci.harness import OneProgram, machine_kind
-from ci.judging import policy
+from ci.harness import machine_kind
 from ci.sweeps.catalogue import Catalogue, Catalogues
 from ci.sweeps.effort import ExpectedEffort, expected
 from ci.sweeps.measured import SweepError
-from ci.sweeps.prepare import CACHE
-from ci.sweeps.pruning import PointCompiler, Pruned, by_config
-from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
+from ci.sweeps.pruning import PointCompiler, Pruned, prune
+from ci.sweeps.rungs import Rungs
 from ci.sweeps.studies.across import code
 from ci.sweeps.studies.points import points
 
@@ -43,18 +41,18 @@ class StudyAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadyPart:
-    """A part of a study.  asked: its points by case; prune: finds out what is left of them to be measured."""
+    """A part of a study.  asked: its points by case; compiler: by whose code some need no time, None for none."""
 
     part: StudyPart
     catalogue: Catalogue
     asked: Mapping[str, Sequence[Point]]
-    prune: Callable[[], Pruned]
+    compiler: PointCompiler | None
     rungs: Rungs
 
     @functools.cached_property
     def pruned(self) -> Pruned:
         """What is left to be measured.  Compiling ahead takes seconds: it waits until it is the part's turn."""
-        return self.prune()
+        return prune(self.catalogue, self.asked, self.anchors, self.compiler)
 
     @property
     def anchors(self) -> dict[str, str]:
@@ -74,7 +72,7 @@ class ReadyPart:
     @property
     def world(self) -> int:
         """The most ranks of its cases."""
-        return max((one.world for one in self.catalogue.offers if one.case in self.asked), default=1)
+        return self.catalogue.world(self.asked)
 
 
 def ready(study: Study, asked: StudyAsked, known: Catalogues, console: Console) -> list[ReadyPart]:
@@ -90,25 +88,9 @@ def _parts(study: Study, asked: StudyAsked, known: Catalogues, console: Console)
         catalogue = known.of(part.operator, asked.arch, asked.compute_units)
         found = points(part, catalogue, asked.cases)
         if found:
-            prune = functools.partial(_pruned, part, catalogue, found, asked, known.program, console)
-            yield ReadyPart(part, catalogue, found, prune, rungs(study, asked))
-
-
-def _pruned(
-    part: StudyPart,
-    catalogue: Catalogue,
-    found: Mapping[str, Sequence[Point]],
-    asked: StudyAsked,
-    program: OneProgram,
-    console: Console,
-) -> Pruned:
-    anchors = dict.fromkeys(found, part.anchor)
-    pruned = by_config(catalogue, found, anchors)
-    if part.check or not asked.compile_ahead or catalogue.arch == "cpu" or not pruned.count:
-        return pruned
-    units, here = catalogue.compute_units, asked.arch is None
-    compiler = PointCompiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here, program=program)
-    return compiler.pruned(part.operator, pruned, anchors)
+            compiler = PointCompiler(asked.tree, console, launched=asked.arch is None, program=known.program)
+            ahead = asked.compile_ahead and not part.check
+            yield ReadyPart(part, catalogue, found, compiler if ahead else None, rungs(study, asked))
 
 
 def code_of(
@@ -120,15 +102,14 @@ def code_of(
         return points(part, known.of(part.operator, arch, units), asked.cases)
 
     device = parts[0].catalogue
-    where = (asked.tree, device.arch, device.compute_units)
-    return code.compiled(study, points_of, *where, console, known.program)
+    compiler = PointCompiler(asked.tree, console, program=known.program)
+    return code.compiled(study, points_of, device.arch, device.compute_units, compiler)
 
 
 def rungs(study: Study, asked: StudyAsked) -> Rungs:
     """Few rounds for all and more for the best, or all rounds of all trials for every point."""
     kind = machine_kind()
-    least = policy.load().settings(study.operators[0], kind).trial_noise
     if study.halving and not asked.trials:
-        return Rungs(CPU_ROUNDS if kind == "cpu" else GPU_ROUNDS, least=least)
+        return Rungs.of(study.operators[0], kind)
     count, rounds = asked.trials or study.trials, asked.rounds or study.rounds
-    return Rungs((rounds,) * count, halving=False, least=least)
+    return Rungs.of(study.operators[0], kind, (rounds,) * count, halving=False)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.studies.types import Study, StudyError, StudyPart
-from ci.history.kept import checks
+from ci.history import kept
 from ci.records import store
 from ci.sweeps.measured import Measured, read_all
-from ci.sweeps.studies.folder import RECORD, ROOM, Guided
+from ci.sweeps.studies.folder import RECORD, Guided
 from ci.sweeps.studies.rows import KEYS, of_records, of_sweeps
 from ci.trials.trial import Trial
 
@@ -93,20 +93,14 @@ def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
     return found
 
 
-def recorded(study: Study, results: Path) -> list[Path]:
-    """The folders that a study has in the results."""
-    folder = results / ROOM / study.name
-    return sorted(one for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
-
-
 # ---- equal bits ------------------------------------------------------------------------------------------------------
 
 
 def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Guided]:
     """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
     parts = [part for part in study.parts if part.check]
-    newest: dict[tuple[str, str], checks.CaseCheck] = {}
-    for one in (each for folder in folders for each in checks.load(folder)[0]):
+    newest: dict[tuple[str, str], kept.CaseCheck] = {}
+    for one in (each for folder in folders for each in kept.case_checks(folder)[0]):
         wanted = any(p.operator == one.kernel and p.has(one.case, one.world) and one.backend in _arms(p) for p in parts)
         if wanted and one.machine == machine:
             newest[one.case, one.backend] = one
@@ -117,8 +111,8 @@ def _arms(part: StudyPart) -> tuple[str, ...]:
     return (part.anchor, *part.arms)
 
 
-def _said(one: checks.CaseCheck) -> Guided:
-    if one.status != checks.GOOD:
+def _said(one: kept.CaseCheck) -> Guided:
+    if one.status != kept.GOOD:
         text = f"{one.status}: {one.why}"
     else:
         text = "the reference's bits" if one.error == 0 else f"differs from the reference by {one.error:.2g} (norm)"

@@ -7,11 +7,10 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 
-from ci.sweeps.tuned.cases import Identity, Knobs, TablePlace, TunedCase, Value
-from ci.sweeps.tuned.timed import LogTime, TimedCase, Versus, over_cases, versus
-
-LEAST_TRIALS = 2
-"""Of what is written: one process start has a bias of its own (0.1 to 0.2 % on an H200), which no round shows."""
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import Identity, TablePlace, TunedCase, Value
+from ci.sweeps.times import LEAST_TRIALS, LogTime, Versus, over_cases, versus
+from ci.sweeps.tuned.timed import TimedCase
 
 RUNNERS_UP = 3
 """Kept with an entry, and measured again when it is verified."""

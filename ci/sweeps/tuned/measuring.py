@@ -7,20 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 
-from benchmarks.points import Point
-from ci import harness
+from benchmarks.points import Knobs, Point
 from ci.git.repository import LocalCheckout
-from ci.judging import policy
-from ci.sweeps import catalogue as catalogues
 from ci.sweeps import effort
-from ci.sweeps.catalogue import Catalogue
+from ci.sweeps.catalogue import Catalogue, TunedCase
 from ci.sweeps.plan import FOLDER, SweepPlan, sweep_id
-from ci.sweeps.prepare import CACHE
-from ci.sweeps.pruning import PointCompiler, Pruned, by_config
-from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
-from ci.sweeps.tuned import declared
-from ci.sweeps.tuned.cases import Knobs, TunedCase
+from ci.sweeps.pruning import PointCompiler, Pruned, prune
+from ci.sweeps.rungs import Rungs
 from ci.sweeps.tuned.verifying import CodeObjects
+from kernels import project
 
 VERIFYING_ROUNDS = {"gpu": (40, 40, 40), "cpu": (20, 20)}
 """Rounds of the trials of a verification: few knobs, so all of them get what finalists of a sweep get."""
@@ -39,11 +34,6 @@ class Bench:
     catalogue: Catalogue
     checkout: LocalCheckout
     console: Console
-
-    @property
-    def kind(self) -> str:
-        """Of machine: "gpu" or "cpu"."""
-        return "cpu" if self.catalogue.arch == "cpu" else "gpu"
 
     def points(self, wanted: Wanted) -> tuple[dict[str, list[Point]], dict[str, str]]:
         """The points by case, and the anchors.  Backends beside the anchor are points as they are, too."""
@@ -66,61 +56,49 @@ class Bench:
 
     def pruned(self, points: Points, anchors: Mapping[str, str]) -> Pruned:
         """Without what cannot load, and without what is the code of another point."""
-        found = by_config(self.catalogue, points, anchors)
-        if self.kind == "cpu" or not found.count:
-            return found
-        return self._compiler().pruned(self.catalogue.operator, found, anchors)
+        return prune(self.catalogue, points, anchors, self._compiler)
 
     def code(self, wanted: Wanted) -> CodeObjects:
         """What some knobs compile to now, for this device; nothing on a CPU, where nothing is compiled ahead."""
         found: dict[tuple[str, str, str], str] = {}
-        for backend in dict.fromkeys(case.backend for case, _ in wanted if self.kind == "gpu"):
+        for backend in dict.fromkeys(case.backend for case, _ in wanted if self.catalogue.kind == "gpu"):
             mine = [(case, knobs) for case, knobs in wanted if case.backend == backend]
             points, anchors = self.points(mine)
-            known = self._compiler().compiled(self.catalogue.operator, points, anchors)
+            known = self._compiler.compiled(self.catalogue, points, anchors)
             for case, knobs in mine:
                 for one in knobs:
                     made = known.get((case.case, self.point(case, one).label))
                     found[case.case, backend, case.identity(one)] = made.identity if made else ""
         return found
 
+    @property
     def _compiler(self) -> PointCompiler:
-        where = (self.checkout.path, self.catalogue.arch, self.catalogue.compute_units)
-        return PointCompiler(*where, CACHE, self.console)
+        return PointCompiler(self.checkout.path, self.console)
 
     def rungs(self, verifying: bool, cases: Iterable[TunedCase] = ()) -> Rungs:
         """A search drops what is slow early, but for the rules of the cases, against which an entry has to stand.
 
         A verification measures all it asks for in every trial.
         """
-        least = policy.load().settings(self.catalogue.operator, self.kind).trial_noise
+        operator, kind = self.catalogue.operator, self.catalogue.kind
         if verifying:
-            return Rungs(VERIFYING_ROUNDS[self.kind], halving=False, least=least)
+            return Rungs.of(operator, kind, VERIFYING_ROUNDS[kind], halving=False)
         rules = {(one.case, self.point(one, {**one.defaults, **one.rule}).label) for one in cases}
-        return Rungs(CPU_ROUNDS if self.kind == "cpu" else GPU_ROUNDS, least=least, stay=frozenset(rules))
+        return Rungs.of(operator, kind, stay=frozenset(rules))
 
     def plan(self, points: Points, anchors: Mapping[str, str], pruned: Pruned, rungs: Rungs) -> SweepPlan:
         """The sweep, with a trial file of its own by which it is resumed."""
         operator = self.catalogue.operator
         name = sweep_id(operator, self.checkout, rungs)
-        file = FOLDER / f"tune-{operator}-{name}.jsonl"
+        file = project.place(f"{FOLDER}/tune-{operator}-{name}.jsonl")
         stay = frozenset((case, pruned.equal.get((case, label), label)) for case, label in rungs.stay)
         rungs = dataclasses.replace(rungs, stay=stay)
-        worlds = [offer.world for offer in self.catalogue.offers if offer.case in points]
-        return SweepPlan(name, operator, self.checkout, pruned, anchors, file, rungs, world=max(worlds, default=1))
+        world = self.catalogue.world(points)
+        return SweepPlan(name, operator, self.checkout, pruned, anchors, file, rungs, world=world)
 
     def minutes(self, points: Points, rungs: Rungs) -> float:
         """GPU minutes that these points are expected to take."""
         return effort.expected(self.catalogue, points, rungs).minutes
-
-
-def offered(
-    operator: str, checkout: LocalCheckout, console: Console, arch: str | None, units: int | None = None
-) -> tuple[Bench, list[TunedCase]]:
-    """The operator as it is offered for a device, this machine's unless `arch` says another, and what can be tuned."""
-    wanted = harness.options(kernel=operator, tree=checkout.path, arch=arch, compute_units=units)
-    found = harness.query("candidates", *wanted)
-    return Bench(catalogues.parsed(found, operator), checkout, console), declared.parsed(found, operator)
 
 
 def _once(points: Iterable[Point]) -> list[Point]:

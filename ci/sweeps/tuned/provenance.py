@@ -6,9 +6,10 @@ import dataclasses
 import datetime
 from collections.abc import Mapping
 
-from ci.sweeps.tuned.cases import Knobs, Table, Value
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import Table, Value
+from ci.sweeps.times import Versus
 from ci.sweeps.tuned.choose import EntryDecision, RunnerUp
-from ci.sweeps.tuned.timed import Versus
 
 NAME = "confirmed"
 """Of the table within an entry."""
@@ -89,7 +90,9 @@ def parse(table: Table, launched: Knobs, where: str) -> Confirmed:
         )
     except (KeyError, TypeError, ValueError) as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{where}: {said}; remove this table, and `ridgeline tune --verify` writes it again") from None
+        raise ValueError(
+            f"{where}: {said}; remove this table, and `ridgeline tune all --verify` writes it again"
+        ) from None
 
 
 def _parsed_runner_up(table: Table, launched: Knobs) -> RunnerUp:

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import TunedCase, by_place
 from ci.sweeps.pruning import Pruned
-from ci.sweeps.tuned.cases import Knobs, TunedCase, by_place
+from ci.sweeps.times import Versus
 from ci.sweeps.tuned.choose import Action, EntryDecision
-from ci.sweeps.tuned.timed import Versus
 from ci.sweeps.tuned.verifying import NEVER, Due, Rivals
 from ci.whole_files import replace
 

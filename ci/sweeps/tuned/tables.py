@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ci.sweeps.catalogue import Table, TablePlace, TunedCase, by_place
 from ci.sweeps.measured import SweepError
 from ci.sweeps.tuned import provenance
-from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, by_place
 from ci.sweeps.tuned.choose import Action, EntryDecision
 from ci.sweeps.tuned.provenance import Confirmed
 from ci.sweeps.tuned.text import TunedText

@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
-from ci.sweeps.tuned.cases import Knobs, Table
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import Table
 from ci.sweeps.tuned.provenance import NAME
 
 Names = tuple[str, ...]

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from ci.sweeps.tuned.cases import Identity, Knobs, TunedCase
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import Identity, TunedCase
+from ci.sweeps.times import LogTime
 
 REGIME = "spaced"
 """The regime by which knobs are chosen, unless a sweep has another one only."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LogTime:
-    """Of knobs in a case: log of time / time of the anchor, half its interval, and the trials behind it.
-
-    code_hash: of what was launched, "" if nobody looked.
-    """
-
-    log: float
-    half: float
-    trials: int
-    knobs: Knobs = dataclasses.field(default_factory=dict, compare=False)
-    code_hash: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Versus:
-    """time / time of something else, with its interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 Timings = Mapping[Identity, LogTime]
@@ -92,34 +67,4 @@ class _Row:
         knobs = {**case.defaults, **row["config"]} if row["config"] else {**case.chosen, **row["knobs"]}
         failed = ": ".join(text for text in (str(row["status"]), str(row["why"] or "")) if text)
         ok = row["status"] == "ok"
-        return cls(knobs, _log_time(row, knobs) if ok else None, "" if ok else failed)
-
-
-def _log_time(row: Mapping[Hashable, Any], knobs: Knobs) -> LogTime | None:
-    ratio, low, high = (float(row[name]) for name in ("ratio", "low", "high"))
-    trials, code = int(row["trials"]), str(row["code_hash"])
-    if row["is_anchor"]:
-        return LogTime(0.0, 0.0, trials, knobs, code)
-    if not 0 < low <= high < math.inf:
-        return None
-    return LogTime(math.log(ratio), math.log(high / low) / 2, trials, knobs, code)
-
-
-def versus(one: LogTime, other: LogTime) -> Versus:
-    """The ratio of two times of a case.  Half its interval is the root of the sum of squares of both.
-
-    Both are ratios to the same anchor, whose noise the difference does not have, so it is too wide rather than not.
-    """
-    return _between([(one, other)])
-
-
-def over_cases(pairs: Sequence[tuple[LogTime, LogTime]]) -> Versus:
-    """The geometric mean over cases of the ratio of two times, the cases independent."""
-    return _between(pairs)
-
-
-def _between(pairs: Sequence[tuple[LogTime, LogTime]]) -> Versus:
-    log = math.fsum(one.log - other.log for one, other in pairs) / len(pairs)
-    squares = (one.half**2 + other.half**2 for one, other in pairs if one != other)
-    half = math.sqrt(math.fsum(squares)) / len(pairs)
-    return Versus(math.exp(log), math.exp(log - half), math.exp(log + half))
+        return cls(knobs, LogTime.of_row(row, knobs) if ok else None, "" if ok else failed)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ci.judging import policy
+from ci.sweeps.catalogue import TablePlace, TunedCase, by_place
 from ci.sweeps.measured import Measured
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.tuned import provenance
-from ci.sweeps.tuned.cases import TablePlace, TunedCase, by_place
 from ci.sweeps.tuned.choose import EntryDecision, decide
 from ci.sweeps.tuned.measuring import Bench, Wanted
 from ci.sweeps.tuned.provenance import Confirmed

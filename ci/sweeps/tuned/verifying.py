@@ -7,7 +7,8 @@ import datetime
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
-from ci.sweeps.tuned.cases import Identity, Knobs, TunedCase
+from benchmarks.points import Knobs
+from ci.sweeps.catalogue import Identity, TunedCase
 from ci.sweeps.tuned.choose import RUNNERS_UP
 from ci.sweeps.tuned.provenance import CODE_DIGITS
 from ci.sweeps.tuned.tables import TableEntry

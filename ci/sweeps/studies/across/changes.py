@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from benchmarks.points import Knobs
-from benchmarks.studies import studies
-from benchmarks.studies.types import Change
+from benchmarks.studies.types import Change, Quantity
 from ci.sweeps.studies.across import code
-from ci.sweeps.studies.across.lookup import timed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,22 +51,23 @@ class ChangedPair:
         """Place of the row that carries it."""
         return (self.on if self.on.knobs else self.off).place
 
+    @property
+    def ratio(self) -> float:
+        """After / before, each a ratio to the same anchor."""
+        return self.on.ratio / self.off.ratio
 
-@functools.cache
-def declared() -> tuple[Change, ...]:
-    """The changes of all studies."""
-    return tuple(change for study in studies().values() for change in study.changes)
 
-
-def pairs(frame: pd.DataFrame) -> list[ChangedPair]:
+def pairs(frame: pd.DataFrame, declared: Sequence[Change]) -> list[ChangedPair]:
     """Every change in every case where both points have a time."""
     names = ["machine", "regime", "operator", "case", "backend"]
     launches: dict[tuple[str, ...], list[ChangedSide]] = {}
-    sides = zip(frame[names].astype(str).itertuples(index=False, name=None), timed(frame), _sides(frame), strict=True)
-    for key, use, side in sides:
-        if use:
+    sides = zip(
+        frame[names].astype(str).itertuples(index=False, name=None), frame["status"], _sides(frame), strict=True
+    )
+    for key, status, side in sides:
+        if status == "ok":
             launches.setdefault(key, []).append(side)
-    return [pair for key, own in launches.items() for pair in _of_case(own, *key[2:])]
+    return [pair for key, own in launches.items() for pair in _of_case(own, declared, *key[2:])]
 
 
 def _sides(frame: pd.DataFrame) -> Iterator[ChangedSide]:
@@ -81,8 +79,10 @@ def _sides(frame: pd.DataFrame) -> Iterator[ChangedSide]:
         yield ChangedSide(place, knobs, config, float(seconds), float(ratio), half, numbers)
 
 
-def _of_case(rows: Sequence[ChangedSide], operator: str, case: str, backend: str) -> Iterator[ChangedPair]:
-    for change in declared():
+def _of_case(
+    rows: Sequence[ChangedSide], declared: Sequence[Change], operator: str, case: str, backend: str
+) -> Iterator[ChangedPair]:
+    for change in declared:
         if (change.operator, change.backend) == (operator, backend) and _takes_part(change, case):
             off, on = _side(rows, change.off), _side(rows, change.on)
             if off and on and off is not on:
@@ -102,72 +102,64 @@ def _side(rows: Sequence[ChangedSide], knobs: Knobs) -> ChangedSide | None:
     return min(found, key=lambda row: len(row.knobs), default=None)
 
 
-def change(frame: pd.DataFrame) -> pd.Series:
-    """Name of the change that a row carries, "" for none."""
-    names = {pair.bearer: pair.change for pair in pairs(frame)}
-    return pd.Series([names.get(place, "") for place in range(len(frame))], index=frame.index, dtype=object)
-
-
-def before(frame: pd.DataFrame) -> pd.Series:
-    """Microseconds of the point without the change."""
-    return _carried(frame, lambda pair: pair.off.seconds * 1e6)
-
-
-def after(frame: pd.DataFrame) -> pd.Series:
-    """Microseconds of the point with it."""
-    return _carried(frame, lambda pair: pair.on.seconds * 1e6)
-
-
-def ratio(frame: pd.DataFrame) -> pd.Series:
-    """After / before, each a ratio to the same anchor."""
-    return _carried(frame, _ratio)
-
-
-def low(frame: pd.DataFrame) -> pd.Series:
-    """Lower end of the ratio's interval."""
-    return _carried(frame, lambda pair: _ratio(pair) * math.exp(-_half(pair)))
-
-
-def high(frame: pd.DataFrame) -> pd.Series:
-    """Upper end of the ratio's interval."""
-    return _carried(frame, lambda pair: _ratio(pair) * math.exp(_half(pair)))
-
-
-def _ratio(pair: ChangedPair) -> float:
-    return pair.on.ratio / pair.off.ratio
-
-
 def _half(pair: ChangedPair) -> float:
     """Of two ratios to an anchor, each with its interval: the logarithmic half widths add up in squares."""
     return math.hypot(pair.on.half, pair.off.half)
 
 
-def code_before(frame: pd.DataFrame, name: str) -> pd.Series:
-    """A number of the machine code (code.METRICS) without the change."""
-    return _carried(frame, lambda pair: pair.off.code.get(name, math.nan))
+@dataclasses.dataclass(frozen=True)
+class OfPair(Quantity):
+    """A column of the rows that carry a change; of: from the pair."""
+
+    of: Callable[[ChangedPair], float]
 
 
-def code_after(frame: pd.DataFrame, name: str) -> pd.Series:
-    """The same with it."""
-    return _carried(frame, lambda pair: pair.on.code.get(name, math.nan))
+def _code(name: str, label: str, decimals: int = 0) -> dict[str, OfPair]:
+    """A number of the machine code (code.METRICS) on both sides of a change."""
+    return {
+        f"{name}_before": OfPair(f"{label} before", "1", decimals, lambda pair: pair.off.code.get(name, math.nan)),
+        f"{name}_after": OfPair(f"{label} after", "1", decimals, lambda pair: pair.on.code.get(name, math.nan)),
+    }
 
 
-def _carried(frame: pd.DataFrame, of: Callable[[ChangedPair], float]) -> pd.Series:
-    values = {pair.bearer: of(pair) for pair in pairs(frame)}
-    return pd.Series([values.get(place, math.nan) for place in range(len(frame))], index=frame.index, dtype=float)
+NUMBERS: dict[str, OfPair] = {
+    "before": OfPair("before", "µs", 2, lambda pair: pair.off.seconds * 1e6),
+    "after": OfPair("after", "µs", 2, lambda pair: pair.on.seconds * 1e6),
+    "change_ratio": OfPair("after / before", "1", 4, lambda pair: pair.ratio),
+    "ratio_low": OfPair("lower end", "1", 4, lambda pair: pair.ratio * math.exp(-_half(pair))),
+    "ratio_high": OfPair("upper end", "1", 4, lambda pair: pair.ratio * math.exp(_half(pair))),
+    **_code("registers", "registers"),
+    **_code("spills", "spills"),
+    **_code("instructions", "instructions"),
+    **_code("store_bytes", "bytes per store", 1),
+}
+
+COLUMNS: dict[str, Quantity] = {"change": Quantity("change", "", 0), **NUMBERS}
+"""change: name of the one that a row carries, "" for none; the numbers are NaN there."""
+
+
+def columns(frame: pd.DataFrame, declared: Sequence[Change]) -> dict[str, pd.Series]:
+    """All of COLUMNS, for a study's changes."""
+    carried = {pair.bearer: pair for pair in pairs(frame, declared)}
+    rows = [carried.get(place) for place in range(len(frame))]
+    found = {"change": pd.Series([pair.change if pair else "" for pair in rows], index=frame.index, dtype=object)}
+    for name, one in NUMBERS.items():
+        values = [one.of(pair) if pair else math.nan for pair in rows]
+        found[name] = pd.Series(values, index=frame.index, dtype=float)
+    return found
 
 
 # ---- the code alone --------------------------------------------------------------------------------------------------
 
 
-def of_code(found: Sequence[code.PointCode]) -> pd.DataFrame:
+def of_code(found: Sequence[code.PointCode], declared: Sequence[Change]) -> pd.DataFrame:
     """Numbers of the code before and after each change, by architecture, case and change: what needs no GPU."""
     launches: dict[tuple[str, str, str, str], list[code.PointCode]] = {}
     for one in found:
         launches.setdefault((one.operator, one.case, one.backend, one.arch), []).append(one)
     rows = [
         row
-        for change in declared()
+        for change in declared
         for (operator, case, backend, arch), own in launches.items()
         if (operator, backend) == (change.operator, change.backend) and _takes_part(change, case)
         for row in _code_rows(change, case, arch, own)

@@ -8,17 +8,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
 
-from benchmarks.points import Batch, Knobs, Point, PointsFile
+from benchmarks.points import Batch, Knobs, Point
 from benchmarks.studies.types import Study, StudyPart
-from ci import harness
-from ci.sweeps.prepare import CACHE
+from ci.sweeps.pruning import PointCompiler
 
 FILE = "code.json"
 
@@ -59,39 +56,17 @@ PointsOf = Callable[[StudyPart, str, int | None], Mapping[str, Sequence[Point]]]
 """The points of a part by case, for an architecture and a number of CUs."""
 
 
-def compiled(
-    study: Study,
-    points: PointsOf,
-    tree: Path,
-    arch: str,
-    units: int | None,
-    console: Console,
-    program: harness.OneProgram | None = None,
-) -> list[PointCode]:
+def compiled(study: Study, points: PointsOf, arch: str, units: int | None, compiler: PointCompiler) -> list[PointCode]:
     """Every point and plain arm of a study that is ours, for the architecture that measures and those of COMPILED."""
     devices = {**dict.fromkeys(COMPILED), **({arch: units} if arch != "cpu" else {})}
     found: list[PointCode] = []
     for part, (each, count) in itertools.product(study.parts, devices.items()):
         asked = points(part, each, count)
         batches = tuple(Batch(case, part.anchor, tuple(own)) for case, own in asked.items() if own)
-        file = PointsFile("ahead", part.operator, 0, 1, batches)
-        found += _read(_compile(file, tree, each, count, console, program), part.operator, each) if batches else ()
+        if batches:
+            told = compiler.told(part.operator, batches, each, count, f"compiling {part.operator} for {each}")
+            found += _read(told["points"], part.operator, each)
     return found
-
-
-def _compile(
-    file: PointsFile, tree: Path, arch: str, units: int | None, console: Console, program: harness.OneProgram | None
-) -> list[Knobs]:
-    """The points as the compiling program tells them, JSON."""
-    with tempfile.TemporaryDirectory(prefix="ridgeline-code-") as folder:
-        asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
-        asked.write_text(json.dumps(file.as_json()))
-        argv = harness.program("benchmarks.isa", "metrics")
-        argv += harness.options(points=asked, tree=tree.resolve(), arch=arch, cache=CACHE.resolve())
-        argv += harness.options(compute_units=units, out=out, progress="json")
-        harness.produce(argv, out, console, f"compiling {file.operator} for {arch}", program)
-        found: list[Knobs] = json.loads(out.read_text())["points"]
-        return found
 
 
 def _read(told: Sequence[Knobs], operator: str, arch: str) -> Iterator[PointCode]:

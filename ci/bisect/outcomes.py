@@ -1,0 +1,295 @@
+"""Trials of a file as outcomes of a search: which positions they compared, by how much they differ, what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from benchmarks.trial_file import FORMAT, Status
+from ci.bisect.axes import Axis
+from ci.bisect.types import BisectError, RowPlace, TrialOutcome
+from ci.git.repository import LocalCheckout
+from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
+from ci.judging.live import Interrupted
+from ci.stats.interval import shifts
+from ci.stats.types import FloatArray
+from ci.trials.comparisons import Comparison, comparisons
+from ci.trials.file import Followed, read, unpacked
+from ci.trials.replay import MACHINE_KINDS, times
+from ci.trials.trial import Trial
+
+Position = Callable[[Trial, str], int | None]
+"""(trial, role) -> the position that this checkout of the trial is, None for none."""
+
+FEWEST_ROUNDS = 2
+"""Rounds that a shift needs at least (`ci.stats.interval`)."""
+
+
+def outcomes_of(trials: Iterable[Trial], position: Position) -> list[TrialOutcome]:
+    """One outcome for each trial of two positions, over all operators that were measured in it."""
+    groups: dict[tuple[str, int], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.session, trial.number), []).append(trial)
+    made = (_outcome(group, position) for group in groups.values())
+    return [one for one in made if one is not None]
+
+
+def _outcome(group: Sequence[Trial], position: Position) -> TrialOutcome | None:
+    """Base and head of a group as positions; None for a trial of something else."""
+    base, head = (position(group[0], role) for role in ("base", "head"))
+    if base is None or head is None or base == head:
+        return None
+    found = comparisons(group)
+    failed = _failed(found, group, base, head)
+    values = [] if failed else _shifts(found)
+    sign = 1.0 if base < head else -1.0
+    shift = sign * float(np.mean(values)) if values else None
+    if not failed and shift is None:
+        failed = {max(base, head): "the trial has no times of both sides"}
+    labels = {place: text for place, role in ((base, "base"), (head, "head")) if (text := _label(group, found, role))}
+    seconds = sum(trial.duration_s for trial in group)
+    return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
+
+
+def _shifts(found: Sequence[Comparison]) -> list[float]:
+    """log(head / base) of every backend and case."""
+    rounds = [one for comparison in found for one in comparison.trials if len(one.base) >= FEWEST_ROUNDS]
+    return [float(shifts(one.base[None], one.head[None]).shift[0]) for one in rounds]
+
+
+def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
+    """Why a position cannot be measured, by position."""
+    if not found:
+        lacking = {base: "base", head: "head"}
+        return {place: _lacks(group, role) for place, role in lacking.items() if not _has_any(group, role)} or {
+            max(base, head): _untimed(group)
+        }
+    for one in found:
+        for place, status, why in ((base, one.base_status, one.base_why), (head, one.head_status, one.head_why)):
+            if status is not Status.OK:
+                return {place: f"{one.case} is {status}{f': {why}' if why else ''}"}
+        definitions = (one.base_definition, one.head_definition)
+        if None not in definitions and definitions[0] != definitions[1]:
+            return {max(base, head): f"{one.case} has another benchmark definition there: the times are of other work"}
+        if one.problems:
+            return {max(base, head): one.problems[0]}
+    return {}
+
+
+def _untimed(group: Sequence[Trial]) -> str:
+    """Why a trial in which both sides have cases compares none."""
+    arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
+    said = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
+    return said[0] if said else "the trial compares nothing"
+
+
+def _has_any(group: Sequence[Trial], role: str) -> bool:
+    return any(trial.cases and any(case.of_role(role) for case in trial.cases.values()) for trial in group)
+
+
+def _lacks(group: Sequence[Trial], role: str) -> str:
+    broken = [one for trial in group for one in trial.checkouts[role].broken]
+    return broken[0].reason if broken else "it has no case that was asked for"
+
+
+def _label(group: Sequence[Trial], found: Sequence[Comparison], role: str) -> str:
+    """Digest of the code that a side launched, with its knobs and versions; "" if some of it is not known."""
+    backends = {one.backend for one in found}
+    parts: list[object] = []
+    for trial in group:
+        checkout = trial.checkouts[role]
+        for name, own, backend, arm in trial.arms():
+            if own == role and backend in backends:
+                code = arm.code_hash or checkout.kernel_digest
+                if code is None:
+                    return ""
+                parts.append([trial.operator, name, backend, code, sorted(arm.knobs.items())])
+        versions = {name: value for name, value in checkout.environment.versions.items() if name != "executable"}
+        parts.append([sorted(versions.items()), sorted(checkout.environment.variables.items())])
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16] if backends else ""
+
+
+# Recorded trials in the order of their file, as if each had just been measured.
+#
+# Either a trial file of an earlier search, or a replay file (DESIGN section 8) whose lines also say what was compared:
+#
+#     {"trial": 0, "unit": "us", "places": ["v1", "v2", "v3"], "base": "v1", "head": "v3", "cases": {CASE: {...}}}
+#
+# `places` is the row in its order and stands in the first line; base and head are two of it. "machine_kind": "cpu"
+# there chooses the policy of a CPU.
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedSearch:
+    """A row and the outcomes of a file, in its order.  kind: of the machine, "gpu" or "cpu"."""
+
+    places: Sequence[RowPlace]
+    outcomes: Sequence[TrialOutcome]
+    kind: str
+
+
+def tells_its_places(path: Path) -> bool:
+    """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
+    return bool(_first(path).get("format") != FORMAT)
+
+
+def of_axis(path: Path, axis: Axis) -> RecordedSearch:
+    """The trials of a trial file that are of places of an axis.  Raises BisectError if there is none."""
+    file = read(path)
+    found = outcomes_of(file.trials, axis.position)
+    if not found:
+        raise BisectError(f"{path} has no trial of two of these {len(axis.places)} {axis.what}s")
+    return RecordedSearch(axis.places, found, file.trials[0].machine.kind)
+
+
+def of_file(path: Path) -> RecordedSearch:
+    """A replay file.  Raises BisectError, which names line and value."""
+    first = _first(path)
+    names, kind = first.get("places"), first.get("machine_kind", MACHINE_KINDS[0])
+    if kind not in MACHINE_KINDS:
+        raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")
+    if not _is_row(names):
+        allowed = 'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]'
+        raise BisectError(f"{path}:1: places is {names!r:.80}; allowed: {allowed}")
+    numbered = [(n, line) for n, line in enumerate(_lines(path), 1) if line.strip()]
+    outcomes = [_replayed(_object(path, n, line), names, f"{path}:{n}") for n, line in numbered]
+    return RecordedSearch([RowPlace(name, name) for name in names], outcomes, kind)
+
+
+def _is_row(names: Any) -> bool:
+    return (
+        isinstance(names, list)
+        and len(names) > 1
+        and all(isinstance(name, str) and name for name in names)
+        and len(set(names)) == len(names)
+    )
+
+
+def _replayed(line: Any, names: list[str], where: str) -> TrialOutcome:
+    sides = []
+    for role in ("base", "head"):
+        if line.get(role) not in names:
+            raise BisectError(f"{where}: {role} is {line.get(role)!r:.80}; allowed: one of the places of line 1")
+        sides.append(names.index(line[role]))
+    base, head = sides
+    if base == head:
+        raise BisectError(f"{where}: base and head are both {names[base]!r}; two different places are compared")
+    cases = line.get("cases")
+    if not isinstance(cases, dict) or not cases:
+        raise BisectError(f"{where}: cases is {cases!r:.80}; allowed: an object with a case at least")
+    values = [_shift(arms, f"{where}: case {name!r:.80}") for name, arms in cases.items()]
+    sign = 1.0 if base < head else -1.0
+    return TrialOutcome(min(sides), max(sides), sign * float(np.mean(values)))
+
+
+def _shift(arms: Any, where: str) -> float:
+    base, head = (_samples(arms, role, where) for role in ("base", "head"))
+    if len(base) != len(head):
+        raise BisectError(f"{where}: base has {len(base)} samples and head {len(head)}; they come in rounds")
+    return float(shifts(base[None], head[None]).shift[0])
+
+
+def _samples(arms: Any, role: str, where: str) -> FloatArray:
+    samples = arms.get(role) if isinstance(arms, dict) else None
+    found = times(samples) if isinstance(samples, list) and len(samples) >= FEWEST_ROUNDS else None
+    if found is None:
+        raise BisectError(f"{where}: {role} is {samples!r:.60}; allowed: at least two finite times above 0")
+    return found
+
+
+def _first(path: Path) -> Any:
+    lines = _lines(path)
+    if not lines:
+        raise BisectError(f"{path} is empty; give the --out file of a search, or a replay file")
+    return _object(path, 1, lines[0])
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        content, damage = unpacked(path.read_bytes())
+    except OSError as error:
+        raise BisectError(f"{path} cannot be read: {error.strerror or error}") from None
+    if damage:
+        raise BisectError(f"{path}: {damage[0].why}")
+    return content.splitlines()
+
+
+def _object(path: Path, number: int, line: bytes) -> Any:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BisectError(f"{path}:{number}: not JSON ({error}); a line is one trial") from None
+    if not isinstance(value, dict):
+        raise BisectError(f"{path}:{number}: {value!r:.60} is no trial; a line is an object")
+    return value
+
+
+# Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.
+
+
+Measuring = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], int]
+
+
+@dataclasses.dataclass
+class LiveTrials:
+    """Measures places of an axis into the file `out`, one trial at a time."""
+
+    axis: Axis
+    plan: MeasurePlan
+    out: Path
+    console: Console
+    measuring: Measuring = measure
+
+    def __post_init__(self) -> None:
+        self._file, self._broke_off = Followed(self.out), False
+
+    def before(self) -> list[TrialOutcome]:
+        """What the file holds already.  BisectError if it holds trials of something else."""
+        trials = self._file.read().trials
+        found = outcomes_of(trials, self.axis.position)
+        if trials and not found:
+            said = f"{self.out} has trials of other {self.axis.what}s than these {len(self.axis.places)}"
+            raise BisectError(f"{said}; give another file with --out")
+        return found
+
+    def __call__(self, low: int, high: int) -> TrialOutcome:
+        """One more trial.  A place whose trial leaves no result failed; twice in a row, the machine did: MeasureError.
+
+        Raises Interrupted on Ctrl-C.
+        """
+        known = len(self._file.read().trials)
+        with self.axis.sides(low, high, self.plan) as (checkouts, plan):
+            one = dataclasses.replace(plan, trials=1, first_trial=known)
+            code = self.measuring(checkouts, one, self.out, self.console)
+        if code == INTERRUPTED:
+            raise Interrupted(f"interrupted; the finished trials are in {self.out}; `{again()}` goes on")
+        found = outcomes_of(self._file.read().trials[known:], self.axis.position)
+        if code == USAGE and not found:
+            if self._broke_off or (low, high) == (0, len(self.axis.places) - 1):
+                kept = f"; finished trials are in {self.out}" if known else ""
+                raise MeasureError(f"measuring broke off; the reason is printed above{kept}")
+            self._broke_off = True
+        else:
+            self._broke_off = False
+        return found[-1] if found else TrialOutcome(low, high, failed={high: "measuring it leaves no result"})
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Nobody else measures into this file meanwhile.  BisectError."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out.with_name(f".{out.name}.lock"), timeout=0):
+            yield
+    except Timeout:
+        said = f"{out} is being measured by another call"
+        raise BisectError(f"{said}; wait for it, or give another file with --out") from None

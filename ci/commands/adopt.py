@@ -1,0 +1,241 @@
+"""`ridgeline adopt`: a benchmark script of any repository under paired A/B, unchanged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
+from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.outcome import with_rejected
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import MeasurePlan, machine_kind
+from ci.judging import live, policy
+from ci.judging.types import to_json
+from ci.options import (
+    BUDGET,
+    CPU_ROUNDS,
+    DRY_RUN,
+    GPU_ROUNDS,
+    JSON,
+    NO_VERDICT,
+    OUT,
+    PASS,
+    POLICY,
+    Seconds,
+    err_console,
+    example,
+    out_console,
+    print_json,
+    wait_for_turn,
+)
+from ci.report import terminal
+from ci.report.model import report_of
+from ci.report.words import plain
+from ci.whole_files import replace
+
+# fmt: skip
+
+
+EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype bf16
+  ridgeline adopt bench.py HEAD~5 --list
+  ridgeline adopt bench.py --budget 10 --device cpu
+  ridgeline adopt bench.py --promote kernels/gemm.py"""
+
+ARGUMENTS = "ridgeline.script_arguments"
+"""Under this name click's context has what stands behind `--`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AdoptOptions:
+    """What was asked for beside the script and the commits, by the names of the options."""
+
+    script_from: str
+    device: str | None
+    budget: float | None
+    paths: tuple[str, ...]
+    only_list: bool
+    promote: Path | None
+    rounds: int | None
+    seed: int
+    deadline: float
+    env_base: str | None
+    env_head: str | None
+    trials: int | None
+    policy_file: Path | None
+    out: Path | None
+    as_json: bool
+    dry_run: bool
+
+
+class ScriptCommand(click.Command):
+    """A command whose words behind `--` belong to a script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut at the first `--`."""
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.meta[ARGUMENTS] = tuple(args[cut + 1 :])
+        return super().parse_args(ctx, args[:cut])
+
+
+@click.command(cls=ScriptCommand, epilog=example(EXAMPLES))
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("base", required=False)
+@click.argument("head", required=False)
+@click.option("--script-from", type=click.Choice(("head", "base")), default="head", show_default=True,
+              help="Whose text of the script runs on both sides.")  # fmt: skip
+@click.option("--device", type=click.Choice(("cpu",)), help="Run on the CPU what the script wants on a GPU.")
+@click.option("--budget", type=click.FloatRange(0.1, 10_000), metavar="MINUTES",
+              help="For all trials; a sample of the cases is timed if not all fit.")  # fmt: skip
+@click.option("--path", "paths", multiple=True, metavar="FOLDER",
+              help="Folder of each checkout that imports search (repeatable).")  # fmt: skip
+@click.option("--list", "only_list", is_flag=True, help="Say what the script times and how long that takes.")
+@click.option("--promote", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write a declaration of what it times; times nothing.")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(8, 10_000), help="Rounds in a trial (default: 40; 20 on a CPU).")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all random numbers.")
+@click.option("--deadline", type=Seconds(), default=600.0, metavar="SECONDS",
+              help="Longest step, and longest time between two timers (default 600).")  # fmt: skip
+@click.option("--env-base", metavar="PYTHON", help="Python of the base.")
+@click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@BUDGET
+@POLICY
+@OUT
+@JSON
+@DRY_RUN
+@click.pass_context
+def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | None, **options: Any) -> int:
+    """Compare two commits by a benchmark script of the repository, as it is.
+
+    The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
+    torch.utils.benchmark.Timer, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time) hand their closures
+    over: both sides' are timed in turn, outputs are compared (base is the reference), and the script gets the numbers
+    that it expects.  What stands behind -- are arguments of the script.  An --out file that exists is resumed.
+
+    Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
+    """
+    given = AdoptOptions(**options)
+    if not given.dry_run:
+        wait_for_turn()
+    repository = Repository(_folder(script))
+    checkouts = two_checkouts(repository, base, head, given.out)
+    request = _request(repository, checkouts, script, ctx.meta[ARGUMENTS], given)
+    plan = _plan(given)
+    file = given.out or scratch("adopt", checkouts[1], repository.root)
+    if given.dry_run:
+        one, two = (side.label for side in checkouts)
+        click.echo(f"would run {request.path} on {one} and {two} and compare what it times, into {file}")
+        return PASS
+    if given.promote and given.promote.exists():
+        raise click.UsageError(f"{given.promote} exists; name a new file, or remove it")
+    try:
+        if given.only_list or given.promote:
+            spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
+            return _told(request.seen(checkouts, plan, file, err_console()), request, given, spec)
+        return _compared(request, checkouts, plan, policy.load(given.policy_file), file, given.as_json)
+    except NothingToCompare as error:
+        return _nothing(str(error), given.as_json)
+
+
+def _compared(
+    request: ScriptRequest, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path,
+    as_json: bool,
+) -> int:  # fmt: skip
+    kind = "cpu" if request.device == "cpu" else machine_kind()
+    budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
+    asked = dataclasses.replace(request, most_trials=budget)
+    outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
+    if as_json:
+        print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
+    else:
+        made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
+        terminal.show(made, out_console())
+    _said_where(file, err_console())
+    return outcome.judgement.verdict.exit_code
+
+
+def _said_where(file: Path, console: Console) -> None:
+    printed = PRINTED.format(out=file, role="head")
+    console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
+
+
+def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: str) -> int:
+    """What would be timed; or the declaration of it, written."""
+    if given.promote:
+        replace(given.promote, declaration(seen, str(request.path), spec))
+        good = [one for one in seen.closures if not one.why]
+        told = f"{len({one.case for one in good})} cases, {sum(bool(one.call) for one in good)} of {len(good)} calls"
+        click.echo(f"{given.promote}: {told} written; fill in what it names, then `ridgeline verify`")
+        return PASS
+    if given.as_json:
+        print_json(dataclasses.asdict(seen))
+        return PASS
+    for line in _lines(seen):
+        click.echo(plain(line, 500))
+    return PASS
+
+
+def _lines(seen: SeenScript) -> list[str]:
+    by_key = {one.key: one for one in seen.closures}
+    lines = [f"{key}  {by_key[key].expected_s * 1e6:.3g} us, by {by_key[key].timer}" for key in seen.timed]
+    failed = {one.key: one.why for one in seen.closures if one.why}
+    lines += [f"{key}  not timed: {why}" for key, why in {**seen.left_out, **failed}.items()]
+    lines += [f"warning: {one}" for one in seen.warnings]
+    return [*lines, f"{len(seen.timed)} of {len(by_key)} closures, about {seen.trial_s:.0f} s a trial"]
+
+
+def _nothing(why: str, as_json: bool) -> int:
+    """The script timed nothing that can be compared: no verdict."""
+    if as_json:
+        print_json({"verdict": "CANNOT TELL", "why": why, "cases": []})
+    else:
+        click.echo(f"CANNOT TELL: {plain(why, 2000)}")
+    return NO_VERDICT
+
+
+# ---- what is asked -----------------------------------------------------------------------------------------------
+
+
+def _folder(script: Path) -> Path:
+    """The folder of the script, or the nearest one above it that is there: the script may be in one commit only."""
+    whole = script.absolute().parent
+    return next(one for one in (whole, *whole.parents) if one.is_dir())
+
+
+def _request(
+    repository: Repository, checkouts: Sequence[LocalCheckout], script: Path, arguments: tuple[str, ...],
+    given: AdoptOptions,
+) -> ScriptRequest:  # fmt: skip
+    below = script.resolve().relative_to(repository.root.resolve())
+    sides = {side.role: side.path / below for side in checkouts}
+    source = sides[given.script_from]
+    if not source.is_file():
+        other = next((role for role, path in sides.items() if path.is_file()), "")
+        step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
+        raise click.UsageError(f"there is no script {below} in {given.script_from}; {step}")
+    if all(path.is_file() for path in sides.values()) and len({path.read_bytes() for path in sides.values()}) == 2:
+        said = f"{below} differs between base and head: both sides run the text of {given.script_from}"
+        click.echo(f"{said} (--script-from chooses)", err=True)
+    root = repository.root.resolve()
+    here = Path.cwd().resolve()
+    folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
+    paths = import_paths(root, given.paths)
+    return ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
+
+
+def _plan(given: AdoptOptions) -> MeasurePlan:
+    cpu = given.device == "cpu" or machine_kind() == "cpu"
+    pythons = {role: python for role, python in (("base", given.env_base), ("head", given.env_head)) if python}
+    return MeasurePlan(
+        trials=given.trials or 0,
+        rounds=given.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS),
+        seed=given.seed,
+        deadline_s=given.deadline,
+        cache="hot" if cpu else "cold",
+        pythons=pythons,
+    )

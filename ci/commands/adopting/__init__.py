@@ -1,1 +1,0 @@
-"""Verbs that take a user's own scripts."""

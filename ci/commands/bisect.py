@@ -1,0 +1,376 @@
+"""What an event of the history asks of a search: its range of commits, and the series that moved most."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci.bars import bar
+from ci.bisect import axes, drivers, show
+from ci.bisect import outcomes as replay
+from ci.bisect import search as expect
+from ci.bisect.axes import FEWEST, Axis, CommitAxis, KnobAxis, Labels, PythonAxis, settings_of
+from ci.bisect.outcomes import LiveTrials, alone
+from ci.bisect.search import replayed, search, state_of
+from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
+from ci.commands import events
+from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.why import CACHE, WHY, explained_commit
+from ci.git.repository import Repository
+from ci.harness import MeasurePlan, again, machine_kind
+from ci.history import reading, triage
+from ci.history.types import EventKind, HistoryEvent
+from ci.isa.compiled import TreeCompiler, Wanted
+from ci.judging import policy
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    NO_VERDICT,
+    OUT,
+    PASS,
+    POLICY,
+    RESULTS,
+    TIMED,
+    err_console,
+    example,
+    of_project,
+    out_console,
+    plan,
+    print_json,
+    wait_for_turn,
+    with_rounds,
+)
+from ci.report.words import cause_lines
+from ci.stats.bisection import FoundSteps
+from kernels import project
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedOfEvent:
+    """The ends of a search, what is measured, and the size of the step as a ratio."""
+
+    ends: tuple[str, str]
+    plan: MeasurePlan
+    ratio: float
+
+
+def asked_of_event(prefix: str, results: Path, ends: Sequence[str], plan: MeasurePlan) -> AskedOfEvent:
+    """What the event asks for; what the plan names already stays.  Raises TriageError, BisectError, GitError."""
+    if ends:
+        raise click.UsageError(f"--event names the ends itself; leave out {' '.join(ends)}")
+    with bar(err_console(), "reading the history"):
+        found = {one.id: one for one in reading.history(results, None, triage.load(of_project("events")())).events}
+    event = found[triage.chosen(prefix, found)]
+    if event.kind is not EventKind.KERNEL:
+        said = f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains"
+        raise BisectError(f"{said}; events of the kind kernel can be searched: `ridgeline events --kind kernel`")
+    if not event.last_good.hash:
+        raise BisectError(
+            f"the event {event.id} has no good commit before it; name one yourself: `ridgeline bisect --help`"
+        )
+    repository = Repository(Path.cwd())
+    good, bad = (repository.resolve(one.hash).hash for one in (event.last_good, event.first_bad))
+    err_console().print(f"{events.what(event)}: between {good[:8]} and {bad[:8]}", markup=False)
+    return AskedOfEvent((good, bad), _of_series(event, plan), event.ratio)
+
+
+def _of_series(event: HistoryEvent, plan: MeasurePlan) -> MeasurePlan:
+    """The plan for the series that moved most, in any tier, where it names no kernel, case or backend itself."""
+    key = max(event.moved, key=lambda one: abs(one.step.ratio - 1)).key
+    return dataclasses.replace(
+        plan,
+        tier="nightly",
+        kernels=plan.kernels or (key.kernel,),
+        cases=plan.cases or (f"{key.kernel}/{key.case}",),
+        backends=plan.backends or (key.backend,),
+    )
+
+
+# `ridgeline bisect`: which commit (knob, environment) changed a speed, by paired trials and how sure that is.
+
+
+FOLDER = ".ridgeline/bisect"
+"""Below the root of the project: trial files, named by what is searched: the same command goes on with its own."""
+
+NOISE = 3.0
+"""Typical scale of a trial's log-ratio / the policy's `trial_noise`, which leaves out what the rounds explain: recorded
+A/A trials of H200s have 0.08 to 0.6 % where the policy says 0.1 % (2026-11-20)."""
+
+TRIAL_S = {"gpu": 15.0, "cpu": 8.0}
+"""Seconds of a trial with one case, to say beforehand how long a search takes: an assumption.  A trial of gemm's ten
+cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server are started for each, 5 to 10 s more."""
+
+LEAST = 1e-4
+"""Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
+
+ONWARD = ("it takes more trials than the file has", "it takes more records of these drivers")
+"""What to do about a search that is not decided: of a recording, of records."""
+
+AXES = ("commits", "knob", "triton", "env", "driver")
+
+DRIVER = AXES[-1]
+
+EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --event 3f2a
+  ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis driver --case gemm/n4096_k14336_m64_fp16"""
+
+
+@click.command(epilog=example(EXAMPLES))
+@click.argument("ends", nargs=-1, metavar="GOOD BAD")
+@click.option("--axis", type=click.Choice(AXES), default=AXES[0], show_default=True, help="What may be to blame.")
+@click.option("--event", metavar="ID", help="Ends, kernel, case and backend of an event (`ridgeline events`).")
+@TIMED
+@click.option("--trials", "most", type=click.IntRange(1, 1000), default=60, show_default=True, help="Most to spend.")
+@click.option(
+    "--smallest",
+    type=click.FloatRange(LEAST, 1.0),
+    metavar="SHARE",
+    help="Least step looked for, such as 0.01 (policy).",
+)
+@click.option(
+    "--arch",
+    "arches",
+    multiple=True,
+    metavar="ARCH",
+    help="Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class.",
+)
+@click.option("--replay", "recording", type=click.Path(path_type=Path), help="Take recorded trials; measure nothing.")
+@POLICY
+@OUT
+@RESULTS
+@JSON
+@DRY_RUN
+@WHY
+def bisect(
+    ends: tuple[str, ...],
+    axis: str,
+    event: str | None,
+    most: int,
+    smallest: float | None,
+    arches: tuple[str, ...],
+    recording: Path | None,
+    policy_file: Path | None,
+    out: Path | None,
+    results: Path,
+    as_json: bool,
+    dry_run: bool,
+    why: bool,
+    why_seconds: float,
+    **what: Any,
+) -> int:
+    """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
+
+    Each trial compares a commit with GOOD in lock-step, where it is expected to tell most.  Both ends come first, and a
+    fresh trial of the last good and the first bad commit last.  Commits with equal code cost nothing; those that cannot
+    be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
+    their ratios.  The same command goes on where it was interrupted.
+
+    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first;
+    driver: the drivers in the records of --results (or those that are named, the good one first), nothing is measured.
+
+    Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
+    1 is not used: a search that finds a regression did its work.
+    """
+    if not (recording or dry_run or axis == DRIVER):
+        wait_for_turn()
+    planned, ratio = _planned(**what), None
+    if event:
+        asked = asked_of_event(event, results, ends, planned)
+        ends, planned, ratio = asked.ends, asked.plan, asked.ratio
+    lead = functools.partial(_rules, policy.load(policy_file), planned.kernels, most, smallest)
+    if recording and replay.tells_its_places(recording):
+        found = replay.of_file(recording)
+        return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
+    if not (planned.cases or planned.kernels):
+        raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
+    if axis == DRIVER:
+        found = drivers.of_records(results, planned, ends)
+        apart = functools.partial(lead, apart=True)
+        return _told(found.places, [None] * len(found.places), apart(found.kind), found.outcomes, DRIVER, as_json)
+    row = _axis(axis, ends, planned, arches)
+    if recording:
+        found = replay.of_axis(recording, row)
+        return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
+    file = out or _file(axis, row, planned)
+    if dry_run:
+        return _said(row, lead(machine_kind()), file, ratio, arches, as_json)
+    last = _measured(row, planned, lead(machine_kind()), file, as_json)
+    pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
+    if pair:
+        _explain(*pair, planned, policy.load(policy_file), file, why_seconds, results, to_stderr=as_json)
+    return PASS if last.answer else NO_VERDICT
+
+
+# ---- what is asked ------------------------------------------------------------------------------------------------
+
+
+def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str]) -> Axis:
+    """The row of places that the arguments name."""
+    if arches and kind != AXES[0]:
+        raise click.UsageError(f"--arch compiles commits; leave it out with --axis {kind}")
+    if kind == "commits":
+        if len(ends) != FEWEST:
+            raise click.UsageError(
+                f"{len(ends)} commits given; name two, the good one first, or an event: `ridgeline bisect --help`"
+            )
+        repository = Repository(Path.cwd())
+        row = axes.commit_axis(repository, ends[0], ends[1], planned.kernels)
+        return _compiled(row, planned, arches) if arches else row
+    here = one_checkout(None, None, None)
+    if kind == "knob":
+        if not ends:
+            raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
+        return KnobAxis(here, settings_of(ends))
+    return PythonAxis(here, _pythons(ends, kind), sys.executable)
+
+
+def _compiled(row: CommitAxis, planned: MeasurePlan, arches: Sequence[str]) -> CommitAxis:
+    """The commits with the machine code of what is measured, in the cache of `ridgeline isa`."""
+    cases = tuple(case.rpartition("/")[2] for case in planned.cases)
+    wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
+    return axes.labelled(row, wanted, TreeCompiler(row.repository.root / CACHE, err_console()))
+
+
+def _pythons(paths: Sequence[str], kind: str) -> list[str]:
+    if len(paths) < FEWEST:
+        raise click.UsageError(f"--axis {kind} needs two Pythons or more in their order, such as env36/bin/python")
+    absent = [one for one in paths if not os.access(one, os.X_OK) or Path(one).is_dir()]
+    if absent:
+        raise click.UsageError(f"{absent[0]!r} is no program that can be run; name the Python of an environment")
+    whole = [os.path.abspath(one) for one in paths]  # not resolved: a link of a venv is what makes it one
+    if len(set(whole)) < len(whole):
+        raise click.UsageError("a Python is named twice; name each once, in the order of their versions")
+    return whole
+
+
+def _planned(
+    *, kernels: Sequence[str] = (), cases: Sequence[str] = (), backends: Sequence[str] = (), **how: Any
+) -> MeasurePlan:
+    """The plan, with kernel and backend of cases that name them: KERNEL/CASE, or KERNEL/BACKEND/CASE as reports do."""
+    parts = [case.split("/") for case in cases]
+    named = (*kernels, *(part[0] for part in parts if len(part) > 1))
+    timed = (*backends, *(part[1] for part in parts if len(part) > 2))
+    plain = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
+    unique = {"kernels": tuple(dict.fromkeys(named)), "backends": tuple(dict.fromkeys(timed))}
+    return with_rounds(plan(cases=plain, **unique, **how))
+
+
+def _rules(
+    rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str, *, apart: bool = False
+) -> SearchRules:
+    """By the policy for this kind of machine.  apart: what is compared was recorded apart, not in the same trial."""
+    settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
+    settings = settings.recorded_apart() if apart else settings
+    return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
+
+
+def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
+    asked = repr((kind, [place.name for place in axis.places], dataclasses.astuple(planned)))
+    return project.place(f"{FOLDER}/{kind}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
+
+
+# ---- what comes of it ----------------------------------------------------------------------------------------------
+
+
+def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
+    """Search, and print what it came to; its last state."""
+    console = err_console()
+    with alone(file):
+        live = LiveTrials(axis, planned, file, console)
+        before = live.before()
+        if before:
+            console.print(f"going on with the {len(before)} trials of {file}")
+        tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
+        ended = search(axis.places, axis.known, rules, live, before, tell)
+    console.print(f"the trials are in {file}")
+    return _shown(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
+
+
+def neighbours(found: FoundSteps | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
+    """(last good, first bad) of an answer with one culprit between two neighbours of which the second is slower."""
+    if found is None or len(found.culprits) != 1:
+        return None
+    one = found.culprits[0]
+    return (places[one.low].name, places[one.high].name) if one.high == one.low + 1 and one.shift > 0 else None
+
+
+def _explain(
+    good: str,
+    bad: str,
+    planned: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+    seconds: float,
+    results: Path,
+    *,
+    to_stderr: bool,
+) -> None:
+    """Why the first bad commit is slower than the last good one."""
+    console = err_console()
+    console.print("why: comparing the two neighbours afresh")
+    for one in explained_commit(Repository(Path.cwd()), good, bad, planned, rules, file, console, seconds, results):
+        lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
+        (console if to_stderr else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+MOST_LINES = 12
+"""Things that were put back that are listed."""
+
+
+def _told(
+    places: Sequence[RowPlace],
+    known: Labels,
+    rules: SearchRules,
+    outcomes: Sequence[TrialOutcome],
+    what: str,
+    as_json: bool,
+) -> int:
+    """Print what the trials come to in their order; the exit code."""
+    last = _shown(places, known, rules, outcomes, what, as_json)
+    return PASS if last.answer else NO_VERDICT
+
+
+def _shown(
+    places: Sequence[RowPlace],
+    known: Labels,
+    rules: SearchRules,
+    outcomes: Sequence[TrialOutcome],
+    what: str,
+    as_json: bool,
+    file: Path | None = None,
+) -> SearchState:
+    """Print what the trials come to in their order; the last state.  file: of a search that more trials go on with."""
+    states = replayed(places, known, rules, outcomes, whole=what == DRIVER)
+    onward = ONWARD[what == DRIVER] if file is None else f"`{again(trials=2 * rules.most)}` goes on"
+    if as_json:
+        print_json(show.document(states, places, what))
+    else:
+        show.result(states[-1], places, what, onward, out_console())
+    return states[-1]
+
+
+def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, arches: Sequence[str], as_json: bool) -> int:
+    """What would be searched, and how long it takes."""
+    state = state_of(axis.places, axis.known, rules, [])
+    count = expect.trials(axis.known, rules, ratio)
+    minutes = count * TRIAL_S[machine_kind()] / 60
+    if as_json:
+        listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
+        told = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
+        print_json({**told, "trials": round(count, 1), "minutes": round(minutes, 1)})
+        return PASS
+    out_console().print(show.places_table(axis.places, axis.known, axis.what))
+    by = f", by what they compile to for {', '.join(arches)}" if arches else ""
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ{by}")
+    click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
+    return PASS

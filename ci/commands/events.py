@@ -1,0 +1,359 @@
+"""Events on a terminal: what stands first, the surest and largest of each kind before the others."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+from rich.text import Text
+
+from ci import alerts
+from ci.bars import bar
+from ci.git.command import GitError
+from ci.git.repository import Repository
+from ci.history import reading, triage
+from ci.history.analysis import History
+from ci.history.types import Direction, EventKind, EventState, HistoryEvent
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    PASS,
+    REGRESSION,
+    RESULTS,
+    err_console,
+    example,
+    of_project,
+    out_console,
+    project_folder,
+    together,
+)
+from ci.report.words import interval, percent, plain, plural
+from ci.trials.file import RecordError
+from kernels import project
+
+STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
+"""States that need somebody."""
+
+WIDEST = 100
+"""Characters of foreign words that are shown in one place."""
+
+HEADED = {EventKind.CODE: "code changed", EventKind.CONFIGURATION: "best configuration moved"}
+"""What an event is called, where it is not its kind and direction."""
+
+CAUSES = 2
+"""Causes that are shown; --json has all."""
+
+FOLDED = 5
+"""More changes of the machine code than these are told as a number, beside events of other kinds."""
+
+STYLE = {Direction.SLOWER: "red", Direction.FASTER: "green"}
+
+
+def is_regression(event: HistoryEvent) -> bool:
+    """Whether a kernel became slower and nobody has dealt with it."""
+    return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and event.state is EventState.OPEN
+
+
+def is_moved_configuration(event: HistoryEvent) -> bool:
+    """Whether knobs in use are no longer the best, and nobody has dealt with it."""
+    return event.kind is EventKind.CONFIGURATION and event.state is EventState.OPEN
+
+
+def show(events: Sequence[HistoryEvent], history: History, console: Console, all_code: bool = False) -> None:
+    """One line that says what stands, the events, what was looked at.  all_code: many changes of code are listed."""
+    count = sum(map(is_regression, events))
+    console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
+    if moved := sum(map(is_moved_configuration, events)):
+        console.print(Text(f"{plural(moved, 'best configuration')} moved: see `ridgeline tune --help`", "yellow"))
+    code = sum(event.kind is EventKind.CODE for event in events)
+    folded = code > FOLDED and not all_code
+    for event in sorted(events, key=_rank):
+        if not (folded and event.kind is EventKind.CODE):
+            console.print(block(event), soft_wrap=True)
+    if folded:
+        console.print(f"{plural(code, 'change')} of the machine code: `ridgeline events --kind code`")
+    looked = f"looked at {history.series} series with {plural(history.points, 'point')}"
+    console.print(f"{looked} of {plural(len(history.commits), 'commit')}")
+    for note in history.notes:
+        console.print(Text(plain(note, 400), "yellow"))
+
+
+def block(event: HistoryEvent) -> Text:
+    """What moved and by how much; since when; what became of it and why it may be."""
+    style = STYLE[event.direction] if event.state in STANDING else "dim"
+    size = f"{percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)}"
+    headed = HEADED.get(event.kind, f"{event.kind} {event.direction}")
+    first = f"{headed}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
+    causes = [plain(cause.text, WIDEST) for cause in event.causes]
+    more = f" (+{len(causes) - CAUSES})" if len(causes) > CAUSES else ""
+    why = f"; {'; '.join(causes[:CAUSES])}{more}" if causes else ""
+    indent = " " * (len(event.id) + 2)
+    return Text.assemble(f"{event.id}  ", (first, style), f"\n{indent}{since(event)}\n{indent}{state(event)}{why}")
+
+
+def what(event: HistoryEvent) -> str:
+    """The operators that moved and how many series: gemm, gemm_all_scatter: 14 series."""
+    kernels = list(dict.fromkeys(one.key.kernel for one in event.moved))
+    named = ", ".join(plain(kernel, WIDEST) for kernel in kernels[:3])
+    cases = {one.key for one in event.moved}
+    several = f"{len(cases)} series" if len(cases) > 1 else "/".join(plain(part) for part in event.moved[0].key[2:])
+    return f"{named}{f' and {len(kernels) - 3} more' if len(kernels) > 3 else ''}: {several}"
+
+
+def since(event: HistoryEvent) -> str:
+    """The first bad commit: hash, subject, author, pull request, and how many more may be to blame."""
+    commit = event.first_bad
+    who = f" ({plain(commit.author, 40)})" if commit.author else ""
+    pull = f" #{commit.pull_request}" if commit.pull_request and f"#{commit.pull_request}" not in commit.subject else ""
+    others = f"; or one of {event.between} before it" if event.between else ""
+    return f"since {commit.hash[:8]} {plain(commit.subject, WIDEST)}{pull}{who}{others}".strip()
+
+
+def state(event: HistoryEvent) -> str:
+    """open; or acknowledged by somebody; or fixed at a commit."""
+    ended = f" at {event.ended_at.hash[:8]}" if event.ended_at else ""
+    owner = f", {plain(event.owner, 40)}" if event.owner else ""
+    reason = f": {plain(event.reason, 120)}" if event.reason else ""
+    return f"{event.state}{ended}{owner}{reason}"
+
+
+def _rank(event: HistoryEvent) -> tuple[bool, bool, int, float]:
+    kind = list(EventKind).index(event.kind)
+    slower = event.direction is Direction.SLOWER
+    return event.state not in STANDING, not slower, kind, -abs(event.ratio - 1)
+
+
+# `ridgeline events`: what changed over the history of records, since when, why, and who looks after it.
+
+
+CODE = project_folder("--code", "code", "results_isa", "Folder of recorded machine code.")
+TRIAGE = click.option(
+    "--triage",
+    "triage_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=of_project("events"),
+    show_default=str(triage.DEFAULT_FILE),
+    help="File of the decisions about events.",
+)
+SOURCES = together(RESULTS, CODE, TRIAGE)
+"""Where the history is read from."""
+
+
+@click.command(epilog=example("ridgeline events list --open --machine h200x1-537ca5d2"))
+@click.option("--open", "only_open", is_flag=True, help="Only what needs attention: open or acknowledged.")
+@click.option("--since", metavar="COMMIT", help="Only what began after this commit.")
+@click.option("--machine", "machines", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice([str(kind) for kind in EventKind]), help="Only these kinds."
+)
+@click.option("--alert", is_flag=True, help="Also send alerts as --alerts says, each event once.")
+@click.option(
+    "--alerts",
+    "alerts_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=lambda: project.place(alerts.DEFAULT_FILE),
+    show_default=str(alerts.DEFAULT_FILE),
+    help="File that says who is alerted, and how.",
+)
+@SOURCES
+@JSON
+@DRY_RUN
+def events(
+    only_open: bool,
+    since: str | None,
+    machines: tuple[str, ...],
+    kinds: tuple[str, ...],
+    results: Path,
+    code: Path,
+    triage_file: Path,
+    as_json: bool,
+    alert: bool,
+    alerts_file: Path,
+    dry_run: bool,
+) -> int:
+    """Events of the history: which operators became slower or faster, since which commit, and why.
+
+    Exits with 1 if an open regression of a kernel is among them.
+    """
+    asked = click.get_current_context().get_parameter_source("results")
+    if not results.is_dir() and asked is ParameterSource.COMMANDLINE:
+        said = f"{results} is not there, so nothing is known of any regression"
+        raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
+    told = alerts.load(alerts_file) if alert else None
+    decisions = triage.load(triage_file)
+    with bar(err_console(), "reading the history"):
+        history = reading.history(results, code, decisions)
+    known = {event.machine for event in history.events}
+    unknown = [name for name in machines if name not in known | {key.machine for key in history.steps}]
+    fits = _filter(history, only_open, since, machines, kinds)
+    chosen = [event for event in history.events if fits(event)]
+    for name in unknown:
+        click.echo(f"{name!r} has no event; machines that have: {', '.join(sorted(known)) or 'none'}", err=True)
+    if as_json:
+        click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
+    else:
+        show(chosen, history, out_console(), all_code=EventKind.CODE in kinds)
+    if told:
+        _alert(history, told, results, dry_run)
+    return REGRESSION if any(map(is_regression, chosen)) else PASS
+
+
+def _alert(history: History, told: alerts.AlertSettings, results: Path, dry_run: bool) -> None:
+    """Tell people what they do not know yet.  Raises AlertError if a channel refused."""
+    from ci import alerts  # mail and HTTP take 0.2 s to import
+    from ci.alerts import title
+
+    file = results / alerts.LEDGER
+    sendings, waiting = alerts.due(history, told, alerts.channels(told), alerts.read(file))
+    for one in sendings:
+        verb = "would tell" if dry_run else "tell"
+        click.echo(f"{verb} {one.channel.name}: {one.status}: {title(one.event)}", err=True)
+    if waiting:
+        click.echo(f"{waiting} more events wait for the next run ({told.most} in one)", err=True)
+    refused = [] if dry_run else list(alerts.send(sendings, file))
+    if refused:
+        raise alerts.AlertError("; ".join(dict.fromkeys(map(str, refused))))
+
+
+def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, object]:
+    """What --json prints."""
+    looked = {"series": history.series, "points": history.points, "commits": len(history.commits)}
+    return {"events": [event.as_json() for event in chosen], "notes": list(history.notes), "looked_at": looked}
+
+
+def _filter(
+    history: History, only_open: bool, since: str | None, machines: Sequence[str], kinds: Sequence[str]
+) -> Callable[[HistoryEvent], bool]:
+    later = _after(history, since) if since else None
+
+    def fits(event: HistoryEvent) -> bool:
+        return (
+            (not only_open or event.state in STANDING)
+            and (not machines or event.machine in machines)
+            and (not kinds or event.kind in kinds)
+            and (later is None or event.first_bad.hash in later)
+        )
+
+    return fits
+
+
+def _after(history: History, since: str) -> set[str]:
+    """Recorded commits after `since`, which is one of them or any commit of the repository."""
+    place = next((n for n, commit in enumerate(history.commits) if len(since) >= 7 and commit.startswith(since)), None)
+    if place is not None:
+        return set(history.commits[place + 1 :])
+    try:
+        repository = Repository(Path.cwd())
+        before = repository.resolve(since).hash
+        later = {commit.hash for commit in repository.commits(before, "HEAD")}
+    except GitError as error:
+        raise click.BadParameter(f"{since!r}: {error}", param_hint="--since") from None
+    return later & set(history.commits)
+
+
+# `ridgeline events ack`, `accept` and `reopen`: what people decide about events, into a file that is reviewed.
+
+
+ID = click.argument("event_id", metavar="ID")
+OWNER = functools.partial(click.option, "--owner", metavar="NAME", help="Who looks after it.")
+REASON = functools.partial(click.option, "--reason", metavar="TEXT", help="Why; a sentence for whoever reads the file.")
+LINK = click.option("--link", metavar="URL", help="Where it is dealt with.")
+
+
+@click.command(epilog=example('ridgeline events ack 3f2a --owner "A. Author" --reason "looking into the tile shape"'))
+@ID
+@OWNER(required=True)
+@REASON()
+@LINK
+@SOURCES
+@DRY_RUN
+def ack(
+    event_id: str,
+    owner: str,
+    reason: str | None,
+    link: str | None,
+    results: Path,
+    code: Path,
+    triage_file: Path,
+    dry_run: bool,
+) -> int:
+    """Acknowledge an event: somebody looks after it, and it stays until its series recover.
+
+    ID: as `ridgeline events` shows it, or its first digits."""
+    told = {"owner": owner, "reason": reason, "link": link}
+    return _decide(event_id, EventState.ACKNOWLEDGED, told, (results, code, triage_file), dry_run)
+
+
+@click.command(epilog=example('ridgeline events accept 3f2a --reason "the check for overflow is worth 2 %"'))
+@ID
+@REASON(required=True)
+@OWNER()
+@LINK
+@SOURCES
+@DRY_RUN
+def accept(
+    event_id: str,
+    reason: str,
+    owner: str | None,
+    link: str | None,
+    results: Path,
+    code: Path,
+    triage_file: Path,
+    dry_run: bool,
+) -> int:
+    """Accept an event: the new level of its series is the one to hold from now on."""
+    told = {"owner": owner, "reason": reason, "link": link}
+    return _decide(event_id, EventState.ACCEPTED, told, (results, code, triage_file), dry_run)
+
+
+@click.command(epilog=example("ridgeline events reopen 3f2a"))
+@ID
+@REASON()
+@SOURCES
+@DRY_RUN
+def reopen(event_id: str, reason: str | None, results: Path, code: Path, triage_file: Path, dry_run: bool) -> int:
+    """Reopen an event: it needs somebody again, whatever was decided and whatever its series did."""
+    return _decide(event_id, EventState.OPEN, {"reason": reason}, (results, code, triage_file), dry_run)
+
+
+def _decide(
+    event_id: str, state: EventState, told: dict[str, str | None], sources: tuple[Path, Path, Path], dry_run: bool
+) -> int:
+    results, code, file = sources
+    decisions = triage.load(file)
+    with bar(err_console(), "reading the history"):
+        history = reading.history(results, code, decisions)
+    found = {event.id: event for event in history.events}
+    name = triage.chosen(event_id, [*found, *decisions.entries])
+    entry = _entry(name, found.get(name), decisions.entries.get(name), state, told)
+    changed = decisions.with_entry(entry)
+    if not dry_run:
+        triage.save(changed, file)
+    said = "would write" if dry_run else "wrote"
+    subject = what(found[name]) if name in found else "of which no record is left"
+    click.echo(f"{state}: {name} {plain(subject)}; {said} {file}, which is to be committed")
+    return PASS
+
+
+def _entry(
+    name: str,
+    event: HistoryEvent | None,
+    earlier: triage.TriageEntry | None,
+    state: EventState,
+    told: dict[str, str | None],
+) -> triage.TriageEntry:
+    """The decision; what was said before stays unless it is said anew, but of a reopened event."""
+    kept = {} if earlier is None else {key: getattr(earlier, key) for key in triage.TEXTS}
+    if state is EventState.OPEN:
+        kept = {key: text for key, text in kept.items() if key not in ("owner", "reason", "link")}
+    if event is not None:
+        kept |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
+        kept["first_bad"] = event.first_bad.hash
+    texts = kept | {key: text[: triage.LONGEST] for key, text in told.items() if text is not None}
+    return triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)

@@ -1,1 +1,0 @@
-"""Verbs of the history: change points, events, and what people decide about them."""

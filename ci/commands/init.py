@@ -1,0 +1,93 @@
+"""`ridgeline init`: set Ridgeline up in the repository around this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci import newcomer
+from ci.git.command import git_or_none
+from ci.git.repository import Repository
+from ci.options import DRY_RUN, PASS, example
+from kernels import project
+
+NEXT = (
+    ("ridgeline run", "measure this commit and record it in results/"),
+    ("ridgeline check", "after your next change: still right, slower, by how much?"),
+    ("ridgeline site --serve 8000", "the dashboard"),
+)
+
+
+class PackageName(click.ParamType[str]):
+    """A dotted name that Python can import."""
+
+    name = "package"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name; a usage error says what is allowed."""
+        if not all(part.isidentifier() for part in str(value).split(".")):
+            self.fail(f"{value!r} is not a dotted name of a package, such as perf or mylib.perf", param, ctx)
+        return str(value)
+
+
+@click.command(epilog=example("ridgeline init --dry-run\n  ridgeline init --package mylib.perf"))
+@click.option(
+    "--package",
+    type=PackageName(),
+    default="perf",
+    show_default=True,
+    help="Package of this repository for declarations; the example goes there.",
+)
+@click.option(
+    "--action",
+    metavar="OWNER/NAME@COMMIT",
+    help="Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
+)
+@DRY_RUN
+def init(package: str, action: str | None, dry_run: bool) -> int:
+    """Set Ridgeline up in this repository: settings, machines, asv's file, four workflows, one example.
+
+    The workflows: a check of each pull request on GitHub's machines, its comment, a GPU run that a maintainer starts
+    for a commit that he has read, and a nightly.
+
+    A file that is there is left as it is, so running it again changes nothing.
+    """
+    root = Repository(Path.cwd()).root
+    wanted = newcomer.SetUp(root, root.name, _branch(root), package, newcomer.asked_action(action))
+    planned, ignored = newcomer.planned(wanted), newcomer.lacking(root)
+    if not dry_run:
+        newcomer.write(root, planned, ignored)
+    for one in planned:
+        click.echo(f"{one.path}: {'is there, left as it is' if one.there else _did(dry_run, 'written')}")
+    click.echo(f".gitignore: {_did(dry_run, 'given') + ' ' + ' '.join(ignored) if ignored else 'has all lines'}")
+    if planned[0].there and not project.around(root).runners:
+        path = planned[1].path
+        click.echo(
+            f'{planned[0].path} names no machines: add runners = "{path}", or GPU and nightly use Ridgeline\'s own'
+        )
+    if not any(one.path.name == "ridgeline.yml" for one in planned):
+        click.echo("no workflows: which Ridgeline should they run?  --action OWNER/NAME@COMMIT names its repository")
+    if not dry_run:
+        _say_next([str(one.path) for one in planned if not one.there] + [".gitignore"] * bool(ignored))
+    return PASS
+
+
+def _did(dry_run: bool, what: str) -> str:
+    return f"would be {what}" if dry_run else what
+
+
+def _branch(root: Path) -> str:
+    """The main branch: what the remote says, else the one that is checked out."""
+    remote = git_or_none(root, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+    here = git_or_none(root, "symbolic-ref", "--quiet", "--short", "HEAD")
+    return (remote or "").removeprefix("origin/") or here or "main"
+
+
+def _say_next(paths: list[str]) -> None:
+    if paths:
+        click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
+    click.echo("\nThen:")
+    for command, what in NEXT:
+        click.echo(f"  {command:29}# {what}")

@@ -1,0 +1,74 @@
+"""`ridgeline ci night`: what a pool does in a night: look, measure, test the gate with known changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks import lifetime
+from ci.calling import VERBS
+from ci.harness import TIERS
+from ci.options import DRY_RUN, PASS, NewFile, example, folder
+from kernels import project
+
+VERIFY_MIN = 20
+"""GPU minutes of a night for tuned tables: 130 entries of one GPU by the model of `ci.sweeps.effort`, which says 2.0
+minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
+
+SWEEPS = "swept/sweeps.jsonl"
+"""The trial file of the verified entries; the file of their compiled code has the same name with .code.json."""
+
+MEASURING = ("run", "ab")
+"""Verbs whose exit code is that of all steps."""
+
+Run = Callable[[Sequence[str]], int]
+"""Runs `ridgeline` with these arguments; its exit code."""
+
+
+@click.command(epilog=example("ridgeline ci night --tier nightly --out trials.jsonl --dry-run"))
+@click.option("--tier", type=click.Choice(TIERS), default="nightly", show_default=True, help="Which cases.")
+@click.option("--kernels", default="", metavar="NAMES", help="Only these operators, separated by spaces.")
+@click.option("--out", type=NewFile(), required=True, help="Trial file to append to.")
+@folder("--known", "known", "Folder for the gate's verdicts on known changes.")
+@DRY_RUN
+def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
+    """Say what this machine is, measure, test the gate with known changes, verify tuned tables.
+
+    The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
+    """
+    planned = steps(tier, kernels.split(), out, known)
+    if dry_run:
+        for words in planned:
+            click.echo(f"would run: ridgeline {' '.join(words)}")
+        return PASS
+    return through(planned, run)
+
+
+def steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
+    """The commands of a night, each as arguments.
+
+    The gate is asked, and tuned tables are verified, on full nights, not after a look at a few operators.
+    """
+    chosen = [word for name in kernels for word in (f"--kernel={name}",)]
+    measure = ("run", f"--tier={tier}", *chosen, f"--out={out}")
+    if tier != "nightly" or kernels:
+        return (("doctor",), measure)
+    verify = ("tune", "all", "--verify", f"--budget={VERIFY_MIN}", f"--out={project.place(SWEEPS)}")
+    return (("doctor",), measure, ("ci", "canary", f"--results={known}"), verify)
+
+
+def through(planned: Sequence[Sequence[str]], run: Run) -> int:
+    """Run all of them; the exit code of the one that measures."""
+    codes = {words[0]: run(words) for words in planned}
+    return next(codes[verb] for verb in MEASURING if verb in codes)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one verb, said on stderr before."""
+    click.echo(f"ridgeline {' '.join(words)}", err=True)
+    return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode

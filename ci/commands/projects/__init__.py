@@ -1,1 +1,0 @@
-"""Verbs for projects of other people."""

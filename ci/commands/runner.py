@@ -1,0 +1,170 @@
+"""`ridgeline ci runner`: serves GitHub's queue from Slurm, with one short-lived runner for each job."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from ci.github.client import API
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, USAGE, Finite, example, print_json
+from ci.pools import file
+from ci.pools.types import Container, Pools
+from ci.report.words import plain
+from ci.runner import state as memory
+from ci.runner.hub import GitHubQueue
+from ci.runner.service import RunnerService
+from ci.runner.slots import SlurmJobs
+from ci.runner.state import Action, RunnerError, Serving, serving
+from ci.slurm import Slurm
+
+INTERVAL_S = 15.0
+"""Seconds between two looks: GitHub counts 5,000 calls an hour, and a conditional one only if it brings news."""
+
+LINE = 500
+"""Characters of one line of the log."""
+
+
+@click.command(epilog=example("ridgeline ci runner --once --dry-run\n  ridgeline ci runner --pool mi300x"))
+@click.option("--pool", "only", multiple=True, metavar="NAME", help="Serve only this pool (repeatable).")
+@click.option("--site", metavar="NAME", help="The Slurm site (default: the one with a table [site.NAME.runner]).")
+@click.option("--once", is_flag=True, help="Look once, do what follows, and leave.")
+@click.option(
+    "--interval",
+    type=Finite(0.05, 3600),
+    default=INTERVAL_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the service, which every node sees (default: runner in the site's shared folder).",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
+)
+@POOLS_FILE
+@DRY_RUN
+@JSON
+def runner(
+    only: tuple[str, ...],
+    site: str | None,
+    once: bool,
+    interval: float,
+    state: Path | None,
+    token_file: Path | None,
+    path: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Serve GitHub's queue from Slurm: one Slurm job, with a runner for one job, for each queued job of ours.
+
+    It survives restarts, and GitHub and Slurm being away.  The token needs "administration: write" and "actions:
+    write" of the repository.  --dry-run looks once and says what it would do.
+    """
+    pools = file.load(path)
+    site = site or _only_site(pools)
+    served = serving(pools, site, only)
+    state = (state or _folder(pools, site)).absolute()
+    service = _service(served, pools, state, _token(token_file), functools.partial(_log, err=dry_run))
+    if dry_run:
+        _show(service.plan(), as_json)
+        return USAGE if service.away else PASS
+    with memory.held(state), _Stopped() as stopped:
+        service.ledger = memory.load(state)
+        for line in _greeting(served, pools):
+            _log(line)
+        service.round()
+        while not once and not stopped.within(interval):
+            service.round()
+    return USAGE if once and service.away else PASS
+
+
+def _greeting(served: Serving, pools: Pools) -> Iterator[str]:
+    yield f"serving {', '.join(offer.name for offer in served.offers)} of {served.repository}"
+    for name in dict.fromkeys(offer.pool for offer in served.offers):
+        if pools.pool(name).container is Container.NONE:
+            yield f"pool {name} has no container: what its jobs run can read this user's files, the service's too"
+
+
+def _service(
+    served: Serving, pools: Pools, state: Path, token: Callable[[], str], say: Callable[[str], None]
+) -> RunnerService:
+    api = os.environ.get("GITHUB_API_URL") or API
+    hub = GitHubQueue(served, token, api)
+    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), say)
+
+
+def _only_site(pools: Pools) -> str:
+    names = [site.name for site in pools.sites.values() if site.runner]
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {found}")
+    return names[0]
+
+
+def _folder(pools: Pools, site: str) -> Path:
+    """In the folder that every node sees."""
+    shared = pools.sites[site].shared
+    return (Path(shared) if shared else Path.home() / ".ridgeline") / "runner"
+
+
+def _token(path: Path | None) -> Callable[[], str]:
+    if path is not None:
+        return lambda: path.read_text(encoding="utf-8").strip()
+    token = os.environ.get("GITHUB_TOKEN", "")
+    if not token:
+        raise RunnerError("there is no token; set GITHUB_TOKEN or give --token-file, and keep it out of the command")
+    return lambda: token
+
+
+def _show(actions: tuple[Action, ...], as_json: bool) -> None:
+    """What would be done, line by line."""
+    if as_json:
+        documents = [{"action": type(action).__name__.lower(), **dataclasses.asdict(action)} for action in actions]
+        print_json(documents)
+        return
+    for action in actions:
+        click.echo(plain(action, LINE))
+    if not actions:
+        click.echo("nothing to do")
+
+
+def _log(text: str, err: bool = False) -> None:
+    """One line; job names and branches in it are other people's words."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    click.echo(f"{now} {plain(text, LINE)}", err=err)
+
+
+class _Stopped:
+    """SIGTERM ends the service between two looks."""
+
+    def __enter__(self) -> _Stopped:
+        self._asked = False
+        self._before = signal.signal(signal.SIGTERM, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def within(self, seconds: float) -> bool:
+        """Wait so long, or until SIGTERM."""
+        deadline = time.monotonic() + seconds
+        while not self._asked and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+        return self._asked

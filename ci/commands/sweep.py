@@ -1,0 +1,379 @@
+"""Options of `ridgeline sweep`, `tune` and `study`: for which device, and for how long.  Without pandas."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci import harness
+from ci.commands.common.checkouts import one_checkout
+from ci.options import (
+    CASE,
+    DRY_RUN,
+    JSON,
+    NO_VERDICT,
+    PASS,
+    SOURCE,
+    Seconds,
+    err_console,
+    example,
+    out_console,
+    together,
+    wait_for_turn,
+)
+from ci.report.words import plain
+from ci.sweeps import effort, grid, ranking, show
+from ci.sweeps.measured import Measured, SweepError, gathered
+from ci.sweeps.plan import BATCH, FOLDER, SweepPlan, sweep_id
+from ci.sweeps.prepare import Prepared, SweepChoice, prepared
+from ci.sweeps.pruning import CodeLimits
+from ci.sweeps.run import Progressed, measure, trials_of
+from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
+from ci.whole_files import replace
+from kernels import project
+
+Given = Mapping[str, Any]
+"""The options of a command line, by name."""
+
+MINUTES = click.FloatRange(0, min_open=True)
+BUDGET = click.option("--budget", type=MINUTES, metavar="MIN", help="GPU minutes that this call may take.")
+ARCH = click.option(
+    "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
+)
+COMPUTE_UNITS = click.option(
+    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with this many CUs."
+)
+NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: no point is pruned by its code.")
+
+# Options of `ridgeline sweep`: which points, how they are measured, and where.
+
+
+TIERS = harness.TIERS
+
+
+class ShardOption(click.ParamType[tuple[int, int]]):
+    """K/N: one of N parts of the points."""
+
+    name = "k/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """The two numbers; a usage error says what is allowed."""
+        if isinstance(value, tuple):
+            return value
+        number, _, count = str(value).partition("/")
+        if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
+            self.fail(f"{value!r}: expected K/N such as 3/8, with K from 1 to N", param, ctx)
+        return int(number), int(count)
+
+
+class RoundsOption(click.ParamType[tuple[int, ...]]):
+    """R,R,...: rounds of each rung."""
+
+    name = "r,r"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers; a usage error says what is allowed."""
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).split(",")
+        if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
+            self.fail(
+                f"{value!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000", param, ctx
+            )
+        return tuple(map(int, parts))
+
+
+def _said(rounds: tuple[int, ...]) -> str:
+    return ",".join(map(str, rounds))
+
+
+POINTS = together(
+    click.option(
+        "--grid",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="TOML or JSON: values by knob, or points (repeatable).",
+    ),
+    click.option(
+        "--knob", "knobs", multiple=True, metavar="NAME=V,V", help="Values of a knob; several give every combination."
+    ),
+    click.option("--candidates", is_flag=True, help="The points that the operator itself proposes."),
+    CASE,
+    click.option(
+        "--tier", type=click.Choice(TIERS), default="pr", show_default=True, help="Without --case: which cases."
+    ),
+    click.option(
+        "--backend",
+        "backends",
+        multiple=True,
+        metavar="NAME",
+        help="Only this backend; one without knobs is timed as it is (repeatable).",
+    ),
+    click.option(
+        "--anchor",
+        default="",
+        metavar="NAME",
+        help="The backend at whose default the ratios are 1 (default: the first that is swept).",
+    ),
+    click.option(
+        "--most", type=click.IntRange(1), default=grid.MOST, show_default=True, help="Refuse more points than this."
+    ),
+    click.option(
+        "--sample",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Draw N points of a grid per case; the same ones every time.",
+    ),
+)
+"""Which points."""
+RULES = together(
+    click.option(
+        "--rounds",
+        type=RoundsOption(),
+        metavar="R,R,...",
+        help=f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
+    ),
+    click.option("--all", "everything", is_flag=True, help="Every point in every rung: nothing is dropped."),
+    click.option(
+        "--miss",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.05,
+        show_default=True,
+        help="Accepted chance of dropping the best point.",
+    ),
+    click.option(
+        "--batch",
+        type=click.IntRange(1, 500),
+        default=BATCH,
+        show_default=True,
+        help="Points that are timed in turn with one anchor.",
+    ),
+    click.option(
+        "--regime",
+        type=click.Choice(("spaced", "sustained")),
+        default="spaced",
+        show_default=True,
+        help="Calls apart, or back to back at settled power.",
+    ),
+    click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the inputs."),
+    click.option(
+        "--deadline", type=Seconds(), metavar="SECONDS", help="A step of a point that takes longer is a hang."
+    ),
+    click.option("--heap", type=click.Choice(harness.HEAPS), help="Home of the symmetric heap on GPUs."),
+    click.option(
+        "--registers", type=click.IntRange(1), metavar="N", help="Leave out points whose code has more registers."
+    ),
+    click.option("--spills", type=click.IntRange(0), metavar="N", help="Leave out points whose code spills more."),
+    NO_COMPILE,
+)
+"""How they are measured."""
+WHERE = together(
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).",
+    ),
+    click.option("--resume", is_flag=True, help="What every call does anyway: go on with --out."),
+    click.option(
+        "--from",
+        "earlier",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True),
+        metavar="FILE",
+        help="Lines of other shards that count as measured (repeatable).",
+    ),
+    click.option(
+        "--shard",
+        type=ShardOption(),
+        default=(1, 1),
+        metavar="K/N",
+        help="Only this part of the points; the final rungs follow with --from.",
+    ),
+    BUDGET,
+    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is there."),
+    ARCH,
+    COMPUTE_UNITS,
+    click.option("--no-figure", is_flag=True, help="Tables only."),
+)
+"""Where, how much of it, and what comes of it."""
+
+# `ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them.
+
+
+EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob num_stages=2,3,4
+  ridgeline sweep gemm --grid tiles.toml --candidates --arch gfx942 --dry-run
+  ridgeline sweep gemm --backend torch --knob threads=1,2 --case n4096_k4096_m1_fp16 --out threads.jsonl"""
+
+
+@click.command(epilog=example(EXAMPLES))
+@click.argument("operator")
+@POINTS
+@RULES
+@WHERE
+@SOURCE
+@JSON
+@DRY_RUN
+def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
+    """Measure points of an operator against its default, and say which is best and how sure that is.
+
+    Every point is a ratio to the anchor, timed in the same rounds.  Points that cannot run, or that compile to the code
+    of another, take no GPU time; all others get few rounds, and those that may still be the best get more.  The same
+    command goes on where it was interrupted.  Exit code 2: not everything is measured.
+    """
+    if (given["arch"] or given["compute_units"]) and not dry_run:
+        raise click.UsageError("--arch and --compute-units are for --dry-run; a sweep is measured on this machine")
+    if not (dry_run or given["only_show"]):
+        wait_for_turn()
+    ready, plan = planned(operator, given)
+    if dry_run:
+        return _printed(ready, plan, as_json)
+    ended = _shown_only(plan) if given["only_show"] else measure(plan, err_console())
+    return _told(ready, plan, ended, as_json, not given["no_figure"], given["only_show"])
+
+
+# ---- before -------------------------------------------------------------------------------------------------------
+
+
+def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
+    """What would be measured, and how.  SweepError names what is wrong before anything runs."""
+    wish = wished(given)
+    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
+    device = (given["arch"], given["compute_units"])
+    where = (given["cases"], given["backends"], given["tier"], given["anchor"])
+    limits = CodeLimits(given["registers"], given["spills"])
+    choice = SweepChoice(operator, checkout.path, *where, *device)
+    ready = prepared(choice, wish, err_console(), limits, not given["no_compile"])
+    halving = not given["everything"]
+    rungs = Rungs.of(operator, ready.catalogue.kind, given["rounds"] or (), miss=given["miss"], halving=halving)
+    name = sweep_id(operator, checkout, rungs, given["regime"], given["seed"])
+    plan = SweepPlan(
+        name,
+        operator,
+        checkout,
+        ready.pruned,
+        ready.anchors,
+        given["out"] or project.place(f"{FOLDER}/{operator}-{name}.jsonl"),
+        rungs,
+        given["regime"],
+        given["seed"],
+        given["batch"],
+        given["shard"],
+        finals=given["shard"][1] == 1,
+        earlier=given["earlier"],
+        budget_min=given["budget"],
+        deadline_s=given["deadline"],
+        heap=given["heap"] or "",
+        world=ready.catalogue.world(ready.pruned.kept),
+    )
+    return ready, plan
+
+
+def wished(given: Given) -> grid.PointWish:
+    """The grids of files and options together."""
+    grids = [*(one for file in given["files"] for one in grid.of_file(file)), *grid.of_options(given["knobs"])]
+    if not grids and not given["candidates"]:
+        raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
+    return grid.PointWish(tuple(grids), given["candidates"], given["most"], given["sample"])
+
+
+def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
+    """What would be measured, what not and why, and how long it takes."""
+    found = effort.expected(ready.catalogue, plan.dealt, plan.rungs_here)
+    reasons = ready.pruned.reasons()
+    asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
+    if as_json:
+        points = {case: [one.as_json() for one in own] for case, own in plan.dealt.items()}
+        pruned = [
+            {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in ready.pruned.dropped
+        ]
+        told = {"points": points, "pruned": pruned, "reasons": reasons, "asked": asked, "arch": ready.catalogue.arch}
+        click.echo(json.dumps({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)}, indent=1))
+        return PASS
+    cases = f"{len(ready.asked)} case{'s' * (len(ready.asked) > 1)}"
+    click.echo(f"{asked} points of {plan.operator} in {cases} on {ready.catalogue.arch}")
+    for what, count in reasons.items():
+        click.echo(f"  {count} are not measured: {what}")
+    for one in ready.pruned.dropped[:3]:
+        click.echo(f"    {one.point.case} {ranking.words(dict(one.point.knobs))}: {plain(one.why, 200)}")
+    click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
+    click.echo(f"  {effort.model(plan.rungs_here)}")
+    click.echo(f"  {show.chances(plan.rungs_here)}")
+    return PASS
+
+
+# ---- after --------------------------------------------------------------------------------------------------------
+
+
+def _shown_only(plan: SweepPlan) -> Progressed:
+    trials = trials_of(plan)
+    found = gathered(trials)
+    if not found:
+        raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
+    left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
+    return Progressed(found[0], left, "only what is recorded was asked for")
+
+
+def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:
+    """Print what came of it, write the tables and the figure beside the file, say what is left."""
+    if ended.measured is None:
+        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
+    ranks = ranking.rankings(ended.measured, ready.pruned)
+    left = ended.left.count if ended.left else 0
+    written = _written(plan, ended.measured, ranks, figure)
+    if as_json:
+        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
+    else:
+        show.terminal(ranks, out_console())
+        click.echo(show.chances(plan.rungs))
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
+        _say_next(plan, ended)
+    return PASS if shown or not ended.left else NO_VERDICT
+
+
+def _say_next(plan: SweepPlan, ended: Progressed) -> None:
+    """What is left, and what to do about it."""
+    if ended.left:
+        rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
+        click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
+    elif not plan.finals and len(plan.rungs) > 2:
+        # every other shard's file is another --from
+        command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
+        click.echo(f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file")
+    else:
+        click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
+
+
+def _written(plan: SweepPlan, measured: Measured, ranks: list[ranking.CaseRanking], figure: bool) -> list[str]:
+    """Names of the files that were written beside the lines: tables, and a figure where it could be drawn."""
+    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
+    plan.out.parent.mkdir(parents=True, exist_ok=True)
+    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    replace(csv, show.csv(measured))
+    replace(markdown, show.markdown(measured, ranks, plan.rungs))
+    return [csv.name, markdown.name, *(_drawn(stem, measured, ranks) if figure else [])]
+
+
+def _drawn(stem: Path, measured: Measured, ranks: list[ranking.CaseRanking]) -> list[str]:
+    """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
+    title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
+    spec, data = show.figure(measured, ranks, title)
+    with tempfile.TemporaryDirectory(prefix="ridgeline-figure-") as folder:
+        files = Path(folder) / "spec.json", Path(folder) / "data.csv"
+        files[0].write_text(json.dumps(spec))
+        files[1].write_text(data)
+        argv = harness.program("dashboards.figures.studies", str(files[0]))
+        argv += harness.options(data=files[1], out=stem.resolve())
+        ended = harness.follow(argv, err_console(), "drawing", stdout=False, echo=False)
+    if ended.code:
+        click.echo(f"no figure: {ended.last}", err=True)
+        return []
+    return [f"{stem.name}.png", f"{stem.name}.svg"]

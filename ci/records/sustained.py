@@ -1,0 +1,187 @@
+"""What the records of sustained calls hold beside times, and how they stand beside the spaced ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from ci.records import store
+from ci.records.pooling import interval
+from ci.records.regimes import SUSTAINED, folder_of
+from ci.stats.types import FloatArray
+from ci.trials.trial import Trial
+
+# Joules of a call, from the bursts of a record's trials.
+
+
+TRIANGLE_99 = 0.9
+"""99 % of the differences of two independent uniform errors are below this share of their width: 1 - sqrt(0.01)."""
+
+Key = tuple[str, str, str]
+"""Case, role, backend."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JoulesPerCall:
+    """Of one call on all its devices together, with its 99 % interval.
+
+    bursts: those in which the counters said enough.  seconds: in which they were followed, in all of them.
+    """
+
+    joules: float
+    low: float
+    high: float
+    bursts: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Bursts:
+    """The bursts of one arm in one trial that have joules.  poll_s: seconds between askings of a counter."""
+
+    joules: FloatArray
+    seconds: FloatArray
+    poll_s: float
+
+
+def joules_of(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
+    """By case, role and backend, what the energy counters said in all trials of an operator together."""
+    found: dict[Key, list[_Bursts]] = {}
+    for trial in trials:
+        for key, bursts in _bursts(json.loads(trial.text)):
+            found.setdefault(key, []).append(bursts)
+    return {key: _pooled(those) for key, those in found.items()}
+
+
+def _bursts(line: Mapping[str, Any]) -> Iterator[tuple[Key, _Bursts]]:
+    for name, case in line["cases"].items():
+        poll_s = (case.get("energy") or {}).get("poll_s") or 0.0
+        for arm_key, arm in case.get("arms", {}).items():
+            pairs = zip(arm.get("energy_j") or (), arm.get("energy_s") or (), strict=False)
+            known = [(joules, seconds) for joules, seconds in pairs if joules and seconds]
+            if known:
+                role, _, backend = arm_key.partition("/")
+                joules, seconds = np.array(known, np.float64).T
+                yield (name, role, backend), _Bursts(joules, seconds, poll_s)
+
+
+def _pooled(trials: Sequence[_Bursts]) -> JoulesPerCall:
+    """Median over all bursts; the interval is that of times, and never narrower than the counters' moments allow.
+
+    A burst's span is known to the time between two askings at both ends; the errors of n bursts are independent.
+    """
+    seconds = float(sum(one.seconds.sum() for one in trials))
+    bursts = sum(len(one.joules) for one in trials)
+    middle = float(np.median(np.concatenate([one.joules for one in trials])))
+    unsure = TRIANGLE_99 * max(one.poll_s for one in trials) * math.sqrt(bursts) / seconds
+    low, high = interval([one.joules for one in trials])
+    return JoulesPerCall(middle, min(low, middle * (1 - unsure)), max(high, middle * (1 + unsure)), bursts, seconds)
+
+
+# The sustained times of the newest records beside the spaced ones: the same case and backend on the same machine.
+
+
+Series: TypeAlias = tuple[str, str, str, str]
+"""Machine, kernel, case, backend: what a sustained and a spaced time share to stand beside each other."""
+
+SERIES = ["machine", "kernel", "case", "backend"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RegimeTime:
+    """The newest time of a series in one regime, in seconds.
+
+    ratio: time of the fastest baseline / our time in the rounds of the same trials, above 1 ours is faster; low, high:
+    its 99 % interval.  NaN for a baseline, and where none was timed.
+    """
+
+    commit: str
+    env: str
+    seconds: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class BesideRow:
+    """One backend in one case in both regimes.  spaced: None where it was never timed so; its commit may be another.
+
+    joules: of a call in the sustained record, None where no counter said.
+    """
+
+    machine: str
+    device: str
+    kernel: str
+    case: str
+    backend: str
+    baseline: bool
+    sustained: RegimeTime
+    spaced: RegimeTime | None
+    joules: JoulesPerCall | None
+
+
+def beside(results: Path, spaced: pd.DataFrame | None = None) -> list[BesideRow]:
+    """Every series that has a sustained time, by its newest record.  spaced: the frame of `results`, if loaded."""
+    folder = folder_of(results, SUSTAINED)
+    if not folder.is_dir():
+        return []
+    others = _times(_newest(store.load(results) if spaced is None else spaced))
+    newest, energy = _newest(store.load(folder)), _Energy(folder)
+    times, found = _times(newest), list[BesideRow]()
+    facts = zip(newest["device"].astype(str), newest["baseline"], strict=True)
+    for (series, time), (device, baseline) in sorted(zip(times.items(), facts, strict=True)):
+        machine, kernel, case, backend = series
+        joules = energy.of(machine, time)
+        named = machine, device, kernel, case, backend, bool(baseline)
+        found.append(BesideRow(*named, time, others.get(series), joules.get((kernel, case, backend))))
+    return found
+
+
+def _newest(frame: pd.DataFrame) -> pd.DataFrame:
+    """The newest right row of each series."""
+    right = frame[(frame["status"] == "ok") & frame["seconds"].notna()]
+    return right.sort_values("date", kind="stable").drop_duplicates(SERIES, keep="last")
+
+
+def _times(newest: pd.DataFrame) -> dict[Series, RegimeTime]:
+    texts = (newest[name].astype(str) for name in (*SERIES, "commit", "env"))
+    numbers = (newest[name].astype(float) for name in ("seconds", "paired_ratio", "paired_low", "paired_high"))
+    rows = zip(*texts, *numbers, strict=True)
+    return {(machine, kernel, case, backend): RegimeTime(*time) for machine, kernel, case, backend, *time in rows}
+
+
+Joules: TypeAlias = Mapping[tuple[str, str, str], JoulesPerCall]
+"""By kernel, case and backend."""
+
+
+class _Energy:
+    """The joules of the records in a folder, each record read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[tuple[str, str, str], Joules] = {}
+
+    def of(self, machine: str, time: RegimeTime) -> Joules:
+        """What the record of a time says."""
+        where = machine, time.commit, time.env
+        if where not in self._known:
+            self._known[where] = dict(self._read(*where))
+        return self._known[where]
+
+    def _read(self, machine: str, commit: str, env: str) -> Joules:
+        found: dict[tuple[str, str, str], JoulesPerCall] = {}
+        trials = store.notes(self._folder, machine, commit, env)
+        place = store.Place(machine, commit, env)
+        for operator in dict.fromkeys(trial.operator for trial in trials):
+            own = [trial for trial in trials if trial.operator == operator]
+            role = place.role_in(own[-1])
+            found |= {(operator, case, b): one for (case, r, b), one in joules_of(own).items() if r == role}
+        return found

@@ -1,1 +1,0 @@
-"""What the records of sustained calls hold beside times, and how they stand beside the spaced ones."""

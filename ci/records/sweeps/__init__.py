@@ -1,1 +1,0 @@
-"""The records of sweeps: their trial lines as they are, apart from the series of cases."""

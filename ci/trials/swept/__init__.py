@@ -1,1 +1,0 @@
-"""What a trial line says of a sweep: which points its arms are."""
