@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -21,6 +22,8 @@ from dashboards.recent import and_then
 from dashboards.script import receive, script_json
 from dashboards.sources import LaneSource
 from dashboards.views.beside import as_csv, beside, csv_lines
+
+T = TypeVar("T")
 
 
 def read_lane(source: LaneSource, draft: Draft, code: str, kept: Path | None) -> tuple[Lane, str]:
@@ -81,8 +84,8 @@ def newest_files(lane: Lane, shown: dict[str, Any], broken: Sequence[Any], paths
     yield f"data/{path}.js", receive(path, script_json(shown | {"broken": broken}))
     yield from beside(path, numbers)
     csv_head, *lines = csv_lines(numbers)
-    of_kernel = [row["kernel"] for row in numbers]
-    blocks, rows, listed = _by_kernel(lane, paths), _grouped(shown["rows"]), _lines_of(of_kernel, lines)
+    blocks, listed = _by_kernel(lane, paths), _grouped((row["kernel"] for row in numbers), lines)
+    rows = _grouped((row["kernel"] for row in shown["rows"]), shown["rows"])
     for part in lane.columns.parts("kernel"):
         kernel = part.texts["kernel"].at(0)
         head = kernel_head(part, blocks[slug(kernel)], shown["commits"], rows.get(kernel, []))
@@ -92,17 +95,11 @@ def newest_files(lane: Lane, shown: dict[str, Any], broken: Sequence[Any], paths
         yield f"data/{name}.csv", as_csv([csv_head, *listed[kernel]])
 
 
-def _lines_of(kernels: Sequence[str], lines: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for kernel, line in zip(kernels, lines, strict=True):
-        found.setdefault(kernel, []).append(line)
-    return found
-
-
-def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["kernel"], []).append(row)
+def _grouped(kernels: Iterable[str], values: Iterable[T]) -> Mapping[str, list[T]]:
+    """The values of each kernel."""
+    found: dict[str, list[T]] = defaultdict(list)
+    for kernel, value in zip(kernels, values, strict=True):
+        found[kernel].append(value)
     return found
 
 

@@ -20,13 +20,11 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.history.analysis import History
-from ci.records import derived, store
-from ci.records.causes import keeping
+from ci.records import causes, derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
 from dashboards.blocks import chain_of, newest_files, read_lane
-from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
+from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.history_rows import history_rows
 from dashboards.lanes import BLOCK, Lane, slug, tidy
 from dashboards.recent import stacked
@@ -45,6 +43,7 @@ SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/why.js", "static/views/event_words.js", "static/views/event_table.js"]
+_HEADLINES = [f"static/{name}.js" for name in ("lanes", "chart_lines", "chart", "views/headlines")]
 _KERNEL_SCRIPTS = [
     "values",
     "timeline",
@@ -52,6 +51,7 @@ _KERNEL_SCRIPTS = [
     "chart_lines",
     "chart",
     "panel",
+    "views/page",
     "numbers",
     "steps",
     "together",
@@ -61,7 +61,7 @@ _KERNEL_SCRIPTS = [
 ]
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
-    "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
+    "index.html": [*_SHARED, *_EVENTS, *_HEADLINES, "static/views/front.js", "static/overview.js"],
     "kernel.html": [*_SHARED, *_EVENTS, "static/views/verified.js", *_KERNEL],
 }
 """Scripts of each page, in the order in which they need each other."""
@@ -123,50 +123,8 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
     held = [rows for frame in frames if len(frame) for rows in HeldRows.of(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
-    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *keeping.load(results_dir)[1])]
+    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *causes.load(results_dir)[1])]
     return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
-
-
-def build_frame(
-    frame: pd.DataFrame,
-    out_dir: Path | str,
-    repo_url: str | None = None,
-    *,
-    notes_of: machines.NotesOf = machines.no_notes,
-    problems: Sequence[str] = (),
-    results_dir: Path | None = None,
-    past: History | None = None,
-    reports: tuple[dict[str, Any], ...] = (),
-) -> Path:
-    """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
-
-    notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
-    problems: sentences about records that could not be read; shown on the first page.
-    results_dir: where the records lie, for views that read more of them than the frame.
-    past: the events and steps of the frame; without it the pages have none.
-    """
-    site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
-    return _build(site, _held(frame), out_dir, repo_url, problems)
-
-
-def site_files(
-    frame: pd.DataFrame,
-    repo: str | None = None,
-    notes_of: machines.NotesOf = machines.no_notes,
-    problems: Sequence[str] = (),
-    results_dir: Path | None = None,
-    past: History | None = None,
-    reports: tuple[dict[str, Any], ...] = (),
-) -> dict[str, bytes]:
-    """Every file of the site by its path; a pure function of the records."""
-    with aside() as draft:
-        site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
-        _write(draft, site, _held(frame), repo, problems)
-        return {path: (draft.folder / path).read_bytes() for path in draft.digests}
-
-
-def _held(frame: pd.DataFrame) -> list[HeldRows]:
-    return HeldRows.of(tidy(frame)) if len(frame) else []
 
 
 def _build(

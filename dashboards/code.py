@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ci.history.exact import SERIES, CodePoint, CodeRecord
+from dashboards.columns import minute
 from dashboards.lanes import natural
 
 ABSENT = "absent"
@@ -85,8 +85,3 @@ def _changes(point: CodePoint, values: Sequence[Mapping[CodePoint, float | None]
 
 def _whole(value: float | str | None) -> float | int | str | None:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def minute(date_ms: int) -> str:
-    """Milliseconds since 1970 as the pages write a date."""
-    return datetime.datetime.fromtimestamp(date_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M")

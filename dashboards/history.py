@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from ci.history import exact, reading, triage
-from ci.history.health import series
+from ci.history.health import apart
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 from kernels import project
 
@@ -21,13 +21,14 @@ CODE_FOLDER = "results_isa"
 class SiteHistory:
     """Events, the steps of each series, and the values of the recorded machine code, oldest commit first.
 
-    peers: see `ci.history.health.series.peers`.
+    notes: sentences on what was left out.  peers: see `ci.history.health.apart.peers`.
     """
 
     events: tuple[HistoryEvent, ...] = ()
     steps: Mapping[SeriesKey, tuple[Moved, ...]] = dataclasses.field(default_factory=dict)
     code: Sequence[exact.CodeRecord] = ()
     peers: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,6 +52,11 @@ class Awaited:
         """See SiteHistory."""
         return self.found().code
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See SiteHistory."""
+        return self.found().notes
+
     def peers(self) -> pd.DataFrame:
         """See SiteHistory."""
         return self.found().peers
@@ -64,4 +70,4 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     around = results_dir.resolve().parent
     code_dir, decided = around / CODE_FOLDER, triage.load(project.around(around).events)
     found = reading.of_frame(frame, results_dir, code_dir, decided)
-    return SiteHistory(found.events, found.steps, exact.records(code_dir, around), series.peers(frame))
+    return SiteHistory(found.events, found.steps, exact.records(code_dir, around), apart.peers(frame), found.notes)

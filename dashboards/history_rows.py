@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.history.attribution import VERSIONS
-from ci.history.health.series import CASE
+from ci.history.exact import VERSIONS
+from ci.history.health.apart import CASE
 from ci.records.frame import RecordPlace
 from dashboards import past_file
 from dashboards.blocks import chain_of_blocks, is_full

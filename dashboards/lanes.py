@@ -10,14 +10,14 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ci.records import rates
-from dashboards.columns import NUMBERS, Bools, Columns, Ints, Runs, TextColumn, columns, milliseconds, plain, ranks
+from dashboards.columns import NUMBERS, Bools, Columns, Ints, TextColumn, columns, milliseconds, plain, ranks
 
 BLOCK = 64
 """Commits in a block of a lane's history: the files of a full one are never written again.  One more commit costs what
@@ -154,28 +154,15 @@ class Lane:
         """Folder of its data files."""
         return lane_slug(self.machine, self.env)
 
+    @property
+    def cpu(self) -> bool:
+        """Whether it is a machine without a GPU: what its backends are compared with is no vendor's library."""
+        return "kind" in self.frame and str(self.frame["kind"].iloc[-1]) == "cpu"
+
     @functools.cached_property
     def columns(self) -> Columns:
         """The same rows as arrays, every series in one piece."""
         return columns(self.frame)
-
-
-def lanes(frame: pd.DataFrame) -> list[Lane]:
-    """The lanes of a tidy frame, the one with the newest commit first (then by name)."""
-    machines = Runs.of(TextColumn.of(frame["machine"]).codes).pairs()
-    parts = (frame.iloc[start:stop] for start, stop in machines)
-    found = [Lane(str(rows["machine"].iloc[0]), env, part) for rows in parts for env, part in _by_environment(rows)]
-    return sorted(found, key=lambda lane: (-lane.frame["date"].max().value, lane.machine, lane.env or ""))
-
-
-def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:
-    """All rows if a machine changes its environment now and then, one part per environment if commits have several."""
-    commit, env = TextColumn.of(rows["commit"]), TextColumn.of(rows["env"])
-    pairs = np.zeros((len(commit.names), len(env.names)), bool)
-    pairs[commit.codes, env.codes] = True
-    if pairs.sum(axis=1).max() <= 1:
-        return [(None, rows)]
-    return [(name, rows[env.equal(name)]) for name in env.present()]
 
 
 def commits(frame: pd.DataFrame) -> pd.DataFrame:

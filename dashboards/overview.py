@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ of the pairs (GEMM of 4096 cubed) and in 0.1 % (M = 64), and alone in 1 %: runs 
 class _Lane:
     """The rows of a lane with what all its series need.
 
-    rate: the unit of each series; newest: its last row; good: rows with a time; last, before: of each series its last
-    good row and the one before, -1 where there is none.
+    cpu: of a machine without a GPU.  rate: the unit of each series; newest: its last row; good: rows with a time; last,
+    before: of each series its last good row and the one before, -1 where there is none.
     """
 
     rows: Columns
@@ -44,9 +45,10 @@ class _Lane:
     good: Bools
     last: Ints
     before: Ints
+    cpu: bool = False
 
     @classmethod
-    def of(cls, rows: Columns) -> _Lane:
+    def of(cls, rows: Columns, cpu: bool = False) -> _Lane:
         series, costs = rows.runs(*KEY), Costs.of(rows)
         units = costs.rates()
         case = rows.runs("kernel", "case").number()[series.first].tolist()
@@ -54,7 +56,7 @@ class _Lane:
         last = series.latest(good)
         earlier = good.copy()
         earlier[last[last >= 0]] = False
-        return cls(rows, series, Commits.of(rows), [units[n] for n in case], good, last, series.latest(earlier))
+        return cls(rows, series, Commits.of(rows), [units[n] for n in case], good, last, series.latest(earlier), cpu)
 
     @property
     def newest(self) -> Ints:
@@ -66,22 +68,38 @@ class _Lane:
         return np.array([RATES.index(rate) for rate in self.rate], np.int64)
 
 
-def overview_data(rows: Columns) -> dict[str, Any]:
+Declared = Callable[[str, str, str], Collection[str] | None]
+"""(kernel, commit, env) -> the cases that the kernel had there; None where no record tells."""
+
+
+def overview_data(rows: Columns, cpu: bool = False, declared: Declared = lambda *_: None) -> dict[str, Any]:
     """What static/overview.js reads.
 
     {"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time,
-     "baselines": [[kernel, [vendor libraries timed beside it]]],
+     "baselines": [[kernel, [vendor libraries timed beside it]]], "cpu": is it a machine without a GPU,
+     "history": see `_history`,
      "newest": {"at": the newest commit, "measured": rows whose number is of that commit, "of": rows with a number}}
+
+    A row is `gone` if its case is declared no more at the newest commit that has its kernel.
     """
-    lane = _Lane.of(rows)
-    found = _shown(lane)
-    measured = [row for row in found if row["value"] is not None]
+    lane = _Lane.of(rows, cpu)
+    each = list(_rows(lane))
+    gone = _gone(lane, each, declared)
+    for row in each:
+        row["gone"] = (row["kernel"], row["case"]) in gone
+    found = _shown(lane, each)
+    history = _history(found, each)
+    for row in each:
+        del row["spark_at"]
+    measured = [row for row in found if row["value"] is not None and not row["gone"]]
     newest = len(lane.commits.hashes) - 1
     return {
         "commits": dated(lane.commits),
         "rows": found,
-        "absent": _absent(lane),
+        "absent": [row for row in _absent(lane) if (row["kernel"], row["case"]) not in gone],
         "baselines": _baselines(lane),
+        "cpu": cpu,
+        "history": history,
         "newest": {"at": newest, "measured": sum(row["good_at"] == newest for row in measured), "of": len(measured)},
     }
 
@@ -168,9 +186,51 @@ def dated(commits: Commits) -> list[list[str]]:
     return [[commit, date] for commit, date in zip(commits.hashes, commits.dates, strict=True)]
 
 
-def _shown(lane: _Lane) -> list[dict[str, Any]]:
+def _gone(lane: _Lane, rows: Sequence[dict[str, Any]], declared: Declared) -> set[tuple[str, str]]:
+    """(kernel, case) of what is declared no more; asked only where a case lacks the newest record of its kernel."""
+    newest: dict[str, int] = {}
+    for row in rows:
+        newest[row["kernel"]] = max(row["at"], newest.get(row["kernel"], 0))
+    last: dict[tuple[str, str], int] = {}
+    for row in rows:
+        key = row["kernel"], row["case"]
+        last[key] = max(row["at"], last.get(key, 0))
+    there = {
+        kernel: declared(kernel, lane.commits.hashes[newest[kernel]], lane.commits.envs[newest[kernel]])
+        for kernel in sorted({kernel for (kernel, _), at in last.items() if at < newest[kernel]})
+    }
+    return {(kernel, case) for kernel, case in last if (cases := there.get(kernel)) is not None and case not in cases}
+
+
+GROUPS = {"TFLOPS": (Rate.TFLOPS,), "GB/s of HBM": (Rate.GBS,), "GB/s over links": (Rate.BUSBW, Rate.ALGBW)}
+"""The pictures of the history, and the rates that are drawn in them."""
+
+
+def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The recent numbers of one headline of each kernel and unit, that with most of them, and of the library beside it.
+
+    [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values"}]}]
+    """
+    of_arm = {tuple(row[name] for name in KEY): row for row in every}
+    found = []
+    for unit, rates in GROUPS.items():
+        of_unit = (row for row in shown if row["headline"] and row["spark"] and row["rate"] in rates)
+        of_kernel = itertools.groupby(of_unit, key=lambda row: row["kernel"])
+        own = [max(rows, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, rows in of_kernel]
+        pairs = [(row, of_arm.get((row["kernel"], row["case"], row["baseline_name"]))) for row in own]
+        lines = [_line(one) for pair in pairs for one in pair if one and one["spark"]]
+        found += [{"unit": unit, "lines": lines}] if lines else []
+    return found
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    told = {name: row[name] for name in (*KEY, "baseline", "rate")}
+    return {**told, "at": row["spark_at"], "values": row["spark"]}
+
+
+def _shown(lane: _Lane, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of own series, in the order of the table."""
-    found = [row for row, shown in zip(_rows(lane), _own(lane).tolist(), strict=True) if shown]
+    found = [row for row, shown in zip(rows, _own(lane).tolist(), strict=True) if shown]
     found.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
     _mark_here(found)
     _mark_headlines(found)
@@ -201,15 +261,9 @@ NOT_FOR_HERE = ("unsupported", "skipped")
 
 
 def _mark_here(rows: list[dict[str, Any]]) -> None:
-    """`here`: is there a number, or a failure?  Cases that were never tried on this machine are counted instead.
-
-    Rows of a kernel that runs with no backend are all kept: that is worth seeing.
-    """
+    """`here`: is there a number, or a failure?  What cannot be measured on this machine is counted instead."""
     for row in rows:
-        row["here"] = row["value"] is not None or row["status"] not in NOT_FOR_HERE
-    runs = {row["kernel"] for row in rows if row["here"]}
-    for row in rows:
-        row["here"] = row["here"] or row["kernel"] not in runs
+        row["here"] = not row["gone"] and (row["value"] is not None or row["status"] not in NOT_FOR_HERE)
 
 
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
@@ -251,17 +305,17 @@ def _measured(lane: _Lane) -> list[dict[str, Any]]:
         "baseline_name": [name or None for name in rows.texts["baseline_name"][last].list()],
         "good_at": lane.commits.at[last].tolist(),
         "step": _steps(lane),
-        "spark": _sparks(lane),
     }
-    nothing = {"value": None, "spark": [], "step": None}
+    values["spark"], values["spark_at"] = _sparks(lane)
+    nothing = {"value": None, "spark": [], "spark_at": [], "step": None}
     return [
         {name: column[n] for name, column in values.items()} if row >= 0 else nothing
         for n, row in enumerate(last.tolist())
     ]
 
 
-def _sparks(lane: _Lane) -> list[list[float | None]]:
-    """The recent good rows of each series that have the benchmark definition of the last."""
+def _sparks(lane: _Lane) -> tuple[list[list[float | None]], list[list[int]]]:
+    """The recent good rows of each series that have the benchmark definition of the last, and their commits."""
     number = lane.series.number()
     good = np.flatnonzero(lane.good)
     behind = np.append(np.flatnonzero(np.diff(number[good])) + 1, len(good))
@@ -272,14 +326,16 @@ def _sparks(lane: _Lane) -> list[list[float | None]]:
         in_rates(lane.rows[recent], lane.unit[number[recent]], lane.rows.numbers["seconds"][recent]), 4
     )
     bounds = np.searchsorted(number[recent], np.arange(len(lane.series) + 1)).tolist()
-    return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts, at = list(itertools.pairwise(bounds)), lane.commits.at[recent].tolist()
+    return [values[start:stop] for start, stop in parts], [at[start:stop] for start, stop in parts]
 
 
 def _steps(lane: _Lane) -> list[dict[str, Any] | None]:
     """Of each series the change of speed against the commit before, as shares: of the time, and of the ratio.
 
     `moved` is "faster" or "slower" only if the intervals are apart and the speed has changed enough, and so has the
-    ratio to the baseline where there is one: that takes out what heat does to the whole device.
+    ratio to the baseline where there is one: that takes out what heat does to the whole device.  Never on a CPU: its
+    times differ by tens of percent from process to process.
     """
     before, last = lane.rows[lane.before], lane.rows[lane.last]
     alone = before.numbers["seconds"] / last.numbers["seconds"] - 1
@@ -290,7 +346,7 @@ def _steps(lane: _Lane) -> list[dict[str, Any] | None]:
         before.texts["commit"].list(),
         significant(alone, 4),
         significant(beside, 4),
-        _moved(alone, beside, before, last),
+        [None] * len(alone) if lane.cpu else _moved(alone, beside, before, last),
         (before.texts["env"].codes != last.texts["env"].codes).tolist(),
         strict=True,
     )

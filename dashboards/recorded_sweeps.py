@@ -1,6 +1,6 @@
 """Recorded sweeps: the newest of each operator and machine, as rows for people and as a figure.
 
-Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps.keeping`); `ci.sweeps.measured`
+Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps`); `ci.sweeps.measured`
 makes one row per point of their lines.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from ci.records.sweeps import keeping
-from dashboards.figures.error import FigureError
+from ci.records import sweeps as keeping
+from dashboards.figures.studies.error import FigureError
 from dashboards.lanes import slug
 from dashboards.values import one
 
@@ -83,6 +83,22 @@ def read(path: Path) -> RecordedSweep:
         "problems": len(found.problems),
     }
     return RecordedSweep(path, facts, [_row(row) for row in frame.to_dict("records")])
+
+
+def the_sweep(results: Path, kernel: str, machine: str | None) -> RecordedSweep:
+    """The newest sweep of an operator; FigureError where there is none, or of several machines."""
+    every = map(read, newest(results))
+    found = [one for one in every if one.facts["operator"] == kernel and machine in (None, one.facts["machine"])]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(one.facts["machine"] for one in found)
+    where = f" on {machine}" if machine else ""
+    said = f"several machines have a sweep of {kernel}; name one with --machine: {there}"
+    raise FigureError(
+        said
+        if found
+        else f"no sweep of {kernel}{where} is recorded; `ridgeline records add --help` says how its lines are taken"
+    )
 
 
 def _row(row: dict[Any, Any]) -> dict[str, Any]:

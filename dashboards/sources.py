@@ -12,7 +12,7 @@ import pandas as pd
 from ci.records import derived
 from ci.records.frame import MachineRows, RecordPlace
 from dashboards.columns import NO_DATE, Ints, TextColumn, columns, milliseconds
-from dashboards.lanes import lane_slug, tidy
+from dashboards.lanes import Lane, lane_slug, tidy
 
 
 class RowSource(Protocol):
@@ -129,9 +129,18 @@ class LaneSource:
 
 
 def lane_sources(sources: Iterable[RowSource]) -> list[LaneSource]:
-    """The lanes of some machines, the one with the newest commit first (then by name)."""
+    """The lanes of some machines, the one with the longest history first (then by newest commit, then by name)."""
     found = [lane for source in sources for lane in _by_environment(source)]
-    return sorted(found, key=lambda lane: (-_newest(lane), lane.machine, lane.env or ""))
+    return sorted(found, key=lambda lane: (-_length(lane), -_newest(lane), lane.machine, lane.env or ""))
+
+
+def lanes_of(frame: pd.DataFrame) -> list[Lane]:
+    """The lanes of a tidy frame, in the same order."""
+    return [Lane(one.machine, one.env, one.rows.rows(one.places)) for one in lane_sources(HeldRows.of(frame))]
+
+
+def _length(lane: LaneSource) -> int:
+    return len({place.commit for place in lane.places})
 
 
 def _newest(lane: LaneSource) -> int:

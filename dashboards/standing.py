@@ -21,17 +21,19 @@ HERE = Path(__file__).parent.parent
 CODE = ("dashboards", "ci", "kernels", "benchmarks")
 """Packages whose files a page may depend on: code, templates, tables."""
 
-BESIDE = ("results_isa", "results_sustained")
+BESIDE = ("results_isa", "results_sustained", ".ridgeline/checks.jsonl")
 """What a site shows besides the records, in the folder around them."""
 
 
 def inputs(results: Path, repo_url: str | None = None, reports: Sequence[Path] = ()) -> str:
     """Digest of all that a site is made of: records, machine code, decisions, git's commits, reports, our code."""
     around = results.resolve().parent
+    settings = project.around(around)
     trees = [
         results,
         *(around / name for name in BESIDE),
-        project.around(around).events,
+        settings.events,
+        *([settings.policy] if settings.policy else []),
         *reports,
         *(HERE / name for name in CODE),
     ]
@@ -93,7 +95,7 @@ def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _refs(around: Path) -> list[Path]:
-    """Files of git that change with the commit that is checked out and with a fetch: they bring authors and order."""
+    """What changes in git with the commit that is checked out, any branch and a fetch: they bring authors and order."""
     own = next((folder / ".git" for folder in (around, *around.parents) if (folder / ".git").exists()), None)
     if own is None:
         return []
@@ -102,6 +104,4 @@ def _refs(around: Path) -> list[Path]:
         own = own.parent / own.read_text().removeprefix("gitdir:").strip()
         common = own / "commondir"
         shared = own / common.read_text().strip() if common.exists() else own
-    head = own / "HEAD"
-    branch = head.read_text().removeprefix("ref:").strip() if head.exists() else ""
-    return [head, shared / branch, shared / "packed-refs", own / "FETCH_HEAD", shared / "FETCH_HEAD"]
+    return [own / "HEAD", shared / "refs", shared / "packed-refs", own / "FETCH_HEAD", shared / "FETCH_HEAD"]

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import reading
-from ci.history.health import cache
+from ci.history import kept, reading
+from ci.history.health import readings
 from ci.history.health.machines import machines as machine_health
-from ci.history.kept import curves
 from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
-from dashboards.figures import canvas, cases, machines, over_time
-from dashboards.figures.error import FigureError, exit_code
+from dashboards import recorded_sweeps
+from dashboards.figures import cases, machines, over_time
+from dashboards.figures.studies import canvas
+from dashboards.figures.studies.error import FigureError, exit_code
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
 
@@ -37,7 +38,7 @@ def _moved(frame: pd.DataFrame, results: Path) -> list[Moved]:
 
 def _bytes(wanted: argparse.Namespace) -> Path:
     frame, kernel = _frame(wanted), _named(wanted, "kernel")
-    return over_time.curve(frame, _machine(frame, wanted, kernel), kernel, wanted.out, wanted.rate or "busbw")
+    return cases.curve(frame, _machine(frame, wanted, kernel), kernel, wanted.out, wanted.rate or "busbw")
 
 
 def _backends(wanted: argparse.Namespace) -> Path:
@@ -53,16 +54,24 @@ def _roofline(wanted: argparse.Namespace) -> Path:
 
 
 def _scaling(wanted: argparse.Namespace) -> Path:
-    return machines.scaling(_frame(wanted), _named(wanted, "kernel"), wanted.case, wanted.out, wanted.rate)
+    return cases.scaling(_frame(wanted), _named(wanted, "kernel"), wanted.case, wanted.out, wanted.rate)
 
 
 def _programs(wanted: argparse.Namespace) -> Path:
-    points = [one for one in curves.load(wanted.results)[0] if wanted.machine in (None, one.machine)]
-    return machines.programs(points, wanted.kernel, wanted.case, wanted.out)
+    points = [one for one in kept.curve_points(wanted.results)[0] if wanted.machine in (None, one.machine)]
+    return cases.programs(points, wanted.kernel, wanted.case, wanted.out)
 
 
 def _health(wanted: argparse.Namespace) -> Path:
-    return machines.health(machine_health(cache.load(wanted.results)), wanted.machine, wanted.out)
+    return machines.health(machine_health(readings.load(wanted.results)), wanted.machine, wanted.out)
+
+
+def _sweep(wanted: argparse.Namespace) -> Path:
+    found = recorded_sweeps.the_sweep(wanted.results, _named(wanted, "kernel"), wanted.machine)
+    told, data = recorded_sweeps.figure(found, wanted.case)
+    if not len(data):
+        raise FigureError(f"the sweep has no case {wanted.case!r}; it has {', '.join(found.cases)}")
+    return cases.drawn(told, data, wanted.out)
 
 
 FIGURES: dict[str, Callable[[argparse.Namespace], Path]] = {
@@ -74,6 +83,7 @@ FIGURES: dict[str, Callable[[argparse.Namespace], Path]] = {
     "scaling": _scaling,
     "cus": _programs,
     "machine": _health,
+    "sweep": _sweep,
 }
 
 

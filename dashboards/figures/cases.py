@@ -1,20 +1,25 @@
-"""Cases beside each other: every backend of a kernel, its speed over the size of a case, and under the roofline."""
+"""Figures of the newest records: each is a SPEC and its rows (`dashboards.figures.studies`), as those of a study."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
+from ci.history.kept import CurvePoint
 from ci.records import derived
 from ci.records.rates import Rate
-from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
-from dashboards.lanes import natural
+from dashboards.figures.studies import canvas, columns, paper
+from dashboards.figures.studies.error import FigureError
+from dashboards.figures.studies.kinds import KEYS, picture
+from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
+from dashboards.figures.studies.spec import parse
+from dashboards.lanes import KEY, natural, without_ranks
 from dashboards.values import ends_in_rate, headline, in_rate
 
 MOST_CASES = 60
@@ -28,32 +33,18 @@ def backends(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path |
     """
     rows = _newest(frame, machine, kernel)
     cases = sorted(rows["case"].unique(), key=natural)[:MOST_CASES]
-    place = {case: len(cases) - 1 - n for n, case in enumerate(cases)}
     rows = rows[rows["case"].isin(cases)].assign(least=_yardstick(rows))
-    with canvas.style():
-        figure, axes = canvas.canvas(f"{kernel} on {canvas.the_machine(rows)}", "", 1.2 + 0.2 * len(cases))
-        for backend, part in rows.groupby("backend", sort=True):
-            speed, low, high = (part["least"] / part[name] for name in ("seconds", "seconds_high", "seconds_low"))
-            heights = part["case"].map(place)
-            looks = canvas.dots(rows, str(backend))
-            axes.hlines(heights, low, high, color=looks["color"], linewidth=1, alpha=0.5)
-            axes.plot(speed, heights, linestyle="none", label=canvas.plain(str(backend)), **looks)
-        axes.axvline(1, color=canvas.MARK, linewidth=1)
-        axes.set_yticks(list(place.values()), [canvas.plain(case) for case in place], fontsize=7)
-        axes.set_ylim(-0.7, len(cases) - 0.3)
-        speeds = rows["least"] / rows["seconds"]
-        axes.set_xlim(
-            max(0.0, 0.9 * speeds.min()), 1.1 * speeds.max()
-        )  # an interval from two trials reaches far beyond
-        axes.set_xlabel("speed / speed of the fastest baseline (more is better)")
-        canvas.legend(figure)
-        return canvas.save(figure, path)
-
-
-def _yardstick(rows: pd.DataFrame) -> pd.Series:
-    """Seconds of the fastest baseline of each row's case, else of its fastest backend."""
-    baseline = rows["seconds"].where(rows["baseline"]).groupby(rows["case"]).transform("min")
-    return baseline.fillna(rows.groupby("case")["seconds"].transform("min"))
+    marks = []
+    for look in columns.groups(rows, "backend", _baselines(rows)):
+        part = columns.within(rows, "backend", look)
+        speed, low, high = (numbers(part["least"] / part[name]) for name in ("seconds", "seconds_high", "seconds_low"))
+        places = numbers(cases.index(case) for case in part["case"])
+        marks.append(Marks(look.name, "dots", speed, places, low, high, look.look, look.dashed, look.dashed > 0))
+    x = PictureAxis("speed / speed of the fastest baseline (more is better)")
+    y = PictureAxis("", "category", tuple(cases))
+    panel = PicturePanel("", x, y, tuple(marks), upright=False, level=1.0)
+    told = _told("bars", kernel, rows)
+    return _saved(told, Picture(told["title"], (panel,)), path)
 
 
 def shapes(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | str, rate: str | None = None) -> Path:
@@ -67,70 +58,102 @@ def shapes(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | s
     rows = rows[rows["size"] > 0].sort_values(["size", "case"], kind="stable")
     if not len(rows):
         raise FigureError(f"the cases of {kernel} tell no bytes; there is nothing to draw them over")
-    with canvas.style():
-        figure, axes = canvas.canvas(f"{kernel} on {canvas.the_machine(rows)}", canvas.LABELS[wanted])
-        for backend, part in rows.groupby("backend", sort=True):
-            _line(axes, part, wanted, canvas.dots(rows, str(backend)), str(backend))
-        roof, highest = rows.drop_duplicates("case"), np.nanmax(in_rate(rows, wanted))
-        if wanted is not Rate.TIME and np.isfinite(peak := in_rate(roof, wanted, "roofline_seconds")).any():
-            axes.plot(roof["size"], peak, "_", color=canvas.MARK, markersize=11, label="roofline")
-            highest = max(highest, np.nanmax(peak))
-        canvas.byte_axis(axes, "payload" if (rows["payload_bytes"] > 0).any() else "least HBM traffic")
-        axes.set_ylim(0, 1.08 * highest)  # an interval from two trials reaches far beyond
-        canvas.legend(figure)
-        return canvas.save(figure, path)
+    moved = "payload" if (rows["payload_bytes"] > 0).any() else "least HBM traffic"
+    size = {"column": "size", "label": moved, "unit": "B", "scale": "bytes"}
+    rows, speed = _in_rate(rows, wanted)
+    told = _told("curve", kernel, rows) | {"x": size, "y": speed, "group": "backend", "baselines": _baselines(rows)}
+    kind = "line" if (rows["payload_bytes"] > 0).all() else "dots"  # sizes of one thing; shapes of a GEMM are not
+    roof, roofs = rows.drop_duplicates("case"), []
+    if wanted is not Rate.TIME and np.isfinite(peak := in_rate(roof, wanted, "roofline_seconds")).any():
+        roofs.append(Marks("roofline", kind, numbers(roof["size"]), numbers(peak), dashed=5, hollow=True))
+    return _saved(told, _with(picture(parse(told, KEYS), rows), kind, roofs), path)
 
 
-def _line(axes: Axes, rows: pd.DataFrame, rate: Rate, looks: dict[str, Any], name: str) -> None:
-    low, high = ends_in_rate(rows, rate)
-    axes.vlines(rows["size"], low, high, color=looks["color"], linewidth=1, alpha=0.5)
-    joined = "-" if (rows["payload_bytes"] > 0).all() else "none"  # sizes of one thing; shapes of a GEMM are not
-    axes.plot(rows["size"], in_rate(rows, rate), label=canvas.plain(name), linestyle=joined, linewidth=1.2, **looks)
+def _with(made: Picture, kind: str, more: Sequence[Marks] = ()) -> Picture:
+    """A picture of one panel whose marks are all of a kind, with more of them."""
+    (panel,) = made.panels
+    marks = (*(dataclasses.replace(one, kind=kind) for one in panel.marks), *more)
+    return dataclasses.replace(made, panels=(dataclasses.replace(panel, marks=marks),))
 
 
 def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path: Path | str) -> Path:
-    """TFLOPS of one device over the intensity of each case (FLOP / HBM byte), under the roofs of the device.
-
-    The roof is the lesser of the peak of the matrix units, by dtype, and intensity x HBM bandwidth (Williams, Waterman,
-    Patterson, CACM 52(4), 2009).
-    """
+    """TFLOPS of one device over the intensity of each case (FLOP / HBM byte), under the roofs of the device."""
     rows = _newest(frame, machine, kernel)
     rows = rows[(rows["flops"] > 0) & (rows["hbm_bytes"] > 0)]
     if not len(rows):
         raise FigureError(f"no timed case of {kernel or 'this machine'} has FLOP and bytes; there is nothing to draw")
-    rows = rows.assign(intensity=rows["flops"] / rows["hbm_bytes"], speed=rows["flops"] / rows["seconds"] / 1e12)
-    with canvas.style():
-        what = kernel or "all operators"
-        figure, axes = canvas.canvas(f"{what} on {canvas.the_machine(rows)}", "TFLOPS per device", 4.2)
-        by = "backend" if kernel else "kernel"
-        for n, (name, part) in enumerate(rows.groupby(by, sort=True)):
-            looks = canvas.dots(rows, str(name)) if kernel else _nth(n)
-            axes.plot(part["intensity"], part["speed"], linestyle="none", label=canvas.plain(str(name)), **looks)
-        _roofs(axes, rows)
-        canvas.log_axes(axes)
-        axes.set_xlabel("intensity, FLOP per byte of HBM")
-        figure.legend(loc="outside right upper", fontsize=8)
-        return canvas.save(figure, path)
-
-
-def _nth(place: int) -> dict[str, Any]:
-    """Look of the n-th operator."""
-    return {
-        "color": canvas.COLOURS[place % len(canvas.COLOURS)],
-        "marker": canvas.MARKERS[(place // len(canvas.COLOURS) + place) % len(canvas.MARKERS)],
-        "markersize": 5,
-    }
-
-
-def _roofs(axes: Axes, rows: pd.DataFrame) -> None:
-    hardware = derived.hardware_of(rows.iloc[-1])
-    if hardware is None:
-        return
-    reach = np.geomspace(rows["intensity"].min() / 2, rows["intensity"].max() * 2, 64)
-    for n, dtype in enumerate(sorted(rows["dtype"].unique())):
+    hardware, peaks = derived.hardware_of(rows.iloc[-1]), {}
+    for dtype in sorted(rows["dtype"].unique()) if hardware else ():
         with contextlib.suppress(ValueError):  # a dtype without matrix units has no roof
-            roof = np.minimum(hardware.peak(dtype), reach * hardware.hbm_bandwidth) / 1e12
-            axes.plot(reach, roof, color=canvas.MARK, linestyle=("-", "--", ":", "-.")[n % 4], label=f"roof, {dtype}")
+            peaks[dtype] = hardware.peak(dtype) / 1e12
+    bandwidth = hardware.hbm_bandwidth / 1e9 if hardware else 1.0
+    told = _told("roofline", kernel or "all operators", rows) | {
+        "group": "backend" if kernel else "kernel",
+        "baselines": _baselines(rows) if kernel else [],
+        "ceilings": {"peak_tflops": peaks, "hbm_gbs": bandwidth},
+    }
+    return drawn(told, rows, path)
+
+
+def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
+    """The newest record of each collective case of a kernel over its payload; one line per backend, dtype and world."""
+    wanted = canvas.known_rate(rate)
+    rows = canvas.chosen(frame, machine=machine, kernel=kernel)
+    rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(KEY, keep="last")
+    if not len(rows):
+        raise FigureError(f"{kernel} on {machine} has no measured case with a payload; curves are for collectives")
+    line = rows["backend"].astype(str)
+    if len(rows[["dtype", "world"]].drop_duplicates()) > 1:
+        line += ", " + rows["dtype"].astype(str) + ", " + rows["world"].map("{:.0f} ranks".format)
+    rows, speed = _in_rate(rows.assign(line=line), wanted)
+    told = _told("curve", kernel, rows) | {"x": "payload_bytes", "y": speed, "group": "line"}
+    told |= {"baselines": sorted(line[rows["baseline"]].unique())}
+    return _saved(told, _with(picture(parse(told, KEYS), rows), "line"), path)
+
+
+def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str, rate: str | None = None) -> Path:
+    """Speed of one problem over the number of ranks, on whichever machines of one product have it.
+
+    case: any of its names; its number of ranks is left out of account.  Default: the problem that takes longest.
+    """
+    rows = canvas.chosen(frame, kernel=kernel)
+    rows = rows[(rows["status"] == "ok") & (rows["world"] > 1)]
+    worlds = rows["world"].astype(int)
+    rows = rows.assign(shape=[without_ranks(name, world) for name, world in zip(rows["case"], worlds, strict=True)])
+    rows = rows[rows.groupby("shape")["world"].transform("nunique") > 1]
+    if not len(rows):
+        raise FigureError(f"no problem of {kernel} was measured with two numbers of ranks")
+    wanted_shape = _wanted(rows, case)
+    rows = rows[rows["shape"] == wanted_shape].sort_values("date", kind="stable")
+    rows = rows.drop_duplicates(["backend", "world"], keep="last")
+    told = _told("scaling", f"{kernel} / {wanted_shape}", rows)
+    rows, speed = _in_rate(rows, canvas.known_rate(rate) if rate else headline(rows))
+    return drawn(told | {"y": speed, "group": "backend", "baselines": _baselines(rows)}, rows, path)
+
+
+def _wanted(rows: pd.DataFrame, case: str | None) -> str:
+    if case is None:
+        return str(rows.loc[rows["seconds"].astype(float).idxmax(), "shape"])
+    found = rows[(rows["case"] == case) | (rows["shape"] == case)]
+    if not len(found):
+        raise FigureError(f"no record has case {case!r}; there is: {', '.join(sorted(rows['shape'].unique()))}")
+    return str(found["shape"].iloc[0])
+
+
+def programs(points: Iterable[CurvePoint], kernel: str | None, case: str | None, path: Path | str) -> Path:
+    """Bus bandwidth of one case over the number of CUs (SMs): points of `ci.history.kept`."""
+    all_points = list(points)
+    found = [one for one in all_points if kernel in (None, one.kernel) and case in (None, one.case)]
+    named = sorted({(one.machine, one.kernel, one.case) for one in found})
+    if len(named) != 1:
+        there = sorted({f"{one.kernel}/{one.case}" for one in all_points}) or ["nothing"]
+        raise FigureError(f"a curve is of one case, {len(named)} were chosen; there is: {', '.join(there)}")
+    rows = pd.DataFrame([dataclasses.asdict(one) for one in found]).assign(cus=[one.programs for one in found])
+    told = _told("cus", "{1} / {2}".format(*named[0]), rows)
+    return drawn(told | {"group": "backend", "baselines": _baselines(rows)}, rows, path)
+
+
+# ---- what all of them share -----------------------------------------------------------------------------------------
 
 
 def _newest(frame: pd.DataFrame, machine: str | None, kernel: str | None) -> pd.DataFrame:
@@ -140,4 +163,40 @@ def _newest(frame: pd.DataFrame, machine: str | None, kernel: str | None) -> pd.
     timed = rows[(rows["status"] == "ok") & (rows["seconds"] > 0)]
     if not len(timed):
         raise FigureError(f"{kernel or 'nothing'} on {machine} has no timed case")
-    return timed.drop_duplicates(["kernel", "case", "backend"], keep="last")
+    return timed.drop_duplicates(KEY, keep="last")
+
+
+def _yardstick(rows: pd.DataFrame) -> pd.Series:
+    """Seconds of the fastest baseline of each row's case, else of its fastest backend."""
+    baseline = rows["seconds"].where(rows["baseline"]).groupby(rows["case"]).transform("min")
+    return baseline.fillna(rows.groupby("case")["seconds"].transform("min"))
+
+
+def _baselines(rows: pd.DataFrame) -> list[str]:
+    return sorted(rows.loc[rows["baseline"], "backend"].unique())
+
+
+def _in_rate(rows: pd.DataFrame, rate: Rate) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Rows with their speed and its interval, and the quantity that these columns are."""
+    low, high = ends_in_rate(rows, rate)
+    column = "us" if rate is Rate.TIME else str(rate)
+    quantity = {"column": column, "low": "low", "high": "high"}
+    return rows.assign(**{column: in_rate(rows, rate), "low": low, "high": high}), quantity
+
+
+def _told(kind: str, what: str, rows: pd.DataFrame) -> dict[str, Any]:
+    """What the SPEC of every kind says: its title, and where the rows are from."""
+    newest = rows.iloc[-1]
+    where = newest["machine"] if rows["machine"].nunique() == 1 else newest["device"]
+    facts = {"machine": where, "versions": newest.get("env"), "commit": str(newest["commit"])[:8]}
+    return {"kind": kind, "title": f"{what} on {where}", "foot": facts}
+
+
+def drawn(told: dict[str, Any], rows: pd.DataFrame, path: Path | str) -> Path:
+    """Draw a SPEC and its rows into a file."""
+    return _saved(told, picture(parse(told, KEYS), rows), path)
+
+
+def _saved(told: dict[str, Any], made: Picture, path: Path | str) -> Path:
+    with canvas.style():
+        return canvas.save(paper.draw(parse(told, KEYS), made), path)

@@ -1,24 +1,18 @@
-"""Machines: speed over the number of ranks, a collective's bandwidth over the CUs it takes, and health over time."""
+"""The health of a machine over time."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from ci.history.health.machines import MachineHealth
 from ci.history.health.readings import DeviceHealth
-from ci.history.kept.curves import CurvePoint
-from ci.records.rates import Rate
-from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
-from dashboards.lanes import without_ranks
-from dashboards.values import headline, in_rate
+from dashboards.figures.studies import canvas
+from dashboards.figures.studies.error import FigureError
 
 PANELS = (
     ("clock_mhz", "clock at work, MHz", 1.0),
@@ -27,74 +21,6 @@ PANELS = (
     ("throttled", "held back, % of readings", 100.0),
 )
 """Field of a device, label, factor."""
-
-
-def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str, rate: str | None = None) -> Path:
-    """Speed of one problem over the number of ranks, on whichever machines of one product have it.
-
-    case: any of its names; its number of ranks is left out of account.  Default: the problem that takes longest.
-    """
-    rows = canvas.chosen(frame, kernel=kernel)
-    rows = rows[(rows["status"] == "ok") & (rows["world"] > 1)]
-    worlds = rows["world"].astype(int)
-    rows = rows.assign(shape=[without_ranks(name, world) for name, world in zip(rows["case"], worlds, strict=True)])
-    rows = rows[rows.groupby("shape")["world"].transform("nunique") > 1]
-    if not len(rows):
-        raise FigureError(f"no problem of {kernel} was measured with two numbers of ranks")
-    wanted_shape = _wanted(rows, case)
-    rows = rows[rows["shape"] == wanted_shape].sort_values("date", kind="stable")
-    rows = rows.drop_duplicates(["backend", "world"], keep="last").sort_values("world", kind="stable")
-    wanted = canvas.known_rate(rate) if rate else headline(rows)
-    with canvas.style():
-        figure, axes = canvas.canvas(f"{kernel} / {wanted_shape} on {rows['device'].iloc[-1]}", canvas.LABELS[wanted])
-        for backend, part in rows.groupby("backend", sort=True):
-            looks = canvas.dots(rows, str(backend))
-            axes.plot(part["world"], in_rate(part, wanted), label=canvas.plain(str(backend)), linewidth=1.2, **looks)
-        _counts(axes, sorted(rows["world"].unique()), "ranks")
-        axes.set_ylim(bottom=0)
-        canvas.legend(figure)
-        return canvas.save(figure, path)
-
-
-def _wanted(rows: pd.DataFrame, case: str | None) -> str:
-    if case is None:
-        return str(rows.loc[rows["seconds"].astype(float).idxmax(), "shape"])
-    found = rows[(rows["case"] == case) | (rows["shape"] == case)]
-    if not len(found):
-        raise FigureError(f"no record has case {case!r}; there is: {', '.join(sorted(rows['shape'].unique()))}")
-    return str(found["shape"].iloc[0])
-
-
-def programs(points: Iterable[CurvePoint], kernel: str | None, case: str | None, path: Path | str) -> Path:
-    """Bus bandwidth of one case over the number of CUs (SMs): points of `ci.history.kept.curves`."""
-    all_points = list(points)
-    found = [one for one in all_points if kernel in (None, one.kernel) and case in (None, one.case)]
-    named = sorted({(one.machine, one.kernel, one.case) for one in found})
-    if len(named) != 1:
-        there = sorted({f"{one.kernel}/{one.case}" for one in all_points}) or ["nothing"]
-        raise FigureError(f"a curve is of one case, {len(named)} were chosen; there is: {', '.join(there)}")
-    machine, kernel, case = named[0]
-    rows = pd.DataFrame([{"backend": one.backend, "baseline": one.baseline} for one in found])
-    with canvas.style():
-        figure, axes = canvas.canvas(f"{kernel} / {case} on {machine}", canvas.LABELS[Rate.BUSBW])
-        for backend in sorted({one.backend for one in found}):
-            line = sorted((one.programs, one.busbw) for one in found if one.backend == backend)
-            axes.plot(
-                *zip(*line, strict=True), label=canvas.plain(backend), linewidth=1.2, **canvas.dots(rows, backend)
-            )
-        _counts(axes, sorted({one.programs for one in found}), "CUs (AMD), SMs (NVIDIA), channels of a library")
-        axes.set_ylim(bottom=0)
-        canvas.legend(figure)
-        return canvas.save(figure, path)
-
-
-def _counts(axes: Axes, values: Sequence[int], label: str) -> None:
-    """Whole numbers on a logarithmic axis, each with its tick."""
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator([float(one) for one in values]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.set_xlabel(label)
 
 
 def health(found: Sequence[MachineHealth], machine: str | None, path: Path | str) -> Path:

@@ -1,4 +1,4 @@
-"""The history of a case, with its steps, and a collective's curve over the message size."""
+"""The history of a case, with its steps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
 
 from ci.history.types import Moved
 from ci.records.rates import Rate
-from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
-from dashboards.lanes import KEY, breaks, commits
+from dashboards.figures.studies import canvas
+from dashboards.lanes import breaks, commits
 from dashboards.values import ends_in_rate, headline, in_rate
 
 LEAST_SPAN = 0.02
@@ -49,33 +47,12 @@ def history(
     with canvas.style():
         figure, axes = canvas.canvas(f"{kernel} / {case} on {machine}", canvas.LABELS[wanted])
         for backend, part in rows.groupby("backend", sort=True):
-            at = part["commit"].map(index).to_numpy()
+            at = np.array([index[commit] for commit in part["commit"]])
             _draw_line(axes, _Line(str(backend), part, at, len(order), wanted, canvas.look(rows, str(backend))))
         _span(axes)
         _draw_steps(axes, [one for one in moved if one.key[:2] == (machine, kernel) and one.key.case == case], index)
         _commit_ticks(axes, order)
         _peak_axis(axes, rows, wanted)
-        canvas.legend(figure)
-        return canvas.save(figure, path)
-
-
-def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
-    """The newest record of each collective case of a kernel over its payload; one line per backend, dtype and world."""
-    wanted = canvas.known_rate(rate)
-    rows = canvas.chosen(frame, machine=machine, kernel=kernel)
-    rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(KEY, keep="last")
-    if not len(rows):
-        raise FigureError(f"{kernel} on {machine} has no measured case with a payload; curves are for collectives")
-    groups = rows.groupby(["dtype", "world"], sort=True)
-    with canvas.style():
-        figure, axes = canvas.canvas(f"{kernel} on {machine}", canvas.LABELS[wanted])
-        for (dtype, world), group in groups:
-            suffix = f", {dtype}, {world} ranks" if len(groups) > 1 else ""
-            for backend, part in group.sort_values("payload_bytes").groupby("backend", sort=True):
-                look = canvas.look(rows, str(backend)) | {"label": f"{backend}{suffix}", "marker": "."}
-                axes.plot(part["payload_bytes"], in_rate(part, wanted), **look)
-        canvas.byte_axis(axes, "payload")
-        _from_zero(axes, wanted)
         canvas.legend(figure)
         return canvas.save(figure, path)
 
@@ -154,14 +131,6 @@ def _peak_axis(axes: Axes, rows: pd.DataFrame, rate: Rate) -> None:
     percent = 100 / float(peaks[-1])
     right = axes.secondary_yaxis("right", functions=(lambda value: value * percent, lambda share: share / percent))
     right.set_ylabel("% of peak")
-
-
-def _from_zero(axes: Axes, rate: Rate) -> None:
-    if rate is Rate.TIME:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        axes.set_ylim(bottom=0)
 
 
 def _draw_steps(axes: Axes, moved: Sequence[Moved], index: dict[str, int]) -> None:

@@ -90,7 +90,7 @@
     const [from, to] = spec.range || [0, count - 1],
       span = extent(spec, from, to);
     const left = MARGIN.left,
-      right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 18),
+      right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 34),
       bottom = height - MARGIN.bottom - Ridgeline.lanesHeight(spec);
     const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
       [a, b] = [place(from), place(to)];

@@ -44,6 +44,39 @@ var Ridgeline = (() => {
     if (focused >= 0) controls()[focused]?.focus({preventScroll: true});
   }
 
+  /** Buttons of which one is pressed; options: [[value, text]]. */
+  function press(title, options, chosen, change) {
+    const buttons = options.map(([value, text]) =>
+      h("button", {type: "button", "aria-pressed": String(value === chosen), click: () => change(value)}, text),
+    );
+    return h("div", {class: "choices", role: "group", "aria-label": title}, buttons);
+  }
+
+  /** A piece of a line as a chart draws it; dash: lengths, as a text or a list. */
+  function sample(color, dash) {
+    const line = s("line", {x1: 1, x2: 29, y1: 6, y2: 6, "stroke-dasharray": Array.isArray(dash) ? dash.join(" ") : dash});
+    const drawn = s("svg", {width: 30, height: 12, "aria-hidden": "true"}, line);
+    drawn.style.setProperty("--line", color);
+    return drawn;
+  }
+
+  /** Buttons of which each hides or shows a name; `off`: a set; changed(off).  Entries: {name, color, dash, baseline}. */
+  function legend(entries, off, changed) {
+    const item = ({name, color, baseline, dash}) => {
+      const shown = !off.has(name),
+        toggle = () => changed(new Set(shown ? [...off, name] : [...off].filter(one => one !== name)));
+      return h(
+        "button",
+        {type: "button", "aria-pressed": String(shown), click: toggle, title: shown ? "hide" : "show"},
+        sample(color, dash),
+        " ",
+        foreign(name),
+        baseline ? h("span", {class: "sub"}, " baseline") : null,
+      );
+    };
+    return h("div", {class: "legend", role: "group", "aria-label": "lines"}, entries.map(item));
+  }
+
   /* ---- numbers with their units ---- */
 
   /** name: the usual name; unit: printed after the number; up: more is better. */
@@ -161,15 +194,6 @@ var Ridgeline = (() => {
       return text; // an address that somebody typed
     }
   }
-
-  /** {column, down} of a table's order from the state: "title" or "-title"; without it, the table's own. */
-  function orderIn(key, columns, usual = {column: -1, down: false}) {
-    const asked = state()[key] || "",
-      column = columns.findIndex(({title, sort}) => sort && title === asked.replace(/^-/, ""));
-    return column < 0 ? usual : {column, down: asked.startsWith("-")};
-  }
-
-  const orderOf = (columns, {column, down}) => (column < 0 ? "" : (down ? "-" : "") + columns[column].title);
 
   /** The page of a kernel: of a case, with whatever else the state names. */
   function kernelPage(kernel, values = {}) {
@@ -301,8 +325,9 @@ var Ridgeline = (() => {
     go,
     listed,
     listing,
-    orderIn,
-    orderOf,
+    sample,
+    legend,
+    press,
     kernelPage,
     day,
     ago,

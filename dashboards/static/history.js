@@ -16,18 +16,19 @@
       rates = R.ratesOf(timed, number);
     const backends = new Set(R.seriesOf(timed, number).map(series => series.backend)),
       arches = R.archesOf(about.record.code, info.name, backends);
-    const now = wanted(timed, rates, info, arches, about);
+    const now = wanted(rates, info, arches, about);
     const numbers = R.numbers(timed, info, R.seriesOf(timed, number), () => now.rate);
     let view = viewOf(timed, number, about, now);
+    now.range = rangeAsked(view.data.commits);
     const zoomed = range => {
       now.range = range;
       remember();
       again();
     };
 
-    /** Another architecture's code, or none: other commits stand on the axis. */
-    function chooseCode(code) {
-      Object.assign(now, {code, range: null});
+    /** Another architecture's code, or none; all commits, or those that were measured: others stand on the axis. */
+    function chooseAxis(change) {
+      Object.assign(now, change, {range: null});
       view = viewOf(timed, number, about, now);
       remember();
       again();
@@ -46,6 +47,7 @@
       R.setState({
         unit: now.rate === info.rate ? "" : now.rate,
         zero: now.zero ? "1" : "",
+        commits: now.every ? "all" : "",
         code: now.code === usualCode(arches, about) ? AUTO : now.code || "0",
         last: last ? commits.length - now.range[0] : "",
         from: named ? R.short(commits[now.range[0]][0]) : "",
@@ -78,7 +80,8 @@
           remember();
           redraw();
         }),
-        codeControls(arches, now, chooseCode),
+        commitControls(view, now, every => chooseAxis({every})),
+        codeControls(arches, now, code => chooseAxis({code})),
       ],
     });
     host.append(beneath, absent(timed, view.all), numbers.element);
@@ -107,16 +110,27 @@
     return h("ul", {class: "not-here", hidden: items.length === 0}, items);
   }
 
-  /** The data with the commits that were only compiled, where the code is shown; its series and steps of this case. */
+  /** The data of this case, its series and steps, at the commits where it was measured.
+   *
+   * Of every commit: at those of the whole kernel, and where the code is shown at those that were only compiled.
+   */
   function viewOf(timed, number, about, now) {
     const data = now.code ? R.together(timed, about.record.code.commits) : timed,
-      {name} = timed.cases[number];
-    return {
+      {name} = timed.cases[number],
+      all = R.seriesOf(data, number);
+    const whole = {
       data,
-      all: R.seriesOf(data, number),
+      all,
       steps: R.steps.of(about.record, about.machine, name, data.commits),
-      code: now.code ? codeOf(data, R.seriesOf(data, number), name, about, now.code) : {lanes: [], constant: []},
+      code: now.code ? codeOf(data, all, name, about, now.code) : {lanes: [], constant: []},
     };
+    return {...(now.every ? whole : R.whereMeasured(whole)), count: data.commits.length};
+  }
+
+  /** Between the commits that were measured and all that there are, where that is not the same. */
+  function commitControls({data, count}, now, choose) {
+    if (!now.every && data.commits.length === count) return null;
+    return R.press("commits", [[false, "measured commits"], [true, `all ${count}`]], now.every, choose);
   }
 
   function codeOf(data, all, name, about, arch) {
@@ -128,10 +142,7 @@
 
   function codeControls(arches, now, choose) {
     if (arches.length === 0) return null;
-    return R.choices("machine code", [
-      ...arches.map(arch => R.choice("code " + arch, now.code === arch, () => choose(arch))),
-      R.choice("no code", !now.code, () => choose("")),
-    ]);
+    return R.press("machine code", [...arches.map(arch => [arch, "code " + arch]), ["", "no code"]], now.code || "", choose);
   }
 
   /** Beneath the chart: what of the code never changed, the steps as buttons, and the panel of the chosen one. */
@@ -160,40 +171,35 @@
   }
 
   /** What the URL asks for, where this case has it. */
-  function wanted(timed, rates, info, arches, about) {
+  function wanted(rates, info, arches, about) {
     const values = R.state(),
-      code = values.code === "0" ? "" : arches.includes(values.code) ? values.code : usualCode(arches, about),
-      {commits} = code ? R.together(timed, about.record.code.commits) : timed,
-      count = commits.length,
-      last = Number(values.last);
-    const index = start => (start ? commits.findIndex(([hash]) => hash.startsWith(start)) : -1);
-    const range =
-      last > 1 && last < count
-        ? [count - last, count - 1]
-        : index(values.from) >= 0 && index(values.to) > index(values.from)
-          ? [index(values.from), index(values.to)]
-          : null;
+      code = values.code === "0" ? "" : arches.includes(values.code) ? values.code : usualCode(arches, about);
     return {
       rate: [values.unit, info.rate, "time"].find(rate => rates.includes(rate)),
       zero: values.zero === "1",
       event: values.event || "",
+      every: values.commits === "all",
       code,
-      range,
+      range: null,
     };
   }
 
+  /** The stretch of commits that the URL asks for; null for all of them. */
+  function rangeAsked(commits) {
+    const values = R.state(),
+      count = commits.length,
+      last = Number(values.last);
+    const index = start => (start ? commits.findIndex(([hash]) => hash.startsWith(start)) : -1);
+    if (last > 1 && last < count) return [count - last, count - 1];
+    const [from, to] = [index(values.from), index(values.to)];
+    return from >= 0 && to > from ? [from, to] : null;
+  }
+
   function rangeControls(count, now, changed) {
-    const isLast = last => Boolean(now.range) && now.range[1] === count - 1 && now.range[0] === count - last;
-    const spans = [50, 200]
-      .filter(last => last < count)
-      .map(last =>
-        R.choice("last " + last, isLast(last), () => {
-          now.range = [count - last, count - 1];
-          changed();
-        }),
-      );
-    const whole = R.choice(count === 1 ? "1 commit" : `all ${count} commits`, !now.range, () => {
-      now.range = null;
+    const spans = [50, 200].filter(last => last < count).map(last => [last, "last " + last]),
+      shown = now.range ? (now.range[1] === count - 1 ? count - now.range[0] : null) : count;
+    const range = R.press("range", [...spans, [count, count === 1 ? "1 commit" : `all ${count} commits`]], shown, last => {
+      now.range = last === count ? null : [count - last, count - 1];
       changed();
     });
     const zero = h("input", {
@@ -205,7 +211,7 @@
       },
     });
     return [
-      R.choices("range", [...spans, whole]),
+      range,
       h("label", {class: "check"}, zero, " from 0"),
       h(
         "span",

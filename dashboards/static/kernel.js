@@ -8,37 +8,47 @@
     kernel = R.site.kernels.find(one => one.slug === slug)?.name;
   const view = {data: null, about: null, rows: [], query: "", open: null};
 
+  const {newest, share, ratio, step} = R.MEASURED;
+  const text = title => ({title, value: row => row[title], cell: row => h("td", {}, row[title])});
   const COLUMNS = [
-    {title: "case", sort: row => row.case},
-    {title: "backend", sort: row => row.backend},
-    {title: "dtype", sort: row => row.dtype},
-    {title: "ranks", number: true, sort: row => row.world},
-    {title: "newest", number: true, sort: row => row.value, help: R.HELP.value},
-    {title: "time", number: true, sort: row => row.us ?? null, help: R.HELP.time},
-    {title: "% of peak", number: true, sort: row => row.share ?? null, help: R.HELP.share},
-    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: R.HELP.ratio},
-    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: R.HELP.step},
-    {title: "history", help: R.HELP.history},
-    {title: "commit", sort: row => row.at},
+    {title: "case", value: row => row.case, cell: caseCell},
+    text("backend"),
+    text("dtype"),
+    {title: "ranks", number: true, value: row => row.world, cell: row => h("td", {class: "number"}, row.world ?? "–")},
+    newest,
+    {title: "time", number: true, value: row => row.us, help: R.HELP.time, cell: row => h("td", {class: "number"}, row.us ? R.duration(row.us) : "–")},
+    ...[share, ratio, step],
+    {title: "history", help: R.HELP.history, cell: row => h("td", {class: "history"}, R.spark(row.spark, row.rate))},
+    {title: "commit", value: row => row.at, cell: commitCell},
   ];
 
   const isOpen = row => view.open !== null && row.case === view.open.case && row.backend === view.open.backend;
 
-  function bodyRows(row) {
-    const opened = isOpen(row),
-      [hash, date] = view.commits[row.at],
-      id = "case-" + view.rows.indexOf(row);
+  const idOf = row => "case-" + view.rows.indexOf(row);
+
+  function caseCell(row) {
+    const opened = isOpen(row);
     const button = h(
       "button",
       {
         type: "button",
         class: "opener",
         "aria-expanded": String(opened),
-        "aria-controls": id,
+        "aria-controls": idOf(row),
         click: () => openRow(opened ? null : row),
       },
       row.case,
     );
+    return h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier));
+  }
+
+  function commitCell(row) {
+    const [hash, date] = view.commits[row.at];
+    return h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10)));
+  }
+
+  function bodyRows(row) {
+    const opened = isOpen(row);
     const line = h(
       "tr",
       {
@@ -47,20 +57,10 @@
           if (!event.target.closest("a, button")) openRow(opened ? null : row);
         },
       },
-      h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier)),
-      h("td", {}, row.backend),
-      h("td", {}, row.dtype),
-      h("td", {class: "number"}, row.world ?? "–"),
-      R.valueCell(row),
-      h("td", {class: "number"}, row.us ? R.duration(row.us) : "–"),
-      R.shareCell(row.share),
-      R.ratioCell(row),
-      R.stepCell(row.step),
-      h("td", {class: "history"}, R.spark(row.spark, row.rate)),
-      h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))),
+      COLUMNS.map(({cell}) => cell(row)),
     );
     R.labelled(line, COLUMNS);
-    return opened ? [line, detailRow(row, id)] : [line];
+    return opened ? [line, detailRow(row, idOf(row))] : [line];
   }
 
   function detailRow(row, id) {
@@ -88,11 +88,11 @@
   }
 
   function draw() {
-    const order = R.orderIn("by", COLUMNS, {column: 0, down: false});
+    const order = R.orderIn("by", COLUMNS, "case");
     const fits = view.rows.filter(row =>
       R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
     );
-    const rows = R.sorted(
+    const rows = R.inOrder(
       fits.filter(row => row.here || view.query || isOpen(row)),
       COLUMNS,
       order,
@@ -104,7 +104,7 @@
         "tr",
         {},
         R.headCells(COLUMNS, order, next => {
-          R.go({by: R.orderOf(COLUMNS, next)});
+          R.go({by: next});
           R.keepFocus(table.tHead, draw);
         }),
       ),

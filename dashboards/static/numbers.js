@@ -1,4 +1,4 @@
-/* The numbers behind a chart: for screen readers, for copying, as a CSV file. */
+/* The numbers behind a chart: for screen readers, for copying, as files. */
 "use strict";
 
 (() => {
@@ -10,13 +10,13 @@
     const element = h("details", {class: "numbers", toggle: refresh}, h("summary", {}, "Numbers behind the chart"));
     function refresh() {
       if (!element.open) return;
-      const rows = numberRows(data, all, rate());
-      const save = h("button", {type: "button", click: () => saveCsv(data, info, rows, rate())}, "Save as CSV");
-      element.replaceChildren(
-        element.querySelector("summary"),
-        save,
-        h("div", {class: "scroll"}, table(data, rows, rate())),
-      );
+      const grid = R.grid({
+        caption: `records of ${data.kernel}, ${info.name}`,
+        columns: columns(data, info, rate()),
+        rows: numberRows(data, all, rate()),
+        file: `${data.kernel}-${info.name}`,
+      });
+      element.replaceChildren(element.querySelector("summary"), grid);
     }
     return {element, refresh};
   }
@@ -54,79 +54,33 @@
     return rows;
   }
 
-  function table(data, rows, rate) {
-    const measured = [R.RATES[rate].name, "low", "high", "time", "% of peak", "vs baseline", "samples"];
-    const heads = ["commit", "date", "backend", "status", ...measured];
-    const cells = heads.map((name, n) => h("th", {scope: "col", class: n > 3 ? "number" : null}, name));
-    const body = rows.map(row => tableRow(data, row, rate));
-    return h("table", {}, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, body));
-  }
-
-  function tableRow(data, row, rate) {
-    const [hash, date] = data.commits[row.i],
-      status = row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status);
-    const cells = [
-      R.withUnit(row.value, rate),
-      R.withUnit(row.low, rate),
-      R.withUnit(row.high, rate),
-      row.us === null ? "–" : R.duration(row.us),
-      R.percent(row.share),
-      R.withUnit(row.ratio, "ratio"),
-      row.samples ?? "–",
+  function columns(data, info, rate) {
+    const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate,
+      commit = row => data.commits[row.i];
+    const amount = (key, title, of, text) => ({key, title, number: true, value: of, cell: row => text(of(row))});
+    const inRate = value => R.withUnit(value, rate);
+    const status = row => [
+      row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status),
+      row.why ? h("span", {class: "sub"}, row.why) : null,
     ];
-    return h(
-      "tr",
-      {},
-      h("td", {}, R.commitLink(hash)),
-      h("td", {}, date),
-      h("td", {}, row.series.backend),
-      h("td", {}, status, row.why ? h("span", {class: "sub"}, row.why) : null),
-      cells.map(text => h("td", {class: "number"}, text)),
-    );
+    return [
+      {key: "commit", title: "commit", value: row => commit(row)[0], cell: row => R.commitLink(commit(row)[0])},
+      {key: "date", title: "date", value: row => commit(row)[1]},
+      {key: "kernel", value: () => data.kernel},
+      {key: "case", value: () => info.name},
+      {key: "backend", title: "backend", value: row => row.series.backend},
+      {key: "baseline", value: row => row.series.baseline},
+      {key: "status", title: "status", value: row => row.status, cell: status},
+      {key: "why", value: row => row.why},
+      amount(unit, R.RATES[rate].name, row => row.value, inRate),
+      amount(unit + "_low", "low", row => row.low, inRate),
+      amount(unit + "_high", "high", row => row.high, inRate),
+      amount("microseconds", "time", row => row.us, us => (us === null ? "–" : R.duration(us))),
+      amount("peak_share", "% of peak", row => row.share, R.percent),
+      amount("baseline_ratio", "vs baseline", row => row.ratio, ratio => R.withUnit(ratio, "ratio")),
+      {key: "samples", title: "samples", number: true, value: row => row.samples},
+    ];
   }
 
-  /* ---- CSV ---- */
-
-  /** A field; an apostrophe keeps a spreadsheet from running a text as a formula. */
-  function field(value) {
-    const text =
-      value === null || value === undefined
-        ? ""
-        : typeof value === "string" && /^[=+\-@\t\r]/.test(value)
-          ? "'" + value
-          : String(value);
-    return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
-  }
-
-  function csv(data, info, rows, rate) {
-    const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate;
-    const named = ["commit", "date", "kernel", "case", "backend", "baseline", "status", "why"];
-    const measured = [unit, unit + "_low", unit + "_high", "microseconds", "peak_share", "baseline_ratio", "samples"];
-    const lines = rows.map(row => [
-      data.commits[row.i][0],
-      data.commits[row.i][1],
-      data.kernel,
-      info.name,
-      row.series.backend,
-      row.series.baseline,
-      row.status,
-      row.why,
-      row.value,
-      row.low,
-      row.high,
-      row.us,
-      row.share,
-      row.ratio,
-      row.samples,
-    ]);
-    return [[...named, ...measured], ...lines].map(fields => fields.map(field).join(",")).join("\n") + "\n";
-  }
-
-  function saveCsv(data, info, rows, rate) {
-    const url = URL.createObjectURL(new Blob([csv(data, info, rows, rate)], {type: "text/csv"}));
-    h("a", {href: url, download: `${data.kernel}-${info.name}.csv`}).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  }
-
-  Object.assign(R, {numbers, csvField: field});
+  Object.assign(R, {numbers});
 })();

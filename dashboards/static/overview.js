@@ -13,22 +13,20 @@
   const SLICE = 24; // milliseconds of building before the page may answer again
   const view = {rows: [], commits: [], absent: [], baselines: new Map(), query: "", all: false, only: "", rest: null};
 
+  const {newest: value, share, ratio, step} = R.MEASURED;
   const COLUMNS = [
-    {title: "case", sort: row => row.case},
-    {title: "backend", sort: row => row.backend},
-    {title: "newest", number: true, sort: row => row.value, help: R.HELP.value},
-    {title: "% of peak", number: true, sort: row => row.share ?? null, help: R.HELP.share},
-    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: R.HELP.ratio},
-    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: R.HELP.step},
-    {title: "history", help: R.HELP.history},
-    {title: "commit", sort: row => row.good_at ?? row.at},
+    {title: "case", value: row => row.case, cell: caseCell},
+    {title: "backend", value: row => row.backend, cell: row => h("td", {}, foreign(row.backend))},
+    ...[value, share, ratio, step],
+    {title: "history", help: R.HELP.history, cell: sparkCell},
+    {title: "commit", value: row => row.good_at ?? row.at, cell: commitCell},
   ];
 
   const FILTERS = new Map([
     ["slower", row => row.step && row.step.moved === "slower"],
     ["faster", row => row.step && row.step.moved === "faster"],
     ["behind", row => row.ratio !== null && row.ratio !== undefined && row.ratio < 1],
-    ["unmeasured", row => row.status !== "ok"],
+    ["unmeasured", row => row.here && row.status !== "ok"],
   ]);
 
   /** Addresses of kernels' pages on this machine. */
@@ -38,32 +36,30 @@
     return (kernel, values = {}) => "kernels/" + slugs.get(kernel) + ".html" + R.hashOf({machine, env, ...values});
   }
 
-  function bodyRow(row, page) {
-    const [hash, date] = view.commits[row.good_at ?? row.at],
-      old = (row.good_at ?? row.at) < view.commits.length - 1;
-    const line = h(
-      "tr",
-      {class: row.status === "ok" ? null : "gone"},
-      h(
-        "th",
-        {scope: "row"},
-        h("a", {href: page(row.kernel, {case: row.case, backend: row.backend})}, foreign(row.case)),
-        h("span", {class: "sub"}, [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", ")),
-      ),
-      h("td", {}, foreign(row.backend)),
-      R.valueCell(row),
-      R.shareCell(row.share),
-      R.ratioCell(row),
-      R.stepCell(row.step),
-      sparkCell(row),
-      h(
-        "td",
-        {class: old ? "commit muted" : "commit", title: old ? "not measured at the newest commit" : null},
-        R.commitLink(hash),
-        h("span", {class: "sub"}, date.slice(0, 10)),
-      ),
-    );
+  function bodyRow(row) {
+    const line = h("tr", {class: row.status === "ok" ? null : "gone"}, COLUMNS.map(({cell}) => cell(row)));
     return R.labelled(line, COLUMNS);
+  }
+
+  function caseCell(row) {
+    return h(
+      "th",
+      {scope: "row"},
+      h("a", {href: view.page(row.kernel, {case: row.case, backend: row.backend})}, foreign(row.case)),
+      h("span", {class: "sub"}, [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", ")),
+    );
+  }
+
+  function commitCell(row) {
+    const at = row.good_at ?? row.at,
+      old = at < view.commits.length - 1,
+      [hash, date] = view.commits[at];
+    return h(
+      "td",
+      {class: old ? "commit muted" : "commit", title: old ? "not measured at the newest commit" : null},
+      R.commitLink(hash),
+      h("span", {class: "sub"}, date.slice(0, 10)),
+    );
   }
 
   /* Drawings of thousands of rows take longer than all else: a cell gets its line when it comes near the window, and
@@ -91,26 +87,26 @@
   /** What a kernel has besides the rows that are shown: "12 more, 94 never measured here, beside hipblaslt". */
   function besides(kernel, shown) {
     const all = view.byKernel.get(kernel),
-      never = all.filter(row => !row.here && !shown.has(row)).length,
+      never = all.filter(row => !row.here && !row.gone && !shown.has(row)).length,
       more = all.filter(row => row.here && !shown.has(row)).length,
       vendors = view.baselines.get(kernel) || [];
     return [
       more ? `${more} more` : "",
-      never ? `${never} never measured here` : "",
-      vendors.length ? [`beside ${vendors.length === 1 ? "" : vendors.length + " vendor libraries: "}`, foreign(vendors.join(", "))] : "",
+      never ? `${never} cannot be measured here` : "",
+      vendors.length ? [`beside ${vendors.length === 1 ? "" : vendors.length + (view.cpu ? " baselines: " : " vendor libraries: ")}`, foreign(vendors.join(", "))] : "",
     ]
       .filter(Boolean)
       .flatMap((text, n) => (n ? [", ", text].flat() : text));
   }
 
-  function groupHead(kernel, shown, page) {
+  function groupHead(kernel, shown) {
     return h(
       "tr",
       {class: "group"},
       h(
         "th",
         {scope: "rowgroup", colspan: COLUMNS.length},
-        h("a", {href: page(kernel)}, foreign(kernel)),
+        h("a", {href: view.page(kernel)}, foreign(kernel)),
         h("span", {class: "sub"}, besides(kernel, shown)),
       ),
     );
@@ -119,8 +115,8 @@
   /** Rows of the headlines; all with a number or a failure; of what was never tried here those that are asked for. */
   function shown(order) {
     const wanted = FILTERS.get(view.only) || (row => view.query || (view.all ? row.here : row.headline));
-    const rows = view.rows.filter(row => wanted(row) && R.matches(row.text, view.query));
-    return R.sorted(rows, COLUMNS, order);
+    const rows = view.rows.filter(row => !row.gone && wanted(row) && R.matches(row.text, view.query));
+    return R.inOrder(rows, COLUMNS, order);
   }
 
   function draw() {
@@ -132,7 +128,7 @@
         "tr",
         {},
         R.headCells(COLUMNS, order, next => {
-          R.go({sort: R.orderOf(COLUMNS, next)});
+          R.go({sort: next});
           R.keepFocus(table.tHead, draw);
         }),
       ),
@@ -141,9 +137,9 @@
     waiting.clear();
     for (const body of [...table.tBodies]) body.remove();
     drawRows(table, rows);
-    const never = view.rows.filter(row => !row.here).length,
-      hint = never && !view.query && !view.only ? `; ${never} never measured here` : "";
-    document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series` + hint;
+    const never = view.rows.filter(row => !row.here && !row.gone).length,
+      hint = never && !view.query && !view.only ? `; ${never} cannot be measured here` : "";
+    document.getElementById("shown").textContent = `${rows.length} of ${view.declared.length} series` + hint;
     document.getElementById("nothing").hidden = rows.length > 0;
     for (const tile of document.querySelectorAll(".tile[aria-pressed]"))
       tile.setAttribute("aria-pressed", String(tile.dataset.only === view.only));
@@ -182,19 +178,23 @@
 
   /** The lines to draw, kernel by kernel: {makers: [[kernel, function that makes the line]], at: the next, left}. */
   function linesOf(rows) {
-    const page = kernelPages(),
-      visible = new Set(rows),
+    view.page = kernelPages();
+    const visible = new Set(rows),
       groups = new Map();
     for (const row of rows) {
       if (!groups.has(row.kernel)) groups.set(row.kernel, []);
       groups.get(row.kernel).push(row);
     }
+    if (!view.query && !view.only) for (const kernel of elsewhereOnly()) groups.set(kernel, []); // a line with their count
     const makers = [...groups].flatMap(([kernel, members]) => [
-      [kernel, () => groupHead(kernel, visible, page)],
-      ...members.map(row => [kernel, () => bodyRow(row, page)]),
+      [kernel, () => groupHead(kernel, visible)],
+      ...members.map(row => [kernel, () => bodyRow(row)]),
     ]);
     return {makers, at: 0, left: makers.length > 0};
   }
+
+  /** Kernels of which nothing can be measured on this machine. */
+  const elsewhereOnly = () => [...view.byKernel].filter(([, all]) => all.every(row => !row.here) && all.some(row => !row.gone)).map(([kernel]) => kernel);
 
   /** The next `most` lines, in table bodies that are new: one for each kernel, or for a kernel's further lines. */
   function take(lines, most = Infinity) {
@@ -238,25 +238,28 @@
   }
 
   function tiles() {
-    const count = only => String(view.rows.filter(FILTERS.get(only)).length);
-    const ratios = view.rows.filter(row => row.ratio > 0 && row.status === "ok").map(row => row.ratio);
+    const count = only => String(view.declared.filter(FILTERS.get(only)).length),
+      kernels = new Set(view.declared.map(row => row.kernel)).size;
+    const ratios = view.declared.filter(row => row.ratio > 0 && row.status === "ok").map(row => row.ratio);
     const mean = geometricMean(ratios);
     document
       .getElementById("tiles")
       .replaceChildren(
         tile(
-          view.rows.length === 1 ? "series" : "series of " + view.byKernel.size + " kernels",
-          String(view.rows.length),
+          view.declared.length === 1 ? "series" : `series of ${kernels} ${kernels === 1 ? "kernel" : "kernels"}`,
+          String(view.declared.length),
           "one series is one case with one backend",
         ),
-        tile(
-          "vs baselines, geometric mean",
-          mean === null ? "–" : R.number(mean, 3) + " ×",
-          `time of the fastest vendor library / our time, over ${ratios.length} series; above 1 ours is faster`,
-        ),
+        view.cpu // no vendor's library runs there
+          ? ""
+          : tile(
+              "vs vendor libraries, geometric mean",
+              mean === null ? "–" : R.number(mean, 3) + " ×",
+              `time of the fastest vendor library / our time, over ${ratios.length} series; above 1 ours is faster`,
+            ),
         tile("slower than the commit before", count("slower"), "show only these", "slower"),
         tile("faster than the commit before", count("faster"), "show only these", "faster"),
-        tile("behind their baseline", count("behind"), "show only these", "behind"),
+        view.cpu ? "" : tile("behind their baseline", count("behind"), "show only these", "behind"),
         tile("not measured", count("unmeasured"), "show only these; the reasons are below the table", "unmeasured"),
       );
   }
@@ -292,13 +295,28 @@
       ...broken.map(({module, why}) =>
         absence("broken", "broken module", [h("code", {}, foreign(module)), " ", h("span", {class: "why"}, foreign(why))]),
       ),
-      ...[...groups.values()].map(gaps => reason(gaps, page)),
+      ...[...groups.values()].filter(gaps => !notForHere(gaps[0])).map(gaps => reason(gaps, page)),
+      elsewhere(
+        [...groups.values()].filter(gaps => notForHere(gaps[0])),
+        page,
+      ),
       ...problems.map(text => absence("unsupported", "left out", [foreign(text)])),
     );
     document.getElementById("all-measured").hidden = view.absent.length + broken.length + problems.length > 0;
   }
 
   const absence = (status, label, content) => h("li", {}, h("span", {class: "status " + status}, label), " ", content);
+
+  const notForHere = ({status}) => status === "unsupported" || status === "skipped";
+
+  /** What cannot be measured on this machine: one line, which opens to the reasons. */
+  function elsewhere(groups, page) {
+    const count = groups.reduce((sum, gaps) => sum + gaps.length, 0);
+    if (!count) return "";
+    const fold = h("details", {}, h("summary", {}, `${count} series cannot be measured on this machine`));
+    fold.addEventListener("toggle", () => fold.children.length > 1 || fold.append(h("ul", {class: "absent"}, groups.map(gaps => reason(gaps, page)))));
+    return h("li", {}, fold);
+  }
 
   const MOST = 8; // arms of a reason that are listed at once
 
@@ -334,8 +352,9 @@
       if (!byKernel.has(row.kernel)) byKernel.set(row.kernel, []);
       byKernel.get(row.kernel).push(row);
     }
-    const {rows, commits, absent} = data;
-    Object.assign(view, {rows, commits, absent, byKernel, baselines: new Map(data.baselines)});
+    const {rows, commits, absent, cpu} = data,
+      declared = rows.filter(row => !row.gone);
+    Object.assign(view, {rows, declared, commits, absent, cpu, byKernel, baselines: new Map(data.baselines)});
   }
 
   async function show() {
@@ -356,6 +375,7 @@
     const data = await R.load(lane.slug + "/overview");
     if (R.lane(R.state()) !== lane) return;
     receive(data);
+    R.headlines(document.getElementById("history"), data.history, data.commits, kernelPages());
     tiles();
     newest(data.newest);
     draw();

@@ -5,27 +5,6 @@
   const R = Ridgeline,
     {h} = R;
 
-  const choice = (text, active, act) => h("button", {type: "button", "aria-pressed": String(active), click: act}, text);
-
-  const choices = (label, buttons) => h("div", {class: "choices", role: "group", "aria-label": label}, buttons);
-
-  function legendItem({name, baseline, color, dash}, shown, toggle) {
-    const sample = R.s(
-      "svg",
-      {width: 30, height: 12, "aria-hidden": "true"},
-      R.s("line", {x1: 1, x2: 29, y1: 6, y2: 6, "stroke-dasharray": dash}),
-    );
-    sample.style.setProperty("--line", color);
-    return h(
-      "button",
-      {type: "button", "aria-pressed": String(shown), click: toggle, title: shown ? "hide" : "show"},
-      sample,
-      " ",
-      R.foreign(name),
-      baseline ? h("span", {class: "sub"}, " baseline") : null,
-    );
-  }
-
   /** Put a panel into `host`.
    *
    * rates: units to choose from; entries: [{name, baseline, color, dash}], one per backend; now: {rate, ...}, changed in place;
@@ -35,10 +14,10 @@
    */
   function panel(host, {rates, entries, now, spec, extra, changed, legend: key}) {
     const controls = h("div", {class: "controls"}),
-      legend = h("div", {class: "legend"}),
       area = h("div", {class: "chart-area"});
-    const hidden = R.listed(key),
-      current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
+    let legend = h("div", {}),
+      hidden = R.listed(key);
+    const current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
     host.append(controls, legend, area);
 
     function again() {
@@ -47,23 +26,19 @@
     }
 
     function drawControls() {
-      const units = rates.map(rate =>
-        choice(R.RATES[rate].name, rate === now.rate, () => {
-          now.rate = rate;
-          again();
-          changed(now);
-        }),
-      );
-      controls.replaceChildren(choices("unit", units), ...extra(again).filter(Boolean));
-      legend.replaceChildren(
-        ...entries.map(entry =>
-          legendItem(entry, !hidden.has(entry.name), () => {
-            if (!hidden.delete(entry.name)) hidden.add(entry.name);
-            R.setState({[key]: R.listing(hidden)});
-            again();
-          }),
-        ),
-      );
+      const units = R.press("unit", rates.map(rate => [rate, R.RATES[rate].name]), now.rate, rate => {
+        now.rate = rate;
+        again();
+        changed(now);
+      });
+      controls.replaceChildren(units, ...extra(again).filter(Boolean));
+      const drawnLegend = R.legend(entries, hidden, off => {
+        hidden = off;
+        R.setState({[key]: R.listing(hidden)});
+        again();
+      });
+      legend.replaceWith(drawnLegend);
+      legend = drawnLegend;
     }
 
     const drawn = R.chart(area, current());
@@ -107,5 +82,5 @@
     return samples ? `${samples} samples` + (trials ? ` in ${trials} ${trials === 1 ? "trial" : "trials"}` : "") : null;
   }
 
-  Object.assign(R, {panel, choice, choices, tipLine});
+  Object.assign(R, {panel, tipLine});
 })();

@@ -61,44 +61,51 @@
     return text;
   }
 
-  /** Order for sorting: numbers before holes, text in natural order (k2 before k10). */
-  function compare(a, b) {
-    const hole = value => value === null || value === undefined || Number.isNaN(value);
-    if (hole(a) || hole(b)) return hole(a) - hole(b);
-    return typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", {numeric: true});
+  /* ---- order: "KEY" of a column, or "-KEY" from its end ---- */
+
+  const keyOf = ({key, title}) => key ?? title;
+  const collator = new Intl.Collator("en", {numeric: true}); // k2 before k10
+
+  /** What a column sorts and saves of a row; null where there is nothing. */
+  function valueOf(column, row) {
+    const value = column.value(row);
+    return value === undefined || Number.isNaN(value) ? null : value;
   }
 
-  /** Header cells with buttons; columns are {title, help, sort(row), number}, `order` is {column, down}. */
-  function headCells(columns, order, sorted) {
-    return columns.map((column, i) => {
-      const active = order.column === i,
-        direction = active ? (order.down ? "descending" : "ascending") : null;
-      const arrow = active ? (order.down ? " ▾" : " ▴") : "";
-      const label = column.sort
-        ? h(
-            "button",
-            {
-              type: "button",
-              title: column.help,
-              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number || column.most)}),
-            },
-            column.title,
-            h("span", {"aria-hidden": "true"}, arrow),
-          )
-        : h("span", {title: column.help}, column.title);
-      return h("th", {scope: "col", class: column.number ? "number" : null, "aria-sort": direction}, label);
+  /** The order that the state has under a key, if there is such a column. */
+  function orderIn(key, columns, usual = "") {
+    const asked = Ridgeline.state()[key] || "";
+    return columns.some(column => column.value && keyOf(column) === asked.replace(/^-/, "")) ? asked : usual;
+  }
+
+  /** Rows in an order; holes stay last in both directions, equal rows keep their order. */
+  function inOrder(rows, columns, order) {
+    const column = columns.find(one => keyOf(one) === (order || "").replace(/^-/, ""));
+    if (!column) return rows;
+    const down = order.startsWith("-") ? -1 : 1;
+    return [...rows].sort((a, b) => {
+      const [x, y] = [valueOf(column, a), valueOf(column, b)];
+      if (x === null || y === null) return (x === null) - (y === null);
+      return down * (typeof x === "number" && typeof y === "number" ? x - y : collator.compare(String(x), String(y)));
     });
   }
 
-  /** Rows in the order; holes stay last in both directions, equal rows keep their order. */
-  function sorted(rows, columns, order) {
-    const key = columns[order.column] && columns[order.column].sort;
-    if (!key) return rows;
-    return [...rows].sort((a, b) => {
-      const x = key(a),
-        y = key(b),
-        holes = (x === null) - (y === null);
-      return holes || (order.down ? compare(y, x) : compare(x, y));
+  /** Header cells with buttons; columns are {title, key, help, value(row), number, most}, sorted(order) is called for another.
+   *
+   * most: the largest come first, as of numbers; a column without a value has no button, nor has a table that keeps its order.
+   */
+  function headCells(columns, order, sorted) {
+    return columns.map(column => {
+      const {title, help, number, most} = column,
+        key = keyOf(column),
+        active = (order || "").replace(/^-/, "") === key,
+        down = active && order.startsWith("-"),
+        next = active ? (down ? key : "-" + key) : (number || most ? "-" : "") + key;
+      const label = column.value && sorted
+        ? h("button", {type: "button", title: help, click: () => sorted(next)}, title, active ? h("span", {"aria-hidden": "true"}, down ? " ▾" : " ▴") : null)
+        : h("span", {title: help}, title);
+      const direction = active ? (down ? "descending" : "ascending") : null;
+      return h("th", {scope: "col", class: number ? "number" : null, "aria-sort": direction}, label);
     });
   }
 
@@ -112,20 +119,13 @@
       .every(word => low.includes(word));
   }
 
-  /** "/" puts the cursor into the filter, Escape empties it. */
+  /** Typing changes the filter, Escape empties it. */
   function filterKeys(input, changed) {
     input.addEventListener("input", () => changed(input.value));
     input.addEventListener("keydown", event => {
       if (event.key === "Escape" && input.value) {
         input.value = "";
         changed("");
-      }
-    });
-    document.addEventListener("keydown", event => {
-      const typing = event.target.closest("input, select, textarea");
-      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
-        event.preventDefault();
-        input.focus();
       }
     });
   }
@@ -207,19 +207,26 @@
     );
   }
 
+  /** Columns of both tables; cell: of a row. */
+  const MEASURED = {
+    newest: {title: "newest", number: true, value: row => row.value, help: HELP.value, cell: valueCell},
+    share: {title: "% of peak", number: true, value: row => row.share, help: HELP.share, cell: row => shareCell(row.share)},
+    ratio: {title: "vs baseline", number: true, value: row => row.ratio, help: HELP.ratio, cell: ratioCell},
+    step: {title: "vs commit before", number: true, value: row => row.step?.speed, help: HELP.step, cell: row => stepCell(row.step)},
+  };
+
   Object.assign(Ridgeline, {
     HELP,
     labelled,
     spark,
     path,
+    valueOf,
+    orderIn,
+    inOrder,
     headCells,
-    sorted,
     matches,
     filterKeys,
     downloads,
-    shareCell,
-    ratioCell,
-    stepCell,
-    valueCell,
+    MEASURED,
   });
 })();

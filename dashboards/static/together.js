@@ -102,5 +102,29 @@
     return values;
   }
 
-  Object.assign(R, {together, archesOf, codeLanes, mergedCommits});
+  /** {data, all, steps, code} of a case at the commits where it was measured; the code there is what was compiled last. */
+  function whereMeasured(view) {
+    const {data, all, steps, code} = view,
+      known = value => value !== null && value !== undefined,
+      at = data.commits.map((_, i) => i).filter(i => all.some(one => known(one.us[i]) || one.bad[i])),
+      place = new Map(at.map((i, n) => [i, n])),
+      behind = i => at.findIndex(one => one >= i),
+      taken = values => at.map(i => values[i] ?? null);
+    const series = all.map(one => ({
+      ...one,
+      ...Object.fromEntries(["us", "low", "high", "ratio"].filter(name => one[name]).map(name => [name, taken(one[name])])),
+      ...Object.fromEntries(["samples", "trials", "cost"].map(name => [name, one[name].map(([i, value]) => [behind(i), value])])),
+      breaks: one.breaks.map(behind).filter(n => n >= 0),
+      bad: Object.fromEntries(Object.entries(one.bad).map(([i, why]) => [place.get(Number(i)), why])),
+    }));
+    const lanes = code.lanes.map(lane => ({...lane, values: at.map(i => lane.values.findLast((value, n) => n <= i && value !== undefined))}));
+    return {
+      data: {...data, commits: taken(data.commits), series},
+      all: series,
+      steps: steps.filter(({i}) => place.has(i)).map(step => ({...step, i: place.get(step.i)})),
+      code: {...code, lanes},
+    };
+  }
+
+  Object.assign(R, {together, whereMeasured, archesOf, codeLanes, mergedCommits});
 })();

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ci.history.analysis import History
-from dashboards.lanes import Lane, lanes
+from dashboards.lanes import Lane
 from dashboards.machines import NotesOf, no_notes
-from dashboards.overview import overview_data
+from dashboards.overview import Declared, overview_data
+from dashboards.sources import lanes_of
 from dashboards.views.together import together
 
 
@@ -29,7 +30,7 @@ class SiteInput:
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
     (`dashboards.recent`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None where a
     site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers: rows of
-    baselines on machines of one product (`ci.history.health.series.peers`); None where `frame` has them.
+    baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
     """
 
     frame: pd.DataFrame
@@ -45,12 +46,22 @@ class SiteInput:
         """The lanes of the frame; the folder of a lane's data files is its `slug`."""
         if self.known is not None:
             return list(self.known)
-        return lanes(self.frame) if len(self.frame) else []
+        return lanes_of(self.frame) if len(self.frame) else []
 
     @functools.cached_property
     def overviews(self) -> dict[str, dict[str, Any]]:
         """By the slug of a lane, the data of its overview."""
-        return {lane.slug: overview_data(lane.columns) for lane in self.lanes}
+        return {lane.slug: overview_data(lane.columns, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
+
+    def _declared(self, machine: str) -> Declared:
+        """The cases of a kernel by its newest trial at a commit of a machine."""
+
+        def cases(kernel: str, commit: str, env: str) -> Collection[str] | None:
+            trials = [one for one in self.notes_of(machine, commit, env) if one.operator == kernel]
+            sides = [side for one in reversed(trials) for side in one.checkouts.values() if side.recordable == commit]
+            return next((side.declaration.cases for side in sides if side.declaration), None)
+
+        return cases
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
@@ -93,5 +104,5 @@ class View:
     of_history: bool = False
 
 
-CHARTS = ("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js")
+CHARTS = ("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/pictures.js")
 """Scripts of a view that draws by ECharts and has a table."""

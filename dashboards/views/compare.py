@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records.causes import keeping
-from ci.records.causes.keeping import RecordedCause
+from ci.records import causes as keeping
+from ci.records.causes import RecordedCause
 from dashboards.lanes import BLOCK, DEFINITION, KEY, CommitCounts
 from dashboards.overview import SPARK_POINTS
+from dashboards.values import minute
 from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.together import CASE, latest, minute, numbers, timed
+from dashboards.views.together import CASE, latest, numbers, timed
 
 SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
 

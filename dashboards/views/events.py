@@ -51,10 +51,12 @@ COLUMNS = (
 
 
 def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """views/events: {"events"}; views/verdict: {"looked", "undecided"}; views/history-KERNEL: steps, versions, code."""
+    """views/events: {"events"}; views/verdict: {"looked", "undecided", "notes"}; views/history-KERNEL: steps, versions,
+    code."""
     found = newest_first(site.history.events if site.history else ())
     yield "views/events", {"events": [listed(event) for event in found]}
-    yield "views/verdict", {"looked": looked(site), "undecided": undecided(site, found)}
+    notes = site.history.notes if site.history else ()
+    yield "views/verdict", {"looked": looked(site), "undecided": undecided(site, found), "notes": list(notes)}
     steps, compiled, released = steps_by_kernel(site), code.by_kernel(code_of(site)), versions(site)
     for kernel in sorted(map(str, site.frame["kernel"].unique())) if len(site.frame) else ():
         yield (

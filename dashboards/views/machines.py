@@ -7,11 +7,11 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ci.history.health import cache
+from ci.history import kept
+from ci.history.health import readings
 from ci.history.health.apart import HealthFinding
 from ci.history.health.machines import MachineHealth, SessionHealth, machines
-from ci.history.kept import canary, checks
-from ci.history.kept.canary import CanaryRun
+from ci.history.kept import CanaryRun
 from dashboards.lanes import slug
 from dashboards.values import one
 from dashboards.views import SiteInput, View
@@ -45,13 +45,13 @@ def _summary(name: str, health: MachineHealth | None, runs: Sequence[CanaryRun])
         "standing": [f.text for f in health.standing] if health else [],
         "gate": [
             {"planted": q.planted, "runs": q.runs, "counts": dict(q.counts), "worst": one(q.worst)}
-            for q in canary.quality(runs)
+            for q in kept.quality(runs)
         ],
     }
 
 
 def machine_data(
-    name: str, health: MachineHealth | None, runs: Sequence[CanaryRun], verified: Sequence[checks.Verified]
+    name: str, health: MachineHealth | None, runs: Sequence[CanaryRun], verified: Sequence[kept.Verified]
 ) -> dict[str, Any]:
     """All of one machine.
 
@@ -109,7 +109,7 @@ def _answers(run: CanaryRun) -> Iterator[dict[str, Any]]:
         }
 
 
-def verified_row(row: checks.Verified) -> dict[str, Any]:
+def verified_row(row: kept.Verified) -> dict[str, Any]:
     """A row of the table of checks, on this page and on that of the records."""
     return {
         "machine": row.machine,
@@ -135,13 +135,13 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[checks.Verified]]:
+def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[kept.Verified]]:
     """From the folder of records; nothing where a site is built of a bare frame."""
     if site.results_dir is None:
         return [], [], []
     frame = site.frame if site.peers is None else site.peers()
-    found = machines(cache.load(site.results_dir), frame if len(frame) else None)
-    return found, canary.load(site.results_dir)[0], checks.verified(checks.load(site.results_dir)[0])
+    found = machines(readings.load(site.results_dir), frame if len(frame) else None)
+    return found, kept.canary_runs(site.results_dir)[0], kept.verified(kept.case_checks(site.results_dir)[0])
 
 
 def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
@@ -159,14 +159,7 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "machines",
     "Machines",
-    scripts=(
-        "numbers.js",
-        "echarts/charts.min.js",
-        "views/plot.js",
-        "views/page.js",
-        "views/checks.js",
-        "views/machines.js",
-    ),
+    scripts=("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/checks.js", "views/machines.js"),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

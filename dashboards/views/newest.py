@@ -16,10 +16,10 @@ import pandas as pd
 from ci.records import rates
 from ci.stats.types import FloatArray
 from dashboards.lanes import KEY, natural
-from dashboards.values import CostRow, costs, different, in_rate, significant
+from dashboards.values import CostRow, costs, different, in_rate, minute, significant
 from dashboards.views import CHARTS, SiteInput
 from dashboards.views.beside import beside
-from dashboards.views.together import half_width, microseconds, minute, timed
+from dashboards.views.together import half_width, microseconds, timed
 
 CASES = ("values.js", *CHARTS, "views/cases.js")
 """Scripts of a view that draws these data."""

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ci.history.kept import checks
-from ci.history.kept.checks import Verified
+from ci.history import kept
+from ci.history.kept import CaseCheck, Verified
+from dashboards.lanes import KEY
 from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
 from dashboards.views.machines import verified_row
@@ -27,8 +28,19 @@ def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str,
 
 @functools.lru_cache(maxsize=1)  # the page and its files are made of the same
 def _read(site: SiteInput) -> tuple[list[Verified], list[str]]:
-    found, problems = checks.load(site.results_dir) if site.results_dir else ([], [])
-    return checks.verified(found), [text.replace(f"{site.results_dir}/", "") for text in problems]
+    found, problems = kept.case_checks(site.results_dir) if site.results_dir else ([], [])
+    return kept.verified([*found, *_of_trials(site)]), [text.replace(f"{site.results_dir}/", "") for text in problems]
+
+
+def _of_trials(site: SiteInput) -> Iterator[CaseCheck]:
+    """A trial compares all that it times with the reference: the newest record of every arm is a check of it."""
+    for lane in site.lanes:
+        rows = lane.frame.drop_duplicates(KEY, keep="last")
+        names = ("commit", "kernel", "case", "world", "dtype", "backend", "status", "why")
+        dates = (moment.isoformat(timespec="seconds") for moment in rows["date"])
+        for at, *texts in zip(dates, *(rows[name].tolist() for name in names), strict=True):
+            commit, kernel, case, world, *others = texts
+            yield CaseCheck(at, lane.machine, commit, kernel, case, int(world) if world == world else 1, *others, None)
 
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
@@ -43,13 +55,13 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 
 def _counts(counts: dict[str, int]) -> dict[str, int]:
     """Every status, so that all rows have the same columns."""
-    return {status: counts.get(status, 0) for status in (checks.GOOD, *checks.FAILED, "unsupported", "skipped")}
+    return {status: counts.get(status, 0) for status in (kept.GOOD, *kept.FAILED, "unsupported", "skipped")}
 
 
 VIEW = View(
     "checks",
     "Checks",
-    scripts=("numbers.js", "views/page.js", "views/checks.js", "views/records.js"),
+    scripts=("views/page.js", "views/checks.js", "views/records.js"),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

@@ -11,9 +11,10 @@ import pandas as pd
 
 from ci.records import derived
 from dashboards.lanes import DEFINITION, KEY
+from dashboards.values import minute
 from dashboards.views import SiteInput, View
 from dashboards.views.newest import CASES
-from dashboards.views.together import earlier, microseconds, minute, timed
+from dashboards.views.together import earlier, microseconds, timed
 from kernels.hardware import Hardware
 
 MONTH = 30

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.history.kept import curves
-from ci.history.kept.curves import CurvePoint
+from ci.history import kept
+from ci.history.kept import CurvePoint
 from ci.records.rates import Rate, headline
 from dashboards.lanes import natural, slug, without_ranks
 from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
-from dashboards.views import SiteInput, View
+from dashboards.views import CHARTS, SiteInput, View
 from dashboards.views.beside import beside
 
 
@@ -113,7 +113,7 @@ def _path(product: dict[str, Any]) -> str:
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
     products = _products(site)
-    points = curves.load(site.results_dir)[0] if site.results_dir else []
+    points = kept.curve_points(site.results_dir)[0] if site.results_dir else []
     listed = [{"device": product["device"], "path": _path(product)} for product in products]
     drawn = curves_data(points, chosen_programs(site, points) if len(site.frame) else {})
     yield "views/scaling", {"products": listed, "curves": drawn}
@@ -129,7 +129,7 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "scaling",
     "Scaling",
-    scripts=("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js", "views/scaling.js"),
+    scripts=(*CHARTS, "views/scaling.js"),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

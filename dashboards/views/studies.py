@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.picture import Picture
@@ -212,7 +212,7 @@ VIEW = View(
     "studies",
     "Studies",
     template="views/alone.html",
-    scripts=(*CHARTS, "views/pictures.js", "views/experiments.js", "views/studies.js"),
+    scripts=(*CHARTS, "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,

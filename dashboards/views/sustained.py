@@ -6,9 +6,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ci.records.regimes.folders import SUSTAINED, folder_of
-from ci.records.sustained.beside import BesideRow, RegimeTime, beside
-from ci.records.sustained.energy import JoulesPerCall
+from ci.records.regimes import SUSTAINED, folder_of
+from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime, beside
 from dashboards.values import one
 from dashboards.views import SiteInput, View
 from dashboards.views import beside as files_beside
@@ -68,7 +67,7 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "sustained",
     "Sustained",
-    scripts=("numbers.js", "views/page.js", "views/sustained.js"),
+    scripts=("views/page.js", "views/sustained.js"),
     styles=("views/views.css",),
     shown=_shown,
     data=_data,

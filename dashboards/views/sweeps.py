@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.spec import parse
@@ -87,7 +87,7 @@ VIEW = View(
     "sweeps",
     "Sweeps",
     template="views/alone.html",
-    scripts=(*CHARTS, "views/pictures.js", "views/experiments.js", "views/sweeps.js"),
+    scripts=(*CHARTS, "views/experiments.js", "views/sweeps.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,

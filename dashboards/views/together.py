@@ -95,8 +95,3 @@ def half_width(rows: pd.DataFrame) -> np.ndarray:
 def microseconds(rows: pd.DataFrame, column: str = "seconds") -> list[float | None]:
     """Times as they travel: six significant digits, None where there is none."""
     return significant(rows[column].to_numpy(float) * 1e6)
-
-
-def minute(date: pd.Timestamp) -> str:
-    """A date as "2026-11-20 09:30", "" where it is not known."""
-    return "" if pd.isna(date) else date.strftime("%Y-%m-%d %H:%M")

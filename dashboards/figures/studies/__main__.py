@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dashboards.figures import canvas
-from dashboards.figures.error import exit_code
-from dashboards.figures.studies import paper
+from dashboards.figures.studies import canvas, paper
+from dashboards.figures.studies.error import exit_code
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.spec import read_data, read_spec
 

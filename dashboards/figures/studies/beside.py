@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns, lines
 from dashboards.figures.studies.columns import GroupLook, numeric
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.picture import CodeColumn, Marks, Number, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.quantities import Quantity, quantity, settled
 from dashboards.figures.studies.spec import FigureSpec

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.picture import PictureAxis
 from dashboards.figures.studies.quantities import Quantity
 from dashboards.figures.studies.spec import FigureSpec
 
 MOST_GROUPS = 12
-"""Groups with a look of their own: six colours, twice (`dashboards.figures.canvas.COLOURS`)."""
+"""Groups with a look of their own: six colours, twice (`dashboards.figures.studies.canvas.COLOURS`)."""
 
 MOST_PANELS = 24
 """Three of them beside each other are a page; more are a table."""

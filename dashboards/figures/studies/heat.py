@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.picture import HeatCells, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.quantities import Quantity, settled
 from dashboards.figures.studies.spec import FigureSpec

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.beside import bars, before_after, regime
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.heat import heatmap
 from dashboards.figures.studies.lines import curve, cus, panels, scaling
 from dashboards.figures.studies.picture import Picture

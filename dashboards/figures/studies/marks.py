@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from dashboards.figures import canvas
+from dashboards.figures.studies import canvas
 from dashboards.figures.studies.picture import Marks, PicturePanel
 
 DASHES = ("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 3, 1.5, 3)), (0, (3, 1.5)), (0, (1, 4)))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from dashboards.figures import canvas
+from dashboards.figures.studies import canvas
 from dashboards.figures.studies.picture import PictureAxis, PicturePanel
 
 LETTER = 0.075

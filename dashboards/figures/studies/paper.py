@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dashboards.figures import canvas
+from dashboards.figures.studies import canvas
 from dashboards.figures.studies.foot import foot as foot_of
 from dashboards.figures.studies.marks import draw_marks
 from dashboards.figures.studies.panel_axes import draw_axes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 
 SCALES = ("linear", "log", "log2", "bytes", "category")
 

@@ -6,9 +6,9 @@ import math
 
 import pandas as pd
 
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import FigureSpec
 

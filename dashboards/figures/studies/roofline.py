@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.lines import published_dash, reference_name
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import FigureSpec

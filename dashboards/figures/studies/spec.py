@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.quantities import Quantity, quantity
 
 FOOT = ("machine", "versions", "commit")

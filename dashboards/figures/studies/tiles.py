@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
-from dashboards.figures import canvas
+from dashboards.figures.studies import canvas
 from dashboards.figures.studies.panel_axes import FONT, LETTER, number
 from dashboards.figures.studies.picture import HeatCells, PicturePanel
 

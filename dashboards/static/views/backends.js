@@ -4,9 +4,7 @@
 (() => {
   const R = Ridgeline,
     {h, cases: C} = R;
-  const ROW = 24, // pixels of a case in the map
-    COLUMN = 74, // least pixels of a backend: "0.987 tie" fits
-    MOST = 150; // cases of a map; the table has all
+  const MOST = 150; // cases of a map; the table has all
   const WORST = 0.5; // speed relative to the best that gets the full colour of "behind"
 
   function standing(arm) {
@@ -30,70 +28,30 @@
     return h("div", {id: "tiles"}, backends.map(tile));
   }
 
-  function tip({row, arm}) {
+  function tip(row, arm) {
     const [backend, ...facts] = C.armFacts(row, arm, row.rate);
     const share =
       arm.of_best === null ? null : R.number(arm.of_best, 3) + (arm.standing === "tied" ? ", tied with it" : "");
-    return C.box(row.case, [backend, ["speed / best", share], ...facts]);
+    return R.box(row.case, [backend, ["speed / best", share], ...facts]);
   }
 
-  /** What R.plot draws: a heat map of the measured cells, and words where there is no time. */
+  /** A heat map of the measured cells, and words where there is no time. */
   function map(rows, backends) {
-    const cells = rows.flatMap((row, y) =>
-      backends.map(({name}, x) => ({row, arm: C.armOf(row, name), x, y})).filter(({arm}) => arm),
-    );
-    const parts = [cells.filter(({arm}) => arm.us !== null), cells.filter(({arm}) => arm.us === null)];
+    const cells = rows.map(row => backends.map(({name}) => C.armOf(row, name))),
+      of = make => cells.map(row => row.map(arm => (arm ? make(arm) : null)));
     return {
       label: `Speed of ${backends.length} backends relative to the best one, in ${rows.length} cases`,
-      height: 90 + ROW * rows.length,
-      least: 150 + COLUMN * backends.length,
-      points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
-      tip: (series, n) => tip(parts[series][n]),
-      picked: (series, n) => (location.href = C.historyOf(parts[series][n].row, parts[series][n].arm.backend)),
-      option: (colours, width) => ({
-        ...axes(rows, backends, colours, width),
-        series: [heat(parts[0], colours), words(parts[1], colours)],
-      }),
-    };
-  }
-
-  const heat = (part, colours) => ({
-    type: "heatmap",
-    data: part.map(({arm, x, y}) => ({
-      value: [x, y, Math.max(WORST, arm.of_best)],
-      itemStyle: {borderColor: arm.standing === "best" ? colours.text : colours.ground, borderWidth: 1.5},
-      label: {show: true, formatter: () => standing(arm), color: colours.text, fontSize: 11},
-    })),
-  });
-
-  const words = (part, colours) => ({
-    type: "scatter",
-    symbol: "rect",
-    symbolSize: [COLUMN - 8, ROW - 6],
-    itemStyle: {color: "transparent"},
-    data: part.map(({arm, x, y}) => ({
-      value: [x, y],
-      label: {show: true, formatter: () => R.plotLabel(arm.status, 12), color: colours.soft, fontSize: 11},
-    })),
-  });
-
-  function axes(rows, backends, colours, width) {
-    const names = {type: "category", splitLine: {show: false}, axisLabel: {interval: 0, hideOverlap: false}};
-    const columns = backends.map(({name, baseline}) => R.plotLabel(name, 14) + (baseline ? "\n(baseline)" : ""));
-    return {
-      grid: {left: Math.min(width * 0.36, 230), right: 12, top: 46, bottom: 40},
-      xAxis: R.axis(colours, {
-        ...names,
-        position: "top",
-        data: columns,
-        axisLabel: {...names.axisLabel, lineHeight: 14},
-      }),
-      yAxis: R.axis(colours, {
-        ...names,
-        inverse: true,
-        data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34)),
-      }),
-      visualMap: R.colourBar(colours, {min: WORST, max: 1, text: ["best", `${WORST} of the best`], seriesIndex: 0}),
+      x: {names: backends.map(({name}) => name)},
+      y: {names: rows.map(row => row.case)},
+      cells: {
+        values: of(arm => (arm.us === null ? null : arm.of_best)),
+        texts: of(standing),
+        best: of(arm => arm.standing === "best"),
+        ends: [WORST, 1],
+        bar: ["best", `${WORST} of the best`],
+      },
+      tip: ({x, y}) => tip(rows[y], cells[y][x]),
+      picked: ({x, y}) => (location.href = C.historyOf(rows[y], cells[y][x].backend)),
     };
   }
 
@@ -156,7 +114,7 @@
       ),
       summary(rows, backends),
     );
-    if (wanted !== "*" && backends.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
+    if (wanted !== "*" && backends.length) R.panelChart(host, map(rows.slice(0, MOST), backends));
     if (wanted !== "*" && rows.length > MOST)
       host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
     host.append(

@@ -43,19 +43,6 @@
   /** The name of an own or a vendor's backend. */
   const named = ({backend, name, baseline}) => R.foreign((backend || name) + (baseline ? " (baseline)" : ""));
 
-  /** Lines of the box at the cursor. */
-  function box(title, facts) {
-    const known = facts.filter(([, text]) => text !== null && text !== undefined && text !== "");
-    return [
-      h("p", {}, h("strong", {}, R.foreign(title))),
-      h(
-        "dl",
-        {},
-        known.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text)))),
-      ),
-    ];
-  }
-
   const interval = arm =>
     arm.low === null || arm.high === null ? "" : ` (${R.number(arm.low)} to ${R.duration(arm.high)})`;
 
@@ -111,7 +98,6 @@
       ratioOf,
       ratesOf,
       named,
-      box,
       armFacts,
       historyOf,
       caseLink,

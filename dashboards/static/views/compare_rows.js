@@ -183,14 +183,7 @@
       ["before", plainAt(row, row.before)],
       ["after", plainAt(row, row.after)],
     ];
-    return [
-      h("p", {}, h("strong", {}, R.foreign(row.case)), " ", WORDS[row.verdict] || row.verdict),
-      h(
-        "dl",
-        {},
-        facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text)))),
-      ),
-    ];
+    return R.box(row.case, facts, " ", WORDS[row.verdict] || row.verdict);
   }
 
   Object.assign(R, {changes: {COLUMNS, MEANS, picture}});

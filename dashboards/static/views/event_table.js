@@ -13,23 +13,23 @@
     {
       title: "change",
       most: true,
-      sort: size,
+      value: size,
       help: "new time / old time, geometric mean over the shapes, with the widest 99 % interval",
     },
-    {title: "operator", sort: event => E.kernelsOf(event).join(" ")},
-    {title: "machine", sort: event => event.machine},
+    {title: "operator", value: event => E.kernelsOf(event).join(" ")},
+    {title: "machine", value: event => event.machine},
     {
       title: "first bad commit",
-      sort: event => event.first_bad.date_ms,
+      value: event => event.first_bad.date_ms,
       help: "the first commit that was measured at the new level",
     },
     {
       title: "since",
-      sort: event => -event.first_bad.date_ms,
+      value: event => -event.first_bad.date_ms,
       help: "days since the date of that commit, by your clock",
     },
-    {title: "owner", sort: event => event.owner || null},
-    {title: "likely cause", sort: event => (event.causes[0] ? event.causes[0].kind : null)},
+    {title: "owner", value: event => event.owner || null},
+    {title: "likely cause", value: event => (event.causes[0] ? event.causes[0].kind : null)},
   ];
 
   /** The columns of changes of machine code: they have no size, no owner and no machine. */
@@ -126,7 +126,7 @@
   /** Fill `host` with a table of events.  key: of its order in the state; chosen: id of the open event; toggle(event). */
   function eventTable(host, events, {caption, key, chosen, toggle}) {
     const columns = events.every(({kind}) => kind === "code") && events.length ? CODE_COLUMNS : COLUMNS,
-      usual = columns === COLUMNS ? {column: 0, down: true} : {column: 2, down: false};
+      usual = columns === COLUMNS ? "-change" : "since";
     const table = h(
       "table",
       {class: "events"},
@@ -137,12 +137,12 @@
     function draw() {
       const order = R.orderIn(key, columns, usual);
       const heads = R.headCells(columns, order, next => {
-        R.go({[key]: R.orderOf(columns, next)});
+        R.go({[key]: next});
         R.keepFocus(table.tHead, draw);
       });
       table.tHead.replaceChildren(h("tr", {}, heads));
       table.tBodies[0].replaceChildren(
-        ...R.sorted(events, columns, order).flatMap(event => bodyRows(event, columns, event.id === chosen, toggle)),
+        ...R.inOrder(events, columns, order).flatMap(event => bodyRows(event, columns, event.id === chosen, toggle)),
       );
     }
     draw();

@@ -116,7 +116,7 @@
   }
 
   function ackCommand(event) {
-    return ["Take it", `ridgeline ack ${quoted(event.id)} --owner NAME --reason TEXT`];
+    return ["Take it", `ridgeline events ack ${quoted(event.id)} --owner NAME --reason TEXT`];
   }
 
   /** A command in a box, with a button that copies it. */

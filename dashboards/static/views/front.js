@@ -161,6 +161,7 @@
     host.replaceChildren(
       headline(open),
       looked(data.looked),
+      ...data.notes.map(text => h("p", {class: "looked"}, foreign(text + "."))),
       ...(open.length ? [table(open, "by", "open regressions")] : []),
       h("div", {class: "folds"}, folds),
     );

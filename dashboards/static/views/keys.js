@@ -1,4 +1,4 @@
-/* Keys of every page: j and k move over the rows, ? tells the keys.  "/" belongs to the filter (table.js). */
+/* Keys of every page: j and k move over the rows, ? tells the keys.  "/" goes into the filter. */
 "use strict";
 
 (() => {
@@ -87,6 +87,9 @@
     else if (event.key === "?") {
       event.preventDefault();
       showHelp();
+    } else if (event.key === "/" && document.getElementById("filter")) {
+      event.preventDefault();
+      document.getElementById("filter").focus();
     }
   });
   document.addEventListener("DOMContentLoaded", () =>

@@ -137,10 +137,7 @@
       ["session", `${R.day(at)}, ${trials} trials`],
       ["commit", R.short(commit)],
     ];
-    return [
-      h("p", {}, h("strong", {}, name)),
-      h("dl", {}, facts.map(([title, text]) => h("div", {}, h("dt", {}, title), h("dd", {}, text)))),
-    ];
+    return R.box(name, facts);
   }
 
   function overTime(data, values, host) {
@@ -157,7 +154,7 @@
     const entries = all.names.map((name, n) => ({name, color: `var(--series-${n % 6})`, baseline: false}));
     host.append(
       h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))),
-      all.names.length > 1 ? R.viewLegend(entries, off, changed => choose({off: R.listing(changed)})) : "",
+      all.names.length > 1 ? R.legend(entries, off, changed => choose({off: R.listing(changed)})) : "",
       area,
     );
     R.plot(area).draw(chart(data, measure, {names: shown.map(n => all.names[n]), lines: shown.map(n => all.lines[n])}, n => shown[n]));
@@ -253,7 +250,7 @@
 
   function gate(data, host) {
     if (!data.canary.length) {
-      host.append(h("p", {class: "notice"}, "The gate was never tested with known changes on this machine: ", h("code", {}, "ridgeline canary"), "."));
+      host.append(h("p", {class: "notice"}, "The gate was never tested with known changes on this machine: ", h("code", {}, "ridgeline ci canary"), "."));
       return;
     }
     host.append(
@@ -295,11 +292,7 @@
   /** What the colours and marks of the chart mean. */
   function legendOfGate(data) {
     const amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
-    const item = (amount, n) => {
-      const sample = R.s("svg", {width: 22, height: 10, "aria-hidden": "true"}, R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}));
-      sample.style.setProperty("--line", `var(--series-${n % 6})`);
-      return h("span", {}, sample, " planted: ", planted(amount));
-    };
+    const item = (amount, n) => h("span", {}, R.sample(`var(--series-${n % 6})`), " planted: ", planted(amount));
     return h("div", {class: "legend"}, amounts.map(item), h("span", {class: "sub"}, "filled: right; hollow: not decided; diamond: false or missed; dashed: what was planted"));
   }
 

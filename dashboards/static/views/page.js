@@ -28,13 +28,6 @@
         if (mine === wanted) delete main.dataset.busy;
       }
     }
-    document.addEventListener("keydown", event => {
-      const input = document.getElementById("filter");
-      const typing = event.target.closest("input, select, textarea, dialog");
-      if (event.key !== "/" || !input || typing || event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      input.focus();
-    });
     document.addEventListener("DOMContentLoaded", () => {
       if (!R.site.lanes.length && !document.querySelector("[data-alone]")) return; // no records: the page says so
       window.addEventListener("popstate", again);
@@ -61,40 +54,19 @@
     return h("label", {}, title + " ", h("select", {change: event => change(event.target.value)}, entries));
   }
 
-  /** Buttons of which one is pressed; options: [[value, text]]. */
-  function press(title, options, chosen, change) {
-    const buttons = options.map(([value, text]) =>
-      h("button", {type: "button", "aria-pressed": String(value === chosen), click: () => change(value)}, text),
-    );
-    return h("div", {class: "choices", role: "group", "aria-label": title}, buttons);
-  }
-
-  /** Buttons of a legend, each of which hides or shows a name; `off`: a set; changed(off).  Entries: {name, color, baseline, dash}. */
-  function legend(entries, off, changed) {
-    const item = ({name, color, baseline, dash = "solid"}) => {
-      const sample = R.s(
-        "svg",
-        {width: 22, height: 10, "aria-hidden": "true"},
-        R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5, ...(dash === "solid" ? {} : {"stroke-dasharray": dash.join(" ")})}),
-      );
-      sample.style.setProperty("--line", color);
-      const toggle = () => changed(new Set(off.has(name) ? [...off].filter(one => one !== name) : [...off, name]));
-      return h(
-        "button",
-        {type: "button", "aria-pressed": String(!off.has(name)), click: toggle},
-        sample,
-        " ",
-        R.foreign(name),
-        baseline ? h("span", {class: "sub"}, " baseline") : null,
-      );
-    };
-    return h("div", {class: "legend", role: "group", "aria-label": "backends"}, entries.map(item));
-  }
-
   /** Links to the same numbers as files (dashboards/views/beside.py). */
   function besideLinks(path, what = "All numbers of this machine") {
     const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
     return h("p", {class: "beside"}, what + ": ", link("json"), ", ", link("csv"));
+  }
+
+  /** Lines of the box at the cursor: what it is of, more about that, and [[name, text]]. */
+  function box(title, facts, ...more) {
+    const known = facts.filter(([, text]) => text !== null && text !== undefined && text !== "");
+    return [
+      h("p", {}, h("strong", {}, R.foreign(title)), more),
+      h("dl", {}, known.map(([name, text]) => h("div", {}, h("dt", {}, R.foreign(name)), h("dd", {}, R.foreign(text))))),
+    ];
   }
 
   /* ---- the table ---- */
@@ -102,11 +74,13 @@
   /** A table with its buttons.  Columns: {key, title, help, number, value(row), cell(row) -> text or nodes}.
    *
    * value: what is sorted and saved; cell: what is shown, by default the value.  sort: "key" or "-key", sorted(sort) is
-   * called when another is chosen; without one the rows stay in their order.  file: name of what is saved.
+   * called when another is chosen; without one the rows stay in their order.  file: name of what is saved.  What has no
+   * title is in the saved files alone.
    */
-  function grid({caption, columns, rows, sort, sorted, file, markdown}) {
+  function grid({caption, columns: every, rows, sort, sorted, file, markdown}) {
+    const columns = every.filter(({title}) => title);
     const body = h("tbody", {}),
-      shown = inOrder(rows, columns, sort);
+      shown = R.inOrder(rows, columns, sort);
     const fill = count => body.replaceChildren(...shown.slice(0, count).map(row => line(row, columns)));
     const more = h("button", {type: "button", class: "more", click: all}, `Show all ${shown.length} rows`);
     function all() {
@@ -115,51 +89,26 @@
     }
     fill(FIRST_ROWS);
     if (shown.length > FIRST_ROWS) window.addEventListener("beforeprint", all, {once: true});
-    const heads = columns.map(column => headCell(column, sort, sorted));
+    const reached = {tabindex: "0", role: "region", "aria-label": caption}; // a table without buttons can be scrolled by keys
     const table = h(
       "table",
       {},
       h("caption", {class: "visually-hidden"}, caption),
-      h("thead", {}, h("tr", {}, heads)),
+      h("thead", {}, h("tr", {}, R.headCells(columns, sort, sorted))),
       body,
     );
     return h(
       "div",
       {class: "grid", "data-table": file},
-      buttons(shown, columns, file, markdown),
-      h("div", {class: "scroll"}, table),
+      buttons(shown, columns, every, file, markdown),
+      h("div", {class: "scroll", ...(sorted ? {} : reached)}, table),
       shown.length > FIRST_ROWS ? more : null,
     );
   }
 
-  const valueOf = (column, row) => column.value(row) ?? null;
-
-  /** Rows by a column; what has no value stays last in both directions. */
-  function inOrder(rows, columns, sort) {
-    const column = columns.find(({key}) => key === (sort || "").replace(/^-/, ""));
-    if (!column) return rows;
-    const down = sort.startsWith("-") ? -1 : 1,
-      text = new Intl.Collator("en", {numeric: true});
-    return [...rows].sort((a, b) => {
-      const [x, y] = [valueOf(column, a), valueOf(column, b)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      return down * (typeof x === "number" && typeof y === "number" ? x - y : text.compare(String(x), String(y)));
-    });
-  }
-
-  function headCell({key, title, help, number}, sort, sorted) {
-    const active = (sort || "").replace(/^-/, "") === key,
-      down = active && sort.startsWith("-");
-    const next = active ? (down ? key : "-" + key) : (number ? "-" : "") + key;
-    const arrow = active ? h("span", {"aria-hidden": "true"}, down ? " ▾" : " ▴") : null;
-    const button = h("button", {type: "button", title: help, click: () => sorted(next)}, title, arrow);
-    const direction = active ? (down ? "descending" : "ascending") : null;
-    return h("th", {scope: "col", class: number ? "number" : null, "aria-sort": direction}, button);
-  }
-
   function line(row, columns) {
     const cells = columns.map((column, n) => {
-      const shown = column.cell ? column.cell(row) : R.foreign(String(valueOf(column, row) ?? "–"));
+      const shown = column.cell ? column.cell(row) : R.foreign(String(R.valueOf(column, row) ?? "–"));
       const attributes = {
         class: [column.number ? "number" : "", column.look ? column.look(row) : ""].join(" ").trim() || null,
       };
@@ -168,7 +117,7 @@
     return h("tr", {}, cells);
   }
 
-  function buttons(rows, columns, file, markdown) {
+  function buttons(rows, columns, every, file, markdown) {
     const done = h("span", {class: "hint", "aria-live": "polite"});
     const button = (text, act) => h("button", {type: "button", click: act}, text);
     const copy = () => copied(markdown ? markdown(rows) : asMarkdown(rows, columns), done);
@@ -176,8 +125,8 @@
       "div",
       {class: "controls"},
       button("Copy as Markdown", copy),
-      button("Save as CSV", () => save(file + ".csv", "text/csv", asCsv(rows, columns))),
-      button("Save as JSON", () => save(file + ".json", "application/json", asJson(rows, columns))),
+      button("Save as CSV", () => save(file + ".csv", "text/csv", asCsv(rows, every))),
+      button("Save as JSON", () => save(file + ".json", "application/json", asJson(rows, every))),
       done,
     );
   }
@@ -212,7 +161,7 @@
 
   function asMarkdown(rows, columns) {
     const row = cells => "| " + cells.join(" | ") + " |";
-    const cell = (column, one) => escaped(column.plain ? column.plain(one) : valueOf(column, one));
+    const cell = (column, one) => escaped(column.plain ? column.plain(one) : R.valueOf(column, one));
     return (
       [
         row(columns.map(({title}) => escaped(title))),
@@ -222,13 +171,24 @@
     );
   }
 
+  /** A field; an apostrophe keeps a spreadsheet from running a text as a formula. */
+  function field(value) {
+    const text =
+      value === null || value === undefined
+        ? ""
+        : typeof value === "string" && /^[=+\-@\t\r]/.test(value)
+          ? "'" + value
+          : String(value);
+    return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  }
+
   function asCsv(rows, columns) {
-    const lines = [columns.map(({key}) => key), ...rows.map(row => columns.map(column => valueOf(column, row)))];
-    return lines.map(fields => fields.map(R.csvField).join(",")).join("\n") + "\n";
+    const lines = [columns.map(({key}) => key), ...rows.map(row => columns.map(column => R.valueOf(column, row)))];
+    return lines.map(fields => fields.map(field).join(",")).join("\n") + "\n";
   }
 
   function asJson(rows, columns) {
-    const plain = rows.map(row => Object.fromEntries(columns.map(column => [column.key, valueOf(column, row)])));
+    const plain = rows.map(row => Object.fromEntries(columns.map(column => [column.key, R.valueOf(column, row)])));
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
@@ -236,9 +196,8 @@
     view,
     data,
     pick,
-    press,
-    viewLegend: legend,
     besideLinks,
+    box,
     grid,
     asMarkdown,
     asCsv,

@@ -1,4 +1,12 @@
-/* A picture (dashboards/figures/studies/picture.py) on a page: its panels as charts, its texts as tables, one legend. */
+/* A picture (dashboards/figures/studies/picture.py) on a page: its panels as charts, its texts as tables, one legend.
+ *
+ * A page that makes a panel of its own rows (R.panelChart) leaves out what is as usual, and may say besides:
+ *   label                what it shows, for screen readers
+ *   of an axis: text     (value) -> text of a tick
+ *   of marks: rows       what each point was made of
+ *   of cells: bar        texts at the ends of the colours, best first
+ *   tip, picked          (row, marks) of a point or ({x, y}) of a cell: nodes for the box at the cursor; a click or Enter
+ */
 "use strict";
 
 (() => {
@@ -10,6 +18,7 @@
   const LETTERS = 18; // of a name on a horizontal axis
   const TURNED = 84; // pixels below a horizontal axis whose names are turned
   const NARROW_CELL = 36; // pixels of a cell that holds no number
+  const FEW = 12; // columns of a map that scrolls before it hides its numbers
   const SMALL_FROM = 250; // points of a panel from which on they are small
 
   const WIDEST = 1240; // pixels of a page
@@ -20,12 +29,13 @@
   const known = value => value !== null && value !== undefined;
 
   /** A value of an axis as text. */
-  function textOf(axis, value) {
+  function textOf(axis, value, usual = R.number) {
     if (axis.names.length) return axis.names[Math.round(value)] ?? "";
-    return axis.scale === "bytes" ? R.quantity(value, "B", true) : R.number(value);
+    if (axis.text) return axis.text(value);
+    return axis.scale === "bytes" ? R.quantity(value, "B", true) : usual(value);
   }
 
-  const tickOf = (axis, value) => (axis.scale === "bytes" ? R.quantity(value, "B", true) : R.tick(value));
+  const tickOf = (axis, value) => textOf(axis, value, R.tick);
 
   /* ---- axes ---- */
 
@@ -41,7 +51,7 @@
     if (axis.names.length) return R.axis(colours, {...title, ...place, ...namesAxis(axis, vertical, width)});
     if (logarithmic(axis)) return R.axis(colours, {...title, ...place, ...logAxis(axis, values)});
     const limits = axis.zero ? {min: 0} : {scale: true};
-    return R.axis(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: R.tick}});
+    return R.axis(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: value => tickOf(axis, value)}});
   }
 
   /** A name in so many letters, its middle left out: names of cases differ at both ends. */
@@ -198,23 +208,21 @@
     const facts = [
       [panel.x.title || "x", textOf(panel.x, marks.x[n])],
       [panel.y.title || "", textOf(panel.y, marks.y[n])],
-      marks.low.length && known(marks.low[n]) ? ["interval", `${textOf(value, marks.low[n])} to ${textOf(value, marks.high[n])}`] : null,
+      ["interval", marks.low.length && known(marks.low[n]) ? `${textOf(value, marks.low[n])} to ${textOf(value, marks.high[n])}` : null],
     ];
-    return [
-      h("p", {}, h("strong", {}, R.foreign(marks.name)), " ", R.foreign(marks.labels[n] || "")),
-      h("dl", {}, facts.filter(fact => fact && fact[1] !== "").map(([name, text]) => h("div", {}, h("dt", {}, R.foreign(name)), h("dd", {}, R.foreign(text))))),
-    ];
+    return R.box(marks.name, facts, " ", R.foreign(marks.labels[n] || ""));
   }
 
   function chart(panel, title, off) {
     const shown = panel.marks.filter(({name}) => !off.has(name)),
       laid = seriesOf({series: [], baseline: ""}, panel, shown).map(({marks}) => marks);
     return {
-      label: [title, panel.title, `${panel.y.title || "names"} over ${panel.x.title}`].filter(Boolean).join(", "),
+      label: panel.label || [title, panel.title, `${panel.y.title || "names"} over ${panel.x.title}`].filter(Boolean).join(", "),
       height: panel.y.names.length ? 90 + lineOf(groupsOf(panel.marks)) * (panel.y.names.length + 1) : 340,
       least: panel.y.names.length ? leastOf(panel.y.names) : 0,
       points: laid.flatMap((marks, series) => (marks ? marks.x.map((_, n) => [series, n]) : [])).filter(([series, n]) => known(laid[series].x[n]) && known(laid[series].y[n])),
-      tip: (series, n) => (laid[series] ? tip(panel, laid[series], n) : null),
+      tip: (series, n) => laid[series] && (panel.tip ? panel.tip(laid[series].rows[n], laid[series]) : tip(panel, laid[series], n)),
+      picked: (series, n) => laid[series] && panel.picked && panel.picked(laid[series].rows[n], laid[series]),
       option: (colours, width) => {
         const {xs, ys} = reachOf(panel);
         return {
@@ -230,28 +238,32 @@
   /* ---- heat maps ---- */
 
   function heatMap(panel, title) {
-    const {values, texts, best, ends, title: shade} = panel.cells,
+    const {values, texts, best, ends, title: shade, bar} = panel.cells,
       [columns, rows] = [panel.x.names, panel.y.names];
-    const inOrder = values.flatMap((row, y) => row.map((value, x) => ({x, y, value}))).filter(({value}) => known(value));
+    const every = values.flatMap((row, y) => row.map((value, x) => ({x, y, value}))),
+      inOrder = every.filter(({value}) => known(value)),
+      worded = every.filter(({x, y, value}) => !known(value) && texts[y][x]); // why there is no value
     const cells = [...inOrder].sort((a, b) => best[a.y][a.x] - best[b.y][b.x]), // the frame of a best one is drawn over its neighbours
       place = new Map(cells.map((cell, n) => [cell, n]));
     const [low, high] = [...ends].sort((a, b) => a - b);
     return {
-      label: [title, panel.title, `${shade} of ${rows.length} by ${columns.length} cells`].filter(Boolean).join(", "),
+      label: panel.label || [title, panel.title, `${shade} of ${rows.length} by ${columns.length} cells`].filter(Boolean).join(", "),
       height: 110 + LINE * rows.length,
-      least: 160 + 26 * columns.length,
-      points: inOrder.map(cell => [0, place.get(cell)]),
-      tip: (_, n) => cellTip(panel, cells[n]),
+      least: 160 + (columns.length > FEW ? 26 : 64) * columns.length,
+      points: [...inOrder.map(cell => [0, place.get(cell)]), ...worded.map((_, n) => [1, n])],
+      tip: (series, n) => (panel.tip || (cell => cellTip(panel, cell)))([cells, worded][series][n]),
+      picked: (series, n) => panel.picked && panel.picked([cells, worded][series][n]),
       option: (colours, width) => {
         const left = Math.min(width * 0.34, 220),
-          wide = (width - left - 20) / columns.length >= NARROW_CELL,
+          cell = (width - left - 20) / columns.length,
+          wide = cell >= NARROW_CELL,
           shades = R.scale(colours);
         const names = {type: "category", splitLine: {show: false}};
         return {
           grid: {left, right: 14, top: 50, bottom: 46},
-          xAxis: R.axis(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => middle(text, 12))}),
+          xAxis: R.axis(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => middle(text, Math.max(12, Math.floor(cell / LETTER) - 1)))}),
           yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => middle(text, Math.floor(left / 7)))}),
-          visualMap: R.colourBar(colours, {min: low, max: high === low ? low + 1e-9 : high, text: [R.number(high, 3), R.number(low, 3)], inRange: {color: ends[0] > ends[1] ? [...shades].reverse() : shades}}),
+          visualMap: R.colourBar(colours, {min: low, max: high === low ? low + 1e-9 : high, text: bar || [R.number(high, 3), R.number(low, 3)], seriesIndex: 0, inRange: {color: ends[0] > ends[1] ? [...shades].reverse() : shades}}),
           series: [
             {
               type: "heatmap",
@@ -260,6 +272,13 @@
                 itemStyle: {borderColor: best[y][x] ? colours.text : colours.ground, borderWidth: best[y][x] ? 2 : 1},
                 label: {show: wide, formatter: () => texts[y][x], color: colours.text, fontSize: 11},
               })),
+            },
+            {
+              type: "scatter",
+              symbol: "rect",
+              symbolSize: [NARROW_CELL, LINE - 4],
+              itemStyle: {color: "transparent"},
+              data: worded.map(({x, y}) => ({value: [x, y], label: {show: wide, formatter: () => R.plotLabel(texts[y][x], 12), color: colours.soft, fontSize: 11}})),
             },
           ],
         };
@@ -291,9 +310,10 @@
     const entries = [...named.values()].map(marks => ({
       name: marks.name,
       color: marks.look === null || several(marks.name) ? "var(--baseline)" : `var(--series-${marks.look % 6})`,
-      dash: ["line", "rule"].includes(marks.kind) ? DASHES[dashOf(marks)] : "solid",
+      dash: ["line", "rule"].includes(marks.kind) && dashOf(marks) ? DASHES[dashOf(marks)] : null,
+      baseline: marks.baseline,
     }));
-    return R.viewLegend(entries, off, changed);
+    return R.legend(entries, off, changed);
   }
 
   /** Draw a picture into `host`, which is on the page; off: names that are hidden, changed(off) when that changes. */
@@ -316,5 +336,27 @@
     }
   }
 
-  Object.assign(R, {picture});
+  /* ---- panels that a page makes of its own rows ---- */
+
+  const AXIS = {title: "", scale: "linear", names: [], zero: false};
+  const PANEL = {title: "", marks: [], upright: true, level: null};
+  const MARKS = {name: "", kind: "dots", low: [], high: [], look: null, dashed: 0, hollow: false, labels: []};
+
+  /** Draw such a panel and its legend into `host`; off: names that are hidden, changed(off) when that changes. */
+  function panelChart(host, said, off = new Set(), changed = () => {}) {
+    const marks = (said.marks || []).map(one => ({...MARKS, ...one})),
+      panel = {...PANEL, ...said, x: {...AXIS, ...said.x}, y: {...AXIS, ...said.y}, marks};
+    host.append(...[legend(marks, off, changed)].filter(Boolean));
+    R.plot(host).draw(panel.cells ? heatMap(panel, "") : chart(panel, "", off));
+  }
+
+  /** What marks say of backends, by name: own ones in colour, baselines grey and dashed. */
+  function looksOf(backends) {
+    const own = backends.filter(({baseline}) => !baseline),
+      others = backends.filter(({baseline}) => baseline);
+    const look = one => (one.baseline ? {dashed: others.indexOf(one) + 1, hollow: true, baseline: true} : {look: own.indexOf(one)});
+    return new Map(backends.map(one => [one.name, {name: one.name, ...look(one)}]));
+  }
+
+  Object.assign(R, {picture, panelChart, looksOf});
 })();

@@ -40,24 +40,6 @@
     mix(colours.ground, colours.good, 0.5),
   ];
 
-  /** Looks by backend, the same on every page: own ones in colour, baselines grey and dashed. */
-  function looks(colours, backends) {
-    const own = backends.filter(({baseline}) => !baseline).map(({name}) => name);
-    const dashes = [
-      [7, 4],
-      [2, 3],
-      [9, 3, 2, 3],
-    ];
-    let baselines = 0;
-    return new Map(
-      backends.map(({name, baseline}) => {
-        const n = own.indexOf(name);
-        if (baseline) return [name, {color: colours.baseline, dash: dashes[baselines++ % 3], symbol: "circle"}];
-        return [name, {color: colours.series[n % 6], dash: n < 6 ? "solid" : [1, 4], symbol: SYMBOLS[n % 6]}];
-      }),
-    );
-  }
-
   /** A name for a canvas: without what turns the writing direction, and not longer than an axis can hold. */
   function label(text, longest = LONGEST_LABEL) {
     const plain = String(text).replace(/[\u0000-\u001f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
@@ -201,5 +183,5 @@
     return {draw, chart};
   }
 
-  Object.assign(R, {plot, palette, mix, scale, looks, axis, colourBar, plotLabel: label, SYMBOLS});
+  Object.assign(R, {plot, scale, axis, colourBar, plotLabel: label, SYMBOLS});
 })();

@@ -19,14 +19,14 @@
     name.startsWith(`${kernel}/${backend}/`) ? name.slice(kernel.length + backend.length + 2) : name;
 
   const COLUMNS = [
-    {title: "verdict", sort: rank},
-    {title: "case", sort: row => row.case},
-    {title: "change", most: true, sort: size, help: "head time / base time - 1, with its confidence interval"},
+    {title: "verdict", value: rank},
+    {title: "case", value: row => row.case},
+    {title: "change", most: true, value: size, help: "head time / base time - 1, with its confidence interval"},
     {title: "interval", help: "the interval on one axis for all cases; the line is no change"},
-    {title: "base", number: true, sort: row => row.base_seconds},
-    {title: "head", number: true, sort: row => row.head_seconds},
-    {title: "trials", number: true, sort: row => row.trials},
-    {title: "why", sort: row => row.evidence[0] || null},
+    {title: "base", number: true, value: row => row.base_seconds},
+    {title: "head", number: true, value: row => row.head_seconds},
+    {title: "trials", number: true, value: row => row.trials},
+    {title: "why", value: row => row.evidence[0] || null},
   ];
 
   const chip = verdict => h("span", {class: "verdict-chip " + verdict.toLowerCase().replaceAll(" ", "-")}, verdict);
@@ -208,7 +208,7 @@
     );
 
   function report(found, values, key) {
-    const rows = R.sorted(
+    const rows = R.inOrder(
       [...found.cases]
         .sort((a, b) => rank(a) - rank(b) || (size(b) ?? Infinity) - (size(a) ?? Infinity))
         .filter(
@@ -221,7 +221,7 @@
     );
     const half = reach(rows);
     const heads = R.headCells(COLUMNS, R.orderIn(key, COLUMNS), next => {
-      R.go({[key]: R.orderOf(COLUMNS, next)});
+      R.go({[key]: next});
       show().catch(R.fail);
     });
     const table = h(

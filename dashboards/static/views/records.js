@@ -30,14 +30,14 @@
       [rows.map(({last}) => last).sort().at(-1)?.slice(0, 10) || "never", "newest"],
     ];
     host.replaceChildren(
-      h("p", {class: "hint"}, "Every backend called once and compared with the reference; the newest check of a case counts. Nothing is timed here."),
+      h("p", {class: "hint"}, "Every trial compares what it times with the reference, and so does ", h("code", {}, "ridgeline verify"), " without timing; the newest comparison of a case counts."),
       h("div", {id: "tiles"}, tiles.map(([value, text]) => h("div", {class: "tile"}, h("strong", {}, value), h("span", {}, text)))),
       problems.length ? h("ul", {class: "notice bad"}, problems.map(text => h("li", {}, R.foreign(text)))) : "",
       failures.length ? h("ul", {class: "findings"}, failures.map(failure)) : "",
       h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),
       rows.length
         ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: tried, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
-        : h("p", {class: "notice"}, "No check is kept in results/checks: ", h("code", {}, "ridgeline verify --out results/checks/NAME.jsonl"), "."),
+        : h("p", {class: "notice"}, "Nothing was compared with its reference yet: ", h("code", {}, "ridgeline verify"), "."),
       others.length ? h("details", {}, h("summary", {}, `${others.length} that cannot run there`), notTried(others)) : "",
       rows.length ? R.besideLinks("views/checks", "All checks") : "",
     );

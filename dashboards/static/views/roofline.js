@@ -51,85 +51,35 @@
     return [["operator", row.kernel], backend, ...place, ...others, ["before", change]];
   }
 
-  function picture(points, backends, roofs, device) {
+  /** Points under the roofs, each with a line from where it was. */
+  function panel(points, backends, roofs, device) {
     const xs = points.map(({row}) => intensity(row)),
-      ys = points
-        .flatMap(({row, arm, before}) => [achieved(row, arm.us), before && achieved(row, before.us)])
-        .filter(Boolean);
-    const span = [10 ** Math.floor(Math.log10(Math.min(...xs))), 10 ** Math.ceil(Math.log10(Math.max(...xs) * 1.01))];
-    const parts = backends.map(({name}) => points.filter(({arm}) => arm.backend === name));
-    const dtypes = [...new Set(points.map(({row}) => row.dtype))].sort();
-    const lines = roofs ? roofsOf(roofs, dtypes, span) : [];
-    const top = Math.max(...ys, ...lines.flatMap(({data}) => data.map(([, y]) => y)));
+      span = [10 ** Math.floor(Math.log10(Math.min(...xs))), 10 ** Math.ceil(Math.log10(Math.max(...xs) * 1.01))],
+      dtypes = [...new Set(points.map(({row}) => row.dtype))].sort(),
+      looks = R.looksOf(backends);
+    const marksOf = ({name}) => {
+      const rows = points.filter(({arm}) => arm.backend === name),
+        moved = rows.filter(({before}) => before);
+      const trail = {
+        ...looks.get(name),
+        kind: "rule",
+        dashed: 0,
+        x: moved.flatMap(({row}) => [intensity(row), intensity(row), null]),
+        y: moved.flatMap(({row, arm, before}) => [achieved(row, before.us), achieved(row, arm.us), null]),
+      };
+      const dots = {...looks.get(name), rows, x: rows.map(({row}) => intensity(row)), y: rows.map(({row, arm}) => achieved(row, arm.us))};
+      return [...(moved.length ? [trail] : []), dots];
+    };
+    const lines = (roofs ? roofsOf(roofs, dtypes, span) : []).map(({name, data}) => ({name: "roof, " + name, kind: "rule", x: data.map(([x]) => x), y: data.map(([, y]) => y)}));
     return {
       label: `FLOP/s over FLOP per byte of ${points.length} cases on ${device}`,
-      height: 480,
-      points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
-      tip: (series, n) => (parts[series] ? C.box(parts[series][n].row.case, facts(parts[series][n])) : null),
-      picked: (series, n) =>
-        parts[series] && (location.href = C.historyOf(parts[series][n].row, backends[series].name)),
-      option: colours => {
-        const looks = R.looks(colours, backends);
-        return {
-          grid: {left: 84, right: 24, top: 34, bottom: 46},
-          xAxis: R.axis(colours, {
-            type: "log",
-            name: "FLOP per byte of HBM",
-            nameLocation: "middle",
-            nameGap: 28,
-            min: span[0],
-            max: span[1],
-            axisLabel: {formatter: R.tick},
-          }),
-          yAxis: R.axis(colours, {
-            type: "log",
-            name: "FLOP/s of one device",
-            nameTextStyle: {color: colours.soft, align: "left"},
-            min: 10 ** Math.floor(Math.log10(Math.min(...ys))),
-            max: 10 ** Math.ceil(Math.log10(top * 1.2)),
-            axisLabel: {formatter: value => R.quantity(value, "")},
-          }),
-          series: [
-            ...parts.map((part, n) => dots(part, looks.get(backends[n].name))),
-            ...parts.map((part, n) => trails(part, looks.get(backends[n].name))),
-            ...lines.map(line => roofLine(line, colours)),
-          ],
-        };
-      },
+      x: {title: "FLOP per byte of HBM", scale: "log"},
+      y: {title: "FLOP/s of one device", scale: "log", text: value => R.quantity(value, "")},
+      marks: [...backends.flatMap(marksOf), ...lines],
+      tip: one => R.box(one.row.case, facts(one)),
+      picked: one => (location.href = C.historyOf(one.row, one.arm.backend)),
     };
   }
-
-  const dots = (part, {color, symbol}) => ({
-    type: "scatter",
-    symbol,
-    symbolSize: 9,
-    itemStyle: {color, opacity: 0.85},
-    data: part.map(({row, arm}) => [intensity(row), achieved(row, arm.us)]),
-  });
-
-  /** From the older place to the newest; a hole lifts the pen. */
-  const trails = (part, {color}) => ({
-    type: "line",
-    silent: true,
-    symbol: "none",
-    lineStyle: {color, width: 3, opacity: 0.4},
-    data: part
-      .filter(({before}) => before)
-      .flatMap(({row, arm, before}) => [
-        [intensity(row), achieved(row, before.us)],
-        [intensity(row), achieved(row, arm.us)],
-        ["-", "-"],
-      ]),
-  });
-
-  const roofLine = ({name, data}, colours) => ({
-    type: "line",
-    silent: true,
-    symbol: "none",
-    lineStyle: {color: colours.text, width: 1.4},
-    endLabel: {show: true, formatter: name, color: colours.soft, offset: [-8 - 7 * name.length, -9]},
-    data,
-  });
 
   const COLUMNS = [
     {key: "case", title: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
@@ -200,9 +150,8 @@
         values.off === undefined
           ? new Set(backends.filter(({baseline}) => baseline).map(({name}) => name))
           : R.listed("off");
-    const points = pointsOf(rows, before).filter(({arm}) => !off.has(arm.backend));
-    const looks = R.looks(R.palette(), backends);
-    const hide = hidden => choose({off: R.listing(hidden) || ","});
+    const every = pointsOf(rows, before),
+      points = every.filter(({arm}) => !off.has(arm.backend));
     host.replaceChildren(
       h(
         "div",
@@ -218,13 +167,8 @@
         {class: "hint"},
         roofs ? sources(roofs) : "The peaks of this device are not known (kernels/hardware.py), so there is no roof.",
       ),
-      R.viewLegend(
-        backends.map(one => ({...one, color: looks.get(one.name).color})),
-        off,
-        hide,
-      ),
     );
-    if (points.length) R.plot(host).draw(picture(points, backends, roofs, lane.title));
+    if (every.length) R.panelChart(host, panel(every, backends, roofs, lane.title), off, hidden => choose({off: R.listing(hidden) || ","}));
     host.append(
       R.grid({
         caption: "cases under the roofline",

@@ -52,54 +52,36 @@
 
   const unitOf = (rate, what) => (what === "us" ? "µs" : what === "share" ? "× of the fewest ranks" : R.RATES[rate].name + (rate === "tflops" ? "" : ", " + R.RATES[rate].unit).replace("HBM GB/s, GB/s", "HBM GB/s"));
 
-  function chart(title, lines, what, off, looked) {
-    const shown = lines.filter(({backend}) => !off.has(backend)),
-      rate = lines[0].points[0].point.rate;
-    const worlds = [...new Set(lines.flatMap(({points}) => points.map(({world}) => world)))].sort((a, b) => a - b);
+  function panel(title, lines, what) {
+    const rate = lines[0].points[0].point.rate,
+      worlds = [...new Set(lines.flatMap(({points}) => points.map(({world}) => world)))].sort((a, b) => a - b),
+      looks = R.looksOf(lines.map(({backend: name, baseline}) => ({name, baseline})));
     return {
       label: `${title}: ${unitOf(rate, what)} over ${worlds.join(", ")} ranks`,
-      height: 320,
-      points: shown.flatMap(({points}, n) => points.map((_, at) => [n, at])),
-      tip: (n, at) => tip(shown[n], shown[n].points[at]),
-      picked: (n, at) => {
-        const {machine, case: name} = shown[n].points[at].point;
-        location.href = R.kernelPage(shown[n].points[at].point.kernel, {machine, case: name});
-      },
-      option: colours => {
-        const looks = looked(colours);
-        return {
-          grid: {left: 70, right: 26, top: 36, bottom: 46},
-          xAxis: R.axis(colours, {type: "category", data: worlds.map(String), name: "ranks", nameLocation: "middle", nameGap: 28, boundaryGap: true, splitLine: {show: false}}),
-          yAxis: R.axis(colours, {type: "value", min: 0, name: unitOf(rate, what), nameTextStyle: {align: "left", color: colours.soft}}),
-          series: shown.map(({backend, points}) => {
-            const {color, dash, symbol} = looks.get(backend);
-            return {
-              type: "line",
-              data: points.map(({world, shown: value}) => [String(world), value]),
-              symbol,
-              symbolSize: 9,
-              lineStyle: {color, type: dash, width: 1.8},
-              itemStyle: {color},
-            };
-          }),
-        };
-      },
+      x: {title: "ranks", names: worlds.map(String)},
+      y: {title: unitOf(rate, what), zero: true},
+      marks: lines.map(({backend, points}) => ({
+        ...looks.get(backend),
+        kind: "line",
+        x: points.map(({world}) => worlds.indexOf(world)),
+        y: points.map(({shown}) => shown),
+        rows: points,
+      })),
+      tip: (one, marks) => tip(marks, one),
+      picked: ({point: {kernel, machine, case: name}}) => (location.href = R.kernelPage(kernel, {machine, case: name})),
     };
   }
 
-  function tip({backend, baseline}, {world, point}) {
+  function tip({name, baseline}, {world, point}) {
     const facts = [
       ["ranks", String(world)],
       ["speed", R.withUnit(point.value, point.rate)],
       ["time", R.duration(point.us)],
-      point.busbw ? ["bus bandwidth", R.withUnit(point.busbw, "busbw")] : null,
+      ["bus bandwidth", point.busbw ? R.withUnit(point.busbw, "busbw") : null],
       ["measured", `${R.short(point.commit)}, ${point.date}`],
       ["on", point.machine],
-    ].filter(Boolean);
-    return [
-      h("p", {}, h("strong", {}, R.foreign(backend)), baseline ? " baseline" : "", " ", R.foreign(point.case)),
-      h("dl", {}, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
     ];
+    return R.box(name, facts, baseline ? " baseline " : " ", R.foreign(point.case));
   }
 
   const columns = mode => [
@@ -134,14 +116,9 @@
       return;
     }
     const shape = names.includes(values.shape) ? values.shape : names[names.length - 1],
-      lines = linesOf(found.get(shape), what),
-      off = R.listed("off");
-    const named = lines.map(({backend: name, baseline}) => ({name, baseline}));
+      lines = linesOf(found.get(shape), what);
     tools.append(R.pick(mode === "weak" ? "bytes" : "problem", names.map(name => [name, name]), shape, name => choose({shape: name})));
-    const area = h("div", {}),
-      looked = colours => R.looks(colours, named);
-    host.append(legendOf(named, off), area);
-    R.plot(area).draw(chart(shape, lines, what, off, looked));
+    R.panelChart(host, panel(shape, lines, what), R.listed("off"), changed => choose({off: R.listing(changed)}));
     const rows = names.flatMap(name => linesOf(found.get(name), "share").flatMap(({points}) => points.map(({shown, point}) => ({...point, share: shown}))));
     const table = R.grid({caption: "speed by ranks", columns: columns(mode), rows, sort: values.sort, sorted: sort => choose({sort}), file: `scaling-${kernel}`});
     host.append(
@@ -150,42 +127,26 @@
     );
   }
 
-  /** Colours in the sheet's own variables, so that a legend follows the scheme. */
-  function legendOf(named, off) {
-    const own = named.filter(({baseline}) => !baseline).map(({name}) => name);
-    const looks = R.looks(R.palette(), named);
-    const entries = named.map(({name, baseline}) => ({name, baseline, color: baseline ? "var(--baseline)" : `var(--series-${own.indexOf(name) % 6})`, dash: looks.get(name).dash}));
-    return R.viewLegend(entries, off, changed => choose({off: R.listing(changed)}));
-  }
-
   /* ---- over CUs ---- */
 
-  function cuChart(curve) {
-    const {backends} = curve,
-      named = backends.map(({name, baseline}) => ({name, baseline}));
-    const chosen = backends.flatMap(({name, chosen: count, points}) => points.filter(([cus]) => cus === count).map(([cus, value]) => ({name, cus, value})));
-    const units = /^(AMD|Radeon|Instinct)/i.test(curve.device) ? "CUs" : "SMs";
+  function cuPanel({backends, device, kernel, machine, case: name}) {
+    const units = /^(AMD|Radeon|Instinct)/i.test(device) ? "CUs" : "SMs",
+      looks = R.looksOf(backends);
+    const lines = backends.map(one => ({
+      ...looks.get(one.name),
+      kind: "line",
+      x: one.points.map(([cus]) => cus),
+      y: one.points.map(([, value]) => value),
+      rows: one.points.map(point => ({one, point})),
+    }));
+    const chosen = backends.flatMap(({chosen: count, points}) => points.filter(([cus]) => cus === count));
     return {
-      label: `bus bandwidth of ${curve.kernel} ${curve.case} over the number of ${units}`,
-      height: 320,
-      points: backends.flatMap(({points}, n) => points.map((_, at) => [n, at])),
-      tip: (n, at) => (n < backends.length ? cuTip(backends[n], backends[n].points[at], units) : cuTip(backends.find(({name}) => name === chosen[at].name), [chosen[at].cus, chosen[at].value], units)),
-      picked: () => (location.href = R.kernelPage(curve.kernel, {machine: curve.machine, case: curve.case}) || location.href),
-      option: colours => {
-        const looks = R.looks(colours, named);
-        return {
-          grid: {left: 70, right: 26, top: 36, bottom: 46},
-          xAxis: R.axis(colours, {type: "log", logBase: 2, name: units, nameLocation: "middle", nameGap: 28}),
-          yAxis: R.axis(colours, {type: "value", min: 0, name: "busbw, GB/s", nameTextStyle: {align: "left", color: colours.soft}}),
-          series: [
-            ...backends.map(({name, points}) => {
-              const {color, dash, symbol} = looks.get(name);
-              return {type: "line", data: points.map(([cus, value]) => [cus, value]), symbol, symbolSize: 8, lineStyle: {color, type: dash, width: 1.8}, itemStyle: {color}};
-            }),
-            {type: "scatter", data: chosen.map(({cus, value}) => [cus, value]), symbol: "circle", symbolSize: 18, itemStyle: {color: "transparent", borderColor: colours.text, borderWidth: 1.5}},
-          ],
-        };
-      },
+      label: `bus bandwidth of ${kernel} ${name} over the number of ${units}`,
+      x: {title: units, scale: "log2"},
+      y: {title: "busbw, GB/s", zero: true},
+      marks: [...lines, {kind: "ring", x: chosen.map(([cus]) => cus), y: chosen.map(([, value]) => value)}],
+      tip: ({one, point}) => cuTip(one, point, units),
+      picked: () => (location.href = R.kernelPage(kernel, {machine, case: name}) || location.href),
     };
   }
 
@@ -199,19 +160,16 @@
   function curves(host, values, found) {
     host.append(h("h2", {id: "curves"}, "Bandwidth over the CUs that a collective takes"));
     if (!found.length) {
-      host.append(h("p", {class: "notice"}, "There is no curve in results/curves; the help of ", h("code", {}, "python -m ci.study.curve"), " says how one is measured."));
+      host.append(h("p", {class: "notice"}, "There is no curve in results/curves. A point of one, for 8 CUs: ", h("code", {}, "ridgeline run --kernel OPERATOR --case CASE --set programs=8 --trials 1 --out results/curves/NAME.jsonl"), "."));
       return;
     }
     const nameOf = curve => [curve.kernel, curve.case, curve.machine].join(" · ");
     const curve = found.find(one => nameOf(one) === values.curve) || found[0];
     if (found.length > 1) host.append(h("div", {class: "tools"}, R.pick("curve", found.map(one => [nameOf(one), nameOf(one)]), nameOf(curve), name => choose({curve: name}))));
-    const area = h("div", {});
     host.append(
       h("p", {class: "hint"}, R.foreign(nameOf(curve)), `, ${curve.world} ranks. A ring is what the newest record uses; a library takes one for each of its channels.`),
-      legendOf(curve.backends, new Set()),
-      area,
     );
-    R.plot(area).draw(cuChart(curve));
+    R.panelChart(host, cuPanel(curve), R.listed("off"), changed => choose({off: R.listing(changed)}));
     const rows = curve.backends.flatMap(({name, baseline, chosen, points}) => points.map(([cus, value, commit]) => ({name, baseline, cus, value, commit, now: cus === chosen})));
     const table = R.grid({
         caption: "bandwidth by CUs",

@@ -14,80 +14,25 @@
     return rate === "time" ? seconds * 1e6 : R.rateOf(rate, C.costOf(row), seconds);
   }
 
-  function lines(rows, x, rate, backends, off, title) {
-    const shown = backends.filter(({name}) => !off.has(name));
-    const points = shown.map(({name}) =>
-      rows
-        .map(row => ({row, arm: C.armOf(row, name)}))
-        .filter(({row, arm}) => arm && C.valueOf(row, arm, rate) !== null),
-    );
-    const roof = rows.map(row => [x.of(row), roofOf(row, rate)]).filter(([, value]) => value !== null);
+  function lines(rows, x, rate, backends, title) {
+    const looks = R.looksOf(backends),
+      value = ({row, arm}) => C.valueOf(row, arm, rate);
+    const marks = backends.map(({name}) => {
+      const those = rows.map(row => ({row, arm: C.armOf(row, name)})).filter(one => one.arm && value(one) !== null);
+      return {...looks.get(name), kind: "line", rows: those, x: those.map(({row}) => x.of(row)), y: those.map(value)};
+    });
+    const values = marks.flatMap(({y}) => y),
+      wide = Math.max(...values) > WIDE * Math.min(...values), // most of them would lie on the ground of a linear axis
+      roof = rows.map(row => [x.of(row), roofOf(row, rate)]).filter(([, one]) => one !== null);
     return {
       label: `${R.RATES[rate].name} over ${x.title}, ${title}`,
-      height: 380,
-      points: points.flatMap((part, series) => part.map((_, n) => [series, n])),
-      tip: (series, n) => {
-        const one = points[series] && points[series][n];
-        return one
-          ? C.box(one.row.case, [[x.title, x.text(x.of(one.row))], ...C.armFacts(one.row, one.arm, rate)])
-          : null;
-      },
-      picked: (series, n) => points[series] && (location.href = C.historyOf(points[series][n].row, shown[series].name)),
-      option: colours => {
-        const looks = R.looks(colours, backends);
-        const line = ({name}, n) => ({
-          type: "line",
-          name,
-          symbol: looks.get(name).symbol,
-          symbolSize: 8,
-          itemStyle: {color: looks.get(name).color},
-          lineStyle: {color: looks.get(name).color, type: looks.get(name).dash, width: 2},
-          data: points[n].map(({row, arm}) => [x.of(row), C.valueOf(row, arm, rate)]),
-        });
-        return {
-          grid: {left: 70, right: 26, top: 34, bottom: 46},
-          xAxis: R.axis(colours, {
-            type: "log",
-            name: x.title,
-            nameLocation: "middle",
-            nameGap: 28,
-            ...reach(rows.map(x.of), x.base || 2),
-            axisLabel: {formatter: x.text},
-          }),
-          yAxis: R.axis(colours, {
-            type: rate === "time" || wide(points, rate) ? "log" : "value",
-            name: R.axisTitle(rate),
-            nameTextStyle: {color: colours.soft, align: "left"},
-            axisLabel: {formatter: R.tick},
-          }),
-          series: [...shown.map(line), roofLine(colours, roof)],
-        };
-      },
+      x: {title: x.title, scale: x.base === 10 ? "log" : "log2", text: x.text},
+      y: {title: R.axisTitle(rate), scale: rate === "time" || wide ? "log" : "linear", zero: true},
+      marks: roof.length ? [...marks, {name: "roof", kind: "rule", dashed: 2, x: roof.map(([at]) => at), y: roof.map(([, one]) => one)}] : marks,
+      tip: ({row, arm}) => R.box(row.case, [[x.title, x.text(x.of(row))], ...C.armFacts(row, arm, rate)]),
+      picked: ({row, arm}) => (location.href = C.historyOf(row, arm.backend)),
     };
   }
-
-  /** Do the values span so much that most of them would lie on the ground of a linear axis? */
-  function wide(points, rate) {
-    const values = points.flat().map(({row, arm}) => C.valueOf(row, arm, rate));
-    return Math.max(...values) > WIDE * Math.min(...values);
-  }
-
-  /** A logarithmic axis that ends at the powers around its values. */
-  function reach(values, base) {
-    const power = (value, round) => base ** round(Math.log(value) / Math.log(base));
-    const min = power(Math.min(...values) / 1.1, Math.floor),
-      max = power(Math.max(...values) * 1.1, Math.ceil);
-    return {logBase: base, min, max, interval: Math.ceil(Math.log(max / min) / Math.log(base) / 10)};
-  }
-
-  const roofLine = (colours, data) => ({
-    type: "line",
-    symbol: "none",
-    silent: true,
-    lineStyle: {color: colours.text, type: [2, 4], width: 1.2},
-    endLabel: {show: data.length > 0, formatter: "roof", color: colours.soft, offset: [-30, -9]},
-    data,
-  });
 
   function columns(x, rate) {
     return [
@@ -197,11 +142,7 @@
       return host.append(
         h("p", {class: "notice"}, "No case of this operator has a time and a known size on this machine."),
       );
-    const colours = R.palette(),
-      looks = R.looks(colours, backends);
-    const entries = backends.map(one => ({...one, color: looks.get(one.name).color, dash: looks.get(one.name).dash}));
-    host.append(R.viewLegend(entries, off, hidden => choose({off: R.listing(hidden)})));
-    R.plot(host).draw(lines(members, x, rate, backends, off, title));
+    R.panelChart(host, lines(members, x, rate, backends, title), off, hidden => choose({off: R.listing(hidden)}));
   }
 
   function overGrid(host, {families, x, backends, values}) {
@@ -234,7 +175,7 @@
         ),
       ),
     );
-    R.plot(host).draw(R.shapeGrid(families, x, backend.name));
+    R.panelChart(host, R.shapeGrid(families, x, backend.name));
     const hidden = families.size - R.MOST_ROWS;
     if (hidden > 0) host.append(h("p", {class: "hint"}, `${hidden} more rows are in the table only.`));
   }

@@ -10,10 +10,9 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ci.records.rates import Rate
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from dashboards.lanes import tidy
 
 LABELS = {
@@ -109,32 +108,6 @@ def look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
     """Colour of an own backend by its place among them; every baseline is grey and dashed."""
     own = sorted(rows.loc[~rows["baseline"], "backend"].unique())
     return {"color": COLOURS[own.index(backend) % len(COLOURS)], "linewidth": 1.5} if backend in own else BASELINE
-
-
-def dots(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
-    """Colour and marker of a backend; those of baselines are grey and hollow."""
-    of = {True: sorted(rows.loc[rows["baseline"], "backend"].unique())}
-    of[False] = sorted(rows.loc[~rows["baseline"], "backend"].unique())
-    hollow = backend not in of[False]
-    place = of[hollow].index(backend)
-    colour = str(BASELINE["color"]) if hollow else COLOURS[place % len(COLOURS)]
-    shape = {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markeredgecolor": colour}
-    return {**shape, "color": colour, "markerfacecolor": "none" if hollow else colour}
-
-
-def byte_axis(axes: Axes, label: str) -> None:
-    """Bytes on a logarithmic axis, in binary units."""
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: binary(size)))
-    axes.set_xlabel(label)
-
-
-def log_axes(axes: Axes) -> None:
-    """Both axes logarithmic, with plain numbers at their ticks."""
-    axes.set(xscale="log", yscale="log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure: Figure) -> None:
