@@ -1,10 +1,17 @@
-"""Golden files: `golden(name, text)` compares with tests/golden/NAME; `pytest --update-golden` writes them anew."""
+"""What all tests share: signals, seconds of CPU time, golden files.
+
+`golden(name, text)` compares with tests/golden/NAME; `pytest --update-golden` writes them anew.  A test that takes more
+than CPU_LIMIT_S and is not marked `slow` fails under CI.  `pytest --cpu 20` lists the 20 longest.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +28,84 @@ if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(na
 # to six times the seconds of the work itself (libgomp); set before anything imports torch or numpy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A test that measures waits for nobody: each process of the tests has a machine of its own.
+os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")
+
+# A terminal's width would change every table that a test reads.
+os.environ.pop("COLUMNS", None)
+
+# Started by a shell's `&` they are ignored, by us and by all that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+CPU_LIMIT_S = 5.0
+"""Seconds of CPU time of a test of the fast set, its processes and what it is the first to import or to set up."""
+
+SYSTEMS = {"tab", "slurm_cluster"}
+"""Fixtures that start a browser or a cluster: tests that use them are slow."""
+
+LONGEST = ("hostile_kernels", "own_kernels", "installed", "image_setups", "jobs", "accessibility")
+"""Tests that take a minute or more: begun last, one worker would be at work while the others have ended."""
+
+CPU_S = "cpu_s"
+SPENT = pytest.StashKey[float]()
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; then read the diff")
+    parser.addoption("--cpu", type=int, default=0, metavar="N", help="the N tests that take the most CPU time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """The slow tests of a file share what they set up: one worker runs them (`--dist loadgroup`), the longest first."""
+    for item in items:
+        if not SYSTEMS.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+
+
+def cpu_s(process: int | str = "self") -> float:
+    """Seconds of CPU time of a process, of all that it waited for, and of what it started and has not waited for."""
+    try:
+        of_each = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
+        below = [one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()]
+    except OSError:  # it has just ended, or there is no /proc
+        return 0.0
+    return sum(map(int, of_each)) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_s, below))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[SPENT] = cpu_s()
+    yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    yield
+    spent = cpu_s() - item.stash[SPENT]
+    item.user_properties.append((CPU_S, spent))
+    if spent > CPU_LIMIT_S and os.environ.get("CI") and not item.get_closest_marker("slow"):
+        pytest.fail(f"{spent:.1f} s of CPU time: make it faster, or mark it `slow` (limit {CPU_LIMIT_S:g} s)", False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What is not tested here and why, a line for each reason; the tests by CPU time, those that were asked for."""
+    why = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in why.items():
+        terminalreporter.write_line(f"SKIPPED {count}: {reason}")
+    ended = [one for reports in terminalreporter.stats.values() for one in reports if hasattr(one, "user_properties")]
+    spent = {one.nodeid: seconds for one in ended for name, seconds in one.user_properties if name == CPU_S}
+    longest = sorted(spent, key=spent.__getitem__, reverse=True)[: config.getoption("--cpu")]
+    if longest:
+        terminalreporter.section(f"CPU time: {sum(spent.values()):.0f} s, the longest {len(longest)}")
+    for name in longest:
+        terminalreporter.write_line(f"{spent[name]:7.2f}s {name}")
 
 
 @pytest.fixture

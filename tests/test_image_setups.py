@@ -1,30 +1,68 @@
-"""`make check` in stand-ins of AMD's images: it measures with the torch that the image brings, wherever that lives.
+"""`make setup` and `make check` in stand-ins of AMD's images: they keep the torch that the image brings.
 
-A stand-in has the real torch of this environment under another version, which names a ROCm: Ridgeline must keep it.
+An image is a whole Python with a pip of its own, an old setuptools, and torch in one of three places.  Its torch is the
+real one of this environment under another version, which names a ROCm.  Nothing can be written into it, and there is no
+network: what Ridgeline needs beyond the image lies in a folder of wheels.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import filelock
 import pytest
 import torch
 
+from tests.needed import absent
 from tests.one_operator import copied, git
+
+pytestmark = pytest.mark.slow
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
 BASE = Path(sys.base_prefix)
 MINOR = f"python{sys.version_info.major}.{sys.version_info.minor}"
 VERSION, HIP = f"{torch.__version__.split('+')[0]}+rocm7.1.1", "7.1.52802"
-OURS = ("torch", "pip", "__editable__", "ridgeline")
+OURS = ("torch", "pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "__editable__")
+OURS += ("ridgeline",)
 """What the image does not have, or has otherwise."""
+
+SETUPTOOLS = ("59.8.0", "65.7.0", "80.9.0")
+Wheels = dict[tuple[str, str], Path]
+PIPS = ("22.3.1" if sys.version_info < (3, 12) else "23.2.1", "newest")
+"""The first pips of Python 3.11 and 3.12, as their ensurepip had them."""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """Project and version -> its wheel; the newest pip and setuptools as well.  Downloaded once for all workers."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "wheels"
+    shared.mkdir(exist_ok=True)
+    asked = [*(("setuptools", one) for one in (*SETUPTOOLS, "newest")), *(("pip", one) for one in PIPS)]
+    with filelock.FileLock(shared / "lock"):
+        return {one: downloaded(*one, shared / "-".join(one)) for one in asked}
+
+
+def downloaded(project: str, version: str, folder: Path) -> Path:
+    """The wheel of a version in a folder of its own."""
+    wanted = project if version == "newest" else f"{project}=={version}"
+    argv = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", folder]
+    if not folder.exists():
+        done = subprocess.run([sys.executable, "-m", "pip", *argv, wanted], capture_output=True, text=True)
+        if done.returncode:
+            said = done.stderr.strip()[-200:]
+            absent(f"{wanted} cannot be downloaded: connect this machine to a package index ({said})")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def link(source: Path, target: Path, without: Callable[[str], bool]) -> Path:
@@ -36,63 +74,120 @@ def link(source: Path, target: Path, without: Callable[[str], bool]) -> Path:
     return target
 
 
-def fill(folder: Path) -> None:
-    """The packages of an image: those of this environment, and a torch that says it is built for ROCm."""
-    link(PACKAGES, folder, lambda name: name == "torch" or name.startswith(OURS[1:]) or name.endswith(".pth"))
-    ours = link(Path(torch.__file__).parent, folder / "torch", lambda name: name in ("version.py", "__pycache__"))
-    compiled = Path(torch.__file__).parent / "__pycache__"
-    if compiled.is_dir():  # so that torch is not compiled for each image
-        link(compiled, ours / "__pycache__", lambda name: name.startswith("version."))
-    text = (Path(torch.__file__).parent / "version.py").read_text()
-    (ours / "version.py").write_text(f"{text}\n__version__, hip = {VERSION!r}, {HIP!r}\n")
+class Image:
+    """An image in a folder: a whole Python, packages wherever a kind of image has them, and variables."""
+
+    def __init__(self, folder: Path, setuptools: Path, pip: Path) -> None:
+        self.folder, self._setuptools, self.variables = folder, setuptools, dict[str, str]()
+        library = Path(sysconfig.get_path("stdlib", vars={"installed_base": str(BASE)}))
+        prefix = link(BASE, folder / "prefix", lambda name: name in ("bin", "lib"))
+        link(library.parent, prefix / "lib", lambda name: name == MINOR)
+        self.library = prefix / "lib" / MINOR
+        link(library, self.library, lambda name: name in ("site-packages", "dist-packages", "ensurepip"))
+        (prefix / "bin").mkdir()
+        shutil.copy(BASE / "bin" / MINOR, prefix / "bin/python3")
+        self.python = prefix / "bin/python3"
+        ensurepip = link(
+            library / "ensurepip", self.library / "ensurepip", lambda name: name in ("__init__.py", "_bundled")
+        )
+        link(library / "ensurepip/_bundled", ensurepip / "_bundled", lambda name: name.startswith("pip-"))
+        shutil.copy(pip, ensurepip / "_bundled")
+        text = (library / "ensurepip/__init__.py").read_text()
+        version = pip.name.split("-")[1]
+        (ensurepip / "__init__.py").write_text(re.sub('_PIP_VERSION = ".*"', f'_PIP_VERSION = "{version}"', text))
+
+    def fill(self, packages: Path) -> None:
+        """The packages of an image: those of this environment, but for an old setuptools and a torch for ROCm."""
+        link(PACKAGES, packages, lambda name: name.startswith(OURS) and not name.startswith("torchgen"))
+        with zipfile.ZipFile(self._setuptools) as wheel:
+            wheel.extractall(packages)
+        ours = link(Path(torch.__file__).parent, packages / "torch", lambda name: name in ("version.py", "__pycache__"))
+        compiled = Path(torch.__file__).parent / "__pycache__"
+        if compiled.is_dir():  # so that torch is not compiled for each image
+            link(compiled, ours / "__pycache__", lambda name: name.startswith("version."))
+        text = (Path(torch.__file__).parent / "version.py").read_text()
+        (ours / "version.py").write_text(f"{text}\n__version__, hip = {VERSION!r}, {HIP!r}\n")
 
 
-def venv_image(folder: Path) -> tuple[Path, dict[str, str]]:
+def venv(image: Image) -> None:
     """rocm/pytorch: torch lives in a virtual environment, /opt/venv."""
-    subprocess.run([BASE / "bin" / MINOR, "-m", "venv", "--without-pip", folder / "opt/venv"], check=True)
-    fill(folder / "opt/venv/lib" / MINOR / "site-packages")
-    return folder / "opt/venv/bin/python", {}
+    subprocess.run([image.python, "-m", "venv", "--without-pip", image.folder / "opt/venv"], check=True)
+    image.python = image.folder / "opt/venv/bin/python"
+    image.fill(image.folder / "opt/venv/lib" / MINOR / "site-packages")
 
 
-def conda_image(folder: Path) -> tuple[Path, dict[str, str]]:
-    """A conda environment: a whole prefix with an interpreter and a standard library of its own."""
-    library = Path(sysconfig.get_path("stdlib", vars={"installed_base": str(BASE)}))
-    prefix = link(BASE, folder / "conda", lambda name: name in ("bin", "lib"))
-    link(library.parent, prefix / "lib", lambda name: name == MINOR)
-    link(library, prefix / "lib" / MINOR, lambda name: name in ("site-packages", "dist-packages"))
-    (prefix / "conda-meta").mkdir()
-    (prefix / "bin").mkdir()
-    shutil.copy(BASE / "bin" / MINOR, prefix / "bin/python3")
-    fill(prefix / "lib" / MINOR / "site-packages")
-    return prefix / "bin/python3", {}
+def conda(image: Image) -> None:
+    """A conda environment: torch lives beside the standard library."""
+    (image.folder / "prefix/conda-meta").mkdir()
+    image.fill(image.library / "site-packages")
 
 
-def system_image(folder: Path) -> tuple[Path, dict[str, str]]:
+def system(image: Image) -> None:
     """The system's Python, with torch in the packages of the user."""
-    fill(folder / "user/lib" / MINOR / "site-packages")
-    return BASE / "bin" / MINOR, {"PYTHONUSERBASE": str(folder / "user")}
+    image.fill(image.folder / "user/lib" / MINOR / "site-packages")
+    image.variables["PYTHONUSERBASE"] = str(image.folder / "user")
 
 
-def repository(folder: Path) -> Path:
-    """This tree with one kernel and no records, as a repository whose last two commits it is."""
-    copied(folder)
-    for command in ("init -q -b main", "add -A", "commit -q -m base", "commit -q --allow-empty -m head"):
-        git(folder, *command.split())
-    return folder
-
-
-@pytest.mark.parametrize("image", [venv_image, conda_image, system_image])
-def test_make_check_measures_with_the_torch_of_the_image(
-    image: Callable[[Path], tuple[Path, dict[str, str]]], tmp_path: Path
-) -> None:
-    python, environment = image(tmp_path / "image")
-    tree = repository(tmp_path / "tree")
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST", "MAKE"))}
-    done = subprocess.run(
-        ["make", "check", f"PYTHON={python}"],
-        cwd=tree, env={**inherited, **environment}, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+def made(tree: Path, target: str, image: Image, wheel: Path) -> str:
+    """What `make TARGET` prints with the image's Python, which root cannot write to either, and no network."""
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST", "MAKE", "PIP"))
+    }
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent)}
+    subprocess.run(["chmod", "-R", "a-w", image.folder], check=True)
+    obey = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.getuid() == 0 else []
+    try:
+        done = subprocess.run(
+            [*obey, "make", target, f"PYTHON={image.python}"],
+            cwd=tree, env={**inherited, **offline, **image.variables}, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", image.folder], check=True)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """This tree with one kernel and no records, as a repository whose last two commits it is."""
+    copied(tmp_path / "tree")
+    for command in ("init -q -b main", "add -A", "commit -q -m base", "commit -q --allow-empty -m head"):
+        git(tmp_path / "tree", *command.split())
+    return tmp_path / "tree"
+
+
+SEEN = "import json, torch; print(json.dumps([torch.__version__, torch.version.hip]))"
+
+KINDS = (venv, conda, system)
+COMBINED = [
+    pytest.param(
+        kind,
+        setuptools,
+        PIPS[(k + s) % 2],
+        id=f"{kind.__name__}-setuptools-{setuptools}-pip-{PIPS[(k + s) % 2]}",
+        marks=pytest.mark.xdist_group(f"{kind.__name__} {setuptools}"),
+    )
+    for k, kind in enumerate(KINDS)
+    for s, setuptools in enumerate(SETUPTOOLS)
+]
+"""Each kind with each setuptools and each pip, and each setuptools with each pip."""
+
+
+@pytest.mark.parametrize(("kind", "setuptools", "pip"), COMBINED)
+def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
+    kind: Callable[[Image], None], setuptools: str, pip: str, tree: Path, tmp_path: Path, wheels: Wheels
+) -> None:
+    image = Image(tmp_path / "image", wheels["setuptools", setuptools], wheels["pip", pip])
+    kind(image)
+    checked = setuptools == SETUPTOOLS[0]
+    made(tree, "check" if checked else "setup", image, wheels["setuptools", "newest"])
+    python = tree / ".venv/bin/python"
+    asked = {"cwd": tmp_path, "capture_output": True, "text": True, "env": {**os.environ, **image.variables}}
+    said = subprocess.run([python, "-m", "pip", "--version"], check=True, **asked).stdout
+    assert said.split()[1] == wheels["pip", pip].name.split("-")[1]
+    if not checked:
+        assert json.loads(subprocess.run([python, "-c", SEEN], check=True, **asked).stdout) == [VERSION, HIP]
+        return
     (notes,) = tree.glob("results/*/*.notes.jsonl")
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
     versions = {tree["environment"]["torch"] for line in lines for tree in line.get("trees", {}).values()}

@@ -1,50 +1,74 @@
-"""What the README shows is what the commands print."""
+"""What the README and the guides show is what the commands print."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from benchmarks import verify
 from ci.judging import policy
 from ci.judging.judge import judge
-from ci.report import build as assemble
-from ci.report import terminal
-from ci.study import curve, scoreboard
+from ci.report import model, terminal
 from ci.trials import replay
+from tests.study import curve, pictures, scoreboard
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMPARE, H200 = ((ROOT / ".github/guides" / name).read_text(encoding="utf-8") for name in ("compare.md", "h200.md"))
 
 
 def test_the_example_is_what_the_command_prints() -> None:
-    command = re.search(r"ridgeline ab --replay (\S+)", README)
+    command = re.search(r"ridgeline ab --replay (\S+)", COMPARE)
     assert command is not None
-    report = assemble.report_of(judge(replay.read(ROOT / command[1]), policy.load()), [], title="recorded trials")
-    assert terminal.render(report, 100).strip() in README
+    report = model.report_of(judge(replay.read(ROOT / command[1]), policy.load()), [], title="recorded trials")
+    assert terminal.render(report, 100).strip() in COMPARE
 
 
 def test_the_table_of_results_is_made_from_the_records() -> None:
     table = scoreboard.table(ROOT / "results").strip()
-    assert table in README, "run `python -m ci.study.scoreboard` and paste what it prints"
+    assert table in H200, "run `python -m tests.study.scoreboard` and paste what it prints"
 
 
 def test_the_table_of_both_regimes_is_made_from_the_records() -> None:
     table = scoreboard.sustained_table(ROOT / "results").strip()
-    assert table in README, "run `python -m ci.study.scoreboard --sustained` and paste what it prints"
+    assert table in H200, "run `python -m tests.study.scoreboard --sustained` and paste what it prints"
 
 
 def test_the_curve_is_made_from_the_trials() -> None:
-    command = re.search(r"python -m ci.study.curve (\S+?)`", README)
+    command = re.search(r"python -m tests.study.curve (\S+?)`", H200)
     assert command is not None
-    assert curve.main([str(ROOT / command[1])]).strip() in README, "run the command and paste what it prints"
+    assert curve.main([str(ROOT / command[1])]).strip() in H200, "run the command and paste what it prints"
 
 
 def test_what_was_checked_is_counted_from_the_checks() -> None:
     counted = verify.main([str(ROOT / "results/checks/h200.jsonl.gz")]).splitlines()[-1]
-    assert counted.split(";")[0] in README, f"the checks say: {counted}"
+    assert counted.split(";")[0] in H200, f"the checks say: {counted}"
 
 
 def test_links_and_paths_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_the_readme_is_read_in_one_go() -> None:
+    assert len(README.splitlines()) <= 130
+    guides = {path.name for path in (ROOT / ".github/guides").glob("*.md")}
+    assert set(re.findall(r"\.github/guides/(\w+\.md)", README)) == guides, "a guide that nobody is led to"
+
+
+def test_the_pictures_are_what_the_command_draws() -> None:
+    folder = ROOT / ".github/pictures"
+    assert (folder / "verdict.svg").read_text(encoding="utf-8") == pictures.verdict(ROOT), "run `make pictures`"
+    assert "http" not in re.sub(r'xmlns="[^"]*"|<!--.*?-->', "", pictures.verdict(ROOT)), "no font of the network"
+    page = (folder / "page.png").read_bytes()
+    assert page.startswith(b"\x89PNG")
+    assert (int.from_bytes(page[16:20]), int.from_bytes(page[20:24])) == pictures.SIZE
+    assert len(page) <= 150_000
+
+
+def test_a_picture_that_cannot_be_taken_says_what_to_do(tmp_path: Path) -> None:
+    done = CliRunner().invoke(pictures.main, [str(tmp_path), "--site", str(tmp_path / "none")])
+    assert done.exit_code
+    assert re.search(r"`ridgeline site` builds it|install `chromium`", done.output)

@@ -70,6 +70,7 @@ def wait_until(what: object, seconds: float = 180.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
     done = run(
@@ -111,6 +112,7 @@ def test_a_wrong_home_of_the_heap_is_refused_by_option_and_by_variable(toy_tree,
         assert "'ipx' is no home of the symmetric heap; known: auto, torch, ipc" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_fault_gives_exit_code_1_and_is_reported(toy_tree, tmp_path):
     done = run(
         "run",
@@ -133,6 +135,7 @@ def test_a_fault_gives_exit_code_1_and_is_reported(toy_tree, tmp_path):
     assert "faults one head/wrong: wrong: check: " in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path):
     done = run(
         "run",
@@ -191,6 +194,7 @@ def test_usage_errors_give_exit_code_3(arguments, message, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number, marked):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
@@ -226,6 +230,7 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
     wait_until(lambda: not alive(marked), 30)
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked):
     tree = toy_tree("tree")
     running = subprocess.Popen(
@@ -258,6 +263,7 @@ def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked)
     wait_until(lambda: not alive(marked), 60)
 
 
+@pytest.mark.slow
 def test_children_of_a_kernel_are_killed_with_it(toy_tree, tmp_path):
     sleep = f"{random.randrange(10**6, 10**7)}"
     done = run(
@@ -284,6 +290,7 @@ def test_children_of_a_kernel_are_killed_with_it(toy_tree, tmp_path):
     assert processes_with(sleep) == []
 
 
+@pytest.mark.slow
 def test_list_and_doctor(toy_tree):
     tree = toy_tree("tree", {"toy/gone.py": "import no_such_module"})
     listed = json.loads(run("list", "--tree", tree, "--json").stdout)
@@ -302,6 +309,7 @@ def test_list_and_doctor(toy_tree):
     assert [disk["path"] for disk in report["disk"]] == ["/tmp", str(tree / "results")]
 
 
+@pytest.mark.slow
 def test_a_run_without_commit_records_none(toy_tree, tmp_path):
     """git belongs to ci: what the caller does not say stays unknown, also inside a repository."""
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"

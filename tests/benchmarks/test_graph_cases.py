@@ -115,11 +115,13 @@ class LocalPool:
 
     def __init__(self) -> None:
         self.alive = True
-        self._service = Service(".")
+        self._service = Service(".", None)
         self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
         self._service._bench_of, self._service._torch = arms.CaseBench, torch
         self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
         self._request: tuple[str, dict[str, Any]] | None = None
+
+        self._service.do_ran = lambda tops: {}
 
     def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
         self._request = op, fields
@@ -145,8 +147,17 @@ class LocalPool:
 
 class LocalPools(SimpleNamespace):
     referee, made_apart, quiet = None, False, Quiet()
+    setting = SimpleNamespace(gpu=False)
     tuning: ClassVar[dict[str, list[str]]] = {}
     flush_s = 0.0
+
+    strayed: ClassVar[dict[str, str]] = {}
+
+    def tops(self, role: str) -> list[str]:
+        return []
+
+    def look_at(self, role: str, answers: list[Any]) -> None:
+        assert answers == [{}]
 
     def compiled(self, case: str) -> None:
         pass

@@ -57,6 +57,28 @@ def test_a_program_is_hung_up_on_and_tidies(tmp_path: Path) -> None:
     assert (tmp_path / "tidied").exists()
 
 
+IGNORED = r"""
+import subprocess
+below = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True).stdout
+mask = int(below.split()[1], 16)
+print([number for number in (2, 3) if mask >> (number - 1) & 1], flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "ignored"), [("python -m program", "[2, 3]"), ("python -m benchmarks.lifetime program", "[]")]
+)
+def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path: Path, command: str, ignored: str) -> None:
+    """A shell has what it starts with `&` ignore SIGINT and SIGQUIT; a program that it starts itself goes on to."""
+    (tmp_path / "program.py").write_text(IGNORED)
+    env = lifetime.told(
+        {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    )
+    text = f"{command} & wait $!"
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.stdout.strip() == ignored, done.stderr
+
+
 def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

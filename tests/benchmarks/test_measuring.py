@@ -39,6 +39,7 @@ def one_line(tree: Path, kernel: str, protocol: Protocol = QUICK, selection: Sel
     return lines[0]
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     tree, events = toy_tree("tree"), []
     selection = Selection(tier="sweep", knobs={"order": "columns"})
@@ -82,6 +83,7 @@ def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     assert leftovers(tree) == []
 
 
+@pytest.mark.slow
 def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     tree = toy_tree("tree")
     line = one_line(tree, "faults", Protocol(rounds=12, trials=1, deadline_s=3.0), Selection(cases=("one",)))
@@ -119,7 +121,8 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     assert "set-up: ValueError: no such tile" in arms["fails_to_build"]["why"]
     assert "zero-argument callable" in arms["not_callable"]["why"]
     assert "a tensor or a tuple" in arms["returns_nothing"]["why"]
-    assert "allocate its output in the set-up" in arms["allocates"]["why"]
+    assert "allocate the output in the set-up" in arms["allocates"]["why"]
+    assert "return functional(lambda: ...)" in arms["allocates"]["why"]
     assert "in step: timing of head/hangs_later" in arms["hangs_later"]["why"]
     assert "exit code 7 in step: timing of head/dies_later" in arms["dies_later"]["why"]
     assert "SIGSEGV" in arms["falls"]["why"]
@@ -150,6 +153,7 @@ def test_what_hung_once_is_not_tried_again(toy_tree):
     assert lines[0]["id"] != lines[1]["id"]
 
 
+@pytest.mark.slow
 def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
     monkeypatch.setattr(ranks, "GRACE_S", 1.0)
     tree = toy_tree("tree")
@@ -173,6 +177,7 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
     assert leftovers(tree) == []
 
 
+@pytest.mark.slow
 def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log, monkeypatch):
     monkeypatch.setattr(spot_checks, "OF_AN_ARM", ())
     other = {'torch.mul(inputs["x"], 2': 'torch.add(inputs["x"], inputs["x"]'}
@@ -214,6 +219,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_modules_that_do_not_import_take_nobody_down(toy_tree):
     tree = toy_tree("tree", BROKEN)
     line = one_line(tree, "steady", Protocol(rounds=1, trials=1, deadline_s=4.0), Selection(cases=("small",)))

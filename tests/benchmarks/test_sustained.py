@@ -29,6 +29,7 @@ def line_of(checkouts, kernel="steady", case="small", backends=()):
     return line
 
 
+@pytest.mark.slow
 def test_a_sustained_trial_has_one_time_per_burst_and_says_its_regime(toy_tree, toy_log):
     line = line_of([Checkout("head", toy_tree("head")), Checkout("base", toy_tree("base"))])
     assert line["protocol"] | {"threads": 1} == {

@@ -125,6 +125,7 @@ def tree_with(toy_tree, *hows, limit_s=0.0):
     return toy_tree("tree", {"toy/with_library.py": source})
 
 
+@pytest.mark.slow
 def test_each_fault_of_a_library_is_one_line_with_its_version_and_costs_no_other_arm(toy_tree, vendor):
     vendor(0)
     hows = ("hangs", "aborts", "falls", "leaves", "loses", "raises", "shape", "nothing")
@@ -160,6 +161,7 @@ def test_each_fault_of_a_library_is_one_line_with_its_version_and_costs_no_other
     assert head["declaration"]["libraries"]["ours"] == {}
 
 
+@pytest.mark.slow
 def test_what_compiles_on_first_use_has_a_limit_of_its_own_and_says_so(toy_tree, vendor):
     vendor(DEADLINE_S + 1.5)
     _, [arms], said = measured(tree_with(toy_tree, limit_s=30.0))
@@ -168,6 +170,7 @@ def test_what_compiles_on_first_use_has_a_limit_of_its_own_and_says_so(toy_tree,
     assert said.index("with_library one trial 1: head/compiles compiling, allowed 30 s") < len(said) - 2, said
 
 
+@pytest.mark.slow
 def test_compiling_without_end_is_a_hang_too_and_is_not_tried_in_the_next_trial(toy_tree, vendor):
     vendor(3600)
     lines, (first, second), said = measured(tree_with(toy_tree, limit_s=DEADLINE_S + 1), trials=2)
@@ -182,6 +185,7 @@ def test_compiling_without_end_is_a_hang_too_and_is_not_tried_in_the_next_trial(
     assert sum("compiling, allowed 4 s" in words for words in said) == 1
 
 
+@pytest.mark.slow
 def test_a_library_that_is_absent_is_unsupported_in_no_more_words(toy_tree):
     source = (
         KERNEL.replace("HOWS", "()").replace("COMPILING_LIMIT_S", "0").replace("import torch, standin", "import torch")

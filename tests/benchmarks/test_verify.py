@@ -73,6 +73,7 @@ def test_every_fault_is_found_at_its_own_arm(toy_tree, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
     chosen = Selection(cases=("one",), backends=("good", "wrong"))
@@ -88,6 +89,25 @@ def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, 
     (tree / "toy" / "table.toml").write_text("# beside the modules\n")
     assert verified(tree, out, "faults", only_good)[1] == 1, "what was right of other files may be wrong now"
     assert verified(tree, out, "faults", only_good)[1] == 0
+
+
+def test_a_broken_module_is_told_as_long_as_it_is_broken_and_no_longer(toy_tree, tmp_path):
+    tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
+    only = Selection(cases=("small",), backends=("ours",))
+
+    def broken() -> list[set[str]]:
+        told = []
+        for line, new in verify(["steady"], Checkout("head", tree), out, only):
+            if new:
+                append(out, line)
+            told.append({module["module"] for module in line["broken"]})
+        return told
+
+    [before] = broken()
+    (tree / "toy" / "new.py").write_text("import not_there\n")
+    assert broken() == [before | {"toy.new"}], "what was checked before says nothing of a module that is new"
+    (tree / "toy" / "new.py").unlink()
+    assert broken() == [before]
 
 
 def test_it_continues_where_it_was_stopped(toy_tree, toy_log, tmp_path):
@@ -194,6 +214,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
     tree, out = f"head={toy_tree('tree')}", tmp_path / "checks.jsonl"
     done = run("--tree", tree, "--out", out, "--kernel", "steady", "--json")

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from ci import canary as asking
-from ci.commands.machines import canary as command
+from ci.commands import canary
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MEASURED, MeasurePlan, measure
-from ci.history.kept import canary as record
+from ci.history import kept
 from ci.judging import policy
 from ci.judging.live import Told
 from ci.trials.comparisons import comparisons
@@ -54,7 +54,7 @@ class Measured:
                 self.trials += 1
 
 
-def asked(share: float, ratio: float, folder: Path) -> tuple[record.CanaryRun, Measured]:
+def asked(share: float, ratio: float, folder: Path) -> tuple[kept.CanaryRun, Measured]:
     measured = Measured(ratio)
     console = Console(quiet=True)
     return asking.run(share, COMMIT, RULES, "gpu", MeasurePlan(), folder, console, measured), measured
@@ -68,19 +68,19 @@ def test_what_is_planted_follows_the_policy() -> None:
 @pytest.mark.parametrize(
     ("share", "ratio", "outcome", "code"),
     [
-        (0.0, 1.0, record.CanaryOutcome.RIGHT, 0),
-        (0.01, 1.01, record.CanaryOutcome.FOUND, 0),
-        (0.01, 1.0, record.CanaryOutcome.MISSED, 1),
-        (0.0, 1.02, record.CanaryOutcome.FALSE, 1),
+        (0.0, 1.0, kept.CanaryOutcome.RIGHT, 0),
+        (0.01, 1.01, kept.CanaryOutcome.FOUND, 0),
+        (0.01, 1.0, kept.CanaryOutcome.MISSED, 1),
+        (0.0, 1.02, kept.CanaryOutcome.FALSE, 1),
     ],
 )
 def test_the_gate_is_asked_and_its_answer_counted(
-    tmp_path: Path, share: float, ratio: float, outcome: record.CanaryOutcome, code: int
+    tmp_path: Path, share: float, ratio: float, outcome: kept.CanaryOutcome, code: int
 ) -> None:
     run, _ = asked(share, ratio, tmp_path)
     assert [run.outcome(case) for case in run.cases] == [outcome]
     assert (run.planted, run.floor, run.commit, run.machine) == (share, 0.003, COMMIT.hash, "h200x2-1a2b3c4d")
-    assert command.exit_code([run]) == code
+    assert canary.exit_code([run]) == code
 
 
 def test_an_interrupted_run_goes_on_with_the_trials_it_has(tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -
 
 def test_the_verb_shows_and_adds_records(tmp_path: Path) -> None:
     run, _ = asked(0.01, 1.01, tmp_path / "work")
-    record.add(tmp_path / "node", [run])
+    kept.add(tmp_path / "node", [run])
     arguments = ["--results", str(tmp_path / "results"), "--add", str(tmp_path / "node"), "--json"]
-    shown = CliRunner().invoke(command.canary, arguments, standalone_mode=False)
+    shown = CliRunner().invoke(canary.canary, arguments, standalone_mode=False)
     document = json.loads(shown.stdout)
     assert document["quality"][0]["counts"] == {"found": 1}
-    assert record.load(tmp_path / "results")[0] == [run]
-    said = CliRunner().invoke(command.canary, ["--results", str(tmp_path / "none"), "--show"], standalone_mode=False)
-    assert "`ridgeline canary` makes one" in said.stdout
+    assert kept.canary_runs(tmp_path / "results")[0] == [run]
+    said = CliRunner().invoke(canary.canary, ["--results", str(tmp_path / "none"), "--show"], standalone_mode=False)
+    assert "`ridgeline ci canary` makes one" in said.stdout
 
 
 def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path) -> None:
-    said = CliRunner().invoke(command.canary, ["--results", str(tmp_path), "--dry-run"], standalone_mode=False)
+    said = CliRunner().invoke(canary.canary, ["--results", str(tmp_path), "--dry-run"], standalone_mode=False)
     assert said.stdout.startswith("would plant")
     assert list(tmp_path.iterdir()) == []

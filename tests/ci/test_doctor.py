@@ -59,17 +59,17 @@ CPU = Examination({"kind": "cpu", "cpu": "EPYC"}, VERSIONS)
 FAULTS = [
     (facts(examination=Examination(), examination_error="boom"), "error", "does not start", "python -m benchmarks"),
     (examined(problems=(Finding("error", "/tmp is full", "no room", "free some"),)), "error", "/tmp is full", "free"),
-    (facts(examination=CPU), "note", "no GPU", "ridgeline run --out FILE"),
+    (facts(examination=CPU), "note", "no GPU", "`ridgeline run --out trials.jsonl`"),
     (versions(asv=None), "warning", "asv is not installed", "0.6.6"),
     (versions(asv="0.7.0"), "warning", "asv 0.7.0", "0.6.6"),
     (facts(interpret="1"), "error", "TRITON_INTERPRET=1", "unset"),
     (facts(gpu_processes=((77, "python"),)), "warning", "python (pid 77)", "stop them"),
     (facts(numa_balancing=1), "warning", "NUMA", "numa_balancing"),
-    (facts(clone=None), "warning", "not a git repository", "--commit HASH"),
+    (facts(clone=None), "warning", "not a git repository", "`ridgeline run --help`"),
     (facts(clone=Clone("a" * 40, 1, shallow=True)), "warning", "after 1 commit", "--unshallow"),
     (facts(results=ResultsFolder(error="denied")), "error", "results cannot be used", "--results"),
     (facts(results=ResultsFolder(aside=2)), "warning", "2 damaged", "setaside"),
-    (facts(slurm=None), "note", "no Slurm", "--executor local"),
+    (facts(slurm=None), "note", "no Slurm", "`ridgeline jobs submit -- verify`"),
 ]
 
 

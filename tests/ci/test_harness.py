@@ -19,7 +19,7 @@ from ci import harness
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, follow, measure, produce, query
 
-HEAD = LocalCheckout("head", Path("/h"), Commit("1" * 40, 5, ""), dirty=True)
+HEAD = LocalCheckout("head", Path("/h"), Commit("1" * 40, 5, ""), changed=("a.py",))
 
 
 def child(text: str) -> list[str]:
@@ -134,6 +134,17 @@ except KeyboardInterrupt:
     with pytest.raises(KeyboardInterrupt):
         follow(child(text), console())
     assert ended.read_text() == "0"
+
+
+def test_a_program_can_be_interrupted_although_we_ignore_ctrl_c(benchmarks: Path) -> None:
+    """As everything does that a shell starts with `&`: its time limit must end it without SIGKILL."""
+    benchmarks.write_text("import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ended = follow(harness.program("benchmarks"), console(), limit_s=1.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (ended.code, ended.late) == (INTERRUPTED, True)
 
 
 def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,3 +347,11 @@ def test_a_result_is_produced_by_one_of_many_commands(benchmarks: Path, tmp_path
         produce(one("write", str(tmp_path / "out")), tmp_path / "out", console(), "x", program)
         with pytest.raises(MeasureError, match=r"^\d+$"):
             produce(one("say"), tmp_path / "none", console(), "x", program)
+
+
+def test_a_command_is_typed_again_with_other_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = ["ridgeline", "adopt", "a b.py", "--out=x", "--trials", "3", "--case", "--list", "--", "--trials", "8"]
+    monkeypatch.setattr(sys, "argv", typed)
+    assert harness.again() == "ridgeline adopt 'a b.py' --out=x --trials 3 --case --list -- --trials 8"
+    changed = harness.again(out=Path("t.jsonl"), trials=None, kernel=("a", "b"))
+    assert changed == "ridgeline adopt 'a b.py' --case --list --out t.jsonl --kernel a --kernel b -- --trials 8"

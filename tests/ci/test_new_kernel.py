@@ -87,6 +87,7 @@ def records_of(project: Path) -> dict[str, object]:
     return json.loads(files[0].read_text().replace("NaN", "null"))["results"]
 
 
+@pytest.mark.slow
 def test_a_run_records_it_and_the_page_shows_it(project: Path) -> None:
     said = run(project, sys.executable, "-m", "ci", "run", "--kernel", "scale", "--trials", "1", "--rounds", "8")
     assert "scale/n4096_fp32" in said
@@ -96,6 +97,7 @@ def test_a_run_records_it_and_the_page_shows_it(project: Path) -> None:
     assert any("n4096_fp32" in p.read_text() for p in (project / "page" / "data").rglob("*.js"))
 
 
+@pytest.mark.slow
 def test_asv_discovers_and_measures_it(project: Path) -> None:
     said = run(project, sys.executable, "-m", "asv", "run", "--bench", "scale", "main^!")
     assert "scale.track_time" in said

@@ -6,7 +6,6 @@ The browser is the system's (Debian's `chromium`); Playwright's package brings t
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,6 @@ SETTLED = """document.readyState === 'complete' && !document.querySelector('[dat
 
 SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 """A frame has been shown: until then a chart is drawn once more, when it learns its width, and loses the focus."""
-
-
-def executable() -> str | None:
-    """Chromium under one of its names, None if there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    return next((path for path in map(shutil.which, names) if path), None)
 
 
 class Page:

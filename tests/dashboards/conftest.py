@@ -7,16 +7,14 @@ from collections.abc import Iterator
 import pytest
 from matplotlib.figure import Figure
 
-from dashboards.figures import canvas
+from dashboards.figures.studies import canvas
 from tests.dashboards import chromium
+from tests.needed import needed
 
 
 @pytest.fixture(scope="session")
 def tab() -> Iterator[chromium.Page]:
-    program = chromium.executable()
-    if program is None:
-        pytest.fail('Chromium is needed: `.ci/run` installs it, or leave these tests out with `-m "not browser"`')
-    with chromium.browser(program) as page:
+    with chromium.browser(needed("Chromium")) as page:
         yield page
 
 

@@ -10,10 +10,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.records import cache
-from ci.records.columns import SCHEMA, TEXT, UNKNOWN
+from ci.records.cache import PART_ROWS, ParsedUnit, Parts
 from ci.records.frame import VERSION, cache_folder
-from ci.records.parts import PART_ROWS, ParsedUnit, Parts
-from ci.records.rows import CACHED
+from ci.records.rows import CACHED, SCHEMA, TEXT, UNKNOWN
 
 
 def add(frame: pd.DataFrame, results: Path) -> None:

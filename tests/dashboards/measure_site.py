@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dashboards import standing
+from tests import needed
 from tests.dashboards import chromium, large_records, synthetic
 
 LOADED = "document.querySelector('#shown') && document.querySelector('#shown').textContent"
@@ -129,7 +130,7 @@ def in_process(function: object, *values: object) -> None:
 
 def compare_page(site: Path) -> None:
     """Seconds until the table of the compare page is there, of three visits."""
-    program = chromium.executable()
+    program = needed.found("Chromium")
     if program is None:
         raise SystemExit("there is no Chromium here: install the package chromium")
     with chromium.browser(program) as page:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.needed import absent, needed
 
 STATIC = Path(__file__).parents[2] / "dashboards" / "static"
-INSTALL = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+INSTALL = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
 
 
 def computed(script: str, module: str, expression: str, value: Any) -> Any:
     """A JavaScript expression of `input`, which is `value`, and R, which is `module` after a script of the pages."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.fail("Node.js is needed to run the scripts of the page: install the package nodejs")
+    node = needed("Node.js")
     read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
     program = f"globalThis.Ridgeline = {{}};\n{(STATIC / script).read_text()}\nconst R = {module};\n{read}"
     program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
@@ -33,13 +30,13 @@ def installed(package: Path, folder: Path) -> Path:
 
     Where that cannot be had, the test fails under continuous integration and is skipped, with the reason, elsewhere.
     """
+    argv = [needed("npm"), *INSTALL]
     shutil.copytree(package, folder)
     try:
-        done = subprocess.run(INSTALL, cwd=folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300)
         why = done.stderr[-500:] if done.returncode else ""
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
         why = str(error)
     if why:
-        absent = f"the locked packages of {package.name} cannot be installed here: {why}"
-        pytest.fail(absent) if os.environ.get("CI") else pytest.skip(absent)
+        absent(f"the locked packages of {package.name} cannot be installed here, `npm ci` says: {why}")
     return folder

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ci.records.rates import Rate
 from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, Lane, breaks, commits, natural
-from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE, SPARK_POINTS
+from dashboards.overview import GROUPS, MOVED_ALONE, MOVED_BESIDE_BASELINE, SPARK_POINTS
 from dashboards.values import CostRow, costs, count, different, headline, in_rate, minute, one, significant
 
 
@@ -31,7 +31,33 @@ def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
     last = len(order) - 1
     newest = {"at": last, "measured": len([r for r in measured if r["good_at"] == last]), "of": len(measured)}
     data = {"commits": dated, "rows": rows, "absent": _absent(frame, index)}
-    return data | {"newest": newest, "baselines": _baselines(frame)}
+    return data | {
+        "newest": newest,
+        "baselines": _baselines(frame),
+        "cpu": False,
+        "history": _history(frame, rows, index),
+    }
+
+
+def _history(frame: pd.DataFrame, rows: list[dict[str, Any]], index: dict[str, int]) -> list[dict[str, Any]]:
+    """For each unit and kernel the headline with most points, of these the fastest; and its baseline."""
+    found = []
+    for unit, rates in GROUPS.items():
+        own = [row for row in rows if row["headline"] and row["spark"] and row["rate"] in rates]
+        lines: list[dict[str, Any]] = []
+        for kernel in dict.fromkeys(row["kernel"] for row in own):
+            best = max((r for r in own if r["kernel"] == kernel), key=lambda r: (len(r["spark"]), r["value"] or 0.0))
+            for backend in filter(None, (best["backend"], best["baseline_name"])):
+                same = (frame["kernel"] == kernel) & (frame["case"] == best["case"]) & (frame["backend"] == backend)
+                good = frame[same & (frame["status"] == "ok") & frame["seconds"].notna()].tail(SPARK_POINTS)
+                if not len(good):
+                    continue
+                good = good[same_definition(good, good.iloc[-1])]
+                said = {"kernel": kernel, "case": best["case"], "backend": backend, "rate": best["rate"]}
+                said |= {"baseline": bool(good["baseline"].iloc[-1]), "at": [index[one] for one in good["commit"]]}
+                lines.append(said | {"values": significant(in_rate(good, best["rate"]), 4)})
+        found += [{"unit": unit, "lines": lines}] if lines else []
+    return found
 
 
 def _baselines(frame: pd.DataFrame) -> list[list[Any]]:
@@ -45,8 +71,7 @@ def _mark_here(rows: list[dict[str, Any]]) -> None:
         return row["value"] is not None or row["status"] not in ("unsupported", "skipped")
 
     for row in rows:
-        alone = not any(tried(other) for other in rows if other["kernel"] == row["kernel"])
-        row["here"] = tried(row) or alone
+        row["here"] = tried(row)
 
 
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
@@ -67,6 +92,7 @@ def _case_rows(part: pd.DataFrame, index: dict[str, int]) -> Iterable[dict[str, 
             "baseline": not len(own),
             "world": count(newest["world"]),
             "rate": rate,
+            "gone": False,
             "at": index[newest["commit"]],
             **_newest(rows[(rows["status"] == "ok") & rows["seconds"].notna()], rate, index),
         }
@@ -235,10 +261,14 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def lanes(frame: pd.DataFrame) -> list[Lane]:
-    """The lanes of a tidy frame, the one with the newest commit first (then by name)."""
+    """The lanes of a tidy frame, the one with the longest history first (then by newest commit, then by name)."""
     by_machine = frame.groupby("machine", sort=True)
     found = [Lane(str(machine), env, part) for machine, rows in by_machine for env, part in _by_environment(rows)]
-    return sorted(found, key=lambda lane: (-lane.frame["date"].max().value, lane.machine, lane.env or ""))
+
+    def order(lane: Lane) -> tuple[Any, ...]:
+        return -len(set(lane.frame["commit"])), -lane.frame["date"].max().value, lane.machine, lane.env or ""
+
+    return sorted(found, key=order)
 
 
 def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:

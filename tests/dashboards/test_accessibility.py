@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from ci.records import store
-from dashboards import build
 from dashboards.views import pull_request
 from tests.ci import made_trials
 from tests.ci.sweeps import made_sweeps
-from tests.dashboards import chromium, made_history, made_studies, node, synthetic
+from tests.dashboards import chromium, made_history, made_site, made_studies, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_pull_request import GOLDEN
-
-pytestmark = pytest.mark.browser
 
 PACKAGE = Path(__file__).parent / "axe"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -41,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [made_trials.write(folder / "t.jsonl", made_sweeps.line([({"num_warps": 8}, 0.9)]))], folder / "results"
     )
     shown = {"past": made_history.lively(frame), "reports": reports, "results_dir": folder / "results"}
-    return build.build_frame(frame, folder / "site", **shown)
+    return made_site.build_frame(frame, folder / "site", **shown)
 
 
 def findings(page: chromium.Page, axe: str) -> list[str]:

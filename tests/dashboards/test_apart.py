@@ -46,6 +46,7 @@ def test_a_killed_process_only_costs_time() -> None:
     assert apart(killed)() == HERE
 
 
+@pytest.mark.slow
 def test_a_site_with_its_history_made_apart_is_the_same_site_with_one_more_commit_too(tmp_path: Path) -> None:
     """That of a folder whose first commits were there before, built beside; and that of all commits, built alone."""
     frame = synthetic.large(6, 70)

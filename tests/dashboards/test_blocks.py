@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.records import derived, store
-from dashboards import blocks, build, history_rows, lanes, past_file, recent
+from dashboards import blocks, build, history_rows, lanes, past_file, recent, sources
 from dashboards.views import SiteInput, compare
 from dashboards.views.listed import VIEWS
-from tests.dashboards import large_records, node, shown, synthetic
+from tests.dashboards import large_records, made_site, node, shown, synthetic
 from tests.dashboards.test_build import received, site_of
 from tests.dashboards.test_columns import COST, ROW, odd_history
 from tests.dashboards.test_draft import whole
@@ -48,26 +48,28 @@ def all_at_once(frame: pd.DataFrame) -> dict[tuple[str, str], Any]:
     """The same by one block of all commits."""
     return {
         (lane.slug, str(kernel)): shown.kernel_data(rows)
-        for lane in lanes.lanes(lanes.tidy(frame))
+        for lane in sources.lanes_of(lanes.tidy(frame))
         for kernel, rows in lane.frame.groupby("kernel", sort=True, observed=True)
     }
 
 
+@pytest.mark.slow
 def test_blocks_join_to_what_one_block_of_all_commits_says(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "VIEWS", ())
     frame = synthetic.lively(25)
     two = pd.concat([frame, frame[::2].assign(env="py3.13-torch2.14.0")])
     for one in (frame, two):
-        assert joined(build.site_files(one)) == all_at_once(one)
+        assert joined(made_site.site_files(one)) == all_at_once(one)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_odd_histories_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "VIEWS", ())
     rng = np.random.default_rng(3)
     for _ in range(8):
         frame = odd_history([_odd_row(rng) for _ in range(60)], commits=12)
-        assert joined(build.site_files(frame)) == all_at_once(frame)
+        assert joined(made_site.site_files(frame)) == all_at_once(frame)
 
 
 def _odd_row(rng: np.random.Generator) -> Any:
@@ -95,7 +97,7 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
     """Of what lasts of so many commits at a time, and of what of that lasts with the next."""
     frame = lanes.tidy(frame)
     found = []
-    for lane in lanes.lanes(frame):
+    for lane in sources.lanes_of(frame):
         order = list(dict.fromkeys(lane.frame["commit"]))
         past = None
         for start in range(0, len(order), commits):
@@ -106,6 +108,7 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
     return SiteInput(recent.stacked([lane.frame for lane in found]), known=tuple(found), peers=lambda: frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commits", [1, 7, 70])
 def test_what_lasts_says_what_all_rows_say(commits: int) -> None:
     frame = synthetic.lively(70)
@@ -113,6 +116,7 @@ def test_what_lasts_says_what_all_rows_say(commits: int) -> None:
     assert newest(slowly(frame, commits)) == newest(SiteInput(lanes.tidy(frame)))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30), st.integers(1, 4))
 def test_what_lasts_of_odd_histories(rows: list[Any], commits: int) -> None:
@@ -140,6 +144,7 @@ def one_more(results: Path, commits: int) -> None:
     large_records.add(frame[frame["commit"] == frame["commit"].iloc[-1]].reset_index(drop=True), results)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_a_site_that_grew_has_the_bytes_of_one_built_afresh(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, made = growing / "results", []
@@ -163,6 +168,7 @@ def test_the_rows_that_pages_show_are_those_of_the_records(growing: Path) -> Non
     assert joined(files) == all_at_once(derived.derive(store.load(growing / "results")))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("damage", [b"", b"ARROW1\0\0", None])
 def test_a_file_of_the_past_that_cannot_be_used_only_costs_time(growing: Path, damage: bytes | None) -> None:
@@ -177,6 +183,7 @@ def test_a_file_of_the_past_that_cannot_be_used_only_costs_time(growing: Path, d
     assert whole(growing / "site") == good
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_a_record_that_changed_long_ago_changes_its_block(growing: Path) -> None:
     results = growing / "results"

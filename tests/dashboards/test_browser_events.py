@@ -9,17 +9,14 @@ import pandas as pd
 import pytest
 
 from ci.history.exact import CodePoint, CodeRecord
-from dashboards import build
 from dashboards.history import SiteHistory
 from dashboards.views import pull_request
-from tests.dashboards import chromium, made_history, synthetic
+from tests.dashboards import chromium, made_history, made_site, synthetic
 from tests.dashboards.hostile_texts import TEXTS
 from tests.dashboards.made_history import H200, MI300X
 from tests.dashboards.test_browser import texts
 from tests.dashboards.test_events import hostile_events
 from tests.dashboards.test_pull_request import GOLDEN
-
-pytestmark = pytest.mark.browser
 
 REPO = "https://github.com/example/kernels"
 CASE = f"machine={MI300X}&case=llm_up_m4096&backend=triton"
@@ -52,7 +49,7 @@ def site(frame: pd.DataFrame, order: list[tuple[str, int]], tmp_path_factory: py
     past = SiteHistory(known.events, known.steps, compiled(order))
     reports = tuple(pull_request.read(GOLDEN / f"{name}.json") for name in ("slower", "hostile"))
     folder = tmp_path_factory.mktemp("site") / "site"
-    return build.build_frame(frame, folder, REPO, past=past, reports=reports).as_uri()
+    return made_site.build_frame(frame, folder, REPO, past=past, reports=reports).as_uri()
 
 
 def hash_of(page: chromium.Page) -> dict[str, str]:
@@ -118,7 +115,7 @@ def test_the_front_page_sorts_and_folds_in_the_address(page: chromium.Page, site
 
 def test_when_nothing_is_open_the_page_says_what_was_looked_at(page: chromium.Page, tmp_path: Path) -> None:
     frame = synthetic.with_times([1e-3] * 3, [1e-3] * 3)
-    page.open(f"{build.build_frame(frame, tmp_path / 'site').as_uri()}/index.html")
+    page.open(f"{made_site.build_frame(frame, tmp_path / 'site').as_uri()}/index.html")
     assert texts(page, "h1") == ["No regression is open on main"]
     newest = frame.sort_values("date")["commit"].iloc[-1][:8]
     told = f"2 series with 6 points of 3 commits on 1 machine; newest commit {newest} of 2026-01-"
@@ -176,8 +173,21 @@ def test_the_legend_is_kept_in_the_address(page: chromium.Page, site: str) -> No
     assert page.run(lines) == ["blas", "triton"]
 
 
-def test_the_machine_code_stands_below_on_the_same_axis(page: chromium.Page, site: str) -> None:
+def test_a_case_stands_at_the_commits_where_it_was_measured(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#{CASE}")
+    assert "all 60 commits" in texts(page, ".detail .controls")[0]
+    assert page.run("document.querySelector('.detail [data-lane=vgpr] .now').textContent") == "256", "compiled before"
+    page.run("document.querySelector('.detail .chart').focus()")
+    for key in ("Home", "End"):
+        page.key(key)
+        assert "this case was not measured here" not in texts(page, ".detail .tip")[0]
+    page.run("[...document.querySelectorAll('.detail .controls button')].find(b => b.innerText === 'all 62').click()")
+    assert hash_of(page)["commits"] == "all"
+    assert "all 62 commits" in texts(page, ".detail .controls")[0], "two were compiled only"
+
+
+def test_the_machine_code_stands_below_on_the_same_axis(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/gemm.html#{CASE}&commits=all")
     lane = ".detail [data-lane=vgpr]"
     assert page.run(f"document.querySelector('{lane} .now').textContent") == "256"
     assert len(texts(page, f"{lane} circle")) == 2, "250 and 256 are changes"
@@ -204,7 +214,7 @@ def test_lines_that_coincide_are_all_seen(page: chromium.Page, tmp_path: Path) -
     for backend in ("gluon", "blas"):
         for column in ("seconds", "seconds_low", "seconds_high"):
             frame.loc[frame["backend"] == backend, column] = frame.loc[first, column].to_numpy()
-    page.open(f"{build.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/gemm.html")
+    page.open(f"{made_site.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/gemm.html")
     strokes: list[list[str]] = page.run(
         "[...document.querySelectorAll('.detail .stroke')].map(p => "
         "[p.getAttribute('d'), p.getAttribute('stroke-dasharray'), p.getAttribute('stroke-dashoffset') || '0'])"
@@ -223,7 +233,7 @@ def test_a_chart_needs_times_and_a_legend_needs_a_line(page: chromium.Page, tmp_
     frame = synthetic.history(3, cases, machines=[H200])
     frame = synthetic.spoil(frame, frame["world"] == 4, "skipped", "world 4 needs 4 GPUs; this machine has 2")
     frame = synthetic.spoil(frame, frame["backend"] == "gluon", "unsupported", "no gluon here")
-    page.open(f"{build.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/all_gather.html")
+    page.open(f"{made_site.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/all_gather.html")
     assert texts(page, "#curves h2 .sub") == ["bf16, 2 ranks, newest records"]
     for place in ("#curves", ".detail"):
         assert [text.strip() for text in texts(page, f"{place} .legend button")] == ["rccl baseline", "triton"]
@@ -315,7 +325,7 @@ def test_hostile_texts_stay_texts_everywhere(page: chromium.Page, frame: pd.Data
     names = pd.Series(frame["case"].unique())
     renamed = frame.assign(case=frame["case"].map(dict(zip(names, TEXTS, strict=False))), kernel="gemm" + TEXTS[1])
     known = made_history.history(*hostile_events(frame))
-    site = build.build_frame(renamed, tmp_path / "site", REPO, past=known)
+    site = made_site.build_frame(renamed, tmp_path / "site", REPO, past=known)
     kernel = next((site / "kernels").glob("*.html"))
     every = "&".join(f"open={name}" for name in ("improvements",))
     for address in (site / "index.html", site / "events.html", kernel):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ci.history.kept import canary
-from ci.history.kept.canary import CanaryCase, CanaryRun
-from dashboards import build
+from ci.history import kept
+from ci.history.kept import CanaryCase, CanaryRun
 from tests.ci import made_trials
-from tests.dashboards import chromium, synthetic
+from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.test_build import HOSTILE
 from tests.dashboards.test_machine_views import check, folder
-
-pytestmark = pytest.mark.browser
 
 H200 = "h200x2-1a2b3c4d"
 
@@ -30,10 +27,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
         home / "aaaaaaaa-env.notes.jsonl", *({**made_trials.trial(number=number), **state} for number in range(4))
     )
     case = CanaryCase(HOSTILE, "SAME", 1.001, 0.999, 1.003, 4)
-    canary.add(results, [CanaryRun("1", "2026-11-22T02:00:00+00:00", H200, "2 × H200", "a" * 40, 0.01, 0.003, (case,))])
+    kept.add(results, [CanaryRun("1", "2026-11-22T02:00:00+00:00", H200, "2 × H200", "a" * 40, 0.01, 0.003, (case,))])
     cases = [synthetic.gather(1 << 24, world=world) for world in (2, 8)]
     frame = synthetic.history(2, cases, machines=[H200])
-    built = build.build_frame(frame, results.parent / "site", results_dir=results)
+    built = made_site.build_frame(frame, results.parent / "site", results_dir=results)
     return built.as_uri()
 
 
@@ -69,11 +66,11 @@ def test_a_kernels_page_says_when_it_was_last_verified(page: chromium.Page, site
     page.open(f"{site}/kernels/all_gather.html")
     page.wait("document.getElementById('verified')")
     text = page.run("document.getElementById('verified').innerText")
-    assert text.startswith("last verified 2026-11-21 at cccccccc: 0 results right on 2 ranks; ")
+    assert text.startswith("last verified 2026-11-21 at cccccccc: 6 results right on 2, 8 ranks; "), "trials count too"
     assert "triton: 1 wrong" in text
     page.run("document.querySelector('#verified a').click()")
     page.wait("location.pathname.endsWith('checks.html') && document.querySelector('#shown')?.textContent")
-    assert page.run("document.querySelector('#shown').textContent") == "1 of 2 rows"
+    assert page.run("document.querySelector('#shown').textContent") == "6 of 7 rows"
 
 
 @pytest.mark.parametrize("name", ["machines", "scaling", "checks"])

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards import build
-from tests.dashboards import chromium, made_studies, synthetic
+from tests.dashboards import chromium, made_site, made_studies, synthetic
 from tests.dashboards.hostile_texts import TEXTS
-
-pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     odd = {f"f{n}": _named(text) for n, text in enumerate(TEXTS[:4])}
     made_studies.write(folder, "odd_names", odd)
     frame = synthetic.history(2, synthetic.CASES[:2])
-    return build.build_frame(frame, folder / "site", results_dir=folder).as_uri()
+    return made_site.build_frame(frame, folder / "site", results_dir=folder).as_uri()
 
 
 def _named(text: str) -> made_studies.Made:

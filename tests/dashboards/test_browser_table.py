@@ -8,11 +8,8 @@ import pandas as pd
 import pytest
 
 from ci.records import derived
-from dashboards import build
-from tests.dashboards import chromium, synthetic
+from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.test_browser import MI300X, texts
-
-pytestmark = pytest.mark.browser
 
 LINES = "#kernels tbody tr:not(.group)"
 BUILT = "!document.querySelector('#kernels').dataset.building"
@@ -22,7 +19,7 @@ BUILT = "!document.querySelector('#kernels').dataset.building"
 def long_site(tmp_path_factory: pytest.TempPathFactory) -> str:
     """600 own series of 15 kernels."""
     frame = derived.derive(synthetic.large(900, 3))
-    return build.build_frame(frame, tmp_path_factory.mktemp("long") / "site").as_uri()
+    return made_site.build_frame(frame, tmp_path_factory.mktemp("long") / "site").as_uri()
 
 
 def test_a_long_table_begins_at_once_and_ends_whole(page: chromium.Page, long_site: str) -> None:
@@ -74,10 +71,10 @@ def test_what_was_never_tried_here_is_a_count_until_it_is_asked_for(page: chromi
     frame = synthetic.history(2, machines=[MI300X])
     never = (frame["kernel"] == "all_gather") & ~frame["case"].isin(["w8_64k", "w8_256k"])
     frame = synthetic.spoil(frame, never, "skipped", "needs 8 ranks")
-    site = build.build_frame(frame, tmp_path / "site").as_uri()
+    site = made_site.build_frame(frame, tmp_path / "site").as_uri()
     page.open(f"{site}/index.html#machine={MI300X}&all=1")
-    assert texts(page, "#shown") == ["18 of 30 series; 12 never measured here"]
-    assert "12 never measured here, beside rccl" in " ".join(texts(page, "tr.group"))
+    assert texts(page, "#shown") == ["18 of 30 series; 12 cannot be measured here"]
+    assert "12 cannot be measured here, beside rccl" in " ".join(texts(page, "tr.group"))
     assert texts(page, "#kernels .status") == []
     page.open(f"{site}/index.html#machine={MI300X}&q=skipped")
     assert texts(page, "#kernels .status") == ["skipped"] * 12
@@ -111,7 +108,7 @@ def named(*names: str) -> pd.DataFrame:
 def test_names_that_every_object_has(page: chromium.Page, tmp_path: Path, name: str) -> None:
     names = ("constructor", "toString", "__proto__", "gemm")
     two = pd.concat([named(*names), synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])])
-    site = build.build_frame(two, tmp_path / "site").as_uri()
+    site = made_site.build_frame(two, tmp_path / "site").as_uri()
     page.open(f"{site}/index.html#machine={MI300X}")
     address = page.run(f"[...document.querySelectorAll('tr.group a')].find(a => a.textContent === {name!r}).href")
     page.open(address)
@@ -129,7 +126,7 @@ def test_a_name_of_600_letters_is_no_wider_than_the_window(page: chromium.Page, 
     for column in ("device", "market_name", "env", "tier", "dtype"):
         frame[column] = frame[column].astype(str) + "x" * 600
     frame["machine"] = MI300X + "m" * 100
-    site = build.build_frame(frame, tmp_path / "site")
+    site = made_site.build_frame(frame, tmp_path / "site")
     page.size(width, 800)
     for path in (site / "index.html", next((site / "kernels").iterdir())):
         page.open(path.as_uri())
@@ -147,7 +144,7 @@ def test_right_to_left_overrides_stay_within_their_own_text(page: chromium.Page,
     frame = synthetic.spoil(frame, frame["backend"] == "blas", "wrong", f"why{OVERRIDE}abc")
     for column in ("device", "env", "tier", "dtype", "machine"):
         frame[column] = frame[column].astype(str) + OVERRIDE
-    site = build.build_frame(frame, tmp_path / "site", problems=[f"left{OVERRIDE}abc"])
+    site = made_site.build_frame(frame, tmp_path / "site", problems=[f"left{OVERRIDE}abc"])
     for path in (site / "index.html", next((site / "kernels").iterdir())):
         page.open(path.as_uri() + "#all=1")
         assert page.run(LOOSE.replace("OVERRIDE", OVERRIDE)) == [], path.name

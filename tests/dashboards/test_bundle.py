@@ -23,6 +23,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return node.installed(BUNDLE, tmp_path_factory.mktemp("bundle") / "bundle")
 
 
+@pytest.mark.slow
 def test_the_committed_charts_are_what_the_locked_packages_give(bundle: Path, tmp_path: Path) -> None:
     subprocess.run(["node", "build.mjs", tmp_path], cwd=bundle, check=True, timeout=120)
     made, kept = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in (tmp_path, COMMITTED))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards import lanes
+from dashboards import lanes, sources
 from dashboards.columns import Runs, TextColumn, plain, ranks
 from tests.dashboards import shown, slow_pages, synthetic
 
@@ -17,7 +17,7 @@ def compare(frame: pd.DataFrame) -> None:
     """Tidy rows, lanes, overview and every kernel's page, by both ways."""
     fast, slow = lanes.tidy(frame), slow_pages.tidy(frame)
     pd.testing.assert_frame_equal(fast, slow, check_dtype=False, check_categorical=False)
-    for lane, other in zip(lanes.lanes(fast), slow_pages.lanes(slow), strict=True):
+    for lane, other in zip(sources.lanes_of(fast), slow_pages.lanes(slow), strict=True):
         assert (lane.machine, lane.env) == (other.machine, other.env)
         assert shown.overview_data(lane.frame) == shown.received(slow_pages.overview_data(other.frame))
         parts = [part for _, part in other.frame.groupby("kernel", sort=True, observed=True)]
@@ -25,14 +25,17 @@ def compare(frame: pd.DataFrame) -> None:
             assert shown.kernel_data(rows) == shown.received(slow_pages.kernel_data(rows))
 
 
+@pytest.mark.slow
 def test_a_lively_history() -> None:
     compare(synthetic.lively(60))
 
 
+@pytest.mark.slow
 def test_any_order_of_rows() -> None:
     compare(synthetic.lively(8).sample(frac=1, random_state=3))
 
 
+@pytest.mark.slow
 def test_commits_measured_under_two_environments() -> None:
     frame = synthetic.lively(5)
     compare(pd.concat([frame, frame[::2].assign(env="py3.13-torch2.14.0")]))
@@ -44,7 +47,7 @@ def test_categories_instead_of_texts() -> None:
     whole = lanes.tidy(frame.astype(dict.fromkeys(texts, "category")))
     assert isinstance(whole["case"].dtype, pd.CategoricalDtype)
     pd.testing.assert_frame_equal(whole.astype(frame[texts].dtypes.to_dict()), lanes.tidy(frame), check_dtype=False)
-    for fast, slow in zip(lanes.lanes(whole), lanes.lanes(lanes.tidy(frame)), strict=True):
+    for fast, slow in zip(sources.lanes_of(whole), sources.lanes_of(lanes.tidy(frame)), strict=True):
         assert shown.overview_data(fast.frame) == shown.overview_data(slow.frame)
 
 
@@ -75,6 +78,7 @@ def odd_history(rows: list[Odd], commits: int = 5) -> pd.DataFrame:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30))
 def test_odd_histories(rows: list[Odd]) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ci.records.causes.explanation import Explanation
-from ci.records.causes.keeping import RecordedCause
+from ci.records.causes import Explanation, RecordedCause
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
 from dashboards.paired_block import paired_block

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dashboards import blocks, build, draft
 from dashboards.script import script_json
-from tests.dashboards import synthetic
+from tests.dashboards import made_site, synthetic
 
 
 @pytest.fixture(autouse=True)
@@ -53,46 +53,46 @@ def grown() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_building_again_gives_the_same_bytes_as_building_afresh(tmp_path: Path, made: list[str]) -> None:
     before, after = grown()
-    build.build_frame(before, tmp_path / "site")
+    made_site.build_frame(before, tmp_path / "site")
     made.clear()
-    build.build_frame(after, tmp_path / "site")
+    made_site.build_frame(after, tmp_path / "site")
     assert made == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"], "on one machine only"
     made.clear()
-    build.build_frame(after, tmp_path / "afresh")
+    made_site.build_frame(after, tmp_path / "afresh")
     assert len(made) == 10
     assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
     made.clear()
-    build.build_frame(after, tmp_path / "site")
+    made_site.build_frame(after, tmp_path / "site")
     assert made == []
     assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
 
 
 def test_a_part_that_was_damaged_is_made_again(tmp_path: Path, made: list[str]) -> None:
     frame = synthetic.history(2)
-    site = build.build_frame(frame, tmp_path / "site")
+    site = made_site.build_frame(frame, tmp_path / "site")
     good = whole(site)
     (site / "data/h200x2-1a2b3c4d/0/kernel-gemm.js").write_text("changed by hand")
     (site / "data/h200x2-1a2b3c4d/kernel-softmax.csv").unlink()
     made.clear()
-    assert whole(build.build_frame(frame, site)) == good
+    assert whole(made_site.build_frame(frame, site)) == good
     assert made == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"]
 
 
 @pytest.mark.parametrize("said", ["", "[]", '{"a": 1}', '{"a": {"made_of": 1}}', "\0"])
 def test_an_odd_list_of_parts_only_costs_time(tmp_path: Path, said: str) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
-    site = build.build_frame(frame, tmp_path / "site")
+    site = made_site.build_frame(frame, tmp_path / "site")
     good = whole(site)
     (site / draft.PARTS).write_text(said)
-    assert whole(build.build_frame(frame, site)) == good
+    assert whole(made_site.build_frame(frame, site)) == good
 
 
 def test_other_code_makes_everything_again(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
-    build.build_frame(frame, tmp_path / "site")
+    made_site.build_frame(frame, tmp_path / "site")
     monkeypatch.setattr(build, "_code", lambda: "other")
     made.clear()
-    build.build_frame(frame, tmp_path / "site")
+    made_site.build_frame(frame, tmp_path / "site")
     assert len(made) == 2
 
 
@@ -106,7 +106,7 @@ def test_lone_surrogates_and_nul_in_any_text_do_not_stop_the_site(tmp_path: Path
     frame = synthetic.spoil(frame, frame["backend"] == "gluon", "wrong", "")
     for column in ("machine", "device", "market_name", "env", "kernel", "backend", "case", "tier", "dtype", "why"):
         frame[column] = pd.Series([f"{text}{ODD}" for text in frame[column]], dtype=object)
-    site = build.build_frame(frame, tmp_path / "site", problems=[ODD])
+    site = made_site.build_frame(frame, tmp_path / "site", problems=[ODD])
     for name, content in whole(site).items():
         if name.startswith("static/"):
             continue
@@ -140,7 +140,7 @@ def test_names_that_every_object_has_are_only_values() -> None:
     """A kernel, case or backend of such a name must not become the key of an object."""
     names = ["constructor", "toString", "__proto__"]
     made = [synthetic.history(2, [synthetic.gemm(n, 64, 64, 64, kernel=n)], backends=(n,)) for n in names]
-    files = build.site_files(pd.concat(made, ignore_index=True))
+    files = made_site.site_files(pd.concat(made, ignore_index=True))
     for path, content in files.items():
         if path.startswith("data/") and path.endswith(".js"):
             keys = set(re.findall(rb'"([^"]*)":', content))

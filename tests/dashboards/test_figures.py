@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from dashboards.figures import canvas
+from dashboards.figures import cases
 from dashboards.figures import over_time as figures
+from dashboards.figures.studies import canvas
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_the_same_records_give_the_same_file(tmp_path: Path, suffix: str) -> None:
     frame = synthetic.lively(20)
@@ -55,6 +58,13 @@ def test_few_commits(tmp_path: Path, commits: int) -> None:
     assert figures.history(synthetic.history(commits), MI300X, "softmax", "v128k_t512", tmp_path / "h.svg").exists()
 
 
+def test_commits_of_other_machines_are_no_place_of_a_history(tmp_path: Path) -> None:
+    frame = synthetic.history(3)
+    commits = [*frame["commit"].unique(), "f" * 40]  # as the records are read: one list of names for all machines
+    frame["commit"] = frame["commit"].astype(pd.CategoricalDtype(commits))
+    assert figures.history(frame, MI300X, "gemm", "llm_down_m64", tmp_path / "h.svg").exists()
+
+
 def test_a_case_that_was_never_measured(tmp_path: Path, drawn: list[Figure]) -> None:
     frame = synthetic.history(3)
     frame = synthetic.spoil(frame, frame["case"] == "llm_down_m64", "unsupported", "needs more LDS")
@@ -68,7 +78,7 @@ def test_a_case_that_was_never_measured(tmp_path: Path, drawn: list[Figure]) -> 
 
 def test_a_curve_shows_the_newest_records_by_payload(tmp_path: Path, drawn: list[Figure]) -> None:
     frame = synthetic.history(4)
-    figures.curve(frame, MI300X, "all_gather", tmp_path / "c.svg")
+    cases.curve(frame, MI300X, "all_gather", tmp_path / "c.svg")
     axes = drawn[0].axes[0]
     newest = frame[
         (frame["machine"] == MI300X) & (frame["kernel"] == "all_gather") & (frame["commit"] == frame["commit"].iloc[3])
@@ -87,8 +97,8 @@ def test_what_cannot_be_drawn_says_what_there_is(tmp_path: Path) -> None:
     ):
         figures.history(frame, MI300X, "gemm", "m65", tmp_path / "h.svg")
     with pytest.raises(canvas.FigureError, match="curves are for collectives"):
-        figures.curve(frame, MI300X, "gemm", tmp_path / "c.svg")
+        cases.curve(frame, MI300X, "gemm", tmp_path / "c.svg")
     with pytest.raises(canvas.FigureError, match="'tflop' is not known; choose one of tflops"):
         figures.history(frame, MI300X, "gemm", "llm_down_m64", tmp_path / "h.svg", rate="tflop")
     with pytest.raises(canvas.FigureError, match="there is: nothing"):
-        figures.curve(frame.iloc[:0], MI300X, "gemm", tmp_path / "c.svg")
+        cases.curve(frame.iloc[:0], MI300X, "gemm", tmp_path / "c.svg")

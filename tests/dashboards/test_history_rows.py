@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ci.history.health import series
+from ci.history.health import apart
 from ci.records import derived, store
 from dashboards import blocks, build, history, history_rows
 from dashboards.history_rows import COLUMNS
@@ -38,15 +38,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(ROOT / "results", around / "results", ignore=hidden))
 
 
+@pytest.mark.slow
 def test_the_history_of_the_recorded_data_needs_no_other_columns(recorded: Path) -> None:
     rows, whole = kept_rows(recorded), all_rows(recorded)
     pd.testing.assert_frame_equal(rows, whole[list(rows)])
     found, wanted = (history.read(frame, recorded) for frame in (rows, whole))
     assert repr(found.events) == repr(wanted.events), "NaN equals nothing, so they are compared as texts"
     assert repr(found.steps) == repr(wanted.steps)
-    pd.testing.assert_frame_equal(series.peers(rows), series.peers(whole)[list(rows)])
+    pd.testing.assert_frame_equal(apart.peers(rows), apart.peers(whole)[list(rows)])
 
 
+@pytest.mark.slow
 def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_rows, "BLOCK", 3)
     monkeypatch.setattr(blocks, "BLOCK", 3)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards import lanes
+from dashboards import lanes, sources
 from tests.dashboards import synthetic
 from tests.dashboards.shown import kernel_data
 
@@ -35,14 +35,14 @@ def test_natural_order() -> None:
 
 
 def test_an_environment_that_changes_once_stays_in_one_lane() -> None:
-    found = lanes.lanes(lanes.tidy(synthetic.lively(30)))
+    found = sources.lanes_of(lanes.tidy(synthetic.lively(30)))
     assert [lane.env for lane in found] == [None, None]
 
 
 def test_commits_measured_under_two_environments_make_two_lanes() -> None:
     frame = synthetic.one_case()
     both = pd.concat([frame, frame.assign(env="py3.12-torch2.13.0-triton3.8.0")])
-    found = lanes.lanes(lanes.tidy(both))
+    found = sources.lanes_of(lanes.tidy(both))
     assert [lane.env for lane in found] == ["py3.12-torch2.11.0-triton3.6.0", "py3.12-torch2.13.0-triton3.8.0"]
     assert len({lane.slug for lane in found}) == 2
 
@@ -51,7 +51,7 @@ def test_the_machine_with_the_newest_commit_comes_first() -> None:
     frame = synthetic.history(5)
     newest = frame["commit"].drop_duplicates().iloc[-1]
     frame = frame[~((frame["machine"] == "h200x2-1a2b3c4d") & (frame["commit"] == newest))]
-    assert lanes.lanes(lanes.tidy(frame))[0].machine == MI300X
+    assert sources.lanes_of(lanes.tidy(frame))[0].machine == MI300X
 
 
 def test_history_is_in_the_order_of_commit_dates_whatever_the_order_of_rows() -> None:

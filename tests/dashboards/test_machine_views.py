@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ci.history.kept import canary, checks, curves
-from ci.history.kept.canary import CanaryCase, CanaryRun
+from ci.history import kept
+from ci.history.kept import CanaryCase, CanaryRun
 from dashboards import build
 from dashboards.lanes import tidy, without_ranks
 from dashboards.views import SiteInput, View, machines, records, scaling
@@ -64,8 +64,8 @@ def test_the_newest_check_of_a_case_counts(tmp_path: Path) -> None:
     first = check(triton=wrong, blas={"status": "unsupported", "why": "no"})
     later = check("2026-11-22T08:00:00+00:00", triton={"status": "ok", "error": {"norm": 2e-4}})
     other = check(case="m64", triton={"status": "ok", "error": {"norm": 5e-4}})
-    found, problems = checks.load(folder(tmp_path, later, first, other))
-    blas, triton = checks.verified(found)
+    found, problems = kept.case_checks(folder(tmp_path, later, first, other))
+    blas, triton = kept.verified(found)
     assert problems == []
     assert (blas.counts, triton.counts, triton.worst) == ({"unsupported": 1}, {"ok": 2}, 5e-4)
     assert (triton.first[:10], triton.last[:10], triton.failures) == ("2026-11-21", "2026-11-22", ())
@@ -81,10 +81,10 @@ def test_a_failure_is_told_with_its_reason(tmp_path: Path) -> None:
 def test_what_is_no_check_is_named_and_left_out(tmp_path: Path) -> None:
     folder(tmp_path, check(), {"format": "else"}, {**check(), "arms": 3})
     (tmp_path / "checks" / "torn.jsonl.gz").write_bytes(gzip.compress(b"x" * 999)[:20])
-    found, problems = checks.load(tmp_path)
+    found, problems = kept.case_checks(tmp_path)
     assert (len(found), len(problems)) == (1, 3)
     assert len(data(records.VIEW, site_of(tmp_path))["views/checks"]["problems"]) == 3
-    assert checks.load(tmp_path / "none") == ([], [])
+    assert kept.case_checks(tmp_path / "none") == ([], [])
 
 
 # ---- machines --------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_the_page_of_machines_has_notes_answers_and_checks(tmp_path: Path) -> No
     lines = [{**made_trials.trial(number=number), **state} for number in range(4)]
     made_trials.write(home / "aaaaaaaa-env.notes.jsonl", *lines)
     run = CanaryRun("1", "2026-11-22T02:00:00+00:00", "elsewhere", "1 × MI300X", "a" * 40, 0.01, 0.003, ())
-    canary.add(tmp_path, [dataclasses.replace(run, cases=(CanaryCase(HOSTILE, "SLOWER", 1.01, 1.0, 1.02, 4),))])
+    kept.add(tmp_path, [dataclasses.replace(run, cases=(CanaryCase(HOSTILE, "SLOWER", 1.01, 1.0, 1.02, 4),))])
     told = data(machines.VIEW, site_of(tmp_path))
     listed = {one["machine"]: one for one in told["views/machines"]["machines"]}
     assert listed["elsewhere"]["gate"] == [{"planted": 0.01, "runs": 1, "counts": {"found": 1}, "worst": 0.0}]
@@ -142,7 +142,7 @@ def test_points_of_one_product_over_ranks(tmp_path: Path) -> None:
 
 def test_curves_are_read_with_what_runs_now(tmp_path: Path) -> None:
     assert data(scaling.VIEW, site_of(tmp_path))["views/scaling"] == {"products": [], "curves": []}
-    points = curves.load(Path("results"))[0]
+    points = kept.curve_points(Path("results"))[0]
     chosen = {(points[0].machine, points[0].kernel, points[0].case, "triton"): 128}
     (curve,) = scaling.curves_data(points, chosen)
     triton = next(one for one in curve["backends"] if one["name"] == "triton")

@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 
 from ci.history.health.machines import MachineHealth, SessionHealth
 from ci.history.health.readings import DeviceHealth
-from ci.history.kept.curves import CurvePoint
+from ci.history.kept import CurvePoint
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards.figures import __main__ as command
 from dashboards.figures import cases, machines, over_time
-from dashboards.figures.error import FigureError
+from dashboards.figures.studies.error import FigureError
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
@@ -48,6 +48,7 @@ def test_shapes_show_the_newest_speed_under_the_roof(tmp_path: Path, drawn: list
     assert (found["roofline"] >= found["triton"]).all()
 
 
+@pytest.mark.slow
 def test_the_roofline_is_never_below_a_case(tmp_path: Path, drawn: list[Figure]) -> None:
     cases.roofline(synthetic.history(2), MI300X, None, tmp_path / "r.svg")
     (axes,) = drawn[0].axes
@@ -61,10 +62,10 @@ def test_the_roofline_is_never_below_a_case(tmp_path: Path, drawn: list[Figure])
 def test_scaling_joins_machines_of_several_ranks(tmp_path: Path, drawn: list[Figure]) -> None:
     two = synthetic.history(2, [synthetic.gather(1 << 24, world=2)])
     both = synthetic.pd.concat([two, synthetic.history(2, [synthetic.gather(1 << 24, world=8)])])
-    machines.scaling(both, "all_gather", None, tmp_path / "s.svg")
+    cases.scaling(both, "all_gather", None, tmp_path / "s.svg")
     assert {len(heights) for heights in lines(drawn[0]).values()} == {2}
     with pytest.raises(FigureError, match="was measured with two numbers of ranks"):
-        machines.scaling(two, "all_gather", None, tmp_path / "s.svg")
+        cases.scaling(two, "all_gather", None, tmp_path / "s.svg")
 
 
 def point(backend: str, programs: int, case: str = "w4_64MB") -> CurvePoint:
@@ -75,10 +76,10 @@ def point(backend: str, programs: int, case: str = "w4_64MB") -> CurvePoint:
 
 def test_a_curve_over_cus_is_of_one_case(tmp_path: Path, drawn: list[Figure]) -> None:
     points = [point(backend, programs) for backend in ("triton", "rccl") for programs in (16, 4, 8)]
-    machines.programs(points, None, None, tmp_path / "c.png")
+    cases.programs(points, None, None, tmp_path / "c.png")
     assert list(lines(drawn[0])["triton"]) == [8.0, 16.0, 32.0]
     with pytest.raises(FigureError, match="2 were chosen; there is: all_gather/w2, all_gather/w4_64MB"):
-        machines.programs([*points, point("triton", 4, "w2")], None, None, tmp_path / "c.png")
+        cases.programs([*points, point("triton", 4, "w2")], None, None, tmp_path / "c.png")
 
 
 def test_health_has_one_line_per_gpu(tmp_path: Path, drawn: list[Figure]) -> None:

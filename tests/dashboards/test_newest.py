@@ -36,6 +36,7 @@ def slow_together(rows: pd.DataFrame) -> set[int]:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_numbers_stand_together_only_if_they_come_from_one_place(seed: int) -> None:
     rows = lively().sample(frac=0.5, random_state=seed).sort_index()

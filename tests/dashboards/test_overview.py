@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from ci.records import derived
-from dashboards import lanes, overview
+from dashboards import lanes, overview, sources
+from dashboards.columns import columns
 from tests.dashboards import synthetic
 from tests.dashboards.shown import overview_data
 
@@ -126,7 +127,7 @@ def test_what_was_never_tried_here_is_not_a_headline(status: str) -> None:
     assert here() == everything
     assert here(("m16", "gluon")) == everything - {("m16", "gluon")}
     assert here(("m16", "gluon"), ("m64", "gluon")) == {("m16", "triton"), ("m64", "triton")}
-    assert here(*everything) == everything, "a kernel never vanishes"
+    assert here(*everything) == set(), "its kernel is one line with a count"
 
 
 def test_what_fails_here_is_a_headline_and_so_is_what_was_measured_once() -> None:
@@ -152,7 +153,7 @@ def test_vendor_libraries_are_named_by_kernel() -> None:
 
 def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> None:
     frame = synthetic.lively(12)
-    rows = overview.newest(lanes.lanes(lanes.tidy(frame))[0].columns)
+    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].columns)
     assert len(rows) == frame[frame["machine"] == rows_machine(frame)].groupby(["kernel", "case", "backend"]).ngroups
     assert {tuple(row) for row in rows} == {tuple(", ".join(overview.COLUMNS).split(", "))}, "as data/README.txt says"
     gemm = next(row for row in rows if (row["case"], row["backend"]) == ("llm_up_m4096", "triton"))
@@ -167,10 +168,60 @@ def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> N
 
 def rows_machine(frame: pd.DataFrame) -> str:
     """The machine of the first lane."""
-    return lanes.lanes(lanes.tidy(frame))[0].machine
+    return sources.lanes_of(lanes.tidy(frame))[0].machine
 
 
 def test_a_case_with_only_baselines_shows_them() -> None:
     frame = synthetic.one_case(2)
     rows = overview_data(frame[frame["baseline"]])["rows"]
     assert [(row["backend"], row["baseline"]) for row in rows] == [("blas", True)]
+
+
+def test_the_picture_of_the_history_is_the_longest_headline_of_each_kernel_and_its_baseline() -> None:
+    cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m64", "m16")]
+    cases.append(synthetic.gather(1 << 20))
+    frame = synthetic.history(4, cases, machines=[MI300X], backends=("triton",))
+    first = frame["commit"].iloc[0]
+    frame = lanes.tidy(frame[(frame["commit"] != first) | (frame["case"] != "m64")])
+    drawn = {(one["unit"], line["kernel"]): line for one in overview_data(frame)["history"] for line in one["lines"]}
+    own = [line for one in overview_data(frame)["history"] for line in one["lines"] if not line["baseline"]]
+    assert {(line["kernel"], line["case"], len(line["values"])) for line in own} >= {("gemm", "m16", 4)}
+    assert all(line["at"] == [0, 1, 2, 3] for line in drawn.values())
+    assert {line["baseline"] for line in drawn.values()} == {True}, "the library is drawn last"
+    assert len({unit for unit, _ in drawn}) == 2
+
+
+def test_on_a_cpu_nothing_is_marked_and_no_library_is_compared_with() -> None:
+    frame = synthetic.with_times([1e-3, 2e-3], [1e-3, 1e-3])
+    data = overview.overview_data(columns(frame), cpu=True)
+    assert (data["cpu"], [row["step"]["moved"] for row in data["rows"]]) == (True, [None])
+    assert step_of(frame)["moved"] == "slower"
+    assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="cpu"))] == [True]
+    assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="gpu"))] == [False]
+
+
+def test_a_case_that_is_declared_no_more_leaves_the_newest_numbers() -> None:
+    cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
+    frame = synthetic.history(3, cases, machines=[MI300X])
+    last = frame["commit"].drop_duplicates().iloc[-1]
+    rows = columns(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
+    asked = []
+
+    def declared(kernel: str, commit: str, env: str) -> list[str]:
+        asked.append((kernel, commit))
+        return ["m16"]
+
+    data = overview.overview_data(rows, declared=declared)
+    assert asked == [("gemm", last)]
+    assert {row["case"] for row in data["rows"] if row["gone"]} == {"m64"}
+    assert not [row for row in data["rows"] if row["gone"] and (row["here"] or row["headline"])]
+    assert data["newest"]["measured"] == data["newest"]["of"] > 0
+    nightly = overview.overview_data(rows, declared=lambda *_: ["m16", "m64"])
+    assert not [row for row in nightly["rows"] if row["gone"]]
+
+
+def test_the_longest_history_comes_first() -> None:
+    made = [synthetic.history(count, machines=[MI300X]) for count in (2, 5)]
+    short, long = (frame.assign(machine=name) for frame, name in zip(made, ("short", "long"), strict=True))
+    short["date"] += pd.Timedelta(days=900)
+    assert [lane.machine for lane in sources.lanes_of(lanes.tidy(pd.concat([short, long])))] == ["long", "short"]

@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboards import build
 from dashboards.views import SiteInput, studies
-from tests.dashboards import made_studies, synthetic
+from tests.dashboards import made_site, made_studies, synthetic
 from tests.dashboards.shown import received
 from tests.dashboards.test_build import received as received_file
 
@@ -95,12 +94,14 @@ def test_a_folder_that_cannot_be_used_is_said_and_takes_no_other_down(results: P
 def test_without_studies_the_site_has_nothing_new(tmp_path: Path) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
     (tmp_path / "studies").mkdir()
-    assert not any("studies" in path for path in build.site_files(frame, results_dir=tmp_path) if "static" not in path)
+    assert not any(
+        "studies" in path for path in made_site.site_files(frame, results_dir=tmp_path) if "static" not in path
+    )
 
 
 def test_the_same_studies_give_the_same_site(results: Path) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
-    first, second = (build.site_files(frame, results_dir=results) for _ in "ab")
+    first, second = (made_site.site_files(frame, results_dir=results) for _ in "ab")
     assert first == second
     listed = received_file(first, "views/studies")["studies"]
     assert [one["name"] for one in listed] == ["m_sweep"]
@@ -108,7 +109,7 @@ def test_the_same_studies_give_the_same_site(results: Path) -> None:
 
 
 def test_studies_alone_are_a_page_without_records(results: Path) -> None:
-    files = build.site_files(synthetic.history(1).iloc[:0], results_dir=results)
+    files = made_site.site_files(synthetic.history(1).iloc[:0], results_dir=results)
     assert b"There are no records yet" not in files["studies.html"]
     assert b"data-alone" in files["studies.html"]
     assert pd.read_csv(results / "studies" / "m_sweep" / MACHINE / "curve.csv").shape[0] == 33

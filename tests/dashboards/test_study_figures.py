@@ -16,10 +16,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
 from dashboards.figures.studies import __main__ as command
-from dashboards.figures.studies import columns, paper
+from dashboards.figures.studies import canvas, columns, paper
+from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.picture import Marks, Picture
@@ -247,6 +246,7 @@ def test_a_sweep_ranks_names_the_fastest_and_counts_what_was_not_measured() -> N
     assert found.notes == ("60 of 90 points measured", "not measured: 18 spills, 12 same code")
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_bytes_and_a_process_draws_both(tmp_path: Path) -> None:
     said, data = MADE["panels"]
     (tmp_path / "s.json").write_text(json.dumps(said))

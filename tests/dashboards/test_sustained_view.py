@@ -55,7 +55,6 @@ def test_without_sustained_records_there_is_no_such_page(tmp_path: Path) -> None
     assert list(sustained.VIEW.data(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
 
 
-@pytest.mark.browser
 def test_the_page_shows_both_regimes_and_filters(site: Path, page: chromium.Page) -> None:
     page.open(f"{site.as_uri()}/sustained.html")
     shown = page.run("[...document.querySelectorAll('.grid tbody tr')].map(row => row.innerText)")

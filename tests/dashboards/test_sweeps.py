@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 
 from ci.records import store
-from dashboards import build
-from dashboards.figures.studies import recorded
+from dashboards.figures import __main__ as command
 from dashboards.views import SiteInput, sweeps
 from tests.ci.made_trials import BASE, HEAD, tree, write
 from tests.ci.sweeps.made_sweeps import line
-from tests.dashboards import chromium, synthetic
+from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.shown import received
 
 POINTS = [({"num_warps": 8}, 0.9), ({"num_warps": 2}, 1.3), ({"num_warps": 16}, "crash")]
@@ -68,31 +67,31 @@ def test_a_damaged_file_is_said_and_a_site_without_sweeps_has_no_page(results: P
     assert len(data["sweeps"]) == 1
     (problem,) = data["problems"]
     assert "sweeps/m/0000-env-softmax.jsonl.gz" in problem
-    files = build.site_files(synthetic.history(1, synthetic.CASES[:1]), results_dir=tmp_path / "none")
+    files = made_site.site_files(synthetic.history(1, synthetic.CASES[:1]), results_dir=tmp_path / "none")
     assert "sweeps.html" not in files
 
 
 def test_a_sweep_is_drawn_for_paper_and_what_is_missing_is_said(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--results", str(results), "--out", str(tmp_path / "s.svg")]
-    assert recorded.main([*asked, "--kernel", "gemm"]) == 0
+    asked = ["sweep", "--results", str(results), "--out", str(tmp_path / "s.svg")]
+    assert command.main([*asked, "--kernel", "gemm"]) == 0
     assert (tmp_path / "s.svg").read_bytes().startswith(b"<?xml")
-    assert recorded.main([*asked, "--kernel", "softmax"]) == 3
-    assert recorded.main([*asked, "--kernel", "gemm", "--case", "m5"]) == 3
-    assert recorded.main(asked) == 3
-    assert recorded.main([*asked, "--kernel", "gemm", "--machine", "m"]) == 3
+    assert command.main([*asked, "--kernel", "softmax"]) == 3
+    assert command.main([*asked, "--kernel", "gemm", "--case", "m5"]) == 3
+    assert command.main(asked) == 3
+    assert command.main([*asked, "--kernel", "gemm", "--machine", "m"]) == 3
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "error: no sweep of softmax is recorded; `ridgeline record` takes its lines"
+    how = "`ridgeline records add --help` says how its lines are taken"
+    assert said[0] == f"error: no sweep of softmax is recorded; {how}"
     assert said[1] == "error: the sweep has no case 'm5'; it has m16, m64"
     assert said[2].endswith("needs --kernel")
     assert "no sweep of gemm on m is recorded" in said[3]
 
 
-@pytest.mark.browser
 def test_the_page_shows_the_points_of_a_case(page: chromium.Page, results: Path, tmp_path: Path) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
-    site = build.build_frame(frame, tmp_path / "site", results_dir=results)
+    site = made_site.build_frame(frame, tmp_path / "site", results_dir=results)
     page.open(f"{site.as_uri()}/sweeps.html")
     assert page.run("document.querySelectorAll('.plot').length") == 2
     page.tab.locator("main label:has-text('case') select").select_option("m16")

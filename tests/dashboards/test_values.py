@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.records import derived, store
-from dashboards import lanes, values
+from dashboards import lanes, sources, values
 from tests.dashboards import node, synthetic
 from tests.dashboards.shown import kernel_data
 
@@ -69,11 +69,12 @@ def test_the_page_computes_the_rates_of_every_recorded_row_by_the_same_formulas(
         assert np.isfinite(found).any(), f"no row of the records has {rate}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["recorded", "synthetic"])
 def test_the_data_of_the_page_give_back_every_rate_and_interval(history: str, recorded: pd.DataFrame) -> None:
     """To the six digits in which times travel."""
     frame = recorded if history == "recorded" else lanes.tidy(synthetic.lively(12))
-    parts = [rows for lane in lanes.lanes(frame) for _, rows in lane.frame.groupby("kernel")]
+    parts = [rows for lane in sources.lanes_of(frame) for _, rows in lane.frame.groupby("kernel")]
     sent = [kernel_data(rows) for rows in parts]
     line = "series => [R.inRate(data, series, rate), ...R.interval(data, series, rate)]"
     got = in_node(f"input.map(data => {list(RATES)}.map(rate => data.series.map({line})))", sent)

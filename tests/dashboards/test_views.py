@@ -9,7 +9,7 @@ import pytest
 
 from dashboards import build
 from dashboards.views import SiteInput, View
-from tests.dashboards import synthetic
+from tests.dashboards import made_site, synthetic
 from tests.dashboards.test_build import received
 
 
@@ -28,7 +28,7 @@ def test_a_listed_view_becomes_a_page_with_its_data_and_its_place_in_the_navigat
     view = View("extra", "Extra <page>", scripts=("table.js",), data=_newest, files=_beside)
     monkeypatch.setattr(build, "VIEWS", (view,))
     frame = synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
-    files = build.site_files(frame)
+    files = made_site.site_files(frame)
     assert received(files, "h200x2-1a2b3c4d/extra") == {"rows": len(frame)}
     assert files["extra.csv"] == b"rows\n%d\n" % len(frame)
     page = files["extra.html"].decode()
@@ -39,6 +39,6 @@ def test_a_listed_view_becomes_a_page_with_its_data_and_its_place_in_the_navigat
 
 def test_without_records_the_views_are_there_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "VIEWS", (View("extra", "Extra", data=_newest),))
-    files = build.site_files(synthetic.history(1).iloc[:0])
+    files = made_site.site_files(synthetic.history(1).iloc[:0])
     assert not any(name.endswith("/extra.js") for name in files)
     assert b"There are no records yet" in files["extra.html"]

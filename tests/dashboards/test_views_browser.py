@@ -9,15 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records.causes import keeping
-from ci.records.causes.explanation import Explanation, TriedCause
-from ci.records.causes.keeping import RecordedCause
-from dashboards import build
+from ci.records import causes
+from ci.records.causes import Explanation, RecordedCause, TriedCause
 from dashboards.views.together import together
-from tests.dashboards import chromium, synthetic
+from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.hostile_texts import TEXTS
-
-pytestmark = pytest.mark.browser
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
 PAGES = ("compare", "backends", "shapes", "roofline")
@@ -32,7 +28,9 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def site(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build.build_frame(frame, tmp_path_factory.mktemp("site") / "site", "https://github.com/example/k").as_uri()
+    return made_site.build_frame(
+        frame, tmp_path_factory.mktemp("site") / "site", "https://github.com/example/k"
+    ).as_uri()
 
 
 def texts(page: chromium.Page, selector: str) -> list[str]:
@@ -67,7 +65,7 @@ def test_a_view_draws_and_fits_on_screen_phone_and_paper(page: chromium.Page, si
 
 
 def test_a_view_without_records_says_so(page: chromium.Page, frame: pd.DataFrame, tmp_path: object) -> None:
-    out = build.build_frame(frame.iloc[:0], f"{tmp_path}/site")
+    out = made_site.build_frame(frame.iloc[:0], f"{tmp_path}/site")
     page.open(f"{out.as_uri()}/compare.html")
     assert "There are no records yet" in texts(page, "main")[0]
 
@@ -78,7 +76,7 @@ def test_odd_records_leave_no_view_broken(page: chromium.Page, tmp_path: object)
     failing = synthetic.spoil(one, one["backend"] != "", "crash", "worker ended by signal 11")
     bare = one.assign(flops=np.nan, hbm_bytes=np.nan, link_bytes=np.nan, payload_bytes=np.nan, yardstick="")
     for name, frame in (("failing", failing), ("bare", bare)):
-        out = build.build_frame(frame, f"{tmp_path}/{name}").as_uri()
+        out = made_site.build_frame(frame, f"{tmp_path}/{name}").as_uri()
         for view in PAGES:
             page.open(f"{out}/{view}.html")
             assert texts(page, "#shown") != []
@@ -122,7 +120,7 @@ def hostile() -> pd.DataFrame:
 
 def test_hostile_names_stay_text_on_every_view(page: chromium.Page, tmp_path: object) -> None:
     page.size(1000, 900)
-    out = build.build_frame(hostile(), f"{tmp_path}/site").as_uri()
+    out = made_site.build_frame(hostile(), f"{tmp_path}/site").as_uri()
     chosen = [f"shapes.html#kernel={quote(text)}" for text in ("__proto__", TEXTS[0], "x" * 600)]
     for address in ("compare.html#all=1", "backends.html#kernel=*", "roofline.html", "backends.html", *chosen):
         page.open(f"{out}/{address}")
@@ -206,8 +204,8 @@ def test_comparing_two_commits_shows_why_one_is_slower(
     one = Explanation(
         ("gemm/triton/m64",), "gemm/triton/m64", "proven", "knob: proven", (tried,), ("LDS: 1 → 2",), 1, 3
     )
-    keeping.keep(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
-    site = build.build_frame(frame, tmp_path / "site", results_dir=tmp_path / "results").as_uri()
+    causes.keep(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
+    site = made_site.build_frame(frame, tmp_path / "site", results_dir=tmp_path / "results").as_uri()
     page.open(f"{site}/compare.html{HERE}&from={order[-3]}&commit={order[-1]}")
     (panel,) = texts(page, ".why")
     for part in ("Why: gemm/triton/m64", "proven", "knob num_stages", "99 %", "+0.02 %", "LDS: 1 → 2", "3 trials"):

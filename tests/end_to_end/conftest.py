@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ci.pools import file
-from ci.runner import memory
-from ci.runner.cluster import SlurmJobs
+from ci.runner import state
 from ci.runner.hub import GitHubQueue
 from ci.runner.service import RunnerService
-from ci.runner.settings import serving
+from ci.runner.slots import SlurmJobs
+from ci.runner.state import serving
 from tests.standins.runner import RunnerHub, install
 from tests.standins.slurm import SlurmCluster, slurm_cluster, until
 
@@ -100,7 +100,7 @@ class Site:
         made = RunnerService(
             served, self.state, hub, SlurmJobs(served, pools, self.state, self.slurm.slurm), self.said.append
         )
-        made.ledger = memory.load(self.state)
+        made.ledger = state.load(self.state)
         return made
 
     def end_service(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -2,7 +2,7 @@
 
 The pull request makes a kernel slower.  Somebody with write access writes `/ridgeline gpu SHA`.  The steps of the
 workflow Command read that and start the workflow GPU, whose steps list the legs; the measuring job of a leg waits in
-GitHub's queue; `ridgeline runner` starts a Slurm job with a runner for it, and the steps of leg.yml measure base and
+GitHub's queue; `ridgeline ci runner` starts a Slurm job with a runner for it, and the steps of leg.yml measure base and
 head there, on this CPU; the steps of its trusted job judge the trials with the default branch's code, and post.
 """
 
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
 
 from tests.end_to_end.conftest import ROOT, TOKEN, Site
@@ -120,10 +121,12 @@ def project(folder: Path, hub: RunnerHub) -> str:
 
 
 def checkout(origin: Path, folder: Path) -> Path:
-    """What actions/checkout and `make light` leave: a clone of the default branch with an environment."""
+    """What the steps before leave: a clone of the default branch, and Ridgeline with an environment."""
     git(origin.parent, "clone", "-q", str(origin), str(folder))
-    (folder / ".venv").symlink_to(sys.prefix)
-    (folder / ".git/info/exclude").write_text(".venv\n")
+    (folder / ".ridgeline/house").mkdir(parents=True)
+    for place in (".venv", ".ridgeline/house/.venv"):
+        (folder / place).symlink_to(sys.prefix)
+    (folder / ".git/info/exclude").write_text(".venv\n.ridgeline\n")
     return folder
 
 
@@ -203,6 +206,7 @@ def queue(site: Site, leg: dict[str, object], origin: Path, head: str) -> tuple[
     return int(job["id"]), artifact
 
 
+@pytest.mark.slow
 def test_a_pull_request_gets_its_comment_and_its_check(site: Site, tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     head = project(origin, site.hub)
@@ -217,7 +221,8 @@ def test_a_pull_request_gets_its_comment_and_its_check(site: Site, tmp_path: Pat
     site.until(lambda: site.hub.one(job)["status"] == "completed", "the measuring job", LIMIT_S)
     assert site.hub.one(job)["conclusion"] == "success", site.outputs()
 
-    shell(steps("leg.yml", "declare")["List what the base declares"], trusted)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell(steps("leg.yml", "declare")["List what the base declares"], trusted, PATH=path)
     run = site.hub.one(job)["run_id"]
     jobs = httpx.get(f"{site.hub.url}/repos/o/r/actions/runs/{run}/jobs").text
     (tmp_path / "run.json").write_text(jobs)

@@ -1,4 +1,4 @@
-"""`ridgeline runner` between a GitHub with state, a real Slurm and a runner program."""
+"""`ridgeline ci runner` between a GitHub with state, a real Slurm and a runner program."""
 
 from __future__ import annotations
 

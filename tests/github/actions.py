@@ -118,9 +118,9 @@ class JobRun:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        self.temp = self.folder / "runner-temp"
+        self.temp = self.folder / f"runner-temp-{os.getpid()}"
         self.temp.mkdir(exist_ok=True)
-        self.contexts = {"runner": {"temp": str(self.temp)}, "steps": {}, **self.contexts}
+        self.contexts = {"runner": {"temp": str(self.temp)}, "steps": {}, "job": {}, **self.contexts}
 
     def run(self) -> list[StepDone]:
         """All steps, one after the other."""

@@ -62,6 +62,11 @@ def test_legs_are_listed_for_a_start_on_their_ref_only(expressions: Expressions)
     assert started(expressions, "gpu.yml", "legs") == []
 
 
+def test_a_start_on_another_ref_is_red_and_says_how_to_start_it(expressions: Expressions) -> None:
+    assert not holds(expressions, "gpu.yml", "refuse", github(ref=GPU))
+    assert "a start by hand on the default branch" in started(expressions, "gpu.yml", "refuse")
+
+
 def test_a_leg_is_judged_after_a_fault_but_not_after_it_was_cancelled(expressions: Expressions) -> None:
     assert holds(expressions, "leg.yml", "judge", github(ref=GPU), "failure")
     assert not holds(expressions, "leg.yml", "judge", github(ref=GPU), "cancelled")

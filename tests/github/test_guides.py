@@ -135,6 +135,7 @@ def test_workflows_take_what_gh_is_told() -> None:
             assert set(re.findall(r"-f (\w+)=", rest)) <= set(workflow[True]["workflow_dispatch"]["inputs"])
 
 
+@pytest.mark.slow
 def test_github_only(clone: Clone, hub: StandIn) -> None:
     clone.env |= {"GITHUB_API_URL": hub.url}
     (clone.folder / "ci/runners.toml").write_text(blocks("github.md", "toml")[0])
@@ -153,6 +154,7 @@ def cpu_only(text: str) -> str:
     return kept.replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
 
 
+@pytest.mark.slow
 def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     clone = Clone(tmp_path, slurm_cluster.env)
     (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
@@ -177,10 +179,11 @@ def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: Stan
     assert "systemctl --user enable --now ridgeline-runner" in clone.asked.read_text()
     (unit,) = blocks("github_and_slurm.md", "ini")
     options = re.findall(r" (--[\w-]+)", unit)
-    shown = clone.run(["ridgeline runner --help"])
+    shown = clone.run(["ridgeline ci runner --help"])
     assert [option for option in options if option not in shown] == []
 
 
+@pytest.mark.slow
 def test_samples(clone: Clone) -> None:
     clone.run(["ridgeline run --trials 1 --rounds 8", "git add results", "git commit -qm records"])
     (text,) = blocks("samples.md", "toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from ci import newcomer
 from tests.ci.commands.records.test_sift_and_push import night
 from tests.ci.commands.test_gate_trials import MACHINE, Scene
 from tests.ci.commands.test_gate_trials import scene as scene
 from tests.ci.git.test_repository import git
+from tests.ci.newcomer.conftest import LEGAL
 from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
 from tests.standins.github import StandIn
 
@@ -25,7 +28,7 @@ RIDGELINE = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
 sys.argv = [one if one != "30" else "0" for one in sys.argv]  # nobody waits half an hour here
-if sys.argv[1] in ("canary", "site"):  # measured and built elsewhere
+if "canary" in sys.argv[1:3] or sys.argv[1] == "site":  # measured and built elsewhere
     sys.exit(0)
 from ci.__main__ import main
 main()
@@ -46,8 +49,9 @@ class Stage:
         self.artifacts: dict[str, dict[str, str]] = {}
         self.tools = folder / "tools"
         self.tools.mkdir()
-        (scene.clone / ".venv/bin").mkdir(parents=True)
-        self.script(scene.clone / ".venv/bin/ridgeline", RIDGELINE.format(python=sys.executable, root=str(ROOT)))
+        for place in (".venv/bin", ".ridgeline/house/.venv/bin"):
+            (scene.clone / place).mkdir(parents=True)
+            self.script(scene.clone / place / "ridgeline", RIDGELINE.format(python=sys.executable, root=str(ROOT)))
         self.script(self.tools / "make", "#!/bin/sh\n")
         self.script(self.tools / "gh", f"#!/bin/sh\nexec cat {self.tools}/answer.json\n")
 
@@ -60,7 +64,7 @@ class Stage:
         told = {"status": "completed", "conclusion": "success", "runner_name": "node-7", **job}
         (self.tools / "answer.json").write_text(json.dumps({"jobs": [told]}))
 
-    def run(self, file: str, job: str, at: Path | None = None, **contexts: Any) -> tuple[JobRun, dict[str, StepDone]]:
+    def run(self, file: str, name: str, at: Path | None = None, **contexts: Any) -> tuple[JobRun, dict[str, StepDone]]:
         """A job of a workflow, in the clone; its steps by name."""
         github = {"token": "t0ken", "server_url": "https://github.example", "repository": self.there.repository}
         given = {"github": {**github, "run_id": "77", **contexts.pop("github", {})}, **contexts}
@@ -75,7 +79,7 @@ class Stage:
         uses = dict.fromkeys(("actions/checkout", "actions/setup-python"), lambda given: None)
         uses |= {"actions/upload-artifact": self.upload, "actions/download-artifact": self.download}
         uses |= {"actions/upload-pages-artifact": lambda given: None}
-        made = JobRun(self.expressions, load(file)["jobs"][job], at or self.scene.clone, given, environ, uses)
+        made = JobRun(self.expressions, load(file)["jobs"][name], at or self.scene.clone, given, environ, uses)
         return made, {step.name: step for step in made.run()}
 
     def upload(self, given: Mapping[str, str]) -> None:
@@ -114,6 +118,7 @@ def leg(scene: Scene, **changes: Any) -> dict[str, Any]:
 # ---- a leg: measure, hand over, judge, tell --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
     stage.scene.measured(0.03)
     measured = leg(stage.scene, script="cp trials.jsonl x && mv x trials.jsonl; exit 1")
@@ -138,6 +143,7 @@ def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, 
     assert done["Hand over the trials"].outcome == "failure", "there are none"
 
 
+@pytest.mark.slow
 def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
     stage.answer(name="h200-1 / Measure", conclusion="failure", steps=[{"name": "Measure", "conclusion": "failure"}])
     _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
@@ -147,6 +153,7 @@ def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
     assert "did not start" in stage.there.bodies(7)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "absent"), [("queued", True), ("in_progress", False)])
 def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str, absent: bool) -> None:
     run = stage.there.run(id=77)
@@ -160,12 +167,15 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 # ---- the hosted check ------------------------------------------------------------------------------------------------
 
 
-def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Check", "Pull request / Check"])
+def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage, name: str) -> None:
+    """Ours, and that of a repository which calls check.yml."""
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}
     stage.scene.measured(0.0, lambda line: line.update(machine=cpu))
     trials = (stage.scene.clone / "trials.jsonl").read_text()
     stage.artifacts["trials"] = {"trials/some-name.jsonl": trials, "code/base.json": "{}", "code/head.json": "{}"}
-    stage.answer(name="Check", started_at=TRIED[0], completed_at=TRIED[1])
+    stage.answer(name=name, started_at=TRIED[0], completed_at=TRIED[1])
     finished = {"id": 5, "head_sha": stage.scene.head, "html_url": "https://github.example/o/r/actions/runs/5"}
     finished |= {"event": "pull_request", "conclusion": "failure"}
     _, done = stage.run("comment.yml", "comment", github={"event": {"workflow_run": finished}})
@@ -180,17 +190,18 @@ def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> Non
 def legs(stage: Stage, **inputs: str) -> tuple[StepDone, list[dict[str, Any]]]:
     given = {"sha": stage.scene.head, "pool": "", "gpus": "", **inputs}
     run, done = stage.run("gpu.yml", "legs", at=ROOT, inputs=given)
-    shutil.rmtree(ROOT / "runner-temp")
+    shutil.rmtree(run.temp)
     return done["List the legs"], json.loads(run.outputs["legs"].get("legs", "[]"))
 
 
 def test_legs_are_pools_and_sizes(stage: Stage) -> None:
     _, found = legs(stage, pool="mi300x")
     assert [one["name"] for one in found] == ["mi300x-1", "mi300x-8"]
-    assert set(load("gpu.yml")["jobs"]["leg"]["with"]) - {"sha"} <= set(found[0])
+    assert set(load("gpu.yml")["jobs"]["leg"]["with"]) - {"sha", "requirements"} <= set(found[0])
     assert stage.scene.head in found[0]["script"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sha", "pool", "gpus"])
 def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> None:
     """(g) `x; touch FILE; #` in any input: refused, or a quoted word of the script; never carried out."""
@@ -204,12 +215,58 @@ def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> 
     assert not mark.exists()
 
 
+@pytest.mark.slow
+def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_calls(stage: Stage, tmp_path: Path) -> None:
+    """Its pools, with the Ridgeline that the called file belongs to, from the address where it lies."""
+    house, theirs = tmp_path / "OWNER/ridgeline", tmp_path / "theirs"
+    listing = [
+        "git",
+        "ls-files",
+        "kernels",
+        "ci",
+        "benchmarks",
+        "dashboards",
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        *LEGAL,
+    ]
+    for name in subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_bytes((ROOT / name).read_bytes())
+    theirs.mkdir()
+    for folder in (house, theirs):
+        git(folder, "init", "-q", "-b", "main")
+    git(house, "add", "-A")
+    git(house, "commit", "-qm", "ridgeline")
+    commit = git(house, "rev-parse", "HEAD").strip()
+    newcomer.write(
+        theirs, newcomer.planned(newcomer.SetUp(theirs, "theirs", "main", "perf", f"OWNER/ridgeline@{commit}")), ()
+    )
+    stage.script(stage.tools / "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    job = {"workflow_repository": "OWNER/ridgeline", "workflow_sha": commit}
+    inputs = {"sha": stage.scene.head, "pool": "", "gpus": ""}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_NO_BUILD_ISOLATION", "0")
+        patch.setenv("GIT_CONFIG_COUNT", "1")
+        patch.setenv("GIT_CONFIG_KEY_0", f"url.file://{tmp_path}/.insteadOf")
+        patch.setenv("GIT_CONFIG_VALUE_0", "https://github.example/")
+        run, done = stage.run("gpu.yml", "legs", at=theirs, inputs=inputs, job=job)
+    assert done["List the legs"].outcome == "skipped"
+    assert done["Install, in another repository"].outcome == "success", done["Install, in another repository"].output
+    (found,) = json.loads(run.outputs["theirs"]["legs"])
+    assert (found["name"], found["runs_on"]) == ("cpu-0", ["ubuntu-24.04"])
+    assert f"ridgeline[cpu] @ git+https://github.example/OWNER/ridgeline@{commit}" in found["script"]
+    assert f"python -m ridgeline ci leg HEAD...{stage.scene.head}" in found["script"]
+
+
 def _words(script: str) -> str:
     """The line of a leg's script that holds the command, printed instead of called."""
     (line,) = (line for line in script.splitlines() if line.startswith("command="))
     return line + '\nprintf "%s\\n" "${command[@]}"'
 
 
+@pytest.mark.slow
 def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage: Stage) -> None:
     comment = {"id": 9, "body": f"/ridgeline gpu {stage.scene.head} h200", "user": {"login": "w", "type": "User"}}
     outputs = said(stage, comment, "write")
@@ -221,6 +278,7 @@ def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage: Stage)
     assert stage.there.dispatches == [{"workflow": "gpu.yml", "ref": "ridgeline/gpu", "inputs": inputs}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("permission", "sha"), [("read", None), ("write", "d" * 40)])
 def test_others_and_other_commits_start_nothing(stage: Stage, permission: str, sha: str | None) -> None:
     """(d) Whoever may not write is refused, and so is a head that has moved on since it was read."""
@@ -250,6 +308,7 @@ def said(stage: Stage, comment: dict[str, Any], permission: str) -> dict[str, st
 # ---- a night ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage: Stage) -> None:
     scene = stage.scene
     git(scene.hub, "checkout", "-q", "--detach")
@@ -266,10 +325,11 @@ def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage: Stage) ->
     assert "left out: " in done["Sort out what does not fit the run"].output
 
 
+@pytest.mark.slow
 def test_the_legs_of_a_night_are_those_of_the_inputs(stage: Stage) -> None:
     inputs = {"tier": "sweep", "pool": "h200", "gpus": "", "kernels": "gemm $(id) ; x"}
     github = {"ref_name": "main", "event": {"repository": {"default_branch": "main"}}}
     run, done = stage.run("nightly.yml", "legs", at=ROOT, inputs=inputs, github=github)
-    shutil.rmtree(ROOT / "runner-temp")
+    shutil.rmtree(run.temp)
     (found,) = json.loads(run.outputs["legs"]["legs"])
     assert "night --tier sweep --kernels 'gemm $(id) ; x' --out trials.jsonl" in found["script"]

@@ -100,6 +100,7 @@ def test_cost_follows_nccl_tests():
     assert found.hbm_bytes == total + total // 4
 
 
+@pytest.mark.slow
 def test_cpu_backends_with_real_ranks(tmp_path):
     run_ranks(MODULE, "gather_for_real", 4, tmp_path)
 
@@ -131,6 +132,7 @@ def test_unsupported_says_what_is_needed():
         config.config(big, "sm_75")
 
 
+@pytest.mark.slow
 def test_every_candidate_can_be_launched():
     run_alone(MODULE, "constants_of_all_candidates")
 
@@ -233,8 +235,9 @@ def bad_knobs():
 
 def test_without_gluon_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton.experimental.gluon", None)
-    monkeypatch.delitem(sys.modules, "kernels.all_gather.gluon_launch", raising=False)
-    monkeypatch.delitem(sys.modules, "kernels.all_gather.gluon_device", raising=False)
+    for name in ("gluon_launch", "gluon_device"):
+        monkeypatch.delitem(sys.modules, f"kernels.all_gather.{name}", raising=False)
+        monkeypatch.delattr(f"kernels.all_gather.{name}", raising=False)
     with pytest.raises(spec.Unsupported, match=r"Gluon \(triton.experimental.gluon\) cannot be imported here"):
         all_gather.backends["gluon"].build(TINY.at(Place()), {"shard": None})
 
@@ -386,16 +389,19 @@ def test_channels_choose_the_group(groups):
         build(None, {}, channels=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 def test_new_backends_compile_with_wide_stores(arch):
     run_alone(COMPILED, "check", arch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", PUSHES)
 def test_in_the_interpreter(backend):
     run_alone(INTERPRETED, backend, TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow
 def test_in_the_interpreter_with_real_ranks(tmp_path):
     (tmp_path / "meet").mkdir()
     run_ranks(INTERPRETED, "real_ranks", 4, tmp_path / "meet", TRITON_INTERPRET="1")

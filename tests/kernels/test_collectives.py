@@ -143,6 +143,7 @@ def test_the_library_is_called_directly_on_gpus_only():
         vendor._library()
 
 
+@pytest.mark.slow
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -193,14 +194,17 @@ def bad_knobs():
             launch.compilation(kernel.case("w4_fp16_1MB"), "sm_90", knobs)
 
 
+@pytest.mark.slow
 def test_in_the_interpreter():
     run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow
 def test_in_the_interpreter_with_real_ranks(tmp_path):
     run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_pushing_in_chunks_with_real_ranks(world, tmp_path):
     run_ranks(INTERPRETED, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")

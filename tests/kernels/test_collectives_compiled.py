@@ -4,6 +4,8 @@ import pytest
 
 from tests.kernels.ranks import run_alone
 
+pytestmark = pytest.mark.slow
+
 MODULE = "tests.kernels.collectives_compiled"
 
 

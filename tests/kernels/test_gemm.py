@@ -103,6 +103,7 @@ def test_an_unknown_knob_is_refused():
         gemm.backends["triton"].knobs(SMALL, "sm_90", {"block_q": 3})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["split_and_tails", "descriptors", "one_token", "counters_clear_themselves"])
 def test_in_the_interpreter(check):
     run_alone(DEVICE_TESTS, check, TRITON_INTERPRET="1")

@@ -234,6 +234,7 @@ def test_the_rest_by_rule():
     assert config.config(short, "sm_90")["split_k"] == 3
 
 
+@pytest.mark.slow
 def test_the_rest_compiles_for_hopper():
     run_alone(MODULE, "rest_fits")
 
@@ -253,6 +254,7 @@ def rest_fits():
         assert spilled(binary, "sm_90") == 0, (world, tile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
 def test_a_share_compiles(arch):
     run_alone(MODULE, "shares_fit", arch)
@@ -276,6 +278,7 @@ def shares_fit(arch):
         assert spilled(binary, arch) == 0, (name, arch, knobs)
 
 
+@pytest.mark.slow
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -321,9 +324,11 @@ def plans_of_all_candidates(arch):
             assert found.programs <= 2 * compute_units(case, arch)
 
 
+@pytest.mark.slow
 def test_in_the_interpreter():
     run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow
 def test_in_the_interpreter_with_real_ranks(tmp_path):
     run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")

@@ -168,6 +168,7 @@ def interpreted_neighbours():
             assert not compare(got + 0, clean + 0, EXACT).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     ["interpreted_tails", "interpreted_sharing", "interpreted_edges", "interpreted_strides", "interpreted_neighbours"],
@@ -416,6 +417,7 @@ def longest_run_of_products(text):
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
     out = run_alone("tests.kernels.test_grouped_gemm", "compiled", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))

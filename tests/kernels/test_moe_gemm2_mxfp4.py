@@ -286,6 +286,7 @@ def interpreted_halves():
             assert fits.any() or power < -133
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     ["interpreted_halves", "interpreted_recoded", "interpreted_plain", "interpreted_scales", "interpreted_fault"],
@@ -377,6 +378,7 @@ def compiled(arch, cache):
                 print(json.dumps({"backend": backend, "label": compilation.label, **record}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
     """On sm_90 a warp fills its registers with activations; a few are put aside around the loop, not in it."""

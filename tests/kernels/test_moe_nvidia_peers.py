@@ -195,6 +195,7 @@ def called_with_stand_ins():
     assert all(torch.equal(x[name], before[name]) for name in x)
 
 
+@pytest.mark.slow
 def test_the_calls_compute_the_product_with_its_sum_over_the_slots():
     run_alone("tests.kernels.test_moe_nvidia_peers", "called_with_stand_ins", TRITON_INTERPRET="1")
 

@@ -119,6 +119,7 @@ def interpreted_fault():
         assert not compare(got.bfloat16().float() + 0, expected + 0, Tolerance()).ok, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["interpreted_streamed", "interpreted_scales", "interpreted_fault"])
 def test_the_streamed_kernel_gives_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_moe_streamed", function, TRITON_INTERPRET="1")

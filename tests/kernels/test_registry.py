@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels import project
 from kernels.project import ProjectError, listed_packages
 from kernels.registry import declares, discover
 from kernels.spec import DeclarationError
@@ -34,6 +35,7 @@ def run(code, folder=ROOT):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_without_triton_every_kernel_is_declared_and_no_module_is_broken():
     *broken, kernels = run(WITHOUT_TRITON)
     assert broken == [""]
@@ -122,3 +124,19 @@ def test_harnesses_of_older_commits_find_the_digest_by_its_old_name():
     kernel = discover()["gemm"]
     assert kernel.yardstick({"a": 1}, kernel.cases[0]) == kernel.definition_digest({"a": 1}, kernel.cases[0])
     assert kernel.yardstick({"a": 1}) != kernel.yardstick({"a": 2})
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, settings: bool) -> None:
+    (tmp_path / "deep/er").mkdir(parents=True)
+    (tmp_path / "ridgeline.toml" if settings else tmp_path / ".git").write_text("")
+    for folder, seen in ((".", "site"), ("deep/er", "../../site")):
+        monkeypatch.chdir(tmp_path / folder)
+        assert project.place("site") == Path(seen)
+        assert project.around(Path.cwd()).results == tmp_path.resolve() / "results"
+    assert project.place("site", tmp_path / "deep") == Path("../site")
+
+
+def test_a_folder_in_no_clone_is_a_project_itself(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert project.place(".ridgeline/x") == Path(".ridgeline/x")

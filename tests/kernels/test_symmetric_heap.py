@@ -189,6 +189,7 @@ def meeting(tmp_path):
     return tmp_path / "meet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_real_ranks_exchange(world, meeting):
     assert run_ranks(MODULE, "exchange", world, meeting) == ["done\n"] * world
@@ -199,12 +200,14 @@ def test_two_real_ranks(function, meeting):
     run_ranks(MODULE, function, 2, meeting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("home", ["ipc_on_a_cpu", "files_on_a_cpu"])
 def test_every_home_passes_the_same_checks(home, world, meeting):
     run_ranks(MODULE, home, world, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     ["a_call_fails_on_one_rank", "homes_are_tried_and_measured", "lost_stores_are_said", "the_ranks_must_agree"],
@@ -276,7 +279,7 @@ def test_hip_gets_fine_grained_memory_and_cuda_its_only_kind():
     ("call", "name", "step"),
     [
         (lambda r: r.allocate(8, "fine"), "ExtMallocWithFlags", "RIDGELINE_IPC_MEMORY=coarse"),
-        (lambda r: r.handle(8), "IpcGetMemHandle", "--heap torch"),
+        (lambda r: r.handle(8), "IpcGetMemHandle", "RIDGELINE_HEAP=torch"),
         (lambda r: r.open(b"x" * 64), "IpcOpenMemHandle", "rocm-smi --showtopoaccess"),
     ],
 )
@@ -288,7 +291,7 @@ def test_a_failed_call_is_named_with_its_error_and_what_to_do(call, name, step):
 
 
 def test_a_runtime_without_the_function_is_said():
-    with pytest.raises(HeapError, match="no function hipIpcCloseMemHandle.*--heap torch"):
+    with pytest.raises(HeapError, match="no function hipIpcCloseMemHandle.*RIDGELINE_HEAP=torch"):
         gpu_runtime.GpuRuntime(Library("hip"), "hip").close(8)
 
 
@@ -312,7 +315,7 @@ def test_the_kind_of_memory_is_checked(monkeypatch):
 
 
 def test_torch_without_symmetric_memory_names_the_call():
-    with pytest.raises(HeapError, match=r"^torch.distributed._symmetric_memory.empty\(4096\) failed: .*--heap ipc$"):
+    with pytest.raises(HeapError, match=r"^torch.distributed._symmetric_memory.empty\(4096\) failed: .*=ipc$"):
         torch_memory._empty(4096, "cuda:0")
 
 

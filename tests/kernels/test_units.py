@@ -53,6 +53,7 @@ def test_slices_of_k_fill_the_device_that_is_there(arch):
         assert slices[max(slices)] > slices[min(slices)] == 1, (arch, slices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", COUNTS)
 def test_every_launch_is_valid_on_a_part_of_a_chip(arch):
     run_alone("tests.kernels.test_units", "launches_are_valid", arch)
@@ -75,6 +76,7 @@ def launches_are_valid(arch: str) -> None:
     assert checked >= {"gemm", "gemm_all_scatter", "grouped_gemm_forward", "moe_gemm2_mxfp4", "all_reduce"}
 
 
+@pytest.mark.slow
 def test_no_program_is_lost_when_dies_do_not_divide_the_programs():
     run_alone("tests.kernels.test_units", "programs_are_spread", TRITON_INTERPRET="1")
 

@@ -11,13 +11,13 @@ import sys
 import pytest
 import torch
 
-from benchmarks import contracts
 from kernels._shared import libraries
 from kernels.grouped_gemm import autotune, grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.grouped_gemm import vendors as grouped
 from kernels.moe_gemm2_mxfp4 import amd_vendors, moe_gemm2_mxfp4
 from kernels.numerics import compare
 from kernels.spec import Case, Place, Unsupported
+from tests.kernels import contracts
 from tests.kernels.vendor_stubs import RECORDED, installed
 
 PRODUCTS = {"forward": grouped_gemm_forward, "dgrad": grouped_gemm_dgrad, "wgrad": grouped_gemm_wgrad}
@@ -180,8 +180,8 @@ def passed(name):
 def test_every_function_that_an_adapter_calls_is_recorded_at_the_state_it_names():
     assert set(ENTRIES) == set(RECORDED) == set(USERS)
     for name, entry in ENTRIES.items():
-        told = dataclasses.asdict(RECORDED[name])
-        assert {field: told[field] for field in dataclasses.asdict(entry)} == dataclasses.asdict(entry)
+        known = {field: value for field, value in dataclasses.asdict(entry).items() if field != "module"}
+        assert {field: getattr(RECORDED[name], field) for field in known} == known
         assert re.fullmatch(r"[0-9a-f]{40}", entry.commit)
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", entry.date)
 
@@ -381,15 +381,6 @@ def test_installed_functions_are_compared_and_a_change_is_named(tmp_path, capsys
     assert sum(line.startswith("same") for line in lines) == len(RECORDED) - 1
 
 
-def test_the_changes_of_one_distribution_are_told_apart(tmp_path):
-    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
-    fewer = dataclasses.replace(RECORDED[name], arguments=RECORDED[name].arguments[:3])
-    with installed(tmp_path, {**RECORDED, name: fewer}):
-        [said] = contracts.changed(["primus_turbo"])
-        assert "the argument transB is gone" in said
-        assert contracts.changed(["amd-aiter", "flydsl"]) == []
-
-
 def test_an_earlier_version_that_is_supported_is_the_same(tmp_path):
     name = "primus_turbo_cpp_extension::ck_grouped_gemm"
     assert contracts.sentence(RECORDED[name], earlier(name).arguments, "primus-turbo") == ""
@@ -405,7 +396,7 @@ def test_a_checkout_is_compared_in_a_process_of_its_own(tmp_path):
     lines = [f'm.def("ck_grouped_gemm({", ".join(f"{a.type} {a}" for a in ck.arguments)}) "\n  "-> Tensor");']
     (source / "bindings_pytorch.cpp").write_text("\n".join(lines))
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.contracts", "--source", f"AMD-AGI/Primus-Turbo={tmp_path}"],
+        [sys.executable, "-m", "tests.kernels.contracts", "--source", f"AMD-AGI/Primus-Turbo={tmp_path}"],
         capture_output=True,
         text=True,
         check=False,

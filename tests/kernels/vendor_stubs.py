@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.contracts import OPERATOR, UpstreamFunction, recorded
 from kernels.moe_gemm2_mxfp4 import formats
+from tests.kernels.contracts import OPERATOR, UpstreamFunction, recorded
 
 RECORDED = {one.name: one for one in recorded()}
 DTYPES = {

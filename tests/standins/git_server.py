@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.needed import needed
+
 BACKEND = [subprocess.run(["git", "--exec-path"], capture_output=True, text=True).stdout.strip() + "/git-http-backend"]
 
 
@@ -91,7 +93,8 @@ def serving(folder: Path, certificate: Path | None = None) -> Iterator[GitServer
 def certificate(folder: Path) -> Path:
     """A key and a certificate of 127.0.0.1 that nobody trusts unless told to, in one file."""
     path = folder / "server.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    made = [needed("OpenSSL"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    made += ["-days", "2"]
     made += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "-", "-out", "-"]
     path.write_bytes(subprocess.run(made, capture_output=True, check=True).stdout)
     return path

@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import random
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +28,15 @@ from pathlib import Path
 
 import pytest
 
-from ci.slurm.client import Slurm
+from ci.slurm import Slurm
+from tests.needed import PATH, needed
 
 NODES = {"mi300x-0": "gfx942", "mi325x-0": "gfx942", "mi355x-0": "gfx950"}
+USABLE = ("idle", "mixed", "allocated", "completing")
+"""States of a node that takes jobs, now or after those it has."""
 GPUS_PER_NODE = 8
-SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
+PORTS = (10_000, 30_000)
+"""Below those that Linux gives to connections (net.ipv4.ip_local_port_range, from 32768; Linux 6.12)."""
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 180.0) -> None:
@@ -60,12 +65,13 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; held open together, so that they differ."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nobody listens on.  They stay free while a daemon is away: no connection is given one of these."""
+    found: set[int] = set()
+    while len(found) < count:
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port := random.randrange(*PORTS)))
+            found.add(port)
+    return sorted(found)
 
 
 class SlurmCluster:
@@ -73,7 +79,7 @@ class SlurmCluster:
 
     def __init__(self, prefix: Path, slurmd_timeout_s: int = 10) -> None:
         self.prefix, self._timeout_s = prefix, slurmd_timeout_s
-        self.env = {**os.environ, "SLURM_CONF": str(prefix / "etc/slurm.conf"), "PATH": SBIN}
+        self.env = {**os.environ, "SLURM_CONF": str(prefix / "etc/slurm.conf"), "PATH": PATH}
         self.slurm = Slurm(self.env, patience_s=20)
         self.name = f"ridgeline{os.getpid()}x{secrets.token_hex(3)}"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -91,10 +97,10 @@ class SlurmCluster:
         )
         self._daemon("munged", ["munged", "--foreground", f"--socket={run}/munge.sock", key, *files])
         until((run / "munge.sock").exists, "munged")
-        self._controller()
+        self._start("slurmctld")
         for node in NODES:
             self.start_slurmd(node)
-        until(lambda: {row.name for row in self.slurm.nodes() if row.state == "idle"} == set(NODES), "idle nodes")
+        until(lambda: self.nodes() == dict.fromkeys(NODES, "idle"), "idle nodes")
 
     def stop(self) -> None:
         """Cancel every job, end every daemon, kill what jobs left."""
@@ -102,9 +108,6 @@ class SlurmCluster:
             self.command("scancel", f"--user={getpass.getuser()}", check=False)
         for name in reversed(list(self._daemons)):
             self._end(name, signal.SIGTERM)
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def command(self, *argv: str, check: bool = True) -> str:
         """What a command prints."""
@@ -136,29 +139,92 @@ class SlurmCluster:
 
     def start_slurmd(self, node: str) -> None:
         """Start the slurmd of a node that has none."""
-        self._daemon(f"slurmd.{node}", ["slurmd", "-D", "-N", node])
+        self._start(f"slurmd.{node}")
 
     def bring_back(self, node: str) -> None:
         """Start a node again after kill_slurmd or kill_node; returns when it takes jobs."""
         self.start_slurmd(node)
         with contextlib.suppress(AssertionError):  # a node that was never given up cannot be resumed
             self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        until(lambda: any(row.usable for row in self.slurm.nodes() if row.name == node), f"{node} to be back")
+        until(lambda: self.nodes().get(node) in USABLE, f"{node} to be back")
 
-    def restart_controller(self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5) -> None:
-        """End slurmctld and start it again on its saved state; it is away for `away_s` in between."""
+    def restart_controller(
+        self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5, state: Path | None = None
+    ) -> None:
+        """End slurmctld and start it again on its saved state (on an older one); it is away for `away_s` in between."""
         self._end("slurmctld", number)
         time.sleep(away_s)
-        self._controller()
+        if state:
+            shutil.rmtree(self.prefix / "state")
+            state.rename(self.prefix / "state")
+        self._start("slurmctld")
         running = {name.removeprefix("slurmd.") for name in self._daemons}
-        until(lambda: all(r.usable for r in self.slurm.nodes() if r.name in running), "the nodes to report again")
+
+        def reported() -> bool:  # a node whose jobs Slurm finds twice is drained by it
+            states = self.nodes()
+            mine = [states.get(name, "") for name in running & set(NODES)]
+            return all(state in USABLE or state.startswith("drain") for state in mine)
+
+        until(reported, "the nodes to report again")
+
+    def keep_state(self) -> Path:
+        """A copy of the controller's state as it is on the disk now."""
+        kept = self.prefix / "old state"
+        shutil.copytree(self.prefix / "state", kept)
+        return kept
+
+    @contextlib.contextmanager
+    def full(self, folder: str, daemon: str) -> Iterator[None]:
+        """Inside the block the folder that this daemon writes to is on a disk that is full.  Needs root to mount it."""
+        path, kept = self.prefix / folder, self.prefix / "kept"
+        self._end(daemon, signal.SIGTERM)
+        path.rename(kept)
+        path.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "none", path], check=True)
+        shutil.copytree(kept, path, dirs_exist_ok=True)
+        shutil.rmtree(kept)
+        with (path / "fill").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        self._start(daemon)
+        yield
+        (path / "fill").unlink()
+
+    def restart_slurmd(self, node: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """End a node's slurmd and start it again; its jobs live on."""
+        self._end(f"slurmd.{node}", number)
+        self.start_slurmd(node)
+
+    def ready(self) -> None:
+        """Returns when every node takes jobs, whatever an earlier test or a busy machine did to one."""
+        for node in NODES:
+            daemon = self._daemons.get(f"slurmd.{node}")
+            if daemon is None or daemon.poll() is not None:
+                self.start_slurmd(node)
+
+        def usable() -> bool:
+            self.mend()
+            return {name for name, state in self.nodes().items() if state in USABLE} == set(NODES)
+
+        until(usable, "nodes that take jobs")
+
+    def mend(self) -> None:
+        """What an administrator does with nodes that Slurm has drained, or given up though they answer."""
+        for name, state in self.nodes().items():
+            if f"slurmd.{name}" in self._daemons and state.startswith(("drain", "down")):
+                self.command("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
+
+    def nodes(self) -> dict[str, str]:
+        """The state of each node, with * behind it where it does not respond; none while the controller is away."""
+        rows = (line.split() for line in self.command("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines())
+        return {row[0]: row[1].rstrip("~#!%$@^-") for row in rows if row[0] in NODES}
 
     # ---- what runs ----
 
     def processes(self, node: str = "") -> list[int]:
         """Processes of jobs of this cluster (on one node), by the environment that Slurm gave them."""
         wanted = {"SLURM_CLUSTER_NAME": self.name} | ({"SLURMD_NODENAME": node} if node else {})
-        return [pid for pid in _pids() if _is_job(environment(pid), wanted) and alive(pid)]
+        return [pid for pid in pids() if _is_job(environment(pid), wanted) and alive(pid)]
 
     def _steps(self, node: str) -> set[int]:
         """The slurmstepds above the processes of a node's jobs."""
@@ -167,14 +233,23 @@ class SlurmCluster:
 
     # ---- its parts ----
 
-    def _controller(self) -> None:
-        self._daemon("slurmctld", ["slurmctld", "-D"])
-        until(lambda: "is UP" in self.command("scontrol", "ping", check=False), "slurmctld")
+    def _start(self, name: str) -> None:
+        """Start slurmctld and wait until it answers, or start a slurmd."""
+        program, _, node = name.partition(".")
+        self._daemon(name, [program, "-D", *(["-N", node] if node else [])])
+        if not node:
+            until(lambda: "is UP" in self.command("scontrol", "ping", check=False), "slurmctld")
 
     def _daemon(self, name: str, argv: Sequence[str]) -> None:
+        """Start a program; without core files: slurmstepd 22.05 can crash at its end, and leaves one in the clone."""
         with (self.prefix / "log" / f"{name}.out").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
-                argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                ["prlimit", "--core=0:0", *argv],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def _end(self, name: str, number: signal.Signals) -> None:
@@ -267,7 +342,8 @@ JobRequeue=1
 """
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """All processes."""
     return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
 
 
@@ -298,14 +374,36 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[SlurmCluster]:
-    """A cluster that runs inside the block.  Its folder can be entered by all, which munged insists on."""
-    absent = [program for program in NEEDED if not shutil.which(program, path=SBIN)]
-    assert not absent, f"{', '.join(absent)} missing: apt-get install slurmctld slurmd slurm-client munge (see .ci/run)"
-    with tempfile.TemporaryDirectory(prefix="ridgeline-slurm-") as folder:
-        Path(folder).chmod(0o755)
-        one = SlurmCluster(Path(folder))
+    """A cluster that runs inside the block.  Its folder can be entered by all, which munged insists on.
+
+    However this process ends, a keeper sees the end of its pipe, and ends every daemon and every process of a job.
+    """
+    needed("Slurm")
+    folder = Path(tempfile.mkdtemp(prefix="ridgeline-slurm-"))
+    folder.chmod(0o755)
+    one = SlurmCluster(folder)
+    argv = [sys.executable, "-m", "tests.standins.slurm", str(folder), one.name]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2], start_new_session=True):
         try:
             one.start()
             yield one
         finally:
-            one.stop()
+            one.stop()  # the end of the block closes the pipe, and waits for the keeper
+
+
+def keep(folder: Path, name: str) -> None:
+    """Wait for the end of stdin; then nothing of a cluster stays, neither a process nor a file."""
+    sys.stdin.read()
+    marks = ({"SLURM_CONF": str(folder / "etc/slurm.conf")}, {"SLURM_CLUSTER_NAME": name})
+    while left := [pid for pid in pids() if any(m.items() <= environment(pid).items() for m in marks) and alive(pid)]:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        if line.split()[1].startswith(f"{folder}/"):
+            subprocess.run(["umount", "--lazy", line.split()[1]], check=True)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), sys.argv[2])

@@ -60,6 +60,7 @@ def run_perftest(func, *args, num_iters=101, num_warmup=2, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sides(adopt: Adopt) -> None:
     helper = {"bench/test_common.py": TEST_COMMON}
     found = adopt(ALL_TIMERS, "--trials", "2", base=helper, head=helper)
@@ -150,6 +151,7 @@ do_bench(lambda: x + 1)                     # after the one that raises
 '''
 
 
+@pytest.mark.slow
 def test_closures_with_traps(adopt: Adopt) -> None:
     found = adopt(TRAPS)
     arms, warnings = found.arms(), "\n".join(found.warnings())
@@ -306,6 +308,7 @@ sys.exit("the second half needs 8 GPUs")
     assert '{"ms":' in found.printed()
 
 
+@pytest.mark.slow
 def test_arguments_variables_and_the_folder_are_the_scripts(adopt: Adopt, tmp_path: Path) -> None:
     script = """
 import os, sys
@@ -327,6 +330,7 @@ do_bench(lambda: benchmarks.mine.op(x))
     assert "benchmarks" in found.survey.sides["head"].end.inside
 
 
+@pytest.mark.slow
 def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> None:
     """An editable install: the package is in the repository, and imports find it somewhere else."""
     installed = tmp_path / "site" / "mylib"
@@ -360,6 +364,7 @@ print(do_bench(lambda: w(x)))
     assert found.arms()["head/script/call"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_pytest_runs_a_file_of_tests(adopt: Adopt) -> None:
     script = """
 import pytest, torch
@@ -375,6 +380,7 @@ def test_speed(size):
     assert set(found.arms()) >= {"head/test_speed/size=8", "head/test_speed/size=16"}
 
 
+@pytest.mark.slow
 def test_a_survey_is_kept_and_made_again_for_other_arguments(adopt: Adopt) -> None:
     script = "import sys, torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
     script += "print('surveyed or timed')\ndo_bench(lambda: x + len(sys.argv))\n"

@@ -45,6 +45,7 @@ def kfd_node(root: Path, node: int, minor: int, simds: int = 1216, version: int 
     """A node of the KFD's topology; 0 and 1 are CPUs."""
     properties = {"cpu_cores_count": 0, "simd_count": simds, "simd_per_cu": 4, "drm_render_minor": minor}
     path = root / f"sys/class/kfd/kfd/topology/nodes/{node}/properties"
+    write(path.with_name("gpu_id"), str(1000 + node) if simds else "0")
     write(path, "\n".join(f"{name} {value}" for name, value in {**properties, "gfx_target_version": version}.items()))
     return path
 

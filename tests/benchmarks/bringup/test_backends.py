@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.probes import backends
+from benchmarks.bringup import backends
 from benchmarks.bringup.rows import RowStatus
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import PlannedArm, PlannedCase
 
 
@@ -53,16 +53,15 @@ def test_what_is_said_of_a_backend(entry, status, text):
         assert row.numbers["first_call"] == (2.0, "s")
 
 
-def test_kernels_beyond_the_time_are_left_to_the_next_call(toy_tree, toy_log, tmp_path, monkeypatch):
+def test_kernels_beyond_the_time_are_left_to_the_next_call(toy_tree, toy_log, monkeypatch):
     monkeypatch.setattr(backends, "BUDGET_S", 0.0)
-    events = tmp_path / "events"
-    context = StepContext("backend", str(toy_tree("tree")), events=str(events), done=["backend/pairs"])
-    rows = backends.backends(context)
-    assert [row.text for row in rows] == ["3 kernels"]
-    said = events.read_text()
-    assert '"part": "backend/steady"' in said
-    assert '"part": "backend/pairs"' not in said
-    assert "not begun: the kernels before it took 0 s" in said
+    checkout = Checkout("head", toy_tree("tree"))
+    found = backends.tried(checkout, ["backend/pairs"], "auto", lambda event: None)
+    by_part = {part: [row.text for row in rows] for part, _, rows in found}
+    assert by_part["backend"] == ["3 kernels"]
+    assert "backend/steady" in by_part
+    assert "backend/pairs" not in by_part
+    assert "not begun: the kernels before it took 0 s" in by_part["backend/steady"]
     assert toy_log.read_text() == "", "nothing was called"
 
 
@@ -76,13 +75,12 @@ SLOW = PlannedArm("head", "aiter", libraries="amd-aiter 0.1.20", first_call_s=18
 
 
 def test_what_compiles_itself_on_first_use_comes_last():
-    context = StepContext("backend", ".")
     found = [
         (part, [arm.backend for arm in cases[0].arms])
-        for part, _, cases in backends.parts(context, planned(OURS, SLOW, QUICK))
+        for part, _, cases in backends.parts(planned(OURS, SLOW, QUICK), [])
     ]
     assert found == [("backend/moe", ["ours", "gmm"]), ("backend/moe/compiling", ["aiter"])]
-    done = StepContext("backend", ".", done=["backend/moe"])
-    assert [part for part, _, _ in backends.parts(done, planned(OURS, SLOW))] == ["backend/moe/compiling"]
+    left = backends.parts(planned(OURS, SLOW), ["backend/moe"])
+    assert [part for part, _, _ in left] == ["backend/moe/compiling"]
     absent = PlannedArm("head", "aiter", first_call_s=1800.0)
-    assert [part for part, _, _ in backends.parts(context, planned(OURS, absent))] == ["backend/moe"]
+    assert [part for part, _, _ in backends.parts(planned(OURS, absent), [])] == ["backend/moe"]

@@ -41,6 +41,7 @@ def kept(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "state.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_finished_steps_are_not_repeated_and_again_repeats_them(tmp_path, capsys):
     code, first = bring_up(tmp_path, "--only", "git", "--only", "shm")
     assert (code, first["resumed"], first["complete"]) == (0, [], True)
@@ -58,6 +59,7 @@ def test_finished_steps_are_not_repeated_and_again_repeats_them(tmp_path, capsys
     assert [line["step"] for line in kept(tmp_path)] == ["shm", "git", "asv", "git"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "word"), [("machine", "another machine"), ("versions", "other versions"), ("tree", "other code")]
 )
@@ -71,6 +73,7 @@ def test_what_holds_for_something_else_starts_afresh_and_says_so(tmp_path, capsy
     assert f"knows of {word} only: starting afresh" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_torn_or_foreign_state_file_is_no_obstacle(tmp_path):
     (tmp_path / "state.jsonl").write_text('{"format": "ridgeline-bringup-step", "version": 1, "ste\n[]\n\x00\n{}')
     assert bring_up(tmp_path, "--only", "git")[0] == 0
@@ -141,6 +144,7 @@ def test_steps_have_names_and_deadlines_that_fit():
         choose(["nosuch"], [])
 
 
+@pytest.mark.slow
 def test_an_interrupted_bring_up_keeps_what_is_finished_and_has_a_report(stand_in, tmp_path):
     bringup = "int(open(f'/proc/{os.getppid()}/stat').read().rpartition(') ')[2].split()[1])"  # its parent's parent
     stand_in("aiter", f"import os, signal, time; os.kill({bringup}, signal.SIGINT); time.sleep(600)")
@@ -188,6 +192,7 @@ def test_numbers_that_are_not_finite_are_left_out():
     assert row.as_json()["numbers"] == {"size": {"value": 1.235, "unit": "GB"}}
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_exit_code_1_and_is_tried_again(stand_in, tmp_path):
     stand_in("aiter", "import os; os.abort()", "amd-aiter")
     code, first = bring_up(tmp_path, "--only", "package/aiter", "--only", "shm")

@@ -150,7 +150,7 @@ def test_a_gpu_in_use_by_somebody_else(tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "PAUSE_S", 0.0)
     root = nodes.amd_node(tmp_path, 1)
     nodes.mi300x(root, 1, used_bytes=41 << 30, gpu_busy_percent="97")
-    (root / "sys/class/kfd/kfd/proc/4711").mkdir(parents=True)
+    nodes.write(root / "sys/class/kfd/kfd/proc/4711/vram_1003", str(41 << 30))
     nodes.write(root / "proc/4711/comm", "python")
     rows = devices.devices(context(root, [nodes.device(0), nodes.device(1)]))
     [row] = [row for row in rows if row.status == RowStatus.FAIL]

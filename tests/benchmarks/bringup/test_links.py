@@ -12,6 +12,7 @@ from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import heap, rccl
 from benchmarks.bringup.probes.fences import CONTROLS, MANY, judge
 from benchmarks.bringup.rows import RowStatus
+from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
 from tests.kernels.ranks import run_alone, run_ranks
 
@@ -25,6 +26,7 @@ def rows_of(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
     return {row["name"]: row for row in json.loads(said[0])}
 
 
+@pytest.mark.slow
 def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
     rows = rows_of(tmp_path, "right")
     assert rows["many"]["status"] == "pass"
@@ -33,6 +35,7 @@ def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
     assert rows["control"]["status"] == "pass"
 
 
+@pytest.mark.slow
 def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
     rows = rows_of(tmp_path, "lost")
     assert rows["many"]["status"] == "fail"
@@ -41,6 +44,7 @@ def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
 def test_the_kernels_compile_for_every_gpu(arch):
     run_alone("tests.benchmarks.bringup.links_compiled", "defaults", arch)
@@ -88,4 +92,4 @@ def test_a_wrong_all_gather_is_a_fault():
 
 def test_every_home_of_the_heap_has_its_steps():
     assert set(steps.HOMES) == set(symmetric_heap.CHOICES) - {symmetric_heap.AUTO}
-    assert steps.HEAP_VARIABLE == symmetric_heap.VARIABLE
+    assert HEAP_VARIABLE == symmetric_heap.VARIABLE

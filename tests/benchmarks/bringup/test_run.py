@@ -36,11 +36,13 @@ def row_of(result: dict) -> tuple[str, str, str]:
     return row["status"], row["text"], row["next_step"]
 
 
+@pytest.mark.slow
 def test_a_package_that_is_there(stand_in):
     stand_in("aiter", "", "amd-aiter", "0.1.9")
     assert row_of(result_of("package/aiter")) == ("pass", "amd-aiter 0.1.9", "")
 
 
+@pytest.mark.slow
 def test_another_project_of_the_same_name(stand_in):
     stand_in("aiter", "", "aiter", "0.13.20191203")
     status, text, next_step = row_of(result_of("package/aiter"))
@@ -48,12 +50,14 @@ def test_another_project_of_the_same_name(stand_in):
     assert next_step.startswith("pip uninstall aiter; pip install amd-aiter")
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_fit_this_torch(stand_in):
     stand_in("aiter", "raise ImportError('undefined symbol: _ZN3c10')", "amd-aiter", "0.1.9")
     status, text, _ = row_of(result_of("package/aiter"))
     assert (status, text) == ("fail", "amd-aiter 0.1.9 does not import: ImportError: undefined symbol: _ZN3c10")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "text"),
     [
@@ -91,11 +95,13 @@ def test_what_is_not_tried_says_why(seen, needs, why):
     assert seen.lacks(needs) == why
 
 
+@pytest.mark.slow
 def test_two_ranks_have_a_heap_on_any_machine():
     result = result_of("heap")
     assert [(row["name"], row["status"]) for row in result["rows"]] == [("allocate", "pass"), ("write", "pass")]
 
 
+@pytest.mark.slow
 def test_one_rank_that_dies_does_not_leave_the_other_waiting(monkeypatch, tmp_path):
     """One is killed when it loads torch.distributed; the other would wait for it in the process group."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "dying"))
@@ -106,9 +112,10 @@ def test_one_rank_that_dies_does_not_leave_the_other_waiting(monkeypatch, tmp_pa
     assert time.monotonic() - begin < 50
     assert status == "fail"
     assert re.fullmatch(r"crash: rank [01] of 2 was killed by SIGSEGV in step: rccl", text)
-    assert next_step.endswith("ridgeline bringup --only rccl")
+    assert next_step.endswith("`ridgeline bringup --only rccl`")
 
 
+@pytest.mark.slow
 def test_a_torch_that_takes_the_first_process_down_is_a_line_of_its_own(stand_in):
     stand_in("torch", "import os; os.abort()")
     with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
@@ -123,6 +130,7 @@ def test_a_torch_that_takes_the_first_process_down_is_a_line_of_its_own(stand_in
     assert by_step["rccl"] == ("not here", "torch gives no answer (see torch)", "")
 
 
+@pytest.mark.slow
 def test_each_kernel_is_kept_as_soon_as_it_is_done_and_not_repeated(toy_tree, toy_log):
     found = []
     with Bringup(Checkout("head", toy_tree("tree")), lambda event: None) as bringup:
@@ -136,12 +144,13 @@ def test_each_kernel_is_kept_as_soon_as_it_is_done_and_not_repeated(toy_tree, to
     faults = {row["name"]: row for row in results["backend/faults"]["rows"]}
     assert faults["faults/falls"]["text"].startswith("backend, one: crash: the process was killed by SIG")
     assert faults["faults/falls"]["next_step"] == (
-        "ridgeline verify --tier sweep --kernel faults --case one --backend falls"
+        "`ridgeline verify --tier sweep --kernel faults --case one --backend falls`"
     )
     assert faults["faults/good"]["status"] == "pass", "the others are tried all the same"
     assert results["backend"]["rows"][0]["text"] == "3 kernels"
 
 
+@pytest.mark.slow
 def test_children_end_with_a_parent_that_is_killed(stand_in, tmp_path):
     marker = tmp_path / "pid"
     source = f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
@@ -173,7 +182,7 @@ def alive(pid: int) -> bool:
 
 
 def test_fences_are_not_tried_in_a_heap_that_failed(monkeypatch):
-    monkeypatch.setattr("benchmarks.bringup.run.WorkerPool", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr("benchmarks.bringup.run.started", lambda *_: pytest.fail("a process was started"))
     with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
         bringup.seen = Seen([{"pci": ""}] * 2, {"torch": "2.13.0"})
         bringup.results = {"heap/ipc": {"status": "fail"}, "heap/torch": {"status": "pass"}}
@@ -185,12 +194,12 @@ def test_fences_are_not_tried_in_a_heap_that_failed(monkeypatch):
 @pytest.mark.parametrize(
     ("statuses", "home"),
     [
-        ({"heap": "pass", "heap/ipc": "pass"}, None),
+        ({"heap": "pass", "heap/ipc": "pass"}, "auto"),
         ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "pass"}, "ipc"),
-        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "fail"}, None),
+        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "fail"}, "auto"),
     ],
 )
 def test_backends_take_the_home_that_works_where_the_usual_way_fails(statuses, home):
     with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
         bringup.results = {step: {"status": status} for step, status in statuses.items()}
-        assert bringup._variables().get("RIDGELINE_HEAP") == home
+        assert bringup.heap() == home

@@ -94,7 +94,7 @@ def test_a_gpu_that_multiplies_wrongly_is_named():
 def test_little_disk_and_shared_memory_are_faults(tmp_path, monkeypatch):
     (tmp_path / "dev/shm").mkdir(parents=True)
     assert only(host.shm(context(tmp_path))).status == RowStatus.PASS
-    monkeypatch.setattr(host.doctor, "LEAST_SHM_BYTES", 1 << 62)
+    monkeypatch.setattr(host.judge, "LEAST_SHM_BYTES", 1 << 62)
     monkeypatch.setattr(host.doctor, "LEAST_DISK_BYTES", 1 << 62)
     assert "--shm-size=16G" in only(host.shm(context(tmp_path))).next_step
     assert {row.status for row in host.disk(context(tmp_path))} == {RowStatus.FAIL}
@@ -107,7 +107,7 @@ def test_a_missing_shm_is_a_fault(tmp_path):
 def test_a_checkout_without_history_says_what_to_do(tmp_path):
     row = only(host.git(StepContext("git", str(tmp_path))))
     assert row.status == RowStatus.NOT_HERE
-    assert "ridgeline run --commit HASH" in row.next_step
+    assert "`ridgeline run --help`" in row.next_step
 
 
 def test_without_git_or_asv_measuring_goes_on(tmp_path, monkeypatch):

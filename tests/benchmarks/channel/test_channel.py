@@ -31,7 +31,7 @@ def test_an_answer_is_read_as_it_was_written(channel):
     request = {"op": "check", "seal": new_seal(), "fields": {"name": 'a "ü" \n'}}
     os.write(write, json.dumps(request).encode() + b"\n")
     assert next(end.requests()) == request
-    end.answer({"ok": True, "result": [1.5, None, "ü\n"]}, request["seal"])
+    end.answer({"ok": True, "result": [1.5, None, "ü\n"]})
     line, newline, rest = os.read(read, 10_000).partition(b"\n")
     assert (newline, rest) == (b"\n", b"")
     assert json.loads(opened(line, request["seal"])) == {"ok": True, "result": [1.5, None, "ü\n"]}
@@ -60,20 +60,35 @@ def test_nothing_is_sent_of_a_value_that_json_has_not(channel):
     nested.append(nested)
     for value in (object(), {1, 2}, nested):
         with pytest.raises((TypeError, ValueError, RecursionError)):
-            end.answer({"result": value}, new_seal())
+            end.answer({"result": value})
     os.set_blocking(read, False)
     with pytest.raises(BlockingIOError):
         os.read(read, 1)
 
 
+def test_an_exchange_answers_one_request_and_takes_the_next(channel):
+    write, read, end = channel
+    first, second = ({"op": op, "seal": new_seal()} for op in ("script", "resume"))
+    os.write(write, b"".join(json.dumps(one).encode() + b"\n" for one in (first, second)))
+    assert next(end.requests()) == first
+    assert end.exchange({"result": "at a timer"}) == second
+    end.answer({"result": "ended"})
+    told = [
+        opened(line, one["seal"]) for line, one in zip(os.read(read, 1000).splitlines(), (first, second), strict=True)
+    ]
+    assert told == [b'{"result": "at a timer"}', b'{"result": "ended"}']
+
+
 def test_what_foreign_code_replaces_is_not_what_the_channel_uses(channel, monkeypatch):
-    _, read, end = channel
+    write, read, end = channel
+    seal = new_seal()
+    os.write(write, json.dumps({"seal": seal}).encode() + b"\n")
+    next(end.requests())
     forged = lambda *_, **__: '{"ok": true, "result": 1e-9}'  # noqa: E731
     for name in ("dumps", "JSONEncoder.encode", "encoder.JSONEncoder.iterencode", "encoder.c_make_encoder"):
         monkeypatch.setattr(f"json.{name}", forged)
     monkeypatch.setattr(os, "write", lambda *_: 0)
-    seal = new_seal()
-    end.answer({"ok": False}, seal)
+    end.answer({"ok": False})
     assert opened(os.read(read, 1000).strip(), seal) == b'{"ok": false}'
 
 

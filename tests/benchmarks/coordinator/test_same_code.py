@@ -91,6 +91,7 @@ def test_points_without_knobs_in_common_are_all_timed(monkeypatch):
     assert len({tuple(arm["seconds"]) for arm in arms.values()}) == 3
 
 
+@pytest.mark.slow
 def test_a_batch_that_keeps_its_inputs_makes_them_once(monkeypatch):
     made: list[str] = []
     init = CaseBench.__init__

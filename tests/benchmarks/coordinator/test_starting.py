@@ -52,6 +52,7 @@ def seen(tree: Path, **variables: str) -> dict:
         workers.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_both_ways_give_the_same_environment(monkeypatch, tmp_path, how):
     monkeypatch.setenv(starting.START_VARIABLE, how)
@@ -75,6 +76,7 @@ def test_all_ranks_of_all_pools_come_from_one_server(light, tmp_path):
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 3
 
 
+@pytest.mark.slow
 def test_what_no_import_reads_needs_no_server_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("SOMEBODY", "one")
     monkeypatch.setenv("RIDGELINE_HEAP", "torch")
@@ -102,6 +104,7 @@ def test_an_idle_server_ends_when_another_environment_needs_one(light, monkeypat
     assert len(starting._servers) == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_reported_as_ever(tmp_path):
     workers = pool(tmp_path)
     os.kill(workers.workers[0].process.pid, signal.SIGSEGV)
@@ -109,6 +112,7 @@ def test_a_process_that_dies_is_reported_as_ever(tmp_path):
         workers.ask("probe", 60, "probe")
 
 
+@pytest.mark.slow
 def test_with_its_server_everything_it_started_ends_and_the_next_has_a_new_server(tmp_path):
     workers = pool(tmp_path)
     (server,) = starting._servers.values()
@@ -174,6 +178,7 @@ def test_a_torch_that_ends_the_server_is_met_by_the_process_itself(monkeypatch, 
         workers.ask("probe", 60, "probe")
 
 
+@pytest.mark.slow
 def test_a_library_with_threads_of_its_own_is_not_forked(monkeypatch, tmp_path):
     (tmp_path / "triton.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"

@@ -45,6 +45,7 @@ def test_a_gpu_that_is_seen_absent_or_hidden_is_no_fault(root: Path, monkeypatch
     assert fingerprint.unseen_gpu([], CPU_TORCH, root) != ""
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_or_verified_and_the_doctor_says_so(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,8 @@ from benchmarks.tally import Tally
 from tests.benchmarks.conftest import TOY
 from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
+
 ROOT = Path(__file__).parents[3]
 MARK = "86400.7"
 """What stands in the command line of every process that a hostile kernel starts."""

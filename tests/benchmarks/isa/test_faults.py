@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
+
 ROOT = Path(__file__).resolve().parents[3]
 FAULTS = Path(__file__).parent / "faults"
 

@@ -39,6 +39,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "compile_all", lambda *_: pytest.fail("a compiling process was started"))
 
 
+@pytest.mark.slow
 def test_an_unchanged_tree_starts_nothing_and_gives_the_same_bytes(tree, written, tmp_path, monkeypatch):
     assert json.loads(written.read_text())["entries"][0]["status"] == "ok"
     refuse(monkeypatch)
@@ -70,6 +71,7 @@ def test_another_python_is_always_asked(tree, tmp_path):
     assert key(tree, tmp_path, python="/somewhere/else/python3") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["torn", "text gone"])
 def test_what_cannot_be_read_whole_is_compiled_again(tree, written, tmp_path, damage):
     cache = tree.parent / "cache"

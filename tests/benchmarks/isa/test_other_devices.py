@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.isa.__main__ import main
+
+pytestmark = pytest.mark.slow
 
 
 def metrics(tmp_path, *options):

@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.isa.points import document, equality, of_file
 from benchmarks.points import Batch, Point, PointsFile
-from benchmarks.sweeping.ahead import outcomes
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,6 +102,7 @@ def variables(folder: Path) -> dict[str, str]:
     return {**os.environ, "TRITON_CACHE_DIR": str(folder / "triton"), "TRITON_DISABLE_LINE_INFO": "1"}
 
 
+@pytest.mark.slow
 def test_every_point_has_its_outcome(compiled):
     anchor, *found = compiled[0]["points"]
     assert (anchor["id"], anchor["status"], anchor["grid"]) == ("", "ok", [16])
@@ -127,6 +127,7 @@ def test_points_with_the_same_code_and_launch_are_equal(compiled):
     assert first["hash"] != warps["hash"]
 
 
+@pytest.mark.slow
 def test_a_launch_finds_what_was_compiled_for_it(compiled):
     _, folder = compiled
     python = {"PYTHONPATH": os.pathsep.join([str(folder / "tree"), str(ROOT)])}
@@ -147,15 +148,6 @@ def test_equality_asks_for_code_scalars_and_grid():
 def run_of(*records: dict, units: list[dict] | None = None, failure: str = "") -> SimpleNamespace:
     listing = None if units is None else {"triton": "3.8.0", "broken": [], "units": units}
     return SimpleNamespace(arch="sm_90", listing=listing, records=dict(enumerate(records)), failure=failure)
-
-
-def test_what_is_compiled_ahead_is_told_to_the_measuring():
-    points = of_file(PointsFile("s", "double", 0, 8, (Batch("n4096", "triton", FOUND[:4]),)))
-    assert [one.id for one in points] == ["", *(one.id for one in FOUND[:4])]
-    units = [{"point": index} for index in (0, 1, 1, 2)] + [{"point": 3, "status": "unsupported", "why": "no"}]
-    bad = {"status": "failed", "why": "it took longer than 120 s"}
-    run = run_of(bad, {"status": "ok"}, bad, {"status": "ok"}, {"status": "unsupported", "why": "no"}, units=units)
-    assert outcomes(points, run) == {("n4096", FOUND[0].label): bad["why"], ("n4096", FOUND[1].label): ""}
 
 
 def test_a_tree_that_cannot_be_listed_fails_every_point():

@@ -26,12 +26,11 @@ SOURCES = {
     "kernels/gather.py": KERNEL.format("gather") + "import importlib\nimportlib.import_module('kernels.lazy')\n",
     "kernels/lazy.py": "import kernels\ndef f(): return kernels.attribute.x\n",
     "kernels/attribute.py": "x = 1\n",
-    "kernels/reduce/__init__.py": KERNEL.format("reduce")
-    + "from kernels.shared.loader import load\nload('scans', 'one')\n",
+    "kernels/reduce/__init__.py": KERNEL.format("reduce") + "from kernels.shared.loader import load\nload('one')\n",
     "kernels/shared/__init__.py": "",
     "kernels/shared/tiles.py": "",
     "kernels/shared/alone.py": "",
-    "kernels/shared/loader.py": "import importlib as i\ndef load(a, b): return i.import_module(f'kernels.{a}.{b}')\n",
+    "kernels/shared/loader.py": "import importlib as i\ndef load(a): return i.import_module(f'kernels.scans.{a}')\n",
     "kernels/scans/__init__.py": "",
     "kernels/scans/one.py": "",
     "helper/__init__.py": "",
@@ -47,7 +46,7 @@ def made(folder: Path, changed: dict[str, str | None]) -> tree.SourceTree:
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-    return tree.of_folder(folder, ["kernels"])
+    return tree.of_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,9 @@ def test_the_package_that_an_operator_lies_in_counts_though_nothing_names_it(tmp
     alone = {"other/__init__.py": "", "other/sort.py": "import theirs\nsort = theirs.Kernel('sort')\n"}
     for side, more in (("base", ""), ("head", "limit = 2\n")):
         made(tmp_path / side, {**alone, "other/__init__.py": more})
-    found = operators.compared(*(tree.of_folder(tmp_path / side, ["kernels", "other"]) for side in ("base", "head")))
+    for side in ("base", "head"):
+        (tmp_path / side / "ridgeline.toml").write_text('kernels = ["kernels", "other"]')
+    found = operators.compared(*(tree.of_folder(tmp_path / side) for side in ("base", "head")))
     assert found.differing == {"sort": ("other/__init__.py",)}
 
 
@@ -96,7 +97,8 @@ def test_what_cannot_be_read_reaches_everything(tmp_path):
     assert "cannot be read" in operators.compared(base, head).unknown
     with pytest.raises(Unreadable):
         operators.declared(head)
-    other = tree.of_folder(tmp_path / "base", ["kernels", "more"])
+    (tmp_path / "base" / "ridgeline.toml").write_text('kernels = ["kernels", "more"]')
+    other = tree.of_folder(tmp_path / "base")
     assert "kernels, more in head" in operators.compared(base, other).unknown
 
 
@@ -122,8 +124,9 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_whatever_an_operator_imports_when_it_runs_is_reached():
-    ours = tree.of_folder(ROOT, ["kernels"])
+    ours = tree.of_folder(ROOT)
     homes = operators.declared(ours)
     modules = {name: parts[0].replace("/", ".") for name, parts in homes.items()}
     preload = f"import torch\n{ORACLE}"
@@ -138,7 +141,7 @@ def test_whatever_an_operator_imports_when_it_runs_is_reached():
 
 
 def test_our_operators_do_not_reach_each_other():
-    ours = tree.of_folder(ROOT, ["kernels"])
+    ours = tree.of_folder(ROOT)
     found = operators.reached(ours, ["kernels/gemm"])
     assert {"kernels/gemm/launch.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
     assert not [path for path in found if path.startswith(("kernels/all_reduce/", "kernels/grouped_gemm/"))]

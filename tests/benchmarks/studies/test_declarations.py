@@ -13,6 +13,7 @@ from benchmarks import studies as package
 from benchmarks.studies import studies, study
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
 from ci.sweeps.measured import COLUMNS as MEASURED
+from ci.sweeps.studies.across.changes import COLUMNS as CHANGES
 from ci.sweeps.studies.columns import COLUMNS
 from ci.sweeps.studies.figures import columns_of
 from ci.sweeps.studies.guidance import GUIDES
@@ -87,7 +88,8 @@ def test_columns_exist(one):
             *(k for b in KERNELS[part.operator].backends for k in knobs_of(part.operator, b)),
         ]
     }
-    known = {*COLUMNS, *MEASURED, *OF_ROWS, *of_parts}
+    own = {*one.columns, *(CHANGES if one.changes else ())}
+    known = {*COLUMNS, *MEASURED, *OF_ROWS, *of_parts, *own}
     listed = one.table
     named = {*listed.keys, *listed.columns, *filter(None, [listed.spread]), *listed.rows.where}
     assert named <= known, named - known

@@ -1,4 +1,4 @@
-"""From a points file to batches: names that exist, parts that fit the memory, what was compiled ahead, what is left."""
+"""From a points file to batches: names that exist, parts that fit the memory, what is left."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ POINTS = tuple(Point("c", "triton", {"block_m": m}) for m in range(1, 24))
 FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
-def planned(file: PointsFile = FILE, compiled: dict | None = None) -> list[batches.PlannedBatch]:
-    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol(), compiled or {}))
+def planned(file: PointsFile = FILE) -> list[batches.PlannedBatch]:
+    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol()))
 
 
 def test_a_batch_is_split_where_its_buffers_do_not_fit():
@@ -78,15 +78,6 @@ def test_a_point_that_found_no_room_comes_again_in_halves():
     assert (left.batch.points, right.batch.points) == (POINTS[:2], POINTS[2:5])
     assert [arm.key for arm in left.case.arms] == ["head/triton", *(f"head/{point.label}" for point in POINTS[:2])]
     assert [part.batch.points for part in left.only(POINTS[:1]).halves()] == [POINTS[:1]]
-
-
-def test_what_was_compiled_ahead_decides_deadline_and_status():
-    first, second, third = POINTS[:3]
-    compiled = {("c", first.label): "", ("c", second.label): "ptxas ran out of registers"}
-    case = planned(compiled=compiled)[0].case
-    arms = {arm.key: arm for arm in case.arms}
-    assert [arms[f"head/{point.label}"].compiled for point in (first, second, third)] == [True, False, False]
-    assert case.errors == {f"head/{second.label}": "compiled ahead: ptxas ran out of registers"}
 
 
 def test_unknown_names_are_refused_before_anything_runs():

@@ -55,6 +55,7 @@ def test_unknown_names_are_refused(asked, words):
         candidates.listed(ROOT, *asked, PLACE)
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_refuses_an_unknown_architecture(toy_tree):
     tree = toy_tree("tree", {"toy/swept.py": (Path(__file__).parent / "swept.py").read_text()})
     command = [sys.executable, "-m", "benchmarks", "candidates", "--tree", str(tree), "--kernel", "swept", "--json"]
@@ -77,6 +78,7 @@ def _commands(*lines: list[str]) -> list[str]:
     return done.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_one_program_answers_for_several_kernels_and_goes_on_after_a_refusal(tmp_path):
     asked = ["benchmarks", "candidates", "--arch", "gfx942", "--case", "w2_fp16_2MB"]
     files = [tmp_path / "one.json", tmp_path / "two.json"]
@@ -92,6 +94,7 @@ def test_one_program_answers_for_several_kernels_and_goes_on_after_a_refusal(tmp
     assert [entry for entry in two["entries"] if entry["kernel"] == "all_gather"] == one["entries"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_is_the_last_one():
     program = subprocess.Popen(
         [sys.executable, "-m", "benchmarks", "commands"], cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE

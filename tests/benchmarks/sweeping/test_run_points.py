@@ -57,6 +57,7 @@ def arms_of(line: dict) -> dict[str, dict]:
     return {key.removeprefix("head/"): arm for key, arm in entry["arms"].items()}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_path, toy_log):
     good, slow = [point("one", tile=t) for t in (1, 2)], point("one", tile=3, fault="slow")
     bad = {fault: point("one", fault=fault) for fault in ("wrong", "dies", "hangs", "unsupported")}

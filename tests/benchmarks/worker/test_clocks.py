@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +14,8 @@ import torch
 from benchmarks.worker import clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
 from benchmarks.worker.guards import bound
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_host_clock_times_the_call_alone():
@@ -25,6 +31,55 @@ def test_the_host_clock_times_the_call_alone():
     assert taken.seconds[0] < 0.2, "waiting for the others is no part of a sample"
     assert taken.seconds[1] >= 0.25, "per call"
     assert taken.busy_s < 0.5 + 2 * 0.2, "waiting for the others is not work"
+
+
+needs_schedstat = pytest.mark.skipif(
+    not Path("/proc/thread-self/schedstat").exists(), reason="this kernel does not say how long a thread waits"
+)
+
+
+@pytest.mark.slow
+@needs_schedstat
+def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
+    """Beside a process that never rests, on one core: half of the wall time is the other's."""
+    program = (
+        "import time; from benchmarks.worker import clocks, own_core; own_core.settle({core})\n"
+        "def work():\n    for _ in range(4_000_000): pass\n"
+        "clock = clocks.HostClock(0, None); begin = time.perf_counter()\n"
+        "samples = [clock.run([clocks.Timed(work)]).seconds[0] for _ in range(5)]\n"
+        "print(sorted(samples)[2], (time.perf_counter() - begin) / 5, time.process_time() / 5)"
+    )
+    core = min(os.sched_getaffinity(0))
+    spinning = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
+    with subprocess.Popen(spinning) as other:
+        try:
+            run = [sys.executable, "-c", program.format(core=core)]
+            said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=120)
+        finally:
+            other.kill()
+    sample, wall, _ = map(float, said.stdout.split())
+    assert sample < 0.75 * wall
+
+
+def test_sleeping_is_a_part_of_it():
+    assert HostClock(0, None).run([Timed(lambda: time.sleep(0.2))]).seconds[0] >= 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores of a process are Linux's")
+def test_a_process_has_one_core_and_keeps_its_memory():
+    program = (
+        "import os, resource, torch; from benchmarks.worker import own_core; own_core.settle({core})\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "make = lambda: [torch.empty(1 << 20).fill_(1.0) for _ in range(4)]\n"
+        "make(); before = faults(); [make() and None for _ in range(20)]\n"
+        "print(sorted(os.sched_getaffinity(0)), (faults() - before) / 20)"
+    )
+    core = max(os.sched_getaffinity(0))
+    run = [sys.executable, "-c", program.format(core=core)]
+    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=120).stdout.split()
+    assert said[0] == f"[{core}]"
+    assert float(said[1]) < 2048, "16 MB are 4096 pages"
 
 
 class Device:

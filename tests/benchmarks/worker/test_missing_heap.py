@@ -36,7 +36,7 @@ def test_the_reason_reaches_the_arm(alone, monkeypatch):
     module = types.ModuleType("kernels.symmetric_heap")
     module.create = lambda *_, **__: chosen(REPORTS)
     monkeypatch.setitem(sys.modules, "kernels.symmetric_heap", module)
-    why = Service(".")._make_heap(joining())
+    why = Service(".", None)._make_heap(joining())
     assert why.startswith("HeapError: torch: torch.distributed._symmetric_memory.rendezvous failed: RuntimeError: out")
 
     case = Case("c", world=2, dtype="fp16", MB=1).at(Place(world=2, heap=MissingHeap(why)))
@@ -49,7 +49,7 @@ def test_the_reason_reaches_the_arm(alone, monkeypatch):
 
 
 def test_a_heap_that_was_made_says_where(alone, tmp_path):
-    service = Service(".")
+    service = Service(".", None)
     given = joining()
     (tmp_path / "heap").mkdir()
     assert service._make_heap(Joining(**{**vars(given), "heap_directory": str(tmp_path / "heap")})) == ""

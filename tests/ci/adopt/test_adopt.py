@@ -14,11 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.adopted.__main__ import main as measure
+from ci import adopt
 from ci.__main__ import main
-from ci.adopt import request
-from ci.adopt.promote import declaration
-from ci.adopt.request import ScriptRequest, import_paths
-from ci.adopt.seen import ScriptCase, SeenScript
+from ci.adopt import ScriptCase, ScriptRequest, SeenScript, declaration, import_paths
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
 
@@ -70,7 +68,7 @@ def inside(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the repository; the measuring program runs in this process, so that all share a fork server."""
     monkeypatch.chdir(repository)
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    monkeypatch.setattr(request, "follow", in_this_process)
+    monkeypatch.setattr(adopt, "follow", in_this_process)
     return repository
 
 
@@ -86,6 +84,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["adopt", *words])
 
 
+@pytest.mark.slow
 def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: Path, tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
     words = ["bench/speed.py", "HEAD^", "HEAD", "--json", "--rounds", "8", "--out", str(out), "--", "--json", "x"]
@@ -158,6 +157,7 @@ def test_the_scripts_words_come_last_and_only_its_cases_are_asked_for(tmp_path: 
     assert words[words.index("--budget") + 1] == "120.0"
 
 
+@pytest.mark.slow
 def test_a_declaration_is_a_module_that_declares_what_was_seen(tmp_path: Path) -> None:
     closures = (
         ScriptCase("cu BLAS", "bench:M=64,dtype=bf16,layout=nt", "do_bench", 1e-5, ("bfloat16[64, 8]", "int32[]")),
@@ -180,6 +180,7 @@ def test_a_declaration_is_a_module_that_declares_what_was_seen(tmp_path: Path) -
     assert found.stdout.strip().endswith("2")
 
 
+@pytest.mark.slow
 def test_a_promoted_call_does_what_the_script_timed_and_an_unseen_one_is_named(tmp_path: Path) -> None:
     two = ("float32[4, 8]", "float32[8, 3]")
     closures = (

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ci import harness
 from ci.bisect.axes import Axis, KnobAxis, PythonAxis, settings_of
-from ci.bisect.live import LiveTrials, alone
+from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import search
 from ci.bisect.types import BisectError, SearchRules
 from ci.git.repository import Commit, LocalCheckout
@@ -90,7 +90,7 @@ def test_a_place_without_a_result_is_left_out_and_two_in_a_row_end_the_search(tm
 
 def test_an_interruption_says_that_the_same_command_goes_on(tmp_path) -> None:
     live = LiveTrials(KNOBS, MeasurePlan(), tmp_path / "t.jsonl", QUIET, lambda *_: harness.INTERRUPTED)
-    with pytest.raises(Interrupted, match="the same command goes on"):
+    with pytest.raises(Interrupted, match="`ridgeline.*` goes on"):
         live(0, 3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ci.bisect.classes import OTHER_CAUSE, same_code, weights
+from ci.bisect.axes import OTHER_CAUSE, same_code, weights
 
 
 def test_a_change_between_equal_labels_is_no_suspect() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.bisect.commits import commit_axis, file_labels
+from ci.bisect.axes import commit_axis
 from ci.git.repository import Repository
+from ci.judging.reach import file_labels
 from tests.ci.bisect.toys import git
 
 DECLARED = {

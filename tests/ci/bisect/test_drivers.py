@@ -76,7 +76,7 @@ def test_one_record_of_each_decides_nothing(recorded) -> None:
     recorded(lines(1.06, count=1))
     done = run()
     assert done.exit_code == NO_VERDICT
-    assert "more records of these drivers go on" in done.stdout
+    assert "it takes more records of these drivers" in done.stdout
 
 
 def test_no_step_is_an_answer(recorded) -> None:

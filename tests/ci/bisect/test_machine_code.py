@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.bisect import machine_code
-from ci.bisect.axes import CommitAxis
-from ci.bisect.classes import same_code
+from ci.bisect import axes
+from ci.bisect.axes import CommitAxis, same_code
 from ci.git.repository import Repository
-from ci.isa.compile import CompileError, Wanted
-from ci.isa.compiled import CompiledCode, CompiledEntry, CompiledTree, CompileStatus, LostArch
+from ci.isa.compiled import CompiledCode, CompiledEntry, CompiledTree, CompileError, CompileStatus, LostArch, Wanted
 from tests.ci.bisect.toys import git
 
 CODE = CompiledCode("11aa", "11aa.s", None, (), "")  # type: ignore[arg-type]
@@ -29,8 +27,8 @@ def tree(*entries: CompiledEntry, failures: tuple[LostArch, ...] = ()) -> Compil
 
 
 def test_code_configuration_and_cases_make_the_digest() -> None:
-    alike = machine_code.digest(tree(ENTRY, OTHER))
-    assert alike == machine_code.digest(tree(OTHER, ENTRY, LACKS))
+    alike = axes.digest(tree(ENTRY, OTHER))
+    assert alike == axes.digest(tree(OTHER, ENTRY, LACKS))
     others = [
         tree(ENTRY),
         tree(OTHER),
@@ -38,14 +36,14 @@ def test_code_configuration_and_cases_make_the_digest() -> None:
         tree(dataclasses.replace(ENTRY, cases=("m16",)), OTHER),
         tree(dataclasses.replace(ENTRY, arch="gfx950"), OTHER),
     ]
-    assert len({alike, *map(machine_code.digest, others)}) == len(others) + 1
+    assert len({alike, *map(axes.digest, others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize(
     "found", [tree(), tree(LACKS), tree(ENTRY, FAILS), tree(ENTRY, failures=(LostArch("gfx942", "no Triton"),))]
 )
 def test_what_does_not_all_compile_has_none(found: CompiledTree) -> None:
-    assert machine_code.digest(found) == ""
+    assert axes.digest(found) == ""
 
 
 @dataclasses.dataclass
@@ -74,7 +72,7 @@ def test_each_run_of_equal_files_is_compiled_once_and_what_fails_stays_apart(tmp
     repository = Repository(tmp_path)
     axis = CommitAxis(repository, repository.commits("", "HEAD"), files)
     compiler = MadeCompiler({"a": ENTRY, "b": ENTRY, "c": OTHER})
-    found = machine_code.labelled(axis, Wanted(["gfx942"]), compiler)  # type: ignore[arg-type]
+    found = axes.labelled(axis, Wanted(["gfx942"]), compiler)  # type: ignore[arg-type]
     assert compiler.asked == ["a", "b", "broken", "c"]
     assert same_code(found.known, {}) == [True, True, False, False]
     assert found.known[3] == "broken"

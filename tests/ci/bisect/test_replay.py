@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ci.bisect import replay
+from ci.bisect import outcomes
 from ci.bisect.types import BisectError
 from tests.ci.bisect.toys import replay_lines
 
@@ -21,8 +21,8 @@ def written(path, lines):
 
 def test_a_replay_file_is_a_row_and_its_trials_in_order(tmp_path) -> None:
     file = written(tmp_path / "r.jsonl", replay_lines(NAMES, [("v1", "v3", 1.02), ("v2", "v1", 0.5)]))
-    assert replay.tells_its_places(file)
-    found = replay.of_file(file)
+    assert outcomes.tells_its_places(file)
+    found = outcomes.of_file(file)
     assert [place.name for place in found.places] == NAMES
     assert [(one.low, one.high, one.shift) for one in found.outcomes] == [
         (0, 2, pytest.approx(math.log(1.02))),
@@ -47,7 +47,7 @@ def test_a_wrong_line_is_refused_by_its_value(tmp_path, changed, said) -> None:
     (line,) = replay_lines(NAMES, [("v1", "v3", 1.02)])
     file = written(tmp_path / "r.jsonl", [{**line, **changed}])
     with pytest.raises(BisectError) as error:
-        replay.of_file(file)
+        outcomes.of_file(file)
     assert said in str(error.value)
     assert f"{file}:1" in str(error.value)
 
@@ -59,6 +59,6 @@ def test_a_file_that_is_none_is_refused(tmp_path, content, said) -> None:
     file = tmp_path / "r.jsonl"
     file.write_text(content)
     with pytest.raises(BisectError, match=said):
-        replay.tells_its_places(file)
+        outcomes.tells_its_places(file)
     with pytest.raises(BisectError, match="cannot be read"):
-        replay.tells_its_places(tmp_path / "absent")
+        outcomes.tells_its_places(tmp_path / "absent")

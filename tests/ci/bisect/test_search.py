@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ci.bisect import show
 from ci.bisect.search import replayed, search, state_of
 from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 
@@ -111,3 +112,23 @@ def test_replayed_trials_lead_to_the_same_states() -> None:
     states = replayed(ROW, UNKNOWN, RULES, ended.outcomes)
     assert [one.then for one in states] == [one.then for one in told[1:]]
     assert replayed(ROW, UNKNOWN, RULES, [])[0].then == state_of(ROW, UNKNOWN, RULES, []).then
+
+
+def test_what_is_suspected_adds_up_to_certainty() -> None:
+    """With two steps, the second one is no candidate for being the first bad one."""
+    for steps in ({12: 0.012, 30: 0.009}, {23: 0.01}, {}):
+        trials = MadeTrials(steps)
+        for state in replayed(ROW, UNKNOWN, RULES, search(ROW, UNKNOWN, RULES, trials).outcomes):
+            assert state.belief
+            assert state.belief.none + state.belief.first.sum() == pytest.approx(1.0)
+            cells = list(show.suspects_table(state, ROW, "commit").columns[0].cells)
+            shown = [float(str(cell).removeprefix("over ").removesuffix(" %")) for cell in cells]
+            assert sum(shown) == pytest.approx(100, abs=0.5)
+    assert (
+        max(
+            state.belief.changes.sum()
+            for state in [search(ROW, UNKNOWN, RULES, MadeTrials({12: 0.012, 30: 0.009}))]
+            if state.belief
+        )
+        > 1.5
+    )

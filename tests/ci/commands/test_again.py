@@ -35,10 +35,10 @@ def line(**changed: Any) -> dict[str, Any]:
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(again, "machine_kind", lambda: "cpu")
-    again.TRIALS.mkdir(parents=True)
+    Path(again.TRIALS).mkdir(parents=True)
 
     def look(plan: MeasurePlan = PLAN, head: LocalCheckout = HEAD, name: str = "check", **changed: Any) -> Any:
-        made_trials.write(again.TRIALS / f"20261122-000000-{name}-{HEAD.commit.short}-1.jsonl", line(**changed))
+        made_trials.write(Path(again.TRIALS) / f"20261122-000000-{name}-{HEAD.commit.short}-1.jsonl", line(**changed))
         return again.measured_before(head, plan, ["gemm"])
 
     return look
@@ -56,7 +56,7 @@ def test_the_same_check_again_reads_its_trials(found: Callable[..., Any]) -> Non
         {"plan": dataclasses.replace(PLAN, tier="nightly")},
         {"plan": dataclasses.replace(PLAN, cases=("m16",))},
         {"plan": dataclasses.replace(PLAN, kernels=("softmax",))},
-        {"head": dataclasses.replace(HEAD, dirty=True)},
+        {"head": dataclasses.replace(HEAD, changed=("a.py",))},
         {"head": dataclasses.replace(HEAD, commit=Commit("d" * 40, 0, ""))},
         {"machine": {"name": "m", "kind": "cpu", "os": "other", "cpu_count": 2}},
         {"machine": {"name": "m", "kind": "gpu"}},

@@ -17,8 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ci import doctor as examination
-from ci.__main__ import VERBS as SUMMARIES
-from ci.__main__ import main
+from ci.__main__ import FORMERLY, GROUPS, VERBS, main
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
 README = Path(__file__).parents[3] / "README.md"
@@ -28,17 +27,16 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), standalone_mode=True)
 
 
-VERBS = main.list_commands(click.Context(main))
-
-
-def command(verb: str) -> click.Command:
-    found = main.get_command(click.Context(main), verb)
-    assert found is not None, f"there is no verb {verb}"
-    return found
+def command(words: list[str]) -> tuple[str, click.Command, list[str]]:
+    """The verb that a command line begins with, of one word or two, its command, and what follows."""
+    verb, found, rest = main.resolve_command(click.Context(main), words)
+    assert verb is not None
+    assert found is not None
+    return verb, found, rest
 
 
 def examples(verb: str) -> list[list[str]]:
-    epilog = command(verb).epilog or ""
+    epilog = command(verb.split())[1].epilog or ""
     return [
         shlex.split(re.split(r"  +", line.strip())[0])[1:]
         for line in epilog.splitlines()
@@ -48,30 +46,71 @@ def examples(verb: str) -> list[list[str]]:
 
 def parse(words: list[str]) -> click.Context:
     """Parse a command line without carrying it out."""
-    return command(words[0]).make_context(words[0], words[1:])
+    verb, found, rest = command(words)
+    return found.make_context(verb, rest)
 
 
-def readme_commands() -> list[list[str]]:
-    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+PAGES = [README, *sorted((README.parent / ".github/guides").glob("*.md"))]
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    blocks = re.findall(
+        r"```sh\n(.*?)```", page.read_text().replace("$(git rev-parse HEAD)", "0" * 40), flags=re.DOTALL
+    )
+    lines = [re.split(r" (?:#|>|\|\|?)", line)[0].strip() for block in blocks for line in block.splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith("ridgeline ")]
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
-    shown = invoke(verb, "--help")
+    shown = invoke(*verb.split(), "--help")
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert examples(verb), verb
     for words in examples(verb):
-        assert words[0] == verb
+        assert command(words)[0] == verb
         parse(words)
 
 
-def test_every_ridgeline_command_of_the_readme_parses() -> None:
-    found = readme_commands()
-    assert len(found) >= 6
+def test_help_shows_every_verb_once_in_the_group_where_people_look() -> None:
+    shown = invoke("--help").stdout
+    for title, group in GROUPS.items():
+        part = shown[shown.index(f"\n{title}:\n") :].partition("\n\n")[0]
+        assert re.findall(r"^  (\S+(?: \S+)?)  +", part, re.MULTILINE) == list(group)
+    assert list(GROUPS)[:4] == ["Measure", "Tune", "Show", "Set up"]
+    assert [verb for verb in VERBS if verb.startswith("events ")] == [
+        f"events {one}" for one in ("list", "ack", "accept", "reopen")
+    ]
+
+
+@pytest.mark.parametrize("group", ["events", "jobs", "records", "ci"])
+def test_a_group_shows_its_verbs(group: str) -> None:
+    own = [verb for verb in VERBS if verb.startswith(f"{group} ")]
+    for asked in ([group, "--help"], [group, "-h"]):
+        done = invoke(*asked)
+        assert (done.exit_code, re.findall(rf"^  ({group} \w+)  ", done.stdout, re.MULTILINE)) == (0, own)
+    assert invoke(group, "no_such_verb").exit_code == 3
+
+
+@pytest.mark.parametrize(("old", "new"), [*FORMERLY.items(), ("events", "events list"), ("jobs", "jobs list")])
+def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old: str, new: str) -> None:
+    assert command([old, "--json"])[1:] == (command(new.split())[1], ["--json"])
+    assert not re.search(rf"^  {old}  ", invoke("--help").stdout, re.MULTILINE)
+
+
+def test_samples_are_moved_by_the_option_of_old_too() -> None:
+    old, new = (invoke(*words.split(), "--results", "none") for words in ("record --compact", "records compact"))
+    assert "there is no place for samples" in new.output
+    assert (old.exit_code, old.output) == (new.exit_code, new.output)
+    assert "--compact" not in invoke("records", "add", "--help").stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page: Path) -> None:
+    found = commands_of(page)
+    assert found or page.name in ("measuring.md", "h200.md"), "which tell, and show nothing to do"
     for words in found:
+        assert command(words)[0] not in FORMERLY
         parse(words)
 
 
@@ -185,11 +224,26 @@ def test_foreign_words_in_an_error_cannot_reach_the_terminal(monkeypatch: pytest
     assert len(done.output) < 11_000
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("chek", "there is no verb 'chek': did you mean `ridgeline check`? `ridgeline --help` lists all"),
+        ("adop", "did you mean `ridgeline adopt`?"),
+        ("comand", "did you mean `ridgeline command`?"),
+        ("records ad", "did you mean `ridgeline records add`? `ridgeline records --help` lists all"),
+        ("qqq", "there is no verb 'qqq'; `ridgeline --help` lists all"),
+    ],
+)
+def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> None:
+    done = CliRunner().invoke(main, typed.split(), prog_name="ridgeline")
+    assert (done.exit_code, said in done.output) == (3, True), done.output
+
+
 def test_the_list_of_verbs_says_what_each_verb_does() -> None:
     shown = " ".join(invoke("--help").output.split())
-    for verb, words in SUMMARIES.items():
+    for verb, (_, words) in VERBS.items():
         assert f"{verb} {words}" in shown
-        assert command(verb).help, "a verb that is listed can be imported and explains itself"
+        assert command(verb.split())[1].help, "a verb that is listed can be imported and explains itself"
 
 
 @pytest.mark.parametrize(
@@ -243,6 +297,7 @@ def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
 # ---- verify -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None:
     out = tmp_path / "checks.jsonl"
     words = ["verify", "--kernel", "gemm", "--case", "n4096_k4096_m1_fp16", "--backend", "torch", "--backend", "blas"]
@@ -279,6 +334,7 @@ def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> Non
 # ---- run ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_run_says_how_long_it_takes_on_another_node(tmp_path: Path) -> None:
     out = tmp_path / "trials.jsonl"
     words = ["--tier", "nightly", "--kernel", "all_gather", "--case", "w8_fp16_in*"]

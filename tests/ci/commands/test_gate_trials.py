@@ -36,7 +36,8 @@ class Scene:
         git(self.hub, "init", "-q", "-b", "main")
         self.base = commit(self.hub, kernels__a="one", pyproject="")
         (self.hub / "pyproject.toml").write_text(PROJECT)
-        commit(self.hub, **{"kernels__spec.py": "SPEC_VERSION = 1\n"})  # as in a clone of Ridgeline
+        declared = "from kernels.spec import Kernel\ngemm = Kernel('gemm')\n"
+        commit(self.hub, **{"kernels__spec.py": "SPEC_VERSION = 1\n", "kernels__gemm.py": declared})
         self.base = commit(self.hub)
         git(self.hub, "checkout", "-q", "-b", "fork")
         self.head = commit(self.hub, kernels__a="two")
@@ -248,8 +249,16 @@ def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene: Scene) ->
     spilling = entry_json("gemm", "b", vgpr_spills=65, scratch_bytes=260, scratch_ops=130, scratch_ops_in_loops=40)
     code(scene, *(json.dumps(document_json(one)) for one in (entry_json("gemm", "a"), spilling)))
     assert scene.gate("--code", "code").exit_code == 1
-    assert any("code of gemm" in one for one in scene.report.judgement.warnings)
+    assert any("gemm/triton on gfx942" in one and "SLOWER" in one for one in scene.report.judgement.machine_code)
     assert leg.CLAIMED_CODE in scene.report.judgement.warnings
+
+
+def test_other_code_that_no_rule_judges_is_in_the_comment_and_leaves_the_verdict(scene: Scene) -> None:
+    scene.measured()
+    sides = entry_json("gemm", "a", code_bytes=1160), entry_json("gemm", "b", code_bytes=2232)
+    code(scene, *(json.dumps(document_json(one)) for one in sides))
+    assert scene.gate("--code", "code").exit_code == 0
+    assert "code bytes: 1160 → 2232" in (scene.clone / "out.md").read_text()
 
 
 @pytest.mark.parametrize("head", ["{}", "no JSON", "[" * 100_000, '{"format": "ridgeline-isa", "version": 1}'])

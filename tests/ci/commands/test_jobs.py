@@ -157,7 +157,7 @@ def test_what_comes_last() -> None:
         recorded = inner.sharding(inner.parsed(["run", "--results", "there"]), 1)
         judged = inner.sharding(inner.parsed(["ab", "main", "HEAD"]), 3)
         other = inner.sharding(inner.parsed(["isa"]), 1)
-    assert recorded.finish == ("-m", "ci", "record", "--results", "there")
+    assert recorded.finish == ("-m", "ci", "records", "add", "--results", "there")
     assert judged.finish == ("-m", "ci", "ab", "--replay")
     assert not other.publishes
 

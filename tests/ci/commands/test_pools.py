@@ -1,4 +1,4 @@
-"""`ridgeline pools`, as it is called."""
+"""`ridgeline ci pools`, as it is called."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str)
 
 def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """`sys.exit(-15)` would be 241."""
-    from ci.commands.machines import night
+    from ci.commands import night
 
     monkeypatch.setattr(night, "run", lambda words: -15)
     assert CliRunner().invoke(main, ["night", "--out", "nightly.jsonl"]).exit_code == USAGE
@@ -221,4 +221,4 @@ def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_refuses_an_option_that_it_has_not(project: Path, verb: str) -> None:
-    refused(project, verb, "--no-such-option", names="--no-such-option")
+    refused(project, *verb.split(), "--no-such-option", names="--no-such-option")

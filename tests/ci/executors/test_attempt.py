@@ -144,3 +144,10 @@ def test_any_way_of_writing_publishes_the_same_lines(tmp_path: Path) -> None:
             written += step
             publisher.look()
         assert attempt.shard.published() == whole.splitlines()
+
+
+def test_the_mark_of_a_start_is_written_by_the_attempt_it_comes_to(tmp_path: Path) -> None:
+    environ = {"SLURM_JOB_NAME": "rl-x", "SLURM_RESTART_COUNT": "2", "RIDGELINE_START": "rl-x.12"}
+    attempt = Shard(tmp_path).begin(shard._start(environ, 3))
+    written = json.loads((attempt.folder / "attempt.json").read_text())
+    assert (written["job"], written["restart"], written["mark"]) == ("rl-x_3", 2, "rl-x.12")

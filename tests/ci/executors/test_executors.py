@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from ci import executors
-from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job, locks, scheduler
+from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, job, locks, scheduler
+from tests.ci.executors.submitting import submit
 
 HERE = str(Path(job.__file__).parents[2])
 
@@ -47,7 +48,7 @@ def pid_in(path: Path) -> int:
 
 def shell(text: str, root: Path, **options: object) -> str:
     known: dict[str, object] = {"name": "test", "root": root, **options}
-    return executors.submit(["bash", "-c", text], **known)  # type: ignore[arg-type]
+    return submit(["bash", "-c", text], **known)  # type: ignore[arg-type]
 
 
 def end(job_id: str, root: Path) -> JobStatus:
@@ -74,8 +75,19 @@ def test_failed(root: Path, text: str, code: int, why: str) -> None:
     assert why in status.why
 
 
+def test_a_job_can_be_interrupted_however_it_was_submitted(root: Path) -> None:
+    """A shell has what it starts with `&` ignore SIGINT and SIGQUIT."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        status = end(shell("kill -INT $$; sleep 60", root), root)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (status.state, status.why) == (State.FAILED, "killed by SIGINT")
+
+
 def test_a_command_that_does_not_exist(root: Path) -> None:
-    status = end(executors.submit(["no-such-command"], name="typo", root=root), root)
+    status = end(submit(["no-such-command"], name="typo", root=root), root)
     assert (status.state, status.exit_code) == (State.FAILED, 127)
     assert "no-such-command" in executors.tail(status)
 
@@ -146,8 +158,8 @@ def test_jobs_run_one_after_the_other_in_order(root: Path, tmp_path: Path) -> No
 
 def test_two_submits_at_once_from_two_processes_serialise(root: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ci import executors;"
-        "print(executors.submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
+        "import sys; from pathlib import Path; from tests.ci.executors.submitting import submit;"
+        "print(submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
         " env={'NAME': sys.argv[3]}))"
     )
     both = [
@@ -223,10 +235,10 @@ def test_two_clones_share_no_gpu_and_one_that_needs_all_gets_its_turn(root: Path
 
 
 def test_a_gpu_has_one_name_on_the_machine() -> None:
-    assert devices.identities(["0", "1"], {}) == {"0": "gpu-0", "1": "gpu-1"}
+    assert locks.identities(["0", "1"], {}) == {"0": "gpu-0", "1": "gpu-1"}
     within = {"ROCR_VISIBLE_DEVICES": "4, 6", "HIP_VISIBLE_DEVICES": "1"}
-    assert devices.identities(["1"], within) == {"1": "gpu-6"}
-    assert devices.identities(["GPU-ab/c"], {"CUDA_VISIBLE_DEVICES": "GPU-ab/c"}) == {"GPU-ab/c": "gpu-GPU-ab/c"}
+    assert locks.identities(["1"], within) == {"1": "gpu-6"}
+    assert locks.identities(["GPU-ab/c"], {"CUDA_VISIBLE_DEVICES": "GPU-ab/c"}) == {"GPU-ab/c": "gpu-GPU-ab/c"}
     assert locks.path(Path("/l"), "gpu-GPU-ab/c") == Path("/l/gpu-GPU-ab_c")
 
 
@@ -260,6 +272,11 @@ def test_a_killed_supervisor_is_seen_its_gpu_kept_and_its_job_resumed(root: Path
     until(lambda: (tmp_path / "second").exists())
     os.kill(supervisor_of(name), signal.SIGKILL)
     until(lambda: executors.status([name], root=root)[0].state is State.LOST)
+    status = executors.status([name], root=root)[0]
+    assert (status.exit_code, f"`ridgeline jobs submit --queue '{root}' --resume {name}` queues" in status.why) == (
+        3,
+        True,
+    )
     assert running(orphan)
     other = shell("true", root)
     time.sleep(0.5)
@@ -312,10 +329,10 @@ def test_resume_of_a_job_that_runs_or_is_done(root: Path) -> None:
 def test_a_job_inside_a_job_outlives_it(root: Path, tmp_path: Path) -> None:
     """A job may submit a job: ending the outer one must not take the inner one's supervisor with it."""
     code = (
-        "import sys; from pathlib import Path; from ci import executors;"
-        "executors.submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from tests.ci.executors.submitting import submit;"
+        "submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))"
     )
-    outer = executors.submit(
+    outer = submit(
         [sys.executable, "-c", code, str(root)], name="outer", root=root, cwd=tmp_path, env={"PYTHONPATH": HERE}
     )
     assert end(outer, root).why == ""
@@ -353,9 +370,9 @@ def test_an_unknown_id_is_lost(root: Path) -> None:
 
 def test_an_unknown_executor_and_no_command(root: Path) -> None:
     with pytest.raises(ExecutorError, match="no executor 'moon'; known: local"):
-        executors.submit(["true"], name="a", executor="moon", root=root)
+        submit(["true"], name="a", executor="moon", root=root)
     with pytest.raises(ExecutorError, match="no command"):
-        executors.submit([], name="a", root=root)
+        submit([], name="a", root=root)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -414,6 +431,6 @@ def topology(root: Path, amd: int, nvidia: int) -> Path:
 )
 def test_devices(tmp_path: Path, amd: int, nvidia: int, environ: dict[str, str], wanted: int, variable: str) -> None:
     root = topology(tmp_path, amd, nvidia)
-    found = devices.gpus(environ, root)
+    found = locks.gpus(environ, root)
     assert len(found) == wanted
-    assert devices.visible(found[:1], root, environ) == {variable: ",".join(found[:1])}
+    assert locks.visible(found[:1], root, environ) == {variable: ",".join(found[:1])}

@@ -14,9 +14,10 @@ from ci.executors.attempt import Shard, Start
 from ci.executors.cluster import judged
 from ci.executors.job import Result
 from ci.executors.scheduler import JobSpec, Sharding, State, stored
-from ci.slurm.text import QueueRow
+from ci.slurm import QueueRow
 
 DONE, BAD = Result(State.DONE, "", 0), Result(State.FAILED, "exit code 1", 1)
+HERE = Path(".ridgeline/jobs/jobs/7")
 SLOW = Result(State.TIMEOUT, "after 9 s", -15)
 
 
@@ -31,17 +32,19 @@ def row(state: str, task: int = 0, reason: str = "Priority") -> QueueRow:
         ([DONE, BAD], False, State.FAILED, 1, "shard 1 failed: exit code 1"),
         ([BAD], False, State.FAILED, 1, "failed: exit code 1"),
         ([SLOW, BAD], False, State.FAILED, -15, "shard 0 timeout: after 9 s; shard 1 failed: exit code 1"),
-        ([DONE, None], False, State.LOST, 0, "shard 1 lost: it left no result"),
-        ([DONE, None], True, State.CANCELLED, 0, "shard 1 cancelled: it left no result"),
-        ([None] * 7, False, State.LOST, None, "; and 2 more shards"),
+        ([DONE, None], False, State.LOST, 3, "shard 1 lost: it left no result"),
+        ([BAD, None], False, State.LOST, 3, "shard 0 failed: exit code 1; shard 1 lost: it left no result"),
+        ([DONE, None], True, State.CANCELLED, 3, "shard 1 cancelled: it left no result"),
+        ([None] * 7, False, State.LOST, 3, "; and 2 more shards"),
     ],
 )
 def test_the_worst_shard_is_how_the_job_ended(
     results: list[Result | None], cancelled: bool, state: State, code: int | None, why: str
 ) -> None:
-    found = gather.ending(dict(enumerate(results)), cancelled)
+    found = gather.ending(dict(enumerate(results)), cancelled, Path("/shared/my jobs/jobs/7"))
     assert (found.state, found.exit_code) == (state, code)
     assert found.why.endswith(why)
+    assert ("`ridgeline jobs submit --queue '/shared/my jobs' --resume 7` does" in found.why) == (state is State.LOST)
 
 
 @pytest.mark.parametrize("results", [[None], [DONE, None]])
@@ -49,8 +52,8 @@ def test_a_shard_that_will_never_start_is_told(results: list[Result | None]) -> 
     *ended, last = (row("COMPLETED" if one else "PENDING", task) for task, one in enumerate(results))
     patient, stuck = last, dataclasses.replace(last, reason="PartitionTimeLimit")
     found = dict(enumerate(results))
-    assert "PartitionTimeLimit, which no waiting mends" in judged(found, [*ended, stuck], [], False).why
-    assert "no waiting" not in judged(found, [*ended, patient], [], False).why
+    assert "PartitionTimeLimit, which no waiting mends" in judged(found, [*ended, stuck], [], False, HERE).why
+    assert "no waiting" not in judged(found, [*ended, patient], [], False, HERE).why
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,9 @@ def test_a_shard_that_will_never_start_is_told(results: list[Result | None]) -> 
 )
 def test_where_a_job_is(results: list[Result | None], rows: list[str], last: list[str], state: State) -> None:
     shards = [row(one, task) for task, one in enumerate(rows)]
-    assert judged(dict(enumerate(results)), shards, [row(one) for one in last], False).state is state
+    found = judged(dict(enumerate(results)), shards, [row(one) for one in last], False, HERE)
+    assert found.state is state
+    assert found.exit_code == (3 if state is State.LOST else 1 if state is State.FAILED else None)
 
 
 @pytest.fixture
@@ -88,6 +93,14 @@ def write(folder: Path, **sharding: object) -> JobSpec:
     spec = {"name": "x", "cwd": str(folder), "sharding": {"shards": 2, "publishes": True, **sharding}}
     job.write_json(folder / "job.json", {**spec, "executor": "slurm", "id": folder.name})
     return stored(folder)
+
+
+def test_a_shard_that_was_requeued_is_told_in_the_end(folder: Path) -> None:
+    write(folder)
+    (folder / "shards/1/not_begun").write_text("on n2: no GPU\non n3: no GPU\n")
+    said = "shard 1 failed: exit code 1; shard 1 did not begin and was requeued (2 of 3 times): on n3: no GPU"
+    assert gather.gather(folder).why == said
+    assert json.loads((folder / "result.json").read_text())["why"] == said
 
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.jsonl.gz"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.git import worktrees
+from ci.git import repository as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order, listed_packages
 from kernels.project import ProjectError
@@ -124,12 +124,24 @@ def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo: Path, t
 
 
 def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) -> None:
-    assert not Repository(repo).is_dirty()
+    assert not Repository(repo).changed()
     (repo / "results").mkdir()
     (repo / "results" / "x.json").write_text("{}")
-    assert not Repository(repo).is_dirty()
+    assert not Repository(repo).changed()
     (repo / "kernels" / "a").write_text("edited")
-    assert Repository(repo).is_dirty()
+    for name in ("new one", "b", "c"):
+        (repo / name).write_text("x")
+    assert Repository(repo).changed() == ("kernels/a", "b", "c", "new one")
+    label = Repository(repo).working_tree().label
+    assert label.endswith(" + uncommitted changes (kernels/a, b, c and 1 more)")
+
+
+def test_a_page_is_no_change_of_the_tree_and_a_folder_of_its_name_is(repo: Path) -> None:
+    (repo / "site").mkdir()
+    (repo / "site/index.html").write_text("x")
+    assert Repository(repo).changed() == ("site/",)
+    (repo / "site/.ridgeline-site").touch()
+    assert Repository(repo).changed() == ()
 
 
 @pytest.mark.parametrize("place", ["swept.jsonl", "a[1] *.jsonl.gz", "out/deep/swept.jsonl", "back\\slash.jsonl"])
@@ -140,50 +152,17 @@ def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(re
     beside = (f".{out.name}.lock", f"{stem}.csv", f".{stem}.csv.17.draft", f"{stem}.code.json", f"{stem}/table.md")
     for name in (out.name, *beside):
         (out.parent / name).write_text("x")
-    assert Repository(repo).is_dirty()
-    assert not Repository(repo).is_dirty(out)
-    assert Repository(repo).is_dirty(out.with_name("other.jsonl"))
+    assert Repository(repo).changed()
+    assert not Repository(repo).changed(out)
+    assert Repository(repo).changed(out.with_name("other.jsonl"))
     out.with_name(f"{stem}.py").write_text("x")
-    assert Repository(repo).is_dirty(out)
+    assert Repository(repo).changed(out)
 
 
 def test_a_trial_file_elsewhere_hides_no_change(repo: Path, tmp_path: Path) -> None:
-    assert not Repository(repo).is_dirty(tmp_path / "elsewhere.jsonl")
+    assert not Repository(repo).changed(tmp_path / "elsewhere.jsonl")
     (repo / "kernels" / "a").write_text("edited")
-    assert Repository(repo).is_dirty(tmp_path / "elsewhere.jsonl")
-
-
-def test_kernels_are_the_same_if_only_other_files_changed(repo: Path) -> None:
-    (repo / "kernels" / "spec.py").write_text("SPEC_VERSION = 1\n")  # as in a clone of Ridgeline
-    first = commit(repo)
-    second = commit(repo, readme="second")
-    third = commit(repo, kernels__a="two")
-    repository = Repository(repo)
-    base, middle, last = (repository.checkout(c, "base") for c in (first, second, third))
-    assert repository.same_kernels(base, middle)
-    assert not repository.same_kernels(middle, last)
-
-
-def test_code_anywhere_in_a_project_counts_where_it_only_declares_kernels(repo: Path) -> None:
-    first = git(repo, "rev-parse", "HEAD")
-    words = commit(repo, **{"GUIDE.md": "words", "results__a.json": "{}"})
-    code = commit(repo, theirs__op="changed")
-    repository = Repository(repo)
-    base, middle, last = (repository.checkout(c, "base") for c in (first, words, code))
-    assert repository.same_kernels(base, middle)
-    assert not repository.same_kernels(middle, last)
-
-
-def test_a_package_of_another_team_counts_as_kernels(repo: Path) -> None:
-    listing = '[tool.ridgeline]\nkernels = ["kernels", "their.ops"]\n'
-    first = commit(repo, pyproject_toml="", their__ops__x="one")
-    (repo / "pyproject.toml").write_text(listing)
-    first = commit(repo)
-    second = commit(repo, their__ops__x="two")
-    repository = Repository(repo)
-    base, head = repository.checkout(first, "base"), repository.checkout(second, "head")
-    assert listed_packages(head.path) == ["kernels", "their.ops"]
-    assert not repository.same_kernels(base, head)
+    assert Repository(repo).changed(tmp_path / "elsewhere.jsonl")
 
 
 def test_a_wrong_listing_of_packages_is_named(tmp_path: Path) -> None:
@@ -220,7 +199,7 @@ def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo: Path) -> No
 
 
 def test_outside_a_repository_the_next_step_is_named(tmp_path: Path) -> None:
-    with pytest.raises(GitError, match="--commit HASH --out FILE"):
+    with pytest.raises(GitError, match="`ridgeline run --help`"):
         Repository(tmp_path)
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from werkzeug import Response
 
-from ci.github.annotations import Annotation, ChangedLines, changed_lines, remarks
-from ci.github.checks import CheckRun, changed_in, post_check
 from ci.github.client import GitHub, GitHubError
+from ci.github.comment import Annotation, ChangedLines, CheckRun, changed_in, changed_lines, post_check, remarks
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.report.model import Report
 from tests.ci.report import samples

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
-from ci.github import answers, comment
+from ci.github import comment, orders
 from ci.github.orders import FORMS, OrderError, parse, read_event
 from ci.history import triage
 from tests.standins.github import StandIn
@@ -216,6 +216,7 @@ def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str,
     assert said in github.bodies(7)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.text())
 def test_no_text_breaks_the_reading(text: str) -> None:
@@ -250,7 +251,7 @@ def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 def test_the_name_of_a_gpu_run_is_the_workflows() -> None:
     text = (Path(__file__).parents[3] / ".github" / "workflows" / "gpu.yml").read_text()
-    assert f"run-name: {answers.GPU_RUN.format('${{ inputs.sha }}')}\n" in text
+    assert f"run-name: {orders.GPU_RUN.format('${{ inputs.sha }}')}\n" in text
 
 
 @pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])

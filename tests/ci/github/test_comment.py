@@ -24,8 +24,7 @@ import pytest
 from werkzeug import Response
 
 from ci.github.client import GitHub, GitHubError
-from ci.github.comment import ROUNDS, SETTLE_S, Comments, pull_requests
-from ci.github.sections import Section, merged, parsed
+from ci.github.comment import ROUNDS, SETTLE_S, Comments, Section, merged, parsed, pull_requests
 from ci.report.markdown import MARKER
 from tests.standins.github import BOT, DROP, HANG, Clock, StandIn, said
 

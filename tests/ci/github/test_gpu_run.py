@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import main
-from ci.github import gpu_run
+from ci.github import orders
 from ci.github.client import GitHub, GitHubError
-from ci.github.gpu_run import StartError
+from ci.github.orders import StartError
 from tests.standins.github import StandIn
 
 SHA, TRUSTED = "a" * 40, "7" * 40
@@ -30,16 +30,16 @@ def github(standin: StandIn) -> GitHub:
 @pytest.mark.parametrize("before", [None, "1" * 40])
 def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(there: StandIn, before: str | None) -> None:
     if before:
-        there.refs[gpu_run.REF] = before
-    assert gpu_run.start(github(there), SHA, {"pool": "mi300x", "gpus": ""}) == TRUSTED
-    assert there.refs[gpu_run.REF] == TRUSTED
+        there.refs[orders.REF] = before
+    assert orders.start(github(there), SHA, {"pool": "mi300x", "gpus": ""}) == TRUSTED
+    assert there.refs[orders.REF] == TRUSTED
     assert there.dispatches == [
         {"workflow": "gpu.yml", "ref": "ridgeline/gpu", "inputs": {"sha": SHA, "pool": "mi300x"}}
     ]
 
 
 def test_nothing_runs_on_the_default_branch_or_on_the_forks_commit(there: StandIn) -> None:
-    gpu_run.start(github(there), SHA, {})
+    orders.start(github(there), SHA, {})
     assert SHA not in there.refs.values()
     assert there.default_branch not in {one["ref"] for one in there.dispatches}
 
@@ -47,14 +47,14 @@ def test_nothing_runs_on_the_default_branch_or_on_the_forks_commit(there: StandI
 @pytest.mark.parametrize("sha", ["main", "a" * 39, "A" * 40, "", "refs/pull/1/head", "a" * 40 + "\n"])
 def test_a_run_is_for_exactly_one_commit(there: StandIn, sha: str) -> None:
     with pytest.raises(StartError, match="exactly one commit"):
-        gpu_run.start(github(there), sha, {})
+        orders.start(github(there), sha, {})
     assert there.dispatches == []
 
 
 def test_a_default_branch_of_that_name_is_refused(there: StandIn) -> None:
-    there.default_branch = gpu_run.REF
+    there.default_branch = orders.REF
     with pytest.raises(StartError, match="ref of their own"):
-        gpu_run.start(github(there), SHA, {})
+        orders.start(github(there), SHA, {})
 
 
 class Time:
@@ -70,11 +70,12 @@ class Time:
 
 
 @pytest.mark.parametrize(("comes_at", "taken"), [(60.0, True), (1e9, False)])
-def test_a_machine_that_does_not_come_is_noticed(there: StandIn, comes_at: float, taken: bool) -> None:
-    job = there.job(["mi300x"], name="mi300x-8 / Measure")
+@pytest.mark.parametrize("caller", ["", "GPU / "])
+def test_a_machine_that_does_not_come_is_noticed(there: StandIn, caller: str, comes_at: float, taken: bool) -> None:
+    job = there.job(["mi300x"], name=f"{caller}mi300x-8 / Measure")
     time = Time(there, comes_at)
     asked = (github(there), job["run_id"], "mi300x-8 / Measure", 5, time.sleep, lambda: time.now)
-    assert gpu_run.taken(*asked) is taken
+    assert orders.taken(*asked) is taken
     assert time.now <= 300
 
 
@@ -84,7 +85,7 @@ def test_a_job_that_does_not_exist_yet_may_come(there: StandIn) -> None:
     def sleep(seconds: float) -> None:
         there.job(["x"], run, "completed", name="late / Measure")
 
-    assert gpu_run.taken(github(there), run, "late / Measure", 5, sleep, lambda: 0.0)
+    assert orders.taken(github(there), run, "late / Measure", 5, sleep, lambda: 0.0)
 
 
 def test_the_verbs(there: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,4 +109,4 @@ def test_the_verbs(there: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_outside_a_workflow_the_run_must_be_named() -> None:
     with pytest.raises(GitHubError, match="--run ID"):
-        gpu_run.of_run({})
+        orders.of_run({})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.github.sections import CUT, Section, blocks, dumps, merged, parsed, shortened
+from ci.github.comment import CUT, Section, blocks, dumps, merged, parsed, shortened
 from ci.judging.types import Judgement, Verdict
 from ci.report import markdown
 from ci.report.markdown import LIMIT, MARKER

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from ci.__main__ import main
 from ci.github.client import GitHub, GitHubError
-from ci.github.settings.findings import findings
-from ci.github.settings.reading import read_settings
+from ci.github.settings import findings, read_settings
 from tests.standins.github import StandIn, said
 
 GROUP = {

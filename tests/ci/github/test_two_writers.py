@@ -15,8 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ci.github.client import GitHubError
-from ci.github.comment import BOT, Comments
-from ci.github.sections import Section, parsed
+from ci.github.comment import BOT, Comments, Section, parsed
 from ci.report.markdown import MARKER
 
 SHA = "0123456789abcdef0123456789abcdef01234567"

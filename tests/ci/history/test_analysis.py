@@ -393,6 +393,7 @@ def test_counts_of_nothing_have_a_ratio(before, after, ratio) -> None:
     assert event.ratio == pytest.approx(ratio)
 
 
+@pytest.mark.slow
 def test_the_repositorys_own_history_has_its_events() -> None:
     root = Path(__file__).parents[3]
     found = reading.history(root / "results", root / "results_isa")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ci.commands.history import listing
+from ci.commands import events as listing
 from ci.history.configuration_events import configuration_events
-from ci.history.configurations.beaten import KnobTime, SweptCase, loss_of, loss_to, stretches, swept_cases
-from ci.history.configurations.reading import read
+from ci.history.configurations import SweptCase, loss_of, loss_to, read, stretches, swept_cases
 from ci.history.reading import of_frame
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, Direction, EventKind, EventState, SeriesKey
 from ci.records.derived import derive
 from ci.records.store import load
+from ci.sweeps.times import LogTime
 from tests.ci.made_trials import ENVIRONMENT, MACHINE
 from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
 
@@ -31,8 +31,8 @@ KEY = SeriesKey("h200", "gemm", "triton", "m16")
 def swept(commit: str, chosen: str = USED, half: float = 0.004, trials: int = 3, **ratios: float) -> SweptCase:
     """A sweep at a commit.  ratios: of `better` and `third` to the knobs in use."""
     named = {"used": USED, "better": BETTER, "third": THIRD}
-    times = {named[name]: KnobTime(math.log(ratio), half, trials) for name, ratio in ratios.items()}
-    times[chosen] = KnobTime(0.0, 0.0, trials)
+    times = {named[name]: LogTime(math.log(ratio), half, trials) for name, ratio in ratios.items()}
+    times[chosen] = LogTime(0.0, 0.0, trials)
     versions = {"triton": "3.6.0" if commit < C else "3.8.0"}
     return SweptCase(KEY, commit, COMMITS[commit].date_ms, chosen, times, 0.003, versions)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ci.history.analysis import analyse
-from ci.history.steps import finding, series, thin
+from ci.history.steps import finding, series
 from ci.records import store
 from ci.records.derived import derive
-from ci.study.history import planted
 from tests.ci.history.made import Line, commit, facts, frame, noisy, pair
+from tests.study.history import planted
 
 
 def lines(count: int) -> list[Line]:
@@ -93,7 +93,7 @@ def test_only_tracks_with_an_early_step_need_to_be_asked_for_one() -> None:
         line.seconds = line.seconds * np.where(random.random(len(line.seconds)) < 0.1, 1.3, 1.0)
     tracks = series.tracks(frame(lines), {commit(n): n for n in range(12)})
     values = tracks.arrays()
-    all_of_them = [t for t in np.flatnonzero(tracks.by_ratio).tolist() if list(thin.early(values[t]))]
-    asked = thin.stepping(tracks).tolist()
+    all_of_them = [t for t in np.flatnonzero(tracks.by_ratio).tolist() if list(finding.early(values[t], 0.005))]
+    asked = finding.stepping(tracks).tolist()
     assert set(all_of_them) <= set(asked)
     assert 5 < len(all_of_them) <= len(asked) < 55

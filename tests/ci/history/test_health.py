@@ -11,13 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.history.health import cache, readings
-from ci.history.health.apart import PERSISTENT, RULES, HealthPoint, HealthSeries, Measure, findings
-from ci.history.health.cache import HealthRecord
+from ci.history.code_events import events, joined, with_machines
+from ci.history.health import readings
+from ci.history.health.apart import (
+    DAY_MS,
+    PERSISTENT,
+    RULES,
+    HealthPoint,
+    HealthSeries,
+    Measure,
+    _median_of,
+    all_series,
+    findings,
+)
 from ci.history.health.machines import all_findings, machines
-from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
-from ci.history.health.series import DAY_MS, _median_of, all_series
-from ci.history.health_events import events, joined, with_machines
+from ci.history.health.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, EventKind, EventState
 from ci.records.frame import SCHEMA
@@ -263,18 +271,18 @@ def test_notes_are_read_once_and_again_when_they_change(tmp_path: Path, monkeypa
     folder = tmp_path / "h200x2-1a2b3c4d"
     folder.mkdir()
     notes = made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", line())
-    fresh = cache.load(tmp_path)
+    fresh = readings.load(tmp_path)
     reads: list[Path] = []
-    read = cache.read
-    monkeypatch.setattr(cache, "read", lambda path: reads.append(path) or read(path))
-    assert cache.load(tmp_path) == fresh
+    read = readings.read
+    monkeypatch.setattr(readings, "read", lambda path: reads.append(path) or read(path))
+    assert readings.load(tmp_path) == fresh
     assert reads == []
     made_trials.write(notes, line(), line(1))
-    assert len(cache.load(tmp_path).trials) == 2
+    assert len(readings.load(tmp_path).trials) == 2
     assert reads == [notes]
     (tmp_path / ".cache" / f"health-{folder.name}.note").write_text("{torn")
-    assert len(cache.load(tmp_path).trials) == 2
-    assert cache.load(tmp_path / "nowhere") == HealthRecord()
+    assert len(readings.load(tmp_path).trials) == 2
+    assert readings.load(tmp_path / "nowhere") == HealthRecord()
 
 
 def test_the_history_of_a_folder_has_its_machines_events_with_what_was_decided(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ci.history.analysis import analyse
-from ci.history.identity import EventPlace, ids
-from ci.history.types import Direction, EventKind
+from ci.history.types import Direction, EventKind, EventPlace, ids
 from tests.ci.history.made import Line, commit, facts, frame, noisy
 
 ORDER = {"m": {commit(number): number for number in range(20)}}

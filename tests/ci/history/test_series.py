@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.history.steps import common, series
+from ci.history.steps import series
 from ci.history.types import SeriesKey
 from tests.ci.history.made import Line, commit, frame, noisy, pair
 
@@ -54,6 +54,7 @@ def _judged(whole: pd.DataFrame, key: SeriesKey, stretch: list[tuple[int, int]])
     return key, [where for where, _ in kept], [value for _, value in kept], by_ratio
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(row, min_size=1, max_size=40, unique_by=lambda one: one[:5]))
 def test_arrays_are_what_loops_find(rows) -> None:
@@ -97,9 +98,9 @@ def test_commits_without_a_place_are_no_points() -> None:
 # ---- the path of a machine -----------------------------------------------------------------------------------------
 
 
-def path_of(*lines: Line, count: int = 80) -> common.MachinePath:
+def path_of(*lines: Line, count: int = 80) -> series.MachinePath:
     tracks = series.tracks(frame(lines), {commit(number): number for number in range(count)})
-    (found,) = common.paths(tracks).values()
+    (found,) = series.paths(tracks).values()
     return found
 
 

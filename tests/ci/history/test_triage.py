@@ -35,6 +35,7 @@ def entry(name: str, **given: object) -> TriageEntry:
 advance = st.builds(InAdvance, texts, st.integers(1, 10**6), st.just(DAY), texts, texts, texts)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(entries, max_size=4, unique_by=lambda one: one.id),

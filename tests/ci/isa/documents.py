@@ -25,6 +25,7 @@ METRICS: dict[str, Any] = {
     "occupancy_by_lds": 4,
     "code_bytes": 3400,
     "instructions": 532,
+    "mix": {"salu": 120, "valu": 224, "mfma": 96, "load": 12, "store": 8, "lds": 48, "wait": 19, "barrier": 5},
     "matrix": {"v_mfma_f32_16x16x16_f16": 96},
     "load_widths": {"16": 12},
     "store_widths": {"8": 8},

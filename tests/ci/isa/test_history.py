@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from ci.git.repository import Commit, Repository
-from ci.isa import history, series
-from ci.isa.backfill import Backfill, RangeError, commits_of
-from ci.isa.compile import CompileError, Wanted
+from ci.history import exact
+from ci.isa import series
+from ci.isa.compiled import CompileError, Wanted
+from ci.isa.series import Backfill, RangeError, commits_of
 from tests.ci.histories import commits_of_one_second
 from tests.ci.isa.documents import document, entry
 
@@ -39,9 +40,9 @@ def repository(tmp_path_factory):
     git(folder, "init", "-q", "-b", "main")
     (folder / "kernels").mkdir()
     for name, message in (
-        ("README", "start"),
+        ("README.md", "start"),
         ("kernels/one.py", "first"),
-        ("NOTES", "notes"),
+        ("NOTES.md", "notes"),
         ("kernels/two.py", "second"),
     ):
         (folder / name).write_text(message)
@@ -183,7 +184,7 @@ def test_steps_are_shown_commit_by_commit(tmp_path):
             entry("gather", status="failed"),
         ),
     )
-    text = history.terminal(history.read(tmp_path), lambda commit: f"day {commit[0]}").plain
+    text = series.terminal(exact.read(tmp_path), lambda commit: f"day {commit[0]}").plain
     assert text == (
         "00000000 day 0\n    first code of gemm\n"
         "11111111 day 1\n    gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500\n"
@@ -194,10 +195,10 @@ def test_steps_are_shown_commit_by_commit(tmp_path):
 
 
 def test_a_failure_and_its_end_are_steps(tmp_path):
-    stops = history.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
+    stops = exact.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
     steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
     assert steps == [[], [(86, None)], [(None, 86)]]
-    assert "vgpr 86 → failed" in history.terminal(stops, lambda commit: "").plain
+    assert "vgpr 86 → failed" in series.terminal(stops, lambda commit: "").plain
 
 
 @pytest.mark.parametrize("results", ["inside", "../outside"])
@@ -207,7 +208,7 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
     commits = commits_of_one_second(folder, 6)
     for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
         series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
-    stops = history.read(folder / results, repository=None if results == "inside" else folder)
+    stops = exact.read(folder / results, repository=None if results == "inside" else folder)
     assert [stop.commit for stop in stops] == commits
     assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
         [(64 + number, 65 + number)] for number in range(5)
@@ -216,7 +217,7 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
 
 def test_versions_of_triton_are_histories_of_their_own(tmp_path):
     recorded(tmp_path, document(entry(), triton="3.8.0"), document(entry(vgpr=99), triton="3.9.0"))
-    assert [(stop.env, stop.steps) for stop in history.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
+    assert [(stop.env, stop.steps) for stop in exact.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
 
 
 def test_only_what_is_chosen_and_no_torn_file(tmp_path):
@@ -224,10 +225,10 @@ def test_only_what_is_chosen_and_no_torn_file(tmp_path):
         tmp_path, document(entry("gemm"), entry("gather")), document(entry("gemm", vgpr=99), entry("gather", vgpr=9))
     )
     (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
-    stops = history.read(tmp_path, history.chosen(Wanted(kernels=["gather"], cases=["on?"])))
+    stops = exact.read(tmp_path, series.chosen(Wanted(kernels=["gather"], cases=["on?"])))
     assert [step.kernel for stop in stops for step in stop.steps] == ["gather"]
-    assert history.read(tmp_path, history.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
-    assert history.read(tmp_path / "nothing") == []
+    assert exact.read(tmp_path, series.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
+    assert exact.read(tmp_path / "nothing") == []
 
 
 # ---- asv -----------------------------------------------------------------------------------------------------------

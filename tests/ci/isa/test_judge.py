@@ -9,7 +9,7 @@ import pytest
 
 from ci.isa.compiled import IsaError, read
 from ci.isa.judge import CodeVerdict, as_json, compare, pairs
-from ci.isa.policy import IsaPolicy
+from ci.isa.rules import IsaPolicy
 from tests.ci.isa.documents import document, entry
 
 
@@ -25,11 +25,19 @@ def test_equal_code_is_the_same_whatever_the_metrics_say():
     assert judgement.why == "1 of 1 configuration has the same code on both sides, none has other code."
 
 
-def test_a_change_that_no_rule_judges_is_shown_and_passes():
+def test_a_change_that_no_rule_judges_is_shown_and_is_no_verdict():
     judgement, each = verdicts([entry(code="a")], [entry(code="b", code_bytes=3600)])
     assert each == [CodeVerdict.CHANGED]
-    assert judgement.exit_code == 0
+    assert judgement.exit_code == 2
     assert [f.sentence for f in judgement.differences[0].findings] == ["code bytes: 3400 → 3600"]
+
+
+def test_only_new_code_passes_as_new_and_not_where_other_code_is_gone():
+    judgement, _ = verdicts([], [entry(code="a")])
+    assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.NEW, 0)
+    assert judgement.why == "1 of 1 configuration is new: gemm."
+    assert verdicts([entry("old")], [entry(code="a")])[0].exit_code == 2
+    assert verdicts([], [entry(code="a"), entry("other", status="failed")])[0].exit_code == 2
 
 
 def test_code_that_changes_without_any_metric_says_so():

@@ -11,9 +11,11 @@ import shutil
 import pytest
 
 from ci.isa.judge import CodeVerdict, compare
-from ci.isa.policy import IsaPolicy
+from ci.isa.rules import IsaPolicy
 from kernels.hardware import lds_limit
 from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own_kernels")]
 
 CHOSEN = {
     "gfx942": {

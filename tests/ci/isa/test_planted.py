@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ci.isa.judge import CodeVerdict, IsaJudgement, compare
-from ci.isa.policy import IsaPolicy
+from ci.isa.rules import IsaPolicy
 from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file, sentence
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("planted")]
 
 SAMPLES = ROOT / "tests" / "benchmarks" / "isa" / "tree"
 ARCHES = ("gfx942", "gfx950")

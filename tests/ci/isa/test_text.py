@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ci.isa.judge import compare
-from ci.isa.policy import IsaPolicy, parse_policy
-from ci.isa.side_by_side import changed, parts, side_by_side
-from ci.isa.text import listing, markdown, terminal
+from ci.isa.rules import IsaPolicy, parse_policy
+from ci.isa.text import changed, listing, markdown, parts, side_by_side, terminal
 from tests.ci.isa.documents import REMOTE, document, entry
 from tests.ci.isa.test_rules import ACCEPTED, SECTION
 

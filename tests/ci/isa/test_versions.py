@@ -10,7 +10,7 @@ import pytest
 
 from ci.isa import versions
 from ci.isa.compiled import read
-from ci.isa.policy import IsaPolicy
+from ci.isa.rules import IsaPolicy
 from tests.ci.isa.documents import document, entry
 
 RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "isa"

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import trial_file
+from ci import harness
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import outlook, policy
@@ -185,8 +186,8 @@ def test_a_spent_budget_says_what_it_would_take(tmp_path: Path) -> None:
         assert case.verdict is Verdict.CANNOT_TELL
         assert case.more_trials
         assert case.evidence[-1] == f"about {case.more_trials} more trials would decide it with a chance of 80%"
-    [sentence] = to_decide(outcome.judgement, outcome.file.trials)
-    said = r"to decide gemm: \d+ more trials, about .* \(--kernel gemm --trials \d+; --out goes on\)"
+    [sentence] = to_decide(outcome.judgement, outcome.file.trials, harness.again)
+    said = r"to decide gemm: \d+ more trials, about .*: `ridgeline.* --kernel gemm --trials \d+`"
     assert re.fullmatch(said, sentence)
 
 

@@ -17,8 +17,7 @@ import pytest
 from ci.judging import policy
 from ci.judging.judge import judge
 from ci.judging.types import Judgement, Verdict
-from ci.trials.compared import Comparison
-from ci.trials.comparisons import comparisons
+from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import read
 from ci.trials.trial import Trial
 

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from ci.harness import MeasurePlan
-from ci.judging import looks, policy
+from ci.judging import live as looks
+from ci.judging import policy
 from ci.judging.judge import judge
 from ci.judging.types import Judgement, to_json
 from ci.trials import file

@@ -36,26 +36,26 @@ BAD = {
     "unknown section": ({"defaults": GOOD}, r"unknown key 'defaults'; known: default, unit, machine, kernel, floor"),
     "unknown key": ({"default": {**GOOD, "treshold": 1}}, r"\[default\]: unknown key 'treshold'; known: smallest"),
     "no reason": ({"default": {"date": GOOD["date"]}}, "reason is missing"),
-    "blank reason": ({"default": {**GOOD, "reason": " "}}, "reason is missing"),
+    "blank reason": ({"default": {**GOOD, "reason": " "}}, 'reason is " "; allowed: a sentence that says why'),
     "no date": ({"default": {"reason": "x"}}, "date is missing"),
-    "bad date": ({"default": {**GOOD, "date": "yesterday"}}, "date = 'yesterday'; allowed: a day, such as 2026-11-20"),
-    "percent": ({"default": {**GOOD, "smallest_effect": 3}}, "smallest_effect = 3; allowed: a share of the time, "),
-    "text": ({"default": {**GOOD, "smallest_effect": "1%"}}, "smallest_effect = '1%'"),
-    "true": ({"default": {**GOOD, "min_trials": True}}, "min_trials = True"),
-    "two trials": ({"default": {**GOOD, "min_trials": 2}}, "at least 3"),
-    "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks = .* a rising list"),
+    "bad date": ({"default": {**GOOD, "date": "yesterday"}}, 'date is "yesterday"; allowed: a day, such as 2026-11-20'),
+    "percent": ({"default": {**GOOD, "smallest_effect": 3}}, "smallest_effect is 3; allowed: a share of the time, "),
+    "text": ({"default": {**GOOD, "smallest_effect": "1%"}}, 'smallest_effect is "1%"'),
+    "true": ({"default": {**GOOD, "min_trials": True}}, "min_trials is true"),
+    "two trials": ({"default": {**GOOD, "min_trials": 2}}, "min_trials is 2; allowed: a whole number from 3 "),
+    "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks is .* a rising list"),
     "no looks": ({"default": {**GOOD, "looks": []}}, "looks"),
     "collapse": ({"default": {**GOOD, "collapse": "ignore"}}, '"slower" or "warn"'),
     "unknown kind": ({"machine": {"tpu": GOOD}}, "'tpu' is not a machine; known: gpu, cpu"),
     "unknown unit": ({"unit": {"parsec": GOOD}}, "'parsec' is not a unit; known: seconds, bytes, registers"),
-    "section is a number": ({"default": 3}, "is not a table"),
-    "kernel is a number": ({"kernel": {"gemm": 3}}, r"\[kernel\.gemm\]: 3 is not a table"),
+    "section is a number": ({"default": 3}, r"\[default\] is 3; allowed: a table"),
+    "kernel is a number": ({"kernel": {"gemm": 3}}, r"\[kernel\.gemm\] is 3; allowed: a table"),
     "floors in one table": ({"floor": GOOD}, r"\[\[floor\]\]"),
-    "floor without share": ({"floor": [{**GOOD, "kernel": "a"}]}, r"\[\[floor\]\] 1: share is missing"),
-    "floor of nothing": ({"floor": [{**GOOD, "kernel": "a", "share": 0}]}, "share = 0"),
+    "floor without share": ({"floor": [{**GOOD, "kernel": "a"}]}, r"\[\[floor\]\] 1.share is missing"),
+    "floor of nothing": ({"floor": [{**GOOD, "kernel": "a", "share": 0}]}, "share is 0"),
     "floor unknown key": ({"floor": [{**GOOD, "kernel": "a", "share": 0.9, "than": "x"}]}, "unknown key 'than'"),
     "floor without date": ({"floor": [{"kernel": "a", "share": 0.9, "reason": "x"}]}, "date is missing"),
-    "floor name": ({"floor": [{**GOOD, "kernel": 3, "share": 0.9}]}, "kernel = 3; allowed: a name"),
+    "floor name": ({"floor": [{**GOOD, "kernel": 3, "share": 0.9}]}, "kernel is 3; allowed: a name"),
     "crossed": ({"default": {**GOOD, "smallest_effect": 0.02}}, "smallest_effect 0.02 is above same_within 0.01"),
     "crossed by a kernel": ({"kernel": {"gemm": {**GOOD, "same_within": 0.001}}}, "kernel 'gemm'"),
 }
@@ -74,7 +74,7 @@ def test_the_old_keys_are_read():
     assert old.recorded().settings().smallest_effect == 0.03
     with pytest.raises(PolicyError, match="effect_floor is the old name of smallest_effect; keep one of them"):
         parse({"default": {**GOOD, "effect_floor": 0.001, "smallest_effect": 0.002}})
-    with pytest.raises(PolicyError, match="smallest_effect = 3; allowed"):
+    with pytest.raises(PolicyError, match="smallest_effect is 3; allowed"):
         parse({"default": {**GOOD, "effect_floor": 3}})
 
 

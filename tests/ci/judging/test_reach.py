@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from pathlib import Path
 
@@ -29,13 +28,21 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
     made(tmp_path, {})
     base = committed(tmp_path)
     [before] = reach.trees_of(tmp_path, [base])
-    assert before == dataclasses.replace(made(tmp_path, {}), files=before.files)
+    assert before.layout == made(tmp_path, {}).layout
     assert before.files == dict(made(tmp_path, {}).files)
     changed = {"kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "# é\n", "kernels/gemm/data.bin": "\x00"}
     made(tmp_path, changed)
     head = committed(tmp_path)
     assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
     assert set(reach.of_commits(tmp_path, base, base).same) == {"gemm", "gather", "reduce"}
+
+
+@pytest.mark.parametrize("name", ["ridgeline.toml", "pyproject.toml"])
+def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(
+        'kernels = ["perf"]' if name == "ridgeline.toml" else '[tool.ridgeline]\nkernels = ["perf"]'
+    )
+    assert reach.trees_of(tmp_path, [committed(tmp_path)])[0].packages == ("perf",)
 
 
 def test_a_python_file_that_is_no_text_is_said(tmp_path: Path) -> None:

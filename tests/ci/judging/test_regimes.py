@@ -18,7 +18,7 @@ from ci.judging.judge import judge
 from ci.judging.types import Verdict
 from ci.options import plan, with_rounds
 from ci.report import run_summary, terminal
-from ci.report.build import report_of
+from ci.report.model import report_of
 from ci.trials.comparisons import comparisons
 from ci.trials.trial import Trial
 from tests.ci import made_trials
@@ -66,7 +66,7 @@ def test_a_file_of_one_regime_is_not_gone_on_with_in_another(tmp_path: Path):
     def compare(plan: MeasurePlan) -> Any:
         return live.compare((), plan, policy.load(), "gpu", out, Console(file=io.StringIO()), nothing)
 
-    with pytest.raises(MeasureError, match=r"t\.jsonl holds trials of the spaced regime.*--out, or --regime spaced"):
+    with pytest.raises(MeasureError, match=r"t\.jsonl holds trials of the spaced regime.*another file with --out"):
         compare(MeasurePlan(regime="sustained"))
 
 

@@ -26,8 +26,8 @@ from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.study.verdicts import VerdictStudy
 from ci.trials import replay
+from tests.study.verdicts import VerdictStudy
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings"
@@ -186,6 +186,7 @@ def stored(name: str) -> Path:
     return STORED / f"{name}.json.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["replays", "gates", "frame", "study"])
 def test_what_recorded_trials_come_to_has_not_changed(name):
     content = gzip.decompress(stored(name).read_bytes())

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from ci.judging import policy, trusted
-from ci.judging.claims import Expected, Sifted
-from ci.judging.trusted import SHOWN, decided
+from ci.judging import claims, policy
+from ci.judging.claims import SHOWN, Expected, Sifted, decided
 from ci.judging.types import Verdict
-from ci.trials import hostile
+from ci.trials import file as hostile
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration, DeclaredCase
 from tests.ci import made_trials as made
@@ -32,7 +31,7 @@ def measured(folder: Path, slower: float = 0.0) -> list[dict[str, Any]]:
 
 
 def handed_over(folder: Path, *lines: dict[str, Any]) -> TrialFile:
-    return hostile.read(made.write(folder / "trials.jsonl", *lines))
+    return hostile.read_hostile(made.write(folder / "trials.jsonl", *lines))
 
 
 def test_honest_trials_are_judged(tmp_path: Path) -> None:
@@ -45,9 +44,9 @@ def test_an_operator_that_git_says_nothing_reaches_needs_no_trial_and_is_named(t
     absent = Declaration("softmax", ("triton",), (), {"r1": DeclaredCase("r1", tier="pr")}, "y")
     run = dataclasses.replace(RUN, declared={"softmax": absent})
     lines = measured(tmp_path)
-    assert trusted.missing(Sifted(()), run, "pr") == ["softmax/r1"]
+    assert claims.missing(Sifted(()), run, "pr") == ["softmax/r1"]
     unreached = dataclasses.replace(run, unreached=("softmax",))
-    assert trusted.missing(Sifted(()), unreached, "pr") == []
+    assert claims.missing(Sifted(()), unreached, "pr") == []
     outcome = decided([handed_over(tmp_path, *lines)], dataclasses.replace(RUN, unreached=("softmax",)), RULES)
     assert (outcome.judgement.verdict, outcome.judgement.unreached) == (Verdict.SAME, ("softmax",))
 
@@ -81,7 +80,7 @@ def test_a_refused_trial_hides_no_regression(tmp_path: Path) -> None:
 def test_a_line_that_is_no_trial_forbids_a_pass(tmp_path: Path) -> None:
     file = made.write(tmp_path / "trials.jsonl", *measured(tmp_path))
     file.write_text(file.read_text() + '{"format": "something else"}\n')
-    outcome = decided([hostile.read(file)], RUN, RULES)
+    outcome = decided([hostile.read_hostile(file)], RUN, RULES)
     assert outcome.judgement.verdict is Verdict.CANNOT_TELL
     assert "trials.jsonl:" in outcome.judgement.why
 

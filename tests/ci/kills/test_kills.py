@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ci.records import store
 from tests.ci.kills import scenes, torture
 
 
+@pytest.mark.slow
 def test_a_few_kills_leave_nothing_behind(tmp_path: Path) -> None:
     """In a process of its own, to which orphans fall."""
     few = ["--times", "3", "--seed", "3", "--only", "run --out", "record", "site", "--folder", str(tmp_path)]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+LEGAL = ("LICENSE", "CHANGELOG.md", ".github/SECURITY.md")
 ROOMS = ("kernels", "benchmarks", "ci", "dashboards")
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
 
@@ -41,7 +42,8 @@ class Installed:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel, installed beside the packages of this Python."""
     root = tmp_path_factory.mktemp("wheel")
-    listing = ["git", "ls-files", "-co", "--exclude-standard", *ROOMS, "setup.py", "pyproject.toml", "README.md"]
+    wanted = (*ROOMS, *LEGAL, "setup.py", "pyproject.toml", "README.md")
+    listing = ["git", "ls-files", "-co", "--exclude-standard", *wanted]
     for name in subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
         if (ROOT / name).is_file():
             (root / "source" / name).parent.mkdir(parents=True, exist_ok=True)

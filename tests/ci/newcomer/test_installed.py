@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci.newcomer.conftest import ROOMS, ROOT, Installed
+from tests.ci.newcomer.conftest import LEGAL, ROOMS, ROOT, Installed
 
 GUIDE = (ROOT / ".github/guides/your_repository.md").read_text(encoding="utf-8")
 THEIRS = """
@@ -62,6 +62,18 @@ def theirs(tmp_path: Path, installed: Installed) -> Path:
     return project(tmp_path / "theirs", installed)
 
 
+@pytest.mark.slow
+def test_a_wheel_carries_its_licence_and_says_so(installed: Installed) -> None:
+    wheel = zipfile.ZipFile(installed.wheel)
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    told = wheel.read(metadata).decode()
+    assert "License-Expression: MIT\n" in told
+    for name in LEGAL:
+        assert f"License-File: {name}\n" in told
+        assert wheel.read(f"{Path(metadata).parent}/licenses/{name}") == (ROOT / name).read_bytes()
+    assert "MIT License" in (ROOT / "LICENSE").read_text()
+
+
 def test_a_wheel_takes_one_name(installed: Installed) -> None:
     names = {name.partition("/")[0] for name in zipfile.ZipFile(installed.wheel).namelist()}
     assert {name.partition("-")[0] for name in names} == {"ridgeline"}
@@ -71,6 +83,7 @@ def test_a_wheel_takes_one_name(installed: Installed) -> None:
         assert not (ROOT / name).exists() or name in shipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "."])
 def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Path, path: str) -> None:
     said = installed.run(theirs, "python", "-c", "import ci, kernels; print(ci.WHOSE, kernels.WHOSE)", PYTHONPATH=path)
@@ -88,20 +101,29 @@ def test_a_project_is_set_up_once(installed: Installed, theirs: Path) -> None:
     commit = "ridgeline init --action OWNER/ridgeline@" + "0" * 40
     before = installed.run(theirs, *commit.split(), "--dry-run")
     assert installed.run(theirs, "git", "status", "--porcelain").stdout == ""
-    assert before.stdout.count("would be written") == 5
+    assert before.stdout.count("would be written") == 9
     (theirs / "asv.conf.json").write_text("mine")
     said = installed.run(theirs, *commit.split()).stdout
     assert "asv.conf.json: is there, left as it is" in said
     assert (theirs / "asv.conf.json").read_text() == "mine"
     (add,) = re.findall(r"^  (git add .*)$", said, re.MULTILINE)
     assert set(shlex.split(add)[2:]) == {
-        *("ridgeline.toml", ".github/workflows/ridgeline.yml", "perf/__init__.py", "perf/rms_norm.py", ".gitignore")
+        *("ridgeline.toml", "perf/runners.toml", "perf/__init__.py", "perf/rms_norm.py", ".gitignore"),
+        *(f".github/workflows/ridgeline{name}.yml" for name in ("", "_comment", "_gpu", "_nightly")),
     }
     files = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file() and ".git/" not in str(path)}
     again = installed.run(theirs, *commit.split()).stdout
     assert "written" not in again
     assert "git add" not in again
     assert {path: path.read_bytes() for path in files} == files
+
+
+def test_settings_without_machines_are_told(installed: Installed, theirs: Path) -> None:
+    (theirs / "ridgeline.toml").write_text('kernels = ["perf"]\n')
+    said = installed.run(theirs, "ridgeline", "init").stdout
+    assert 'ridgeline.toml names no machines: add runners = "perf/runners.toml"' in said
+    (theirs / "ridgeline.toml").write_text('kernels = ["perf"]\nrunners = "perf/runners.toml"\n')
+    assert "names no machines" not in installed.run(theirs, "ridgeline", "init").stdout
 
 
 @pytest.mark.parametrize(
@@ -125,6 +147,7 @@ def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_guide(installed: Installed, theirs: Path) -> None:
     """Every command of it, in a repository with packages of our names; only the installing is done before."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)

@@ -19,7 +19,7 @@ import pytest
 from ci import calling
 from ci.pools import command
 from ci.pools.command import cleaning, wrapped
-from ci.pools.types import Container, Isolation, Pool, PoolsError, User
+from ci.pools.types import NO_GPU, Container, Isolation, Pool, PoolsError, User
 from tests.ci.pools.conftest import UNIQUE, Host, fake
 
 MI300X = Pool(
@@ -268,6 +268,8 @@ def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: 
     text = wrapped(KINDS["docker"], ["true"], 1)
     assert f"pip install --quiet '\"'\"'ridgeline @ {source}'\"'\"''" in text
     assert "make --silent setup" not in text
+    cpus = Pool("cpu", NO_GPU, (0,))
+    assert f"ridgeline[cpu] @ {source}" in wrapped(cpus, ["true"], 0), "no image brings a torch"
     monkeypatch.setattr(command, "origin", lambda: "")
     with pytest.raises(PoolsError, match="give it `venv`.*or `setup`"):
         wrapped(KINDS["docker"], ["true"], 1)

@@ -42,7 +42,7 @@ def test_some_legs() -> None:
 def test_the_login_node_submits() -> None:
     [leg] = matrix.legs(file.load(EXAMPLES / "aiter.toml"), RUN, ["spur"])
     assert (leg.runs_on, leg.gpus, leg.gpu) == (["aiter-di-ci-spur-login"], 8, "MI350X")
-    submitted = "submit --executor slurm --on spur --gpus 8 --wait -- run --out trials.jsonl"
+    submitted = "jobs submit --executor slurm --on spur --gpus 8 --wait -- run --out trials.jsonl"
     assert f"command=(python -m ci {submitted})" in leg.script
     with pytest.raises(PoolsError, match="'make check' cannot be submitted: .* write `python -m ci VERB"):
         matrix.legs(file.load(EXAMPLES / "aiter.toml"), ["make", "check"], ["spur"])
@@ -104,6 +104,7 @@ def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path: Path) -> None:
         assert "touch owned" not in shown.stdout, target
 
 
+@pytest.mark.slow
 def test_what_would_run_for_six_projects(host: Host, golden: object) -> None:
     """Labels, and the words with which each container would be started, for every pool and size of the examples."""
     for _ in range(4):

@@ -89,7 +89,7 @@ def test_a_lasting_fault_drains_the_node(
     answer(monkeypatch, asked)
     done = invoke("--drain")
     assert done.exit_code == 3, "until somebody resumes it"
-    assert "`ridgeline pools --resume gpu-07`" in done.output.replace("\n       ", " ")
+    assert "`ridgeline ci pools --resume gpu-07`" in done.output.replace("\n       ", " ")
     assert drained.drained(folder)["gpu-07"] == first
 
 

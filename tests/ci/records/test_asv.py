@@ -120,6 +120,7 @@ def lines_of(output: str, name: str) -> list[str]:
 # ---- asv run ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_range_of_commits_is_measured(project: Project) -> None:
     fast, slow = table(project, project.fast), table(project, project.slow)
     assert slow["ours", "small"] / fast["ours", "small"] == pytest.approx(2, rel=0.3)
@@ -127,6 +128,7 @@ def test_a_range_of_commits_is_measured(project: Project) -> None:
     assert table(project, project.fast, "toy.track_flops") == {("small",): 2000, ("middle",): 4000, ("big",): 8000}
 
 
+@pytest.mark.slow
 def test_a_kernel_is_measured_once_for_all_its_combinations(project: Project) -> None:
     measured = project.measured()[:2]
     assert measured == [f"toy {project.slow[:8]}", f"toy {project.fast[:8]}"], "and `other` not at all"
@@ -195,6 +197,7 @@ def test_nothing_but_a_worktree_is_left(project: Project) -> None:
 # ---- the other commands -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_tells_the_right_direction(project: Project) -> None:
     worse = project.asv("compare", project.fast, project.slow)
     [line] = lines_of(worse, "toy.track_time('ours', 'small')")
@@ -207,6 +210,7 @@ def test_compare_tells_the_right_direction(project: Project) -> None:
     assert "failed" in failed
 
 
+@pytest.mark.slow
 def test_show_and_publish(project: Project) -> None:
     assert "toy.track_time" in project.asv("show", project.fast[:8])
     project.asv("publish", "--no-pull", "-o", str(project.home / "html"))
@@ -219,6 +223,7 @@ def test_show_and_publish(project: Project) -> None:
     assert len(graphs) == 1, "one series, not one for every commit"
 
 
+@pytest.mark.slow
 def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
     before = len(project.measured())
     output = project.asv(
@@ -231,6 +236,7 @@ def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
     assert len(project.record(project.fast)["results"]["toy.track_time"][7]) == 12
 
 
+@pytest.mark.slow
 def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
     before = {
         f: f.read_bytes() for f in (project.root / "results").rglob("*") if f.is_file() and ".cache" not in f.parts
@@ -243,6 +249,7 @@ def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
     assert changed <= {project.root / "results" / "benchmarks.json"}, "asv itself rewrites what it discovered"
 
 
+@pytest.mark.slow
 def test_an_existing_environment_is_refused(project: Project) -> None:
     """asv find -E existing measures one and the same installed code under many commits' names, and saves it."""
     output = project.asv("find", "--verbose", "-E", "existing:same", f"{project.old}..main", "toy.track_time", code=1)
@@ -277,6 +284,7 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 # ---- yardsticks and grids that move with the commit ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     """Between two commits the yardstick of `toy` changes, `other` gets one more case in front, `gone` goes."""
     project = Project(tmp_path)
@@ -307,6 +315,7 @@ def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
 # ---- what `record` writes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_recorded_trials_serve_asv_too(project: Project, tmp_path: Path) -> None:
     """Trial files measured elsewhere, in a folder of their own: compare, show and publish as if asv had run them."""
     results = tmp_path / "results"

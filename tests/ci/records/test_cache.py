@@ -15,9 +15,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from ci.records import cache, parts
-from ci.records.columns import TEXT
-from ci.records.parts import UNIT, ParsedUnit, Parts
+from ci.records import cache
+from ci.records.cache import UNIT, ParsedUnit, Parts
+from ci.records.rows import TEXT
 
 SCHEMA = pa.schema([("name", TEXT), ("value", pa.float64()), ("date", pa.timestamp("ms", tz="UTC"))])
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -159,7 +159,7 @@ def test_no_files_at_all(tmp_path: Path) -> None:
 
 
 def test_one_more_file_rewrites_small_parts_only(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS", 32)
+    monkeypatch.setattr(cache, "PART_ROWS", 32)
     folder.write("large.txt", " ".join(map(str, range(100, 140))))
     folder.load()
     large = folder.files()[0]
@@ -190,13 +190,14 @@ def test_who_reads_while_parts_are_replaced_sees_no_row_twice(folder: Folder) ->
     assert folder.load() == first
 
 
+@pytest.mark.slow
 def test_two_writers_lose_nothing(folder: Folder) -> None:
     """Two processes put six units each into one folder at once."""
     code = f"""
         import sys
         from pathlib import Path
         from tests.ci.records.test_cache import SCHEMA, rows
-        from ci.records.parts import Parts, ParsedUnit
+        from ci.records.cache import Parts, ParsedUnit
         for number in map(int, sys.argv[1:]):
             store = Parts(Path({str(folder.store)!r}), SCHEMA, 1)
             name = f"u{{number}}"

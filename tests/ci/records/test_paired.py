@@ -59,12 +59,19 @@ def test_a_baseline_without_the_same_rounds_is_none(tmp_path: Path, baseline: di
 
 
 def test_versions_and_machine_code_stand_beside_the_time(tmp_path: Path) -> None:
-    coded = ok() | {"code_hash": "c0de" * 4}
-    found = rows(tmp_path, trial({CASE: {"head/triton": coded, "head/blas": ok()}}))
+    coded, trees = ok() | {"code_hash": "c0de" * 4}, {"head": tree() | {"kernel_digest": "f11e" * 4}}
+    found = rows(tmp_path, trial({CASE: {"head/triton": coded, "head/blas": ok()}}, trees=trees))
     row = found.loc[("triton", CASE)]
     said = (row["driver"], row["runtime"], row["library"], row["torch"], row["triton"])
     assert said == ("570.1", "CUDA 13.0", "NCCL 2.28", "2.11.0+cu130", "3.6.0")
-    assert (row["code"], found.loc[("blas", CASE), "code"]) == ("c0de" * 4, "")
+    assert row["code"] == "c0de" * 4 + " BLOCK_M=128"
+    assert found.loc[("blas", CASE), "code"] == "f11e" * 4 + " BLOCK_M=128", "its files, where no machine code is known"
+
+
+def test_other_knobs_are_other_code(tmp_path: Path) -> None:
+    coded = ok() | {"code_hash": "c0de" * 4, "knobs": {"programs": 8, "BLOCK": 64}}
+    row = rows(tmp_path, trial({CASE: {"head/triton": coded, "head/blas": ok()}})).loc[("triton", CASE)]
+    assert row["code"] == "c0de" * 4 + " BLOCK=64 programs=8"
 
 
 def test_on_amd_the_runtime_is_hip_and_the_library_rccl(tmp_path: Path) -> None:

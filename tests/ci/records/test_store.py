@@ -23,7 +23,7 @@ from asv_runner import statistics as asv_statistics
 
 from ci.records import pooling
 from ci.records import store as records
-from ci.records.asv_files import FEWEST_SAMPLES
+from ci.records.rows import FEWEST_SAMPLES
 from ci.trials.file import LONGEST_LINE
 from tests.ci.histories import commits_of_one_second
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
@@ -345,7 +345,7 @@ def test_what_is_no_commit_is_not_recorded_as_one(record: Any, results: Path, od
     assert outcome.paths == [asv_file(results, BASE)], "the other side of the trial is recorded"
     [problem] = outcome.problems
     assert reason in problem.why
-    assert "ridgeline run --commit HASH" in problem.why
+    assert "`ridgeline run --help`" in problem.why
     assert json.loads(Path(problem.set_aside).read_text())["trees"]["head"] == odd
 
 
@@ -389,6 +389,7 @@ BAD_LINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_is_set_aside_and_the_others_recorded(results: Path, tmp_path: Path, name: str) -> None:
     spoil, reason = BAD_LINES[name]
@@ -452,6 +453,7 @@ def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path
     assert len(records.load(results)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name: str) -> None:
     spoil, reason = BAD_LINES[name]
@@ -561,6 +563,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         records.record([write(tmp_path / "t.jsonl", trial())], tmp_path / "results")
 
 
+@pytest.mark.slow
 def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
     """Two processes record different trials of one commit, file by file, at the same time."""
     lines = [trial(number=n, session=s * 16, kernel=k) for n in range(6) for s, k in (("5", "gemm"), ("6", "softmax"))]

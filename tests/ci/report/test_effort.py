@@ -90,6 +90,7 @@ def test_the_limit_is_that_of_the_pools_which_the_workflow_takes():
     assert {pool.minutes for pool in load(FILE).pools.values()} == {effort.NIGHTLY_LIMIT_MIN}
 
 
+@pytest.mark.slow
 def test_the_nightly_run_of_eight_gpus_fits_by_the_records_of_this_repository():
     """With every case that is declared, and a third of the limit to spare for backends that the records lack."""
     from ci.trials.file import read

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ci.report import links
-from ci.trials.node import Dispatch, HeapHome
+from ci.trials.trial import Dispatch, HeapHome
 from tests.ci.made_trials import declaration, failed, ok, parsed, tree, trial
 
 PROBED = {"torch": {"why": "", "gbs": [[0, 100.0], [80.0, 0]]}, "ipc": {"why": "cannot", "gbs": []}}

@@ -150,6 +150,19 @@ def test_evidence_that_repeats_the_table_is_left_out() -> None:
         assert "from 8 trials" not in text
 
 
+def test_a_sentence_about_some_cases_names_them_with_their_kernels() -> None:
+    said = {"gemm/triton/m16": "two modes", "norm/torch/m16": "two modes", "norm/torch/m64": "one in 20 collapses"}
+    cases = [
+        CaseVerdict(name, name.split("/")[0], name.split("/")[1], Verdict.CANNOT_TELL, 1.0, 0.9, 1.1, evidence=(text,))
+        for name, text in said.items()
+    ]
+    report = Report(Judgement(Verdict.CANNOT_TELL, "", tuple(cases)))
+    shown = terminal.render(report, width=120)
+    assert "2 cases (gemm/triton/m16, norm/torch/m16): two modes" in shown
+    assert "norm/torch/m64: one in 20 collapses" in shown
+    assert "- `norm/torch/m64`: one in 20 collapses" in markdown.render(report)
+
+
 HOSTILE_TEXTS = (
     "\x1b[31mred\x1b[0m \x1b]0;title\x07",
     "lone \ud800 surrogate \udfff",
@@ -274,6 +287,7 @@ def test_a_line_cannot_start_a_block(line: str) -> None:
     assert _visible(markdown.text(line)).replace(markdown.NO_JOIN, "") == line.strip()
 
 
+@pytest.mark.slow
 def test_an_underscore_is_escaped_only_where_it_could_open_emphasis() -> None:
     assert markdown.text("gemm_all_scatter of __init__ and _x_") == (
         "gemm_all_scatter of &#95;&#95;init&#95;&#95; and &#95;x&#95;"

@@ -10,12 +10,10 @@ import pytest
 from ci.pools import drained, file
 from ci.pools.drained import Drained
 from ci.pools.types import PoolsError
-from ci.runner import cluster
-from ci.runner.cluster import SlurmJobs
-from ci.runner.settings import Serving, serving
-from ci.runner.types import Denied, End, RunnerError
-from ci.slurm.client import Slurm
-from ci.slurm.text import ENDED, QueueRow
+from ci.runner import slots
+from ci.runner.slots import SlurmJobs
+from ci.runner.state import Denied, End, RunnerError, Serving, serving
+from ci.slurm import ENDED, QueueRow, Slurm
 
 DOCUMENT = {
     "pool": {
@@ -65,9 +63,9 @@ def test_the_job_of_a_slot(jobs: SlurmJobs, tmp_path: Path) -> None:
     drained.drain(Drained("n3", "its fans", "2026-11-22T10:00:00Z", "somebody"), tmp_path / "drained")
     state = tmp_path / "state"
     assert jobs.options("rl-a", "mi300x-8") == [
-        *("--qos=ci", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8", "--constraint=gfx942", "--time=105"),
-        *(f"--chdir={state}/slots/rl-a", f"--output={state}/logs/rl-a.log", "--exclusive", "--exclude=n3"),
-        *("--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--open-mode=append"),
+        *("--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8", "--constraint=gfx942", "--exclusive"),
+        *("--exclude=n3", "--time=105", "--nodes=1", "--no-requeue", "--open-mode=append", "--export=NONE"),
+        *(f"--chdir={state}/slots/rl-a", f"--output={state}/logs/rl-a.log", "--qos=ci"),
     ]
     assert jobs.script("rl-a").splitlines()[-1] == (
         f"exec bash {state}/slots/rl-a/start.sh {state}/slots/rl-a /opt/actions-runner/run.sh 600"
@@ -105,12 +103,12 @@ def test_what_cannot_be_served_is_said(site: str, only: tuple[str, ...], said: s
 
 def test_a_reason_that_waiting_does_not_end_is_told() -> None:
     waiting = QueueRow("7", "7", "rl-a", "PENDING", "Resources", "gpu", "", "rl-a")
-    assert cluster._job(waiting).why == ""
-    assert cluster._job(dataclasses.replace(waiting, reason="PartitionTimeLimit")).why == "PENDING, PartitionTimeLimit"
+    assert slots._job(waiting).why == ""
+    assert slots._job(dataclasses.replace(waiting, reason="PartitionTimeLimit")).why == "PENDING, PartitionTimeLimit"
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_only_a_lost_node_makes_a_job_run_again(state: str) -> None:
     lost, stopped = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"}, {"CANCELLED", "DEADLINE", "TIMEOUT"}
     wanted = End.LOST if state in lost else End.STOPPED if state in stopped else End.OVER
-    assert cluster._end(QueueRow("7", "7", "rl-a", state, "", "gpu", "n1", "rl-a")) is wanted
+    assert slots._end(QueueRow("7", "7", "rl-a", state, "", "gpu", "n1", "rl-a")) is wanted

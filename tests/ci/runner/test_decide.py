@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ci.runner.settings import offer_of, refusal
-from ci.runner.types import End
+from ci.runner.state import End, offer_of, refusal
 from tests.ci.runner.world import ALLOWED, SERVING, World
 
 

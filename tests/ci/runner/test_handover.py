@@ -9,25 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from ci.runner import handover, memory
-from ci.runner.settings import EVENTS
-from ci.runner.types import Ledger, Letters, LostJob, Pause, RunnerError, Slot
+from ci.runner import state
+from ci.runner.state import EVENTS, Ledger, Letters, LostJob, Pause, RunnerError, Slot
 from tests.ci.runner.world import SERVING
 
 TOKEN = "rl-aaaaaa-mi300x-1-000001"
-NODE = Path(handover.__file__).parent / "node"
+NODE = Path(state.__file__).parent / "node"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    handover.prepare(tmp_path, TOKEN, "#!/bin/bash\n", SERVING)
-    return handover.folder(tmp_path, TOKEN)
+    state.prepare(tmp_path, TOKEN, "#!/bin/bash\n", SERVING)
+    return state.folder(tmp_path, TOKEN)
 
 
 def test_the_folder_and_the_configuration_are_for_this_user_only(tmp_path: Path, place: Path) -> None:
     old = os.umask(0)
     try:
-        handover.answer(tmp_path, TOKEN, "c2VjcmV0")
+        state.answer(tmp_path, TOKEN, "c2VjcmV0")
     finally:
         os.umask(old)
     assert place.stat().st_mode & 0o777 == 0o700
@@ -50,14 +49,14 @@ def test_the_folder_and_the_configuration_are_for_this_user_only(tmp_path: Path,
 )
 def test_letters_are_read_as_a_stranger_s(tmp_path: Path, place: Path, name: str, text: str, wanted: Letters) -> None:
     (place / name).write_text(text)
-    assert handover.letters(tmp_path, TOKEN) == wanted
+    assert state.letters(tmp_path, TOKEN) == wanted
 
 
 def test_a_letter_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path, place: Path) -> None:
     (tmp_path / "elsewhere").write_text("17")
     (place / "asked").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(place / "run")
-    assert handover.letters(tmp_path, TOKEN) == Letters()
+    assert state.letters(tmp_path, TOKEN) == Letters()
 
 
 def start(place: Path, program: Path, patience: int = 20) -> subprocess.Popen[str]:
@@ -92,12 +91,12 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
         os.utime(one, (time.time() - age_s,) * 2)
     process = start(place, program)
     asked(place)
-    assert handover.letters(tmp_path, TOKEN) == Letters(asked="17")
-    handover.answer(tmp_path, TOKEN, "c2VjcmV0")
+    assert state.letters(tmp_path, TOKEN) == Letters(asked="17")
+    state.answer(tmp_path, TOKEN, "c2VjcmV0")
     assert process.wait(20) == 7
     assert told.read_text().startswith(f"bin\nexternals\nrun.sh\n{program.parent}/externals\nc2VjcmV0")
     assert "c2VjcmV0" not in told.read_text().splitlines()[-1], "not among the arguments"
-    assert handover.letters(tmp_path, TOKEN) == Letters(code=7)
+    assert state.letters(tmp_path, TOKEN) == Letters(code=7)
     assert not (place / "config").exists()
     assert not (program.parent / "here").exists()
     assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
@@ -109,7 +108,7 @@ def test_a_job_without_an_answer_leaves_and_one_without_a_program_never_asks(tmp
     assert "is the service running?" in process.communicate()[0]
     process = start(place, tmp_path / "absent" / "run.sh")
     assert process.wait(20) == 3
-    assert handover.letters(tmp_path, TOKEN).code == 3
+    assert state.letters(tmp_path, TOKEN).code == 3
 
 
 def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path: Path, place: Path) -> None:
@@ -118,7 +117,7 @@ def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path: Path, place: Pat
     )
     process = start(place, program)
     asked(place)
-    handover.answer(tmp_path, TOKEN, "secret")
+    state.answer(tmp_path, TOKEN, "secret")
     while not (tmp_path / "up").exists():
         time.sleep(0.02)
     process.terminate()
@@ -160,27 +159,27 @@ def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_e
 
 
 def test_the_guard_s_list_is_the_service_s() -> None:
-    lines = handover.allowed(SERVING).splitlines()
+    lines = state.allowed(SERVING).splitlines()
     assert len(lines) == len(SERVING.workflows) * len(SERVING.refs) * len(EVENTS)
     assert "o/r\t.github/workflows/gpu.yml\trefs/heads/main\tschedule" in lines
 
 
 def test_what_the_service_knows_survives_it_and_a_foreign_file_is_named(tmp_path: Path) -> None:
-    first = memory.load(tmp_path)
-    assert memory.load(tmp_path) == first
+    first = state.load(tmp_path)
+    assert state.load(tmp_path) == first
     slot = Slot(TOKEN, "mi300x-1", 1.5, slurm="17", answered=2.5, run=99)
     known = Ledger(first.instance, (slot,), (LostJob(TOKEN, 99, 3.0),), {"99/x": 1}, (Pause("mi300x-1", 2, 9.0),), (4,))
-    memory.save(tmp_path, known)
-    assert memory.load(tmp_path) == known
+    state.save(tmp_path, known)
+    assert state.load(tmp_path) == known
     (tmp_path / "state.json").write_text('{"format": "other"}')
-    with pytest.raises(RunnerError, match="state.json is not a state of `ridgeline runner`"):
-        memory.load(tmp_path)
+    with pytest.raises(RunnerError, match="state.json is not a state of `ridgeline ci runner`"):
+        state.load(tmp_path)
 
 
 def test_a_state_folder_serves_one_service_at_a_time(tmp_path: Path) -> None:
     with (
-        memory.held(tmp_path),
-        pytest.raises(RunnerError, match="another `ridgeline runner` uses"),
-        memory.held(tmp_path),
+        state.held(tmp_path),
+        pytest.raises(RunnerError, match="another `ridgeline ci runner` uses"),
+        state.held(tmp_path),
     ):
         pass

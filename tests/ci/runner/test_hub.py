@@ -10,7 +10,7 @@ import pytest
 from werkzeug import Response
 
 from ci.runner.hub import GitHubQueue
-from ci.runner.types import Away, Denied, LostJob
+from ci.runner.state import Away, Denied, LostJob
 from tests.ci.runner.world import SERVING
 from tests.standins.github import DROP
 from tests.standins.runner import RunnerHub

@@ -1,6 +1,6 @@
 """GitHub and Slurm in memory, with everything that can go wrong, for the service under test.
 
-The test moves the world on; the service sees it only through `types.Hubs`, `types.Clusters` and the slots' folders.
+The test moves the world on; the service sees it only through stand-ins of GitHub and Slurm, and the folders of slots.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import dataclasses
 import itertools
 from pathlib import Path
 
-from ci.runner import handover, memory
+from ci.runner import state
 from ci.runner.service import RunnerService
-from ci.runner.settings import Offer, Serving, offer_of
-from ci.runner.types import Away, ClusterJob, Denied, End, Hub, HubJob, HubRunner, LostJob
+from ci.runner.state import Away, ClusterJob, Denied, End, Hub, HubJob, HubRunner, LostJob, Offer, Serving, offer_of
 
 SERVING = Serving(
     repository="o/r",
@@ -64,7 +63,7 @@ class World:
         self.service = RunnerService(
             SERVING, self.folder, self, self, self.log.append, lambda: self.now, lambda: f"{next(self._fresh):06x}"
         )
-        self.service.ledger = memory.load(self.folder)
+        self.service.ledger = state.load(self.folder)
         return self.service
 
     def round(self) -> None:
@@ -89,7 +88,7 @@ class World:
     # ---- GitHub, for the service ----
 
     def look(self, *what: object) -> object:
-        """Of `Hubs` and of `Clusters`: told apart by what they are asked."""
+        """Of GitHub and of Slurm: told apart by what they are asked."""
         return self._look_at_hub(*what) if len(what) == 2 else self._look_at_slurm(*what)
 
     def _look_at_hub(self, lost: tuple[LostJob, ...], prefix: str) -> Hub:
@@ -144,7 +143,7 @@ class World:
 
     def submit(self, token: str, offer: str) -> str:
         self._called(self.cluster_away)
-        handover.prepare(self.folder, token, "#!/bin/bash\n", SERVING)
+        state.prepare(self.folder, token, "#!/bin/bash\n", SERVING)
         self.submitted.append(token)
         number = str(next(self._ids))
         self.slurm[token], self.offers[token] = ClusterJob(number, token, End.PENDING), offer
@@ -167,11 +166,11 @@ class World:
     def begin(self, token: str) -> None:
         """Slurm starts a job; it asks for its configuration."""
         self.slurm[token] = dataclasses.replace(self.slurm[token], end=End.RUNNING, node="n0")
-        (handover.folder(self.folder, token) / "asked").write_text(self.slurm[token].id)
+        (state.folder(self.folder, token) / "asked").write_text(self.slurm[token].id)
 
     def read(self, token: str) -> None:
         """A job that has its configuration reads it; its runner comes online and takes a job that it may run."""
-        place = handover.folder(self.folder, token)
+        place = state.folder(self.folder, token)
         (place / "config").unlink()
         (place / "asked").unlink()
         runner = next((one for one in self.runners.values() if one.name == token), None)
@@ -191,7 +190,7 @@ class World:
         self.runners[runner.id] = dataclasses.replace(runner, busy=True)
         self.jobs[job.id] = dataclasses.replace(job, status="in_progress", runner=token)
         letter = "run" if job.event == "schedule" else "refused"
-        (handover.folder(self.folder, token) / letter).write_text(str(job.run))
+        (state.folder(self.folder, token) / letter).write_text(str(job.run))
         if letter == "refused":
             self.finish(token, "failure")
 
@@ -212,7 +211,7 @@ class World:
 
     def leave(self, token: str, code: int) -> None:
         """The runner program has ended."""
-        place = handover.folder(self.folder, token)
+        place = state.folder(self.folder, token)
         if place.exists():
             (place / "code").write_text(str(code))
         self.end(token, End.OVER)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.slurm.client import Slurm, SlurmAway, SlurmError, new_token
+from ci.slurm import Slurm, SlurmAway, SlurmError, new_token
 from tests.standins.slurm import SlurmCluster, until
 
 
@@ -25,6 +25,7 @@ def ended(cluster: SlurmCluster, job: str, token: str, seconds: float = 45.0) ->
     return sorted(row.state for row in cluster.slurm.find(job, token))
 
 
+@pytest.mark.slow
 def test_a_job_succeeds_another_fails_and_an_array_has_a_row_for_each_task(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -62,16 +63,6 @@ def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster: SlurmCluster, t
     until(lambda: "is DOWN" in slurm_cluster.command("scontrol", "ping", check=False), "the controller to be away")
     assert [row.state for row in slurm_cluster.slurm.find(job, token)] == ["COMPLETED"]
     restart.join()
-
-
-def test_nodes_and_their_state(slurm_cluster: SlurmCluster) -> None:
-    slurm_cluster.slurm.drain("mi355x-0", "ridgeline-health: link 3 | down")
-    found = {(row.name, row.partition): row for row in slurm_cluster.slurm.nodes()}
-    assert found["mi355x-0", "mi355x"].reason == "ridgeline-health: link 3 | down"
-    assert not found["mi355x-0", "mi355x"].usable
-    assert found["mi300x-0", "urgent"].usable
-    assert found["mi300x-0", "mi300x"].gres == "gpu:mi300x:8"
-    slurm_cluster.command("scontrol", "update", "NodeName=mi355x-0", "State=RESUME")
 
 
 def test_no_slurm_here(tmp_path: Path) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from ci import executors
+from ci import executors, slurm
+from ci.__main__ import main
 from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, State
 from ci.executors.cluster import SlurmExecutor
+from ci.pools.types import Pool
 from tests.ci.slurm import torture
-from tests.standins.slurm import SlurmCluster, alive, until
+from tests.needed import needed
+from tests.standins.slurm import SlurmCluster, alive, environment, pids, until
 
 ROOT = Path(__file__).parents[3]
 RUNNERS = """
@@ -45,6 +51,7 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
+    slurm_cluster.ready()
     return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm, ask_s=0.2)
 
 
@@ -54,6 +61,19 @@ def runners(folder: Path, partition: str = "mi300x", gres: str = "mi300x", minut
     path.write_text(RUNNERS.format(venv=venv, partition=partition, gres=gres, minutes=minutes))
     return str(path)
 
+
+CLUSTER_OF_ITS_OWN = """
+import pathlib, time
+from tests.standins.slurm import cluster, until
+with cluster() as one:
+    script = one.prefix / "job.sh"
+    script.write_text("#!/bin/bash\\nsetsid sleep 600 & sleep 600")
+    one.slurm.sbatch(script, "rl-x", ["--partition=all", "--output=/dev/null"])
+    until(lambda: len(one.processes()) >= 3, "the job")
+    pathlib.Path("{folder}/draft").write_text(str(one.prefix))
+    pathlib.Path("{folder}/draft").rename("{folder}/prefix")
+    time.sleep(600)
+"""
 
 Submit = Callable[..., str]
 
@@ -70,13 +90,13 @@ def submit(place: SlurmExecutor, tmp_path: Path) -> Submit:
         cwd: Path = ROOT,
         **sharding: object,
     ) -> str:
-        script = tmp_path / f"{len(place.jobs())}.py"
-        script.write_text(text)
+        program = tmp_path / f"{len(place.jobs())}.py"
+        program.write_text(text)
         spec = JobSpec(
             "test", gpus, timeout, 1.0, str(cwd), pool="pool", runners=pool or runners(tmp_path),
             sharding=Sharding(shards, **{"publishes": True, **sharding}),
         )  # fmt: skip
-        return place.submit(executors.script(["python", str(script)], spec), spec)
+        return place.submit(executors.script(["python", str(program)], spec), spec)
 
     return submit_
 
@@ -102,6 +122,7 @@ def attempts(place: SlurmExecutor, job: str, shard: int = 0) -> int:
     return len(list((place.root / "jobs" / job / f"shards/{shard}/attempts").glob("*")))
 
 
+@pytest.mark.slow
 def test_shards_of_an_array_are_put_together(place: SlurmExecutor, submit: Submit, tmp_path: Path) -> None:
     job = submit(count(3), shards=4, out=str(tmp_path / "all.jsonl"))
     status = end(place, job)
@@ -111,6 +132,7 @@ def test_shards_of_an_array_are_put_together(place: SlurmExecutor, submit: Submi
     assert place.jobs() == [job]
 
 
+@pytest.mark.slow
 def test_failure_and_a_time_limit_keep_what_was_published(place: SlurmExecutor, submit: Submit) -> None:
     bad = submit(count(2) + "\nsys.exit(9)")
     slow = submit(count(99, 0.4), timeout=2)
@@ -137,6 +159,7 @@ def test_cancel_while_it_runs_and_while_it_waits(
     assert end(place, job).state is State.CANCELLED
 
 
+@pytest.mark.slow
 def test_preempted_it_is_requeued_and_goes_on(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -169,11 +192,12 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     assert len({line["pid"] for line in lines(place, job)}) == 2
 
 
+@pytest.mark.slow
 def test_a_requeue_onto_another_machine_is_refused(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     job = submit(
-        count(60, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
+        count(300, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
     )
     until(lambda: published(place, job), "a line")
     node = place.poll([job])[job].where
@@ -187,6 +211,7 @@ def test_a_requeue_onto_another_machine_is_refused(
     assert {line["machine"]["name"] for line in lines(place, job)} == {node}
 
 
+@pytest.mark.slow
 def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
     run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=2)
@@ -194,10 +219,79 @@ def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: Slu
     slurm_cluster.kill_node(node := run.a_node_at_work())
     slurm_cluster.bring_back(node)
     found = run.finish()
-    assert torture.sound(found), found
-    assert int(str(found["attempts"])) > 2
+    assert found.sound, found
+    assert found.attempts > 2
 
 
+@pytest.mark.slow
+def test_a_job_whose_id_slurm_gave_to_another_one_is_taken_up_by_the_command_of_its_message(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """Attempts of both have the same Slurm id, so that only the token tells whose an attempt is."""
+    run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=1, light=True)
+    torture.forgotten(run)
+    assert run.status.exit_code == 3, run.status
+    found = run.finish()
+    assert (found.sound, found.resumed) == (True, 1), found
+
+
+@pytest.mark.slow
+def test_a_shard_without_its_gpu_requeues_itself_and_then_the_job_is_lost(
+    place: SlurmExecutor, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Slurm starts it for some seconds after a restart of its controller: with none of the GPUs it asked for."""
+    monkeypatch.setattr(slurm, "REQUEUES", 1)
+    monkeypatch.setattr(Pool, "gres_of", lambda pool, gpus: "")
+    job = submit(count(1))
+    log = place.root / "jobs" / job / "output-0.txt"
+    until(lambda: "shard 0 did not begin and was requeued (1 of 3 times)" in place.poll([job])[job].why, "the requeue")
+    assert not place.poll([job])[job].state.final
+    status = end(place, job)
+    assert (status.state, status.exit_code) == (State.LOST, 3), status
+    assert f"--resume {job}` does what is missing: " in status.why
+    assert "wants 1 GPUs and the environment gives 0" in status.why
+    assert "is requeued (1 of 1 times)" in log.read_text()
+    assert "did not begin at 2 starts and is lost" in log.read_text()
+    assert json.loads((log.parent / "output-end.txt").read_text().splitlines()[-1])["exit_code"] == 3
+    for more in ([], ["--json"]):
+        shown = CliRunner().invoke(main, ["jobs", "--queue", str(place.root), *more, job])
+        assert (shown.exit_code, f"--resume {job}" in shown.output) == (3, True), shown.output
+    monkeypatch.undo()
+    place.resume(job)
+    assert end(place, job).state is State.DONE
+
+
+def test_lines_that_were_not_put_together_are_gathered_without_another_shard(
+    place: SlurmExecutor, submit: Submit
+) -> None:
+    job = submit(count(2))
+    end(place, job)
+    folder = place.root / "jobs" / job
+    for file in ("result.json", "trials.jsonl"):
+        (folder / file).unlink()
+    status = end(place, job)
+    assert (status.state, status.exit_code, "not put together" in status.why) == (State.LOST, 3, True)
+    place.resume(job)
+    assert (end(place, job).state, attempts(place, job), len(lines(place, job))) == (State.DONE, 1, 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: signal.Signals) -> None:
+    """However that one ends: neither a daemon, nor a job and what it started, nor a file."""
+    needed("Slurm")
+    argv = [sys.executable, "-c", CLUSTER_OF_ITS_OWN.format(folder=tmp_path)]
+    with subprocess.Popen(argv, cwd=ROOT) as started:
+        until((tmp_path / "prefix").exists, "a job that runs", 60)
+        prefix = Path((tmp_path / "prefix").read_text())
+        conf = {"SLURM_CONF": f"{prefix}/etc/slurm.conf"}.items()
+        before = [pid for pid in pids() if conf <= environment(pid).items()]
+        assert len(before) >= 1 + 1 + 3 + 2, "munged, slurmctld, three slurmd, and the job"
+        started.send_signal(number)
+    until(lambda: not any(alive(pid) for pid in before), "the end of all its processes", 30)
+    until(lambda: not prefix.exists(), "the end of its folder", 30)
+
+
+@pytest.mark.slow
 def test_a_controller_that_restarts_loses_nothing(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster
 ) -> None:
@@ -208,6 +302,7 @@ def test_a_controller_that_restarts_loses_nothing(
     assert [line["number"] for line in lines(place, job)] == [*range(6), *range(6)]
 
 
+@pytest.mark.slow
 def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: SlurmExecutor, submit: Submit) -> None:
     job = submit(count(3))
     end(place, job)

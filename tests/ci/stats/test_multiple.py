@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
-from ci.stats.multiple import adjusted, found
+from ci.stats.sequential import adjusted, found
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.stats.paired import CHUNK, RESOLUTION, SPREAD, blocks_of, shifts
+from ci.stats.interval import CHUNK, RESOLUTION, SPREAD, blocks_of, shifts
 
 RNG = np.random.default_rng(3)
 

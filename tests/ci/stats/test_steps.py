@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 
-from ci.stats import steps, steps_noise, steps_quiet, steps_scan
+from ci.stats import steps_noise, steps_quiet, steps_scan
 from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
-from ci.stats.steps_critical import LEVEL, TABLE, critical, p_value
 from ci.stats.steps_noise import Sums, wander, without_spikes
-from ci.study.series_noise import KINDS, PROMISED, gaussian
+from ci.stats.steps_scan import LEVEL, TABLE, critical, p_value
+from tests.study.series_noise import KINDS, PROMISED, gaussian
 
 
 def rng(*seed):
@@ -132,19 +131,12 @@ def test_values_of_any_size_are_no_quieter():
         assert [step.index for step in find_shifts(values * scale)] == [20]
 
 
-def test_processes_share_the_work(monkeypatch):
-    series = [stepped(30, [(15, 1.05)], seed) for seed in range(5)]
-    monkeypatch.setattr(steps, "WORTH_A_PROCESS", 1)
-    assert find_many(series, processes=2) == find_many(series)
-
-
 def test_point_by_point_gives_the_same_answer():
-    """Also across full windows, and through JSON; a tail remembers no values."""
+    """Also across full windows; a tail remembers no values."""
     places = (300, 900, 1405, 2590)
     values = stepped(2600, list(zip(places, (1.05, 1.04, 0.95, 1.06), strict=True)))
     tail = Tail()
     for points in (500, WINDOW, WINDOW + 1, WINDOW + 2, 1600, 2600):
-        tail = Tail.of_json(json.loads(json.dumps(tail.as_json())))
         ((tail, found),) = advance([tail], [values[:points]])
         assert found == find(values[:points])
         assert points - tail.start <= WINDOW

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact
-from ci.trials.cost import Cost
+from ci.trials.trial import Cost
 
 KNOBS = {"block_m": 64, "num_warps": 4, "flatten": True, "variant": "split", "scale": 1.0, "swizzle": None}
 

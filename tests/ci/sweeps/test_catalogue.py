@@ -27,7 +27,7 @@ def test_the_program_and_its_reader_agree(gemm: catalogue.Catalogue) -> None:
     assert ours.knobs["num_warps"].kind == "int"
     assert ours.config.keys() == ours.knobs.keys()
     assert ours.cost.flops == 2 * 16 * 4096 * 4096
-    assert ours.key
+    assert ours.tuned.place.key
     assert not ours.baseline
     changes = [ours.overrides(one) for one in ours.candidates]
     assert changes[0] == {}, "the present choice comes first"

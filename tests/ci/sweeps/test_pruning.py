@@ -75,7 +75,7 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
         ("m16", same.label): Compiled(identity="a"),
     }
     monkeypatch.setattr(pruning.PointCompiler, "compiled", lambda *_: known)
-    found = PointCompiler(None, "sm_90", 132, None, None).pruned("gemm", before, ANCHORS)
+    found = PointCompiler(None, None).pruned(catalogue(), before, ANCHORS)
     assert found.kept == {"m16": [good]}
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]

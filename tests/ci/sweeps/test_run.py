@@ -57,6 +57,7 @@ def _wait(done, what: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) -> None:
     out = tmp_path / "sweep.jsonl"
     for lines in (2, 4, 7):
@@ -100,6 +101,7 @@ def test_what_is_complete_is_not_started_again(tmp_path: Path) -> None:
     assert starts.count("\n") == 3, "one start for each rung"
 
 
+@pytest.mark.slow
 def test_more_points_are_added_to_what_there_is(tmp_path: Path) -> None:
     plan = driver.plan(tmp_path / "sweep.jsonl")
     some = dataclasses.replace(plan.pruned, kept={"m16": plan.pruned.kept["m16"][:4]})
@@ -117,6 +119,7 @@ def test_a_budget_ends_it_and_says_what_is_left(tmp_path: Path) -> None:
     assert set(_measured(plan.out).values()) == {1}
 
 
+@pytest.mark.slow
 def test_shards_measure_every_point_once_and_the_finals_follow(tmp_path: Path) -> None:
     outs = [tmp_path / f"{number}.jsonl" for number in (1, 2, 3)]
     for number, out in enumerate(outs, 1):

@@ -7,8 +7,9 @@ import gzip
 import numpy as np
 import pytest
 
+from ci.tables.csv_rows import TableFileError
 from ci.tables.read import LISTED, read
-from ci.tables.roles import AskedColumns, TableFileError
+from ci.tables.roles import AskedColumns
 
 
 def file(tmp_path, text, name="t.csv", encoding="utf-8"):

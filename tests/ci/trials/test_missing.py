@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from ci.trials.missing import TrialBatch, measured_operators, missing
+from ci.trials.file import TrialBatch, measured_operators, missing
 
 OPERATORS = ("gemm", "all_gather", "norm")
 

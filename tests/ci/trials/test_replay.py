@@ -13,7 +13,7 @@ from ci.judging.judge import judge
 from ci.judging.policy import load
 from ci.judging.types import Verdict, to_json
 from ci.trials import replay
-from ci.trials.compared import Status
+from ci.trials.comparisons import Status
 from tests.ci import made_trials as made
 
 RNG = np.random.default_rng(2)
@@ -121,11 +121,11 @@ def test_an_arm_missing_in_some_trials_is_a_fault(file):
     assert "the arm 'head' is missing in 1 of 6 trials" in cases["good"].evidence[0]
 
 
-def test_no_base_anywhere_is_new_and_no_pass(file):
+def test_no_base_anywhere_is_new_and_passes(file):
     judgement, cases = verdicts(write(file, [line(i, fresh={"head": arm()}) for i in range(6)]))
     assert cases["fresh"].verdict is Verdict.NEW
-    assert judgement.verdict is Verdict.CANNOT_TELL
-    assert judgement.verdict.exit_code == 2
+    assert judgement.verdict is Verdict.SAME
+    assert judgement.verdict.exit_code == 0
 
 
 def test_a_case_missing_in_some_trials_uses_the_others(file):
@@ -288,7 +288,7 @@ def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
     }
     judgement, cases = verdicts(made.write(file, *(paired(i, {"m16": arms}) for i in range(4))))
     assert cases["gemm/triton/m16"].verdict is verdict
-    assert judgement.verdict.exit_code == (1 if verdict is Verdict.BROKEN else 2)
+    assert judgement.verdict.exit_code == {Verdict.BROKEN: 1, Verdict.NEW: 0}.get(verdict, 2)
 
 
 def test_one_wrong_trial_of_many_is_broken(file):

@@ -11,8 +11,7 @@ from ci.judging.judge import judge
 from ci.judging.policy import load
 from ci.judging.types import Verdict
 from ci.trials.comparisons import comparisons
-from ci.trials.faults import unfit
-from ci.trials.trial import Trial
+from ci.trials.trial import Trial, unfit
 from tests.ci.made_trials import BASE, TIMES, failed, ok, parsed, tree, trial
 
 ECC = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.records.causes import keeping
+from ci.records import causes
 from ci.report import json_report
 from tests.ci.why import toy
 from tests.one_operator import ROOT, git
@@ -31,6 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None:
     toy.changed(folder, toy.KNOB)
     toy.committed(folder, "more ticks")
@@ -41,7 +42,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
     assert why["sentence"].startswith("knob ticks 8 → 64: putting it back leaves ")
     assert [one["name"] for one in why["tried"] if one["answer"].startswith("explains")] == ["ticks"]
     assert subprocess.check_output(["git", "status", "--porcelain"], cwd=folder) == b""
-    (kept,), problems = keeping.load(folder / "results")
+    (kept,), problems = causes.load(folder / "results")
     assert (kept.explanation.sentence, problems) == (why["sentence"], [])
     command = [sys.executable, "-m", "ci", "gate", "main", "slow", "--report", "gated"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -49,6 +50,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
     assert [one.sentence for one in json_report.read(folder / "gated.json").explanations] == [why["sentence"]]
 
 
+@pytest.mark.slow
 def test_the_file_with_the_copy_and_its_two_parts_are_named(folder: Path) -> None:
     toy.changed(folder, toy.COPY)
     toy.committed(folder, "a copy")

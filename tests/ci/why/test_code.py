@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ci.isa.compiled import CompiledTree, parse
-from ci.why.code import SAME_CODE, differences, modifiers
+from ci.why.suspects import SAME_CODE, differences, modifiers
 from tests.ci.isa.trees import ROOT
 
 RECORDED = ROOT / "tests" / "recordings" / "isa"

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from ci.bisect.types import RowPlace
+from ci.commands.bisect import neighbours
 from ci.commands.common import why
-from ci.commands.history.bisect import neighbours
 from ci.git.repository import Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.stats.bisection.choosing import Culprit, FoundSteps
+from ci.stats.bisection import Culprit, FoundSteps
 from ci.trials.file import Followed
 from ci.why import suspects
 from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
@@ -51,6 +51,12 @@ def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> 
     assert found[0].worst.case == "gemm/triton/m64"
     apart = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), [trial(m16=(3, 2), m64=(3, 3))])
     assert [group.worst.case for group in apart] == ["gemm/triton/m64", "gemm/triton/m16"]
+
+
+def test_the_trial_of_a_group_is_the_newest_that_has_the_worst_case() -> None:
+    later = [trial(m16=(3, 2), m64=(3, 2)), trial(m16=(3, 2))]
+    (found,) = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), later)
+    assert "m64" in found.trial.cases
 
 
 def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values() -> None:

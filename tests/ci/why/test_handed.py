@@ -16,12 +16,11 @@ from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MEASURED, MeasurePlan
 from ci.judging import policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes.explanation import TriedCause
+from ci.records.causes import TriedCause
+from ci.trials import file as hostile
 from ci.trials import file as trial_files
-from ci.trials import hostile
-from ci.why.explain import explain
-from ci.why.handed import explain_handed
-from ci.why.trees import CommitSides, Sides
+from ci.why.experiments import CommitSides, Sides
+from ci.why.explain import explain, explain_handed
 from tests.ci import made_trials as made
 from tests.ci.why import toy
 from tests.one_operator import git
@@ -89,7 +88,7 @@ def test_who_judges_elsewhere_tells_the_same_cause_with_the_same_figures(scene, 
     (there,) = explain(*asked, measuring=measured, code=lambda question, trial: said, log=log)
     assert there.state == "proven"
 
-    handed = hostile.read(log)
+    handed = hostile.read_hostile(log)
     assert (len(handed.trials), handed.rejected) == (1, ())
     commits = CommitSides(repository.root, sides[0].commit.hash, sides[1].commit.hash)
     (here,) = explain_handed(commits, judged(), handed.trials, handed.experiments, policy.load())
@@ -147,7 +146,7 @@ def test_nothing_is_told_where_nothing_was_handed_over_and_a_missing_case_is_sai
     explain(sides, judged(), trials, MeasurePlan(), policy.load(), tmp_path / "why", measuring=measured, log=log)
     text = log.read_text().replace('"case":"doze/torch/n64"', '"case":"doze/torch/n65"')
     log.write_text(text)
-    (left,) = explain_handed(commits, judged(), trials, hostile.read(log).experiments, policy.load())
+    (left,) = explain_handed(commits, judged(), trials, hostile.read_hostile(log).experiments, policy.load())
     assert (left.state, left.sentence) == ("not examined", "not examined: no experiment on it was handed over")
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# 2 x MI300X of pool m: the runner itself, isolation whole.  Written by `ridgeline pools`.
+# 2 x MI300X of pool m: the runner itself, isolation whole.  Written by `ridgeline ci pools`.
 set -uo pipefail
 pool=m gpus=2 root=
 workspace=$PWD
@@ -15,7 +15,8 @@ say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
 
 # 3 is an error of the infrastructure: nothing was measured.
 refuse() {
-  say "$*"
+  said=$*
+  say "$said"
   exit 3
 }
 
@@ -27,7 +28,7 @@ allow() {
     case $name in
       RIDGELINE_POOL | RIDGELINE_GPUS | RIDGELINE_NODE) ;;
       *TOKEN* | *SECRET* | *PASSW* | *CREDENTIAL* | *PRIVATE* | *JWT* | *AUTH* | *_KEY*) ;;  # no secret enters
-      RIDGELINE_* | LANG | LC_ALL | TZ | USER | LOGNAME | TMPDIR | XDG_RUNTIME_DIR | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | CUDA_VISIBLE_DEVICES | GPU_DEVICE_ORDINAL | SLURM_JOB_ID | SLURM_ARRAY_JOB_ID | SLURM_ARRAY_TASK_ID | SLURM_RESTART_COUNT | SLURM_JOB_PARTITION | SLURM_JOB_NODELIST | SLURMD_NODENAME | SLURM_CLUSTER_NAME | RUNNER_TRACKING_ID) environment+=("$name=${!name}") ;;
+      RIDGELINE_* | LANG | LC_ALL | TZ | USER | LOGNAME | TMPDIR | XDG_RUNTIME_DIR | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | CUDA_VISIBLE_DEVICES | GPU_DEVICE_ORDINAL | SLURM_JOB_ID | SLURM_ARRAY_JOB_ID | SLURM_ARRAY_TASK_ID | SLURM_RESTART_COUNT | SLURM_JOB_PARTITION | SLURM_JOB_NAME | SLURM_JOB_NODELIST | SLURMD_NODENAME | SLURM_CLUSTER_NAME | RUNNER_TRACKING_ID) environment+=("$name=${!name}") ;;
     esac
   done
 }

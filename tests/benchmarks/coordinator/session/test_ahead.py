@@ -155,6 +155,7 @@ def test_cores_that_measure_are_not_taken():
     assert [processes("gpu", cores) for cores in (0.0, 2.0, 4.0, 16.0, 200.0)] == [-1, 0, 1, 7, 12]
 
 
+@pytest.mark.slow
 def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     """What the declaration of an arm and the candidates of an autotuner name, compiled by the real compiler."""
     pytest.importorskip("triton")
@@ -180,6 +181,7 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
         remove_directories(directory)
 
 
+@pytest.mark.slow
 def test_on_an_architecture_that_nothing_is_known_of_nothing_is_compiled(tmp_path):
     directory = make_directories()
     device = {"arch": "sm_30", "compute_units": 8, "folder": str(directory / "compiled")}

@@ -67,6 +67,7 @@ class Requests:
         ]
 
 
+@pytest.mark.slow
 def test_nothing_is_at_work_beside_samples_and_much_beside_the_rest(toy_tree, three_lanes, monkeypatch):
     requests = Requests(monkeypatch)
     lines = list(measure(["steady"], [Checkout(role, toy_tree(role)) for role in ("base", "head")], QUICK, None, SMALL))
@@ -96,6 +97,7 @@ def ours(case, inputs, *, tile=8, order="rows"):
 def another("""
 
 
+@pytest.mark.slow
 def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_log, three_lanes, monkeypatch):
     requests = Requests(monkeypatch)
     declared = '@steady.backend("ours", config=lambda case, arch: {"tile": 16})\ndef ours('
@@ -106,6 +108,7 @@ def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_l
     assert requests.beside(TIMED) == []
 
 
+@pytest.mark.slow
 def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
     begin = time.monotonic()
     lines = list(measure(["steady"], [Checkout("head", toy_tree("tree"))], QUICK, None, SMALL))
@@ -117,6 +120,7 @@ def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
     assert {line["side_by_side"] for line in lines} == {3}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three_lanes):
     killer = next(kernel for kernel in KERNELS if kernel.name == "kills_parent")
     tree = tree_of(tmp_path / "tree", [killer])
@@ -131,6 +135,7 @@ def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three
         assert {arm["status"] for arm in arms} <= wanted, arms
 
 
+@pytest.mark.slow
 def test_who_leaves_early_leaves_no_process(toy_tree, three_lanes):
     tree = toy_tree("tree")
     with contextlib.closing(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL)) as lines:

@@ -36,6 +36,7 @@ def run(*words: object):
     return CliRunner().invoke(main, ["bisect", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path) -> None:
     _, commits = inside
     out = tmp_path / "trials.jsonl"
@@ -120,9 +121,9 @@ def test_recorded_trials_are_judged_in_their_order_without_a_repository(tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("v0", *CASE), "1 commits given, two are needed"),
+        (("v0", *CASE), "1 commits given; name two, the good one first"),
         (("v0", "v20"), "say what became slower: --case KERNEL/CASE"),
-        (("v20", "v0", *CASE), "name the older one first: ridgeline bisect v0 v20"),
+        (("v20", "v0", *CASE), "name the older one first: v0 v20"),
         (("v3", "v3", *CASE), "name two different commits"),
         (("v0", "gone", *CASE), "'gone' names no commit"),
         (("--axis", "knob", *CASE), "needs the knobs that differ, such as num_warps=4,8"),

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import USAGE, main
-from ci.commands.history import detect as verb
-from ci.commands.history.series_file import SeriesFileError, read
+from ci.commands import detect
+from ci.commands.detect import read
 from ci.options import NO_VERDICT, PASS, REGRESSION
 from ci.stats.types import Step
+from ci.tables.csv_rows import TableFileError
 
 
 def levels(*parts, seed=0):
@@ -74,10 +75,10 @@ def test_a_series_that_comes_back_half_way_still_stands_slower():
     def step(before, after):
         return Step(1, before, after, after / before, 0.0, 0.0, 0.0)
 
-    assert verb.regressed([step(1.0, 1.2), step(1.2, 1.15)], "lower")
-    assert not verb.regressed([step(1.0, 1.2), step(1.2, 1.05)], "lower")
-    assert not verb.regressed([step(1.0, 1.2), step(1.2, 0.7)], "lower")
-    assert not verb.regressed([], "lower")
+    assert detect.regressed([step(1.0, 1.2), step(1.2, 1.15)], "lower")
+    assert not detect.regressed([step(1.0, 1.2), step(1.2, 1.05)], "lower")
+    assert not detect.regressed([step(1.0, 1.2), step(1.2, 0.7)], "lower")
+    assert not detect.regressed([], "lower")
 
 
 def test_rows_in_any_order_are_put_in_order_of_time(tmp_path):
@@ -196,7 +197,7 @@ def test_packed_files_other_separators_and_foreign_bytes(tmp_path):
     assert answer(foreign)[0] == PASS
     torn = tmp_path / "d.csv.gz"
     torn.write_bytes(packed.read_bytes()[:-40])
-    with pytest.raises(SeriesFileError, match="damaged"):
+    with pytest.raises(TableFileError, match="damaged"):
         read(str(torn))
 
 
@@ -209,9 +210,9 @@ def test_ragged_rows_lack_what_they_lack():
 def test_many_rows_are_read_in_chunks(monkeypatch, tmp_path):
     file = written(tmp_path / "a.csv", levels((60, 1.0), (40, 1.1)))
     whole = answer(file)
-    monkeypatch.setattr("ci.commands.history.series_file.CHUNK", 7)
-    monkeypatch.setattr(verb, "PART", 30)
-    monkeypatch.setattr(verb, "TOGETHER", 1)
+    monkeypatch.setattr("ci.commands.detect.CHUNK", 7)
+    monkeypatch.setattr(detect, "PART", 30)
+    monkeypatch.setattr(detect, "TOGETHER", 1)
     assert answer(file) == whole
     seen: list[int] = []
     read(str(file), seen.append)
@@ -222,7 +223,7 @@ def test_many_rows_are_read_in_chunks(monkeypatch, tmp_path):
 
 def test_a_table_longer_than_a_screen_is_cut_and_says_so(monkeypatch):
     rows = [f"s{name},{value}" for name in range(5) for value in levels((20, 1.0), (20, 1.5))]
-    monkeypatch.setattr(verb, "ROWS", 2)
+    monkeypatch.setattr(detect, "ROWS", 2)
     shown = run("-", given="series,value\n" + "\n".join(rows)).output
     assert "5 series, 5 changes; 5 end slower" in shown
     assert "and 3 more changes" in shown

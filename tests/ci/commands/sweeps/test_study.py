@@ -66,6 +66,7 @@ def test_bad_input_is_said_by_name(arguments, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_from_a_file_needs_no_measuring(tmp_path, capsys):
     cases = [f"n4096_k4096_m{m}_fp16" for m in (1, 2, 4)]
     declared = made_trials.declaration(cases=cases)
@@ -114,11 +115,12 @@ sys.meta_path.insert(0, Seen())
 """Every process that imports torch leaves a file."""
 
 
-def test_a_study_is_measured_and_recorded(checkout):
-    (checkout / "seen").mkdir()
-    (checkout / "seen" / "sitecustomize.py").write_text(SEEN)
+@pytest.mark.slow
+def test_a_study_is_measured_and_recorded(checkout, tmp_path_factory):
+    seen = tmp_path_factory.mktemp("seen")
+    (seen / "sitecustomize.py").write_text(SEEN)
     command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
-    env = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'seen'}", "COLUMNS": "200"}
+    env = {**os.environ, "PYTHONPATH": f"{checkout}:{seen}", "COLUMNS": "200"}
 
     done = subprocess.run([*command, "--json"], cwd=checkout, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -135,4 +137,4 @@ def test_a_study_is_measured_and_recorded(checkout):
     lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
     assert [json.loads(one)["kernel"] for one in lines] == ["gemm", "gemm"]
     assert len({json.loads(one)["session"] for one in lines}) == 2
-    assert len(list((checkout / "seen").glob("torch.*"))) == 1, "of declarations and all trials together"
+    assert len(list((seen).glob("torch.*"))) == 1, "of declarations and all trials together"

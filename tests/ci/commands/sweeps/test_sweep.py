@@ -108,7 +108,7 @@ def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Pa
     found = sweep(*asked)
     assert found.exit_code == 0, found.output
     assert "triton num_warps=5 (winner)" in found.output
-    assert "`ridgeline record s.jsonl`" in found.output
+    assert "`ridgeline records add s.jsonl`" in found.output
     assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl", "s.csv", "s.md"}
     starts = (tmp_path / "starts").read_text()
     again = sweep(*asked, "--show", "--json")
@@ -123,9 +123,10 @@ def test_a_budget_leaves_a_rest_and_exit_code_2(sweep: Callable[..., Result]) ->
     asked = ["--knob", f"num_warps={','.join(map(str, range(1, 40)))}", "--case", "m16", "--no-figure", "--batch", "1"]
     found = sweep(*asked, "--budget", "0.04", "--rounds", "8,20")
     assert found.exit_code == 2, found.output
-    assert "points of rung 1 of 2 (the budget of 0.04 GPU minutes is spent); the same command goes on" in found.output
+    assert "points of rung 1 of 2 (the budget of 0.04 GPU minutes is spent); `ridgeline" in found.output
 
 
+@pytest.mark.slow
 def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
     asked = ["--knob", "num_warps=2,3,5,6,8", "--case", "m16", "--no-figure", "--rounds", "8,20,20"]
     for shard in ("1/2", "2/2"):
@@ -143,7 +144,7 @@ def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
 def test_a_figure_that_cannot_be_drawn_takes_nothing_down(
     sweep: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ci.commands.sweeps import sweep as verb
+    from ci.commands import sweep as verb
 
     real = verb.harness.program
     monkeypatch.setattr(

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import USAGE, main
-from ci.commands.sweeps import table
+from ci.commands import table
 
 SEEN = Path(__file__).parents[2] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
 

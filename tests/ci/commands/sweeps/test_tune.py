@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ci import harness
 from ci.__main__ import main
 from ci.sweeps.tuned import code_file
 from tests.ci.sweeps.tuned.made_tables import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep_file
@@ -41,8 +40,7 @@ def tree(tmp_path, monkeypatch) -> Path:
     cases = [case("m64_fp16", FAST, file), case("m64_bf16", FAST, file), case("m256_fp16", SLOW, file)]
     cases += [case("m128_fp16", None, file)]
     asked = {"candidates": offered(cases), "list": {"kernels": [{"kernel": "gemm", "tuned": ["triton"]}]}}
-    monkeypatch.setattr(harness, "query", lambda verb, *_, **__: asked[verb])
-    monkeypatch.setattr("ci.sweeps.tuned.declared.query", lambda verb, *_, **__: asked[verb])
+    monkeypatch.setattr("ci.sweeps.catalogue.query", lambda verb, *_, **__: asked[verb])
     return tmp_path
 
 

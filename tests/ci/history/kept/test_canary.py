@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.history.kept import canary
-from ci.history.kept.canary import CanaryCase, CanaryOutcome, CanaryRun
+from ci.history import kept
+from ci.history.kept import CanaryCase, CanaryOutcome, CanaryRun
 
 
 def run(number: int, planted: float, *verdicts: str, machine: str = "m", floor: float = 0.003) -> CanaryRun:
@@ -39,24 +39,24 @@ def test_what_an_answer_is_worth(planted: float, verdict: str, outcome: CanaryOu
 
 def test_quality_counts_every_answer_once() -> None:
     runs = [run(1, 0.0, "SAME", "SLOWER"), run(2, 0.0, "SAME", "CANNOT TELL"), run(1, 0.01, "SLOWER", "SAME")]
-    none, one = canary.quality(runs)
+    none, one = kept.quality(runs)
     assert (none.planted, none.runs) == (0.0, 2)
     assert none.counts == {CanaryOutcome.RIGHT: 2, CanaryOutcome.FALSE: 1, CanaryOutcome.UNDECIDED: 1}
     assert one.counts == {CanaryOutcome.FOUND: 1, CanaryOutcome.MISSED: 1}
     assert one.worst == pytest.approx(0)
-    assert math.isnan(canary.quality([run(1, 0.0)])[0].worst)
+    assert math.isnan(kept.quality([run(1, 0.0)])[0].worst)
 
 
 def test_runs_are_recorded_once_and_by_machine(tmp_path: Path) -> None:
     runs = [run(2, 0.0, "SAME"), run(1, 0.01, "SLOWER"), run(1, 0.0, "SAME", machine="other")]
-    assert len(canary.add(tmp_path, runs)) == 3
-    assert canary.add(tmp_path, runs) == []
-    assert canary.load(tmp_path) == (sorted(runs, key=lambda one: (one.at, one.machine, one.planted)), [])
+    assert len(kept.add(tmp_path, runs)) == 3
+    assert kept.add(tmp_path, runs) == []
+    assert kept.canary_runs(tmp_path) == (sorted(runs, key=lambda one: (one.at, one.machine, one.planted)), [])
     assert sorted(path.name for path in (tmp_path / "canary").iterdir()) == ["m.jsonl", "other.jsonl"]
 
 
 def test_lines_that_are_no_runs_are_told_and_stay(tmp_path: Path) -> None:
-    canary.add(tmp_path, [run(1, 0.0, "SAME")])
+    kept.add(tmp_path, [run(1, 0.0, "SAME")])
     path = tmp_path / "canary" / "m.jsonl"
     odd = [
         "{torn",
@@ -66,13 +66,13 @@ def test_lines_that_are_no_runs_are_told_and_stay(tmp_path: Path) -> None:
         run(6, 0.0).line().replace('"version": 1', '"version": 2'),
     ]
     path.write_text(path.read_text() + "\n".join(odd))
-    runs, problems = canary.load(tmp_path)
+    runs, problems = kept.canary_runs(tmp_path)
     assert [one.id for one in runs] == ["1-0.0"]
     assert [problem.split(": ")[0] for problem in problems] == [f"{path}:{n}" for n in range(2, 7)]
-    canary.add(tmp_path, [dataclasses.replace(runs[0], id="another")])
+    kept.add(tmp_path, [dataclasses.replace(runs[0], id="another")])
     assert all(line in path.read_text().splitlines() for line in odd)
-    assert len(canary.load(tmp_path)[0]) == 2
+    assert len(kept.canary_runs(tmp_path)[0]) == 2
 
 
 def test_no_folder_is_no_run(tmp_path: Path) -> None:
-    assert canary.load(tmp_path / "nowhere") == ([], [])
+    assert kept.canary_runs(tmp_path / "nowhere") == ([], [])

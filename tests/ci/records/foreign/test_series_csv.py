@@ -14,7 +14,7 @@ import pytest
 
 from ci.records import imported, store
 from ci.records.foreign import reading, series_csv
-from ci.records.foreign.points import ImportOptions
+from ci.records.foreign.series_csv import ImportOptions
 
 
 def bring(tmp_path: Path, text: str | bytes, name: str = "points.csv", **given: Any) -> reading.Brought:

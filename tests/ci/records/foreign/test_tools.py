@@ -14,7 +14,7 @@ import pytest
 
 from ci.records import derived, store
 from ci.records.foreign import reading
-from ci.records.foreign.points import ImportOptions
+from ci.records.foreign.series_csv import ImportOptions
 
 FILES = Path(__file__).parents[3] / "recordings" / "foreign"
 SERIES = ["machine", "kernel", "backend", "case"]
@@ -254,6 +254,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_imported_and_own_records_stand_in_one_frame(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for machine in ("h200x1-537ca5d2", "h200x2-aabbbde0"):

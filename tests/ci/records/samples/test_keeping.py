@@ -16,12 +16,11 @@ from asv import results as asv_results
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
-from ci.git.branch import Branch
 from ci.git.command import GitError
+from ci.git.push import Branch
 from ci.history.health import readings
 from ci.judging import policy, recorded
-from ci.records import store
-from ci.records.samples import keeping, places
+from ci.records import samples, store
 from ci.trials.file import RecordError, read
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, ok, tree, trial, write
 
@@ -92,22 +91,25 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_pages_have_the_same_numbers(moved: Path) -> None:
     same(moved / "before", moved / "results")
 
 
+@pytest.mark.slow
 def test_every_trial_comes_back(moved: Path) -> None:
     count = 0
     for path in sorted((moved / "before").glob("*/*.notes.jsonl")):
         away, full = read(moved / "results" / path.relative_to(moved / "before")).trials, read(path).trials
         assert all(one.samples for one in away)
-        back = {one.id: json.loads(one.text) for one in keeping.whole_in(away, moved / "results")}
+        back = {one.id: json.loads(one.text) for one in samples.whole_in(away, moved / "results")}
         assert back == {one.id: json.loads(one.text) for one in full}
         assert readings.noise_of(away) == readings.noise_of(full)
         count += len(back)
     assert count > 100
 
 
+@pytest.mark.slow
 def test_an_export_of_samples_is_the_same_from_both(moved: Path) -> None:
     chosen = "--machine", "h200x4-b112377d", "--kernel", "all_gather"
     for results in ("before", "results"):
@@ -241,7 +243,7 @@ def test_samples_that_are_not_there_are_named(in_folder: Path, spoil: str) -> No
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "machine=a/kernel=../month=2026-11/x", "s3://x"])
 def test_only_parts_are_opened(in_folder: Path, path: str) -> None:
-    place = places.configured(in_folder / "results")
+    place = samples.configured(in_folder / "results")
     assert place is not None
     with pytest.raises(RecordError, match="no path of samples"):
         place.get(path)

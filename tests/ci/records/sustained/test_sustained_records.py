@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.records import store
+from ci.records import regimes, store
 from ci.records.pooling import Place
-from ci.records.regimes import folders
-from ci.records.sustained.beside import beside
-from ci.records.sustained.energy import joules_of
+from ci.records.sustained import beside, joules_of
 from tests.ci import made_trials
 from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, parsed, tree, trial
 from tests.ci.sweeps import made_sweeps
@@ -72,8 +70,8 @@ def test_a_torn_line_is_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_line_without_a_regime_is_spaced() -> None:
-    assert parsed(trial()).regime == folders.SPACED
-    assert parsed(sustained()).regime == folders.SUSTAINED
+    assert parsed(trial()).regime == regimes.SPACED
+    assert parsed(sustained()).regime == regimes.SUSTAINED
 
 
 def test_joules_are_the_middle_of_all_bursts_with_an_interval_over_trials() -> None:
@@ -120,6 +118,6 @@ def test_a_case_that_was_never_spaced_has_no_spaced_time(tmp_path: Path) -> None
 
 def test_samples_of_a_sustained_record_are_found_at_its_place(tmp_path: Path) -> None:
     store.record([made_trials.write(tmp_path / "t.jsonl", sustained())], tmp_path / "results")
-    folder = folders.folder_of(tmp_path / "results", folders.SUSTAINED)
+    folder = regimes.folder_of(tmp_path / "results", regimes.SUSTAINED)
     [one] = store.trials(folder, Place(MACHINE, HEAD, ENV))
-    assert one.regime == folders.SUSTAINED
+    assert one.regime == regimes.SUSTAINED

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ci.stats.bisection import grid
-from ci.stats.bisection.choosing import Ask, FoundSteps, believe, best, information, next_step
-from ci.stats.bisection.types import Belief, Line, PairShift
+from ci.stats import bisection
+from ci.stats.bisection import Ask, Belief, FoundSteps, Line, PairShift, believe, best, information, next_step
 
 EVEN = Line(np.full(16, 1 / 16))
 
@@ -70,14 +69,14 @@ def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
 def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, float]) -> None:
     """400 rows of trials of both ends, up to 40 of each: at most 1 in 100 is called flat, by the oracle of the rule."""
     step, sd = sizes
-    rng, grid_ = np.random.default_rng(5), grid.of(EVEN.smallest, EVEN.noise)
+    rng, grid_ = np.random.default_rng(5), bisection.of(EVEN.smallest, EVEN.noise)
     rows = np.log1p(step) + sd * rng.standard_normal((400, 40))
     flat = np.log(grid_.weight) + np.cumsum(grid_.log_density(rows[..., None]), axis=1)
     flat = np.log(np.exp(flat - flat.max(axis=-1, keepdims=True)).sum(axis=-1)) + flat.max(axis=-1)
     best = np.full(flat.shape, -np.inf)
     for level in grid_.levels:
         best = np.maximum(best, np.cumsum(grid_.log_density(rows[..., None] - level), axis=1).max(axis=-1))
-    odds = flat - best + np.log(grid.NONE / grid.ONE)
+    odds = flat - best + np.log(bisection.NONE / bisection.ONE)
     assert float((odds.max(axis=1) >= np.log(99)).mean()) <= 0.01
     seen = [PairShift(0, 16, float(one)) for one in rows[0, :6]]
     assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
@@ -112,12 +111,12 @@ def test_bits_are_those_of_the_outcomes_by_sampling() -> None:
     belief = believe(line, [PairShift(0, 4, 0.02)])
     at = list(belief.nodes).index(2)
     rng = np.random.default_rng(1)
-    sizes = grid.of(line.smallest, line.noise)
+    sizes = bisection.of(line.smallest, line.noise)
     gained = _mean_gain(rng, belief.state[at], sizes, draws=4000)
     assert information(line, belief)[at] == pytest.approx(gained, abs=0.03)
 
 
-def _mean_gain(rng: np.random.Generator, state: np.ndarray, sizes: grid.StepGrid, draws: int) -> float:
+def _mean_gain(rng: np.random.Generator, state: np.ndarray, sizes: bisection.StepGrid, draws: int) -> float:
     flat = state.ravel() / state.sum()
     levels = np.append(sizes.levels, 0.0)
     gains = []

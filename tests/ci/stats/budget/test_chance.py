@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ci.stats.budget.chance import MOST, SURE, DecisionRule, SoFar, chance, needed
+from ci.stats.budget import MOST_TRIALS, SURE, DecisionRule, SoFar, chance, needed
 
 RULE = DecisionRule(within=0.01, smallest=0.003, bias=0.0005, tail=5e-5, confidence=0.99)
 
@@ -54,4 +54,4 @@ def test_needed_is_the_first_number_of_trials_that_is_sure_enough() -> None:
     assert chance(now, 4 + more, RULE) >= SURE > chance(now, 4 + more - 1, RULE)
     assert needed(SoFar(0.0, 5.0, 4), RULE) is None
     wide = dataclasses.replace(now, half=0.06)
-    assert more < (needed(wide, RULE) or MOST)
+    assert more < (needed(wide, RULE) or MOST_TRIALS)

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ci.stats.budget.rounds import MOST, TrialSeconds, best
-from ci.stats.paired import Shifts
+from ci.stats.budget import MOST_TIMES, TrialSeconds, best
+from ci.stats.interval import Shifts
 
 
 def made(of_round: float, tau: float, trials: int = 400, rounds: int = 40) -> Shifts:
@@ -28,7 +28,7 @@ def test_no_other_number_tells_more_in_a_second(of_round, tau, start, usual):
         return 1 / ((start + rounds) * (tau**2 + of_round**2 / rounds))
 
     found = best(made(of_round, tau, rounds=usual), had(usual), 0.0001, TrialSeconds(start * 0.01, 0.01))
-    most = max(range(usual, MOST * usual + 1, 10), key=told)
+    most = max(range(usual, MOST_TIMES * usual + 1, 10), key=told)
     assert abs(found - most) <= 20, "tau is estimated"
     assert told(found) > 0.98 * told(most)
     assert told(found) >= told(usual)
@@ -38,7 +38,7 @@ def test_no_other_number_tells_more_in_a_second(of_round, tau, start, usual):
     ("of_round", "tau", "start_s", "round_s", "wanted"),
     [
         (0.001, 0.01, 1.0, 0.01, 40),  # starts differ by more than rounds do
-        (0.1, 0.0, 100.0, 0.001, 40 * MOST),
+        (0.1, 0.0, 100.0, 0.001, 40 * MOST_TIMES),
         (0.02, 0.004, 0.0, 0.01, 40),
         (0.02, 0.004, 1.0, 0.0, 40),
         (0.0, 0.004, 1.0, 0.01, 40),

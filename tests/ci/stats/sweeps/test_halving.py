@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.stats.sweeps import halving
-from ci.stats.sweeps.estimate import TrialShift, estimates, trial_shifts
+from ci.stats import sweeps as halving
+from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 
 RECORDINGS = Path(__file__).parents[3] / "recordings" / "h200"
 ROUNDS, LEAST = (8, 20, 40, 40, 40), 0.001

@@ -84,9 +84,9 @@ def test_times_are_compared_the_other_way_round():
 
 def test_the_recorded_nights_of_an_h200():
     """48 cases of three products: what the table shows is what the records hold."""
-    [found] = source.read(STUDY, [Path(__file__).parents[4] / "results"])
+    machines = source.read(STUDY, [Path(__file__).parents[4] / "results"])
+    [found] = [one for one in machines if one.machine.startswith("h200x1")]  # `make check` adds its machine
     table = comparison.compared(found.frame, STUDY.compared)
-    assert found.machine.startswith("h200x1")
     assert table.rows == 144
     timed = found.frame[found.frame["status"] == "ok"].pivot(
         index=["operator", "case"], columns="backend", values="seconds"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,17 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(
 
     def ready(part: StudyPart) -> ReadyPart:
         points = {"m16": [Point("m16", "triton", {"num_warps": 2})]}
+        return ReadyPart(part, Catalogue(part.operator, "gfx942", 304, ()), points, None, Rungs((8,)))
 
-        def prune() -> Pruned:
-            done.append(f"{part.operator} compiled")
-            return Pruned(points)
-
-        return ReadyPart(part, Catalogue(part.operator, "gfx942", 304, ()), points, prune, Rungs((8,)))
+    def prune(catalogue: Catalogue, asked: Mapping[str, Sequence[Point]], *_: object) -> Pruned:
+        done.append(f"{catalogue.operator} compiled")
+        return Pruned(asked)
 
     def go_on(plan: SweepPlan, console: Console, follow: object) -> Progressed:
         done.append(f"{plan.operator} measured by {getattr(follow, '__self__', None) is program}")
         return Progressed(None, None)
 
+    monkeypatch.setattr("ci.sweeps.studies.ready.prune", prune)
     monkeypatch.setattr(run, "go_on", go_on)
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
     checkout = driver.plan(tmp_path / "x").checkout

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.points import Knobs
 from ci.sweeps import measured
+from ci.sweeps.catalogue import TablePlace, TunedCase
 from ci.sweeps.measured import Measured
-from ci.sweeps.tuned.cases import Knobs, TablePlace, TunedCase
 from tests.ci.made_trials import declaration, tree, write
 from tests.ci.sweeps.made_sweeps import line
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ci.sweeps.measured import SweepError
+from ci.sweeps.times import Versus
 from ci.sweeps.tuned import provenance, report, tables, tuning
 from ci.sweeps.tuned.choose import Action, RunnerUp
 from ci.sweeps.tuned.provenance import Confirmed
 from ci.sweeps.tuned.tables import entries
 from ci.sweeps.tuned.text import TunedText
-from ci.sweeps.tuned.timed import Versus
 from kernels._shared.tuning import PROVENANCE, read_tuned
 from tests.ci.sweeps.tuned.made_tables import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 

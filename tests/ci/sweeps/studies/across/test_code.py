@@ -9,35 +9,38 @@ from rich.console import Console
 
 from benchmarks.points import Point
 from benchmarks.studies.types import Drawn, Listed, Study, StudyPart
+from ci.sweeps.pruning import PointCompiler
 from ci.sweeps.studies import folder
 from ci.sweeps.studies.across import code
 
 STUDY = Study("s", "S", "?", "", (StudyPart("op", ("*",)),), Listed(("M",), ("us",)), (Drawn("f", "curve", "F"),))
+COMPILER = PointCompiler(Path(), Console())
 METRICS = {"vgpr": 12, "vgpr_spills": 0, "instructions": 100, "bytes_per_store": 16.0}
 
 
-def answer(file, arch):
+def answer():
     """What the compiling program writes: one point of AMD's, one of NVIDIA's names, one without anything to compile."""
     told = {"case": "m1", "status": "ok"}
-    return [
+    points = [
         {**told, "backend": "triton", "knobs": {}, "metrics": METRICS},
         {**told, "backend": "triton", "knobs": {"hint": False}, "metrics": {"registers": 9, "scratch_bytes": 4}},
         {**told, "backend": "gluon", "knobs": {}, "status": "failed", "why": "no", "metrics": None},
         {**told, "backend": "rccl", "knobs": {}, "status": "undeclared", "why": "nothing to compile"},
     ]
+    return {"points": points}
 
 
 @pytest.fixture
 def compiled(monkeypatch):
     asked = []
 
-    def compile_(file, tree, arch, units, *_):
-        asked.append((arch, units, [one.label for one in file.batches[0].points]))
-        return answer(file, arch)
+    def told(self, operator, batches, arch, units, title):
+        asked.append((arch, units, [one.label for one in batches[0].points]))
+        return answer()
 
-    monkeypatch.setattr(code, "_compile", compile_)
+    monkeypatch.setattr(PointCompiler, "told", told)
     points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
-    found = code.compiled(STUDY, lambda part, arch, units: points, Path(), "sm_90", 132, Console())
+    found = code.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
     return asked, found
 
 
@@ -61,7 +64,7 @@ def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
 
 
 def test_nothing_is_compiled_for_a_cpu(monkeypatch):
-    monkeypatch.setattr(code, "_compile", lambda *_: [])
+    monkeypatch.setattr(PointCompiler, "told", lambda *_: {"points": []})
     asked = []
-    code.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, Path(), "cpu", None, Console())
+    code.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
     assert asked == ["gfx942", "gfx950"]

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from ci.sweeps.studies.across import product
+from benchmarks.studies.scaling import STUDY
+from ci.sweeps.studies.columns import column, with_own
 from tests.ci.sweeps.studies.made_rows import frame
 
 WHOLE = {"M": 64, "N": 4096, "K": 4096}
@@ -27,15 +28,19 @@ def rows(**more):
     )
 
 
+def said(made, name):
+    return column(with_own(STUDY, made), name)
+
+
 def test_overhead_is_against_who_multiplies():
     """Fused against the fused kernel alone; bulk and the library against the library's product."""
-    found = product.overhead(rows())
+    found = said(rows(), "overhead")
     assert found.tolist() == pytest.approx([1, 1, 1, 1.5, 2.5, 3.0])
-    assert product.alone(rows()).tolist() == pytest.approx([10e-6, 8e-6, 16e-6, 10e-6, 8e-6, 8e-6])
+    assert said(rows(), "alone_us").tolist() == pytest.approx([10, 8, 16, 10, 8, 8])
 
 
 def test_speedup_is_against_the_whole_product_on_one_rank():
-    found = product.speedup(rows())
+    found = said(rows(), "speedup")
     assert found[3] == pytest.approx(16 / 15)
     assert found[0] == pytest.approx(1.6)
     assert math.isnan(found[4]), "the library's product on one rank was not measured"
@@ -43,39 +48,38 @@ def test_speedup_is_against_the_whole_product_on_one_rank():
 
 def test_nothing_is_compared_across_machines_regimes_or_failures():
     for more in ({"machine": "other"}, {"regime": "sustained"}):
-        assert math.isnan(product.overhead(rows(**more))[5])
+        assert math.isnan(said(rows(**more), "overhead")[5])
     failed = rows()
     failed.loc[0, "status"] = "wrong"
-    assert math.isnan(product.overhead(failed)[3])
+    assert math.isnan(said(failed, "overhead")[3])
 
 
 def test_a_point_of_the_share_is_not_the_product_that_others_are_compared_with():
     tried = rows()
     tried.loc[0, "point"] = "abc"
-    assert math.isnan(product.alone(tried)[3])
+    assert math.isnan(said(tried, "alone_us")[3])
 
 
 def test_names_and_ranks():
     made = rows()
-    assert product.ranks(made).tolist() == [2, 2, 1, 2, 2, 2]
-    assert set(product.whole(made)) == {"N 4096, K 4096, M 64"}
-    assert product.weak(made).tolist() == [
+    assert said(made, "ranks").tolist() == [2, 2, 1, 2, 2, 2]
+    assert set(said(made, "whole")) == {"N 4096, K 4096, M 64"}
+    assert said(made, "weak").tolist() == [
         *["2048 columns a rank, K 4096, M 64"] * 2,
         "4096 columns a rank, K 4096, M 64",
         *["2048 columns a rank, K 4096, M 64"] * 3,
     ]
-    assert product.line(made).tolist()[:2] == ["GEMM alone, triton", "GEMM alone, library"]
-    assert product.line_ranks(made).tolist()[3] == "triton, 2 ranks"
-    assert product.whole(frame({"dims": {"MB": 2}})).tolist() == [""]
+    assert said(made, "line").tolist()[:2] == ["GEMM alone, triton", "GEMM alone, library"]
+    assert said(made, "line_ranks").tolist()[3] == "triton, 2 ranks"
+    assert said(frame({"dims": {"MB": 2}}), "whole").tolist() == [""]
 
 
 def test_the_links_of_an_h200():
     """450 GB/s to all peers; the time of full links is no time of a rank alone."""
     made = rows()
-    assert product.link_seconds(made).isna().tolist() == [True] * 3 + [False] * 3
-    per_second = LINK / product.link_seconds(made)[3]
+    assert said(made, "link_us").isna().tolist() == [True] * 3 + [False] * 3
+    per_second = LINK / said(made, "link_us")[3] * 1e6
     assert per_second == pytest.approx(450e9)
-    assert product.link_percent(made)[3] == pytest.approx(LINK / 450e9 / 15e-6 * 100)
-    assert product.ceiling_tflops(made)[3] == pytest.approx(2 * FLOPS / (LINK / 450e9) / 1e12)
-    assert product.all_tflops(made)[3] == pytest.approx(2 * FLOPS / 15e-6 / 1e12)
-    assert product.all_tflops(made)[0] == pytest.approx(2 * FLOPS / 10e-6 / 1e12)
+    assert said(made, "link_percent")[3] == pytest.approx(LINK / 450e9 / 15e-6 * 100)
+    assert said(made, "all_tflops")[3] == pytest.approx(2 * FLOPS / 15e-6 / 1e12)
+    assert said(made, "all_tflops")[0] == pytest.approx(2 * FLOPS / 10e-6 / 1e12)

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.study.bisection import noises, pass_fail
-from ci.study.bisection.__main__ import page
-from ci.study.bisection.cells import CountedCell, SearchCell, cells, counted
+from tests.study.bisection import noises, pass_fail
+from tests.study.bisection.__main__ import page
+from tests.study.bisection.cells import CountedCell, SearchCell, cells, counted
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/recordings/h200"
-TABLE = (ROOT / "ci/study/bisection/table.md").read_text(encoding="utf-8")
+TABLE = (ROOT / "tests/study/bisection/table.md").read_text(encoding="utf-8")
 LINES = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.splitlines() if line.startswith("|")]
 ROWS = {name: numbers for name, *numbers in LINES}
 
@@ -35,6 +35,7 @@ def test_the_table_has_every_line_and_keeps_the_promises() -> None:
         assert float(ROWS[f"ten trials per midpoint, {noise}"][3]) >= 90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

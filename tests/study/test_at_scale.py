@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.study.history import at_scale
+from tests.study.history import at_scale
 
 
 def test_both_queries_answer(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import json
 import numpy as np
 from click.testing import CliRunner
 
-from ci.study import detectors, step_bar, step_speed
-from ci.study.series_noise import KINDS, SIGMA
+from tests.study import detectors, step_bar, step_speed
+from tests.study.series_noise import KINDS, SIGMA
 
 
 def test_noise_is_what_its_name_says():

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.study.budget import starts
+from tests.study.budget import starts
 
-FILES = sorted((Path(__file__).resolve().parents[4] / "tests" / "recordings" / "h200").glob("ab_trials_*.jsonl.gz"))
+FILES = sorted((Path(__file__).resolve().parents[2] / "tests" / "recordings" / "h200").glob("ab_trials_*.jsonl.gz"))
 
 
 def made(tau: float, of_round: float, common: float = 0.0) -> starts.Pairs:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ci.judging import policy
-from ci.study.budget import early_stop
+from tests.study.budget import early_stop
 
-DATA = Path(__file__).resolve().parents[4] / "tests" / "recordings" / "h200"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "recordings" / "h200"
 
 
 @pytest.fixture(scope="module")

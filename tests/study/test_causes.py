@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ci.harness import HARNESS
-from ci.study.causes import __main__ as causes
-from ci.study.causes.planting import Plant, has, plants, trees
-from ci.study.causes.played import RecordedNoise
+from tests.study.causes import __main__ as causes
+from tests.study.causes.planting import Plant, has, plants, trees
+from tests.study.causes.played import RecordedNoise
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
-COMMITTED = HARNESS / "ci" / "study" / "causes" / "causes.json"
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "h200"
+COMMITTED = HARNESS / "tests" / "study" / "causes" / "causes.json"
 
 KINDS = (
     "a knob",
@@ -58,6 +58,7 @@ def test_the_two_trees_differ_by_the_plant_and_by_bystanders(tmp_path: Path) -> 
     assert "def spare" in (head.path / "kernels" / "gemm" / "__init__.py").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a reloaded base", "an extra copy", "a compiler"])
 def test_a_planted_regression_is_named(kind: str, tmp_path: Path) -> None:
     """Two edits that need each other, one edit on the host, none at all: the times alone name the cause."""

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records.sustained.beside import BesideRow, RegimeTime
-from ci.records.sustained.energy import JoulesPerCall
-from ci.study import scoreboard
+from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
+from tests.study import scoreboard
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     ]
     fixed = {"machine": "h200|x2", "device": "NVIDIA\x1b[1m H200", "count": 2, "kind": "gpu", "status": "ok"}
     frame = pd.DataFrame(rows).assign(**fixed, kernel="gemm", backend="tri`ton", baseline=False, baseline_name="blas")
-    monkeypatch.setattr("ci.study.scoreboard.derive.derive", lambda records: records)
+    monkeypatch.setattr("tests.study.scoreboard.derive.derive", lambda records: records)
     return frame
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ci.study.history import planted
-from ci.study.history.limit import limit
-from ci.study.history.planted import PlantedPlan
+from tests.study.history import planted
+from tests.study.history.limit import limit
+from tests.study.history.planted import PlantedPlan
 
 
+@pytest.mark.slow
 def test_a_small_study_finds_what_it_planted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--series", "120", "--commits", "120", "--planted", "12", "--sigma", "0.005"]
     assert planted.main([*size, "--kept", str(tmp_path)]) == 0
@@ -37,6 +38,7 @@ def test_the_same_seed_plants_the_same() -> None:
     assert {mark.series for mark in planted.planted(plan)} <= set(range(20))
 
 
+@pytest.mark.slow
 def test_what_can_be_told_of_a_place_is_bounded() -> None:
     """Of nearly normal values, a place is exact in 98.6 % of steps of 5 sigma and 76 % of 2.5 sigma (simulated)."""
     exact = [limit(size, 1.0, 1000.0, 0.0, 0.0, 0) for size in (5.0, 2.5, 1.0)]

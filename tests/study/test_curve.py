@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ci.study import curve
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
+from tests.study import curve
 
 
 def trial(count: int, seconds: float, case: str = "w4", channels: str | None = "same") -> Trial:

@@ -1,0 +1,58 @@
+"""Sites of a bare frame, as tests of the pages want them: no folder of records, no caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ci.history.analysis import History
+from dashboards import build, machines
+from dashboards.draft import aside
+from dashboards.lanes import tidy
+from dashboards.sources import HeldRows
+from dashboards.views import SiteInput
+
+
+def build_frame(
+    frame: pd.DataFrame,
+    out_dir: Path | str,
+    repo_url: str | None = None,
+    *,
+    notes_of: machines.NotesOf = machines.no_notes,
+    problems: Sequence[str] = (),
+    results_dir: Path | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
+) -> Path:
+    """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
+
+    notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
+    problems: sentences about records that could not be read; shown on the first page.
+    results_dir: where the records lie, for views that read more of them than the frame.
+    past: the events and steps of the frame; without it the pages have none.
+    """
+    site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
+    return build._build(site, _held(frame), out_dir, repo_url, problems)
+
+
+def site_files(
+    frame: pd.DataFrame,
+    repo: str | None = None,
+    notes_of: machines.NotesOf = machines.no_notes,
+    problems: Sequence[str] = (),
+    results_dir: Path | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
+) -> dict[str, bytes]:
+    """Every file of the site by its path; a pure function of the records."""
+    with aside() as draft:
+        site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
+        build._write(draft, site, _held(frame), repo, problems)
+        return {path: (draft.folder / path).read_bytes() for path in draft.digests}
+
+
+def _held(frame: pd.DataFrame) -> list[HeldRows]:
+    return HeldRows.of(tidy(frame)) if len(frame) else []

@@ -1,0 +1,1 @@
+"""Studies of the history: what is planted and what is found."""

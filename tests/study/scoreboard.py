@@ -1,0 +1,87 @@
+"""Where our kernels stand against the vendor libraries: one row per machine, kernel and backend, as Markdown.
+
+    python -m tests.study.scoreboard results
+    python -m tests.study.scoreboard --sustained results
+
+With --sustained: calls back to back in bursts beside spaced ones, over the cases that have both.
+
+The ratio is baseline time / our time in the newest record of a kernel, against the fastest baseline of each case.
+Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is fair, or it is not shown.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ci.records import derived as derive
+from ci.records import store as records
+from ci.records.sustained import BesideRow, beside
+from ci.report.markdown import code, text
+
+HEADER = (
+    "| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",
+    "|---|---|---|---:|---:|---:|---:|",
+)
+
+NO_PEERS = ("dequant+torch",)
+"""Baselines of old records that nobody would call: MXFP4 weights dequantised in each call, a baseline up to 2026-11."""
+
+
+def rows(frame: pd.DataFrame) -> Iterator[str]:
+    """The rows of the table, from the records of GPUs in `frame` (see `ci.records.store.load`)."""
+    timed = derive.derive(frame[(frame["status"] == "ok") & (frame["kind"] == "gpu")].reset_index(drop=True))
+    ours = timed[~timed["baseline"] & timed["baseline_ratio"].notna() & ~timed["baseline_name"].isin(NO_PEERS)]
+    for (machine, kernel), group in ours.groupby(["machine", "kernel"], sort=True):
+        newest = group[group["commit"] == group.sort_values("date")["commit"].iloc[-1]]
+        for backend, cases in newest.groupby("backend", sort=True):
+            ratio = cases["baseline_ratio"].to_numpy(dtype=np.float64)
+            first = cases.iloc[0]
+            name = text(f"{int(first['count'])} x {first['device']} ({machine})")
+            numbers = (np.exp(np.log(ratio).mean()), ratio.min(), ratio.max())
+            shown = " | ".join(f"{number:.2f}" for number in numbers)
+            yield f"| {name} | {code(kernel)} | {code(backend)} | {len(ratio)} | {shown} |"
+
+
+SUSTAINED_HEADER = (
+    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained | J per call, ours / baseline |",
+    "|---|---|---|---:|---:|---:|---:|",
+)
+
+
+def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
+    """Geometric means over the cases of a backend that were timed in both regimes."""
+    joules = {(r.machine, r.kernel, r.case): r.joules.joules for r in found if r.baseline and r.joules}
+    groups: dict[tuple[str, str, str, str], list[BesideRow]] = {}
+    for row in found:
+        if not row.baseline and row.spaced and not math.isnan(row.spaced.ratio + row.sustained.ratio):
+            groups.setdefault((row.machine, row.device, row.kernel, row.backend), []).append(row)
+    for (machine, device, kernel, backend), cases in groups.items():
+        beside = ((r.joules, joules.get((r.machine, r.kernel, r.case))) for r in cases)
+        energy = [own.joules / other for own, other in beside if own and other]
+        both = [[r.spaced.ratio for r in cases if r.spaced], [r.sustained.ratio for r in cases]]
+        shown = " | ".join(f"{np.exp(np.log(one).mean()):.3f}" for one in both)
+        last = f"{np.exp(np.log(energy).mean()):.3f}" if energy else ""
+        name = text(f"{device} ({machine})")
+        yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} | {last} |"
+
+
+def sustained_table(results: Path) -> str:
+    """The table of both regimes."""
+    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(beside(results))]) + "\n"
+
+
+def table(results: Path) -> str:
+    """The whole table of a results folder."""
+    return "\n".join([*HEADER, *rows(records.load(results))]) + "\n"
+
+
+if __name__ == "__main__":
+    folders = [argument for argument in sys.argv[1:] if argument != "--sustained"]
+    made = sustained_table if "--sustained" in sys.argv else table
+    print(made(Path(folders[0] if folders else "results")), end="")

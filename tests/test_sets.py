@@ -1,0 +1,83 @@
+"""The two sets of tests, and what a test does that lacks a program: tests of conftest.py and needed.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+LONG = """
+import subprocess, sys, pytest
+from tests import conftest
+conftest.CPU_LIMIT_S = 0.3
+BURN = "import time\\nwhile time.process_time() < 0.5: pass"
+
+def test_its_process(): subprocess.run([sys.executable, "-c", BURN])
+def test_what_its_process_started():
+    below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}])"
+    subprocess.run([sys.executable, "-c", below])
+def test_one_that_still_runs():
+    text = BURN + "\\nprint(flush=True)\\ntime.sleep(60)"
+    child.append(subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE))
+    child[0].stdout.readline()
+def test_what_another_one_started_costs_this_one_nothing(): child[0].kill(); child[0].wait()
+@pytest.mark.slow
+def test_of_the_slow_set(): subprocess.run([sys.executable, "-c", BURN])
+def test_quick(): pass
+child = []
+"""
+
+LACKS = """
+import pytest
+from tests.needed import needed
+
+@pytest.fixture(scope="module")
+def browser(): return needed("Chromium")
+def test_one(browser): pass
+def test_two(browser): pass
+def test_three(): needed("npm")
+def test_four(): needed("Slurm")
+"""
+
+
+def run(folder: Path, text: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A file of tests under our conftest, where there is none of the programs."""
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -q\nmarkers = slow: ...\n")
+    kept = {key: value for key, value in os.environ.items() if key != "CI" and not key.startswith("PYTEST")}
+    env = {**kept, "PYTHONPATH": str(ROOT), "PATH": str(folder), **variables}
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", [{}, {"CI": "true"}])
+def test_under_ci_a_long_test_without_the_mark_fails(tmp_path: Path, variables: dict[str, str]) -> None:
+    done = run(tmp_path, LONG, "--cpu", "2", **variables)
+    failed = {line.split("::")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("ERROR ")}
+    long = {"test_its_process", "test_what_its_process_started", "test_one_that_still_runs"}
+    assert failed == (long if variables else set()), done.stdout
+    assert ("make it faster, or mark it `slow` (limit 0.3 s)" in done.stdout) == bool(variables)
+    assert "the longest 2" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_lacks_a_program_is_skipped_with_one_line_for_each_program(tmp_path: Path) -> None:
+    done = run(tmp_path, LACKS)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert lines[0] == "SKIPPED 2: Chromium is not here: `apt-get install chromium`, or `.ci/run`, which does it"
+    assert [line.split(" is not here")[0] for line in lines[1:]] == ["SKIPPED 1: npm", "SKIPPED 1: Slurm"]
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_under_ci_nothing_is_skipped(tmp_path: Path) -> None:
+    done = run(tmp_path, LACKS, CI="true")
+    ends = [line.split()[0] for line in done.stdout.splitlines() if " is not here" in line and "::" in line]
+    assert sorted(ends) == ["ERROR", "ERROR", "FAILED", "FAILED"], done.stdout
+    assert "SKIPPED" not in done.stdout
