@@ -1,31 +1,46 @@
-# make check: the main job on this machine.  make test: every test.  Both first set up .venv if it is not there.
+# make check: the main job on this machine.  make test: the fast tests; make test-slow: all others.  Each first sets up
+# .venv if it is not there.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
+TOOLS  := $(VENV)/tools
+
+# Of 87 s that everything took on 2 cores, the tools of the tests were 25 s and compiling 40,000 modules 20 s (2026-11-23): the
+# main job has neither, and only the modules that it imports are compiled.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+USED := torch, torch.distributed, triton, pandas, scipy.stats, matplotlib.pyplot, pyarrow, jsonschema, asv.config
 
 # A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
+# It builds with a setuptools of its own (pyproject.toml): in pip's isolated environment the image's would come first.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup light lock check test lint golden bundle clean
+.PHONY: setup tools light lock check test test-slow compiled lint golden bundle pictures clean
 setup: $(READY)
+tools: $(TOOLS)
 
 $(READY): pyproject.toml constraints-cpu.txt
 ifeq ($(GPU_TORCH),)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[cpu,dev]'
+	$(PIP) -c constraints-cpu.txt -e '.[cpu]'
 else
 	$(PYTHON) -m venv $(VENV)
 	$(PYTHON) ci/see_packages.py $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) 'setuptools>=77'
+	$(PIP) --no-build-isolation -e .
 	@$(BIN)/python -c 'import torch, sys; found = torch.version.hip or torch.version.cuda; \
 	  sys.exit(None if found == "$(GPU_TORCH)" else f"{sys.executable} sees torch {found}, not $(GPU_TORCH): {torch.__file__}")'
 endif
 	@$(SEE_ROOMS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import $(USED)'
+	@touch $@
+
+$(TOOLS): $(READY)
+	$(PIP) $(if $(GPU_TORCH),--no-build-isolation,-c constraints-cpu.txt) -e '.[dev]'
 	@touch $@
 
 check: setup
@@ -33,11 +48,17 @@ check: setup
 
 # Three workers for two cores: some tests wait for a cluster or for a time limit.  They start some thousand processes of
 # ours, which take three times as long where nothing is compiled (PYTHONDONTWRITEBYTECODE, as images of containers set it).
-test: lint
-	$(BIN)/python -m compileall -q -j 0 benchmarks ci dashboards kernels
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+test: lint compiled
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
-lint: setup
+# Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
+test-slow: compiled
+	$(BIN)/python -m pytest -m slow -n 3 --dist loadgroup
+
+compiled: tools
+	$(BIN)/python -m compileall -q -j 0 benchmarks ci dashboards kernels
+
+lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -46,8 +67,13 @@ lint: setup
 GOLDEN := tests/ci/report tests/ci/executors tests/ci/pools tests/ci/test_doctor.py \
 	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
 
-golden: setup
+golden: tools
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden
+
+# The pictures of the README: a verdict on a terminal, and the front page; needs Chromium.  Commit what it writes.
+pictures: setup
+	$(BIN)/ridgeline site
+	$(BIN)/python -m tests.study.pictures .github/pictures
 
 # The charts of the pages: Apache ECharts from the locked npm packages, as one script; commit what it writes.
 bundle: dashboards/bundle/node_modules
@@ -59,7 +85,6 @@ dashboards/bundle/node_modules: dashboards/bundle/package-lock.json
 
 # Ridgeline without torch and the development tools: enough to record, judge, render and post.  The jobs that hold a
 # token install this: every file is checked against its hash in requirements.lock, and nothing is built but Ridgeline.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 light:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes --only-binary :all: -r requirements.lock
