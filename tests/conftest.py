@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.standins.slurm import slurm_cluster
+from tests.standins.slurm import cluster_of_all, slurm_cluster
 
-__all__ = ["slurm_cluster"]  # one cluster for all tests of a process, wherever they are
+__all__ = ["cluster_of_all", "slurm_cluster"]  # one cluster for all tests of a process, wherever they are
 
 if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(name)):
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests time CPU backends; a hidden GPU is no fault

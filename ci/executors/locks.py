@@ -110,7 +110,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def path(place: Path, device: str) -> Path:
-    """The lock file of a device, as `ci.executors.devices` names it."""
+    """The lock file of a device, as `visible` names it."""
     return place / re.sub(r"[^A-Za-z0-9._-]", "_", device)
 
 

@@ -155,7 +155,7 @@ class UnansweredError(GitHubError):
 
 
 class GitHub:
-    """Calls on one repository (``owner/name``), synchronous; what passes is waited out (`ci.github.retries`).
+    """Calls on one repository (``owner/name``), synchronous; what passes is waited out (`Patience`).
 
     sleep, clock: for tests.  transport: what sends the requests, None for httpx's own.  Values are plain JSON: dicts,
     lists, texts, numbers.

@@ -1,6 +1,6 @@
 """`/ridgeline ...` in a comment on a pull request, read as what it is: a line that anybody can write.
 
-Only the first line of a new comment of a person counts.  What it may do is decided in `ci.github.answers`.
+Only the first line of a new comment of a person counts.  What it may do is decided by `decide`.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _check_repository(asked: OrderComment, github: GitHub) -> None:
 
 
 def _check_person(login: str, github: GitHub) -> None:
-    """OrderComment of GitHub now: the event only says what the author was to the repository."""
+    """Asks GitHub now: the event only says what the author was to the repository."""
     path = f"collaborators/{urllib.parse.quote(login, safe='')}/permission"
     answer = github.get(path, none_for=(404,)) or {}
     if answer.get("permission") not in MAY:

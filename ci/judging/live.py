@@ -243,9 +243,8 @@ def identical(
     console: Console,
     measuring: MeasureAlone = measure,
 ) -> Outcome:
-    """Two checkouts with the same kernel files: measure head once, for its numbers; base is what head is.
-
-    See `ci.judging.looks.mirrored`.
+    """Two checkouts with the same kernel files: measure head once, for its numbers; base is what head is
+    (`mirrored`).
     """
     base, head = checkouts
     refuse_other_regime(Followed(out).read(), plan)

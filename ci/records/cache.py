@@ -2,7 +2,7 @@
 
 A unit is a group of files that is parsed together (a result file and its notes).  Its rows are good as long as the
 digest of its files is the one they were parsed from.  Files whose size, inode and time of change are the same as last
-time are not even opened.  The table itself is kept by :mod:`ci.records.parts`.
+time are not even opened.  The table itself is kept as parts (below).
 """
 
 from __future__ import annotations

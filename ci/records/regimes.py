@@ -27,7 +27,7 @@ def folder_of(results: Path, regime: str) -> Path:
 def by_regime(files: Sequence[TrialFile]) -> dict[str, list[TrialFile]]:
     """The same files with the trials of each regime that occurs.  The lines they reject stay with the first.
 
-    A line of a sweep stays with "spaced": it is of no case series, and says its regime itself (ci.trials.swept).
+    A line of a sweep stays with "spaced": it is of no case series, and says its regime itself (`ci.trials.trial`).
     """
     there = {_kept_with(trial) for file in files for trial in file.trials}
     regimes = [one for one in REGIMES if one in there] or [SPACED]

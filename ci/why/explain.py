@@ -149,7 +149,7 @@ def explain(
 
     trials: those of the judgement.  folder: for the trees and trials of the experiments, which are no records; the
     same call with the same folder goes on where it was interrupted.  log: a trial file to which the experiments are
-    added, for `ci.why.handed`.  Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
+    added, for `explain_handed`.  Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
     """
     base, head = checkouts
     groups = slower(judgement, trials)

@@ -119,7 +119,7 @@ class Suspect:
 
     name: what it is called, "num_stages" or a path.  change: the difference in words, "3 → 2".
     setting: of a knob, what puts it back, "num_stages=3".  path: of a file or a part of it, from the root of the tree.
-    hunks: of a part, the numbers of its hunks (see `ci.why.hunks`).
+    hunks: of a part, the numbers of its hunks (see `hunks`).
     weight: how likely it is the cause, against 1 for a file that the operator shares with others.
     """
 

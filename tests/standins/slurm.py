@@ -80,7 +80,7 @@ class SlurmCluster:
     def __init__(self, prefix: Path, slurmd_timeout_s: int = 10) -> None:
         self.prefix, self._timeout_s = prefix, slurmd_timeout_s
         self.env = {**os.environ, "SLURM_CONF": str(prefix / "etc/slurm.conf"), "PATH": PATH}
-        self.slurm = Slurm(self.env, patience_s=20)
+        self.slurm = Slurm(self.env, patience_s=120)
         self.name = f"ridgeline{os.getpid()}x{secrets.token_hex(3)}"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._controller_port, *self._node_ports = free_ports(1 + len(NODES))
@@ -366,10 +366,18 @@ def _command_line(pid: int) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[SlurmCluster]:
-    """One cluster for all tests of this process.  A test that kills a node brings it back."""
+def cluster_of_all() -> Iterator[SlurmCluster]:
+    """One cluster for all tests of this process."""
     with cluster() as one:
         yield one
+
+
+@pytest.fixture
+def slurm_cluster(cluster_of_all: SlurmCluster) -> Iterator[SlurmCluster]:
+    """That cluster when all its nodes take jobs; a test that fails shows the end of its controller's log."""
+    cluster_of_all.ready()
+    yield cluster_of_all
+    print((cluster_of_all.prefix / "log/slurmctld.log").read_text(errors="replace")[-4000:])
 
 
 @contextlib.contextmanager

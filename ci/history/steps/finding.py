@@ -155,7 +155,7 @@ class StepVerdicts:
 # Large steps among the first points of a series, which are too few for a detector.
 #
 # A ratio to a baseline of the same trial repeats so well that a large step needs no long history, only the noise of its
-# machine (`ci.history.steps.trust`).  Seconds wander by more than that, so they are not judged here.
+# machine (`MachineNoise`).  Seconds wander by more than that, so they are not judged here.
 
 
 FIRST = 7

@@ -51,7 +51,6 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
-    slurm_cluster.ready()
     return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm, ask_s=0.2)
 
 
