@@ -34,6 +34,9 @@ os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")
 # A terminal's width would change every table that a test reads.
 os.environ.pop("COLUMNS", None)
 
+# Options for these tests are none for tests that they start.
+os.environ.pop("PYTEST_ADDOPTS", None)
+
 # Started by a shell's `&` they are ignored, by us and by all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -64,7 +67,9 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         if not SYSTEMS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("slow") and not item.get_closest_marker("xdist_group"):
+        if "slurm_cluster" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("slurm_cluster"))
+        elif item.get_closest_marker("slow") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
 

@@ -81,3 +81,21 @@ def test_under_ci_nothing_is_skipped(tmp_path: Path) -> None:
     ends = [line.split()[0] for line in done.stdout.splitlines() if " is not here" in line and "::" in line]
     assert sorted(ends) == ["ERROR", "ERROR", "FAILED", "FAILED"], done.stdout
     assert "SKIPPED" not in done.stdout
+
+
+SHARED = """
+import os, time, pytest
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+def test_of_one_file(number):
+    open("workers", "a").write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.slow
+def test_one_worker_runs_the_slow_tests_of_a_file(tmp_path: Path) -> None:
+    """They share what they set up, a cluster or a browser; pytest-xdist 3.8 beside pytest 9.2 knew no groups."""
+    done = run(tmp_path, SHARED, "-n", "2", "--dist", "loadgroup")
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
+    assert len(set((tmp_path / "workers").read_text().split())) == 1

@@ -375,9 +375,11 @@ def cluster_of_all() -> Iterator[SlurmCluster]:
 @pytest.fixture
 def slurm_cluster(cluster_of_all: SlurmCluster) -> Iterator[SlurmCluster]:
     """That cluster when all its nodes take jobs; a test that fails shows the end of its controller's log."""
-    cluster_of_all.ready()
-    yield cluster_of_all
-    print((cluster_of_all.prefix / "log/slurmctld.log").read_text(errors="replace")[-4000:])
+    try:
+        cluster_of_all.ready()
+        yield cluster_of_all
+    finally:
+        print((cluster_of_all.prefix / "log/slurmctld.log").read_text(errors="replace")[-4000:])
 
 
 @contextlib.contextmanager
