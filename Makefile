@@ -14,7 +14,13 @@ USED := torch, torch.distributed, triton, pandas, scipy.stats, matplotlib.pyplot
 # A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 # It builds with a setuptools of its own (pyproject.toml): in pip's isolated environment the image's would come first.
+# An image's constraints (NVIDIA's set PIP_CONSTRAINT) hold for its packages, not for what builds ours.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
+
+OWN_BUILD := env -u PIP_CONSTRAINT -u PIP_BUILD_CONSTRAINT
+ifeq ($(GPU_TORCH),)
+PIP := $(OWN_BUILD) $(PIP)
+endif
 
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
@@ -30,7 +36,7 @@ ifeq ($(GPU_TORCH),)
 else
 	$(PYTHON) -m venv $(VENV)
 	$(PYTHON) ci/see_packages.py $(VENV)
-	$(PIP) 'setuptools>=77'
+	$(OWN_BUILD) $(PIP) 'setuptools>=77'
 	$(PIP) --no-build-isolation -e .
 	@$(BIN)/python -c 'import torch, sys; found = torch.version.hip or torch.version.cuda; \
 	  sys.exit(None if found == "$(GPU_TORCH)" else f"{sys.executable} sees torch {found}, not $(GPU_TORCH): {torch.__file__}")'
@@ -70,10 +76,12 @@ GOLDEN := tests/ci/report tests/ci/executors tests/ci/pools tests/ci/test_doctor
 golden: tools
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden
 
-# The pictures of the README: a verdict on a terminal, and the front page; needs Chromium.  Commit what it writes.
+# The pictures: of the README a verdict on a terminal and the front page, of ARCHITECTURE the rooms; needs Chromium.
+# Commit what it writes.
 pictures: setup
 	$(BIN)/ridgeline site
 	$(BIN)/python -m tests.study.pictures .github/pictures
+	$(BIN)/python -m tests.study.house .github/pictures/house.svg
 
 # The charts of the pages: Apache ECharts from the locked npm packages, as one script; commit what it writes.
 bundle: dashboards/bundle/node_modules

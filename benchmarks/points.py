@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.shapes import Unfit, anything, bounded, items, name, one_of, record, table, text, whole
 
 REGIMES = ("spaced", "sustained")
-"""Calls spaced by a cache flush, or back to back at settled power (DESIGN, section 2)."""
+"""Calls spaced by a cache flush, or back to back at settled power."""
 
 ID_DIGITS = 10
 """Of a point's id: a million points share one with a chance of 5 in 10 (2^40 = 1.1e12; birthday bound n^2 / 2^41), and

@@ -1,4 +1,4 @@
-"""The house: which room may import which, no cycles (DESIGN section 3)."""
+"""The house: which room may import which, no cycles (.github/ARCHITECTURE.md)."""
 
 from __future__ import annotations
 

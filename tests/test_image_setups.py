@@ -101,6 +101,9 @@ class Image:
         link(PACKAGES, packages, lambda name: name.startswith(OURS) and not name.startswith("torchgen"))
         with zipfile.ZipFile(self._setuptools) as wheel:
             wheel.extractall(packages)
+        pinned = self.folder / "constraint.txt"  # as NVIDIA's images pin what they bring
+        pinned.write_text(f"setuptools=={self._setuptools.name.split('-')[1]}\n")
+        self.variables["PIP_CONSTRAINT"] = str(pinned)
         ours = link(Path(torch.__file__).parent, packages / "torch", lambda name: name in ("version.py", "__pycache__"))
         compiled = Path(torch.__file__).parent / "__pycache__"
         if compiled.is_dir():  # so that torch is not compiled for each image

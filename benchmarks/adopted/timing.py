@@ -21,7 +21,7 @@ from benchmarks.coordinator.samples.entries import failed
 from benchmarks.trial_file import Status
 
 SHORT_S = 100e-6
-"""Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
+"""Calls shorter than this are timed in a graph, where they can be captured."""
 
 MOST_CALLS = 1000
 """Calls in a sample on a host's clock."""

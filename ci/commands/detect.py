@@ -346,7 +346,7 @@ def _exit_code(found: list[Found], better: Better) -> int:
 
 
 def _document(found: list[Found], whole: Read, better: Better) -> dict[str, object]:
-    """The shape that DESIGN section 8 fixes, and what else is known."""
+    """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
     series = [
         {
             "name": one.series.name,

@@ -170,7 +170,7 @@ class Judgement:
 
 
 def to_json(judgement: Judgement) -> dict[str, Any]:
-    """The judgement as plain JSON values, `ab --json` (DESIGN section 8); absent numbers are null."""
+    """The judgement as plain JSON values, `ab --json` (.github/ARCHITECTURE.md); absent numbers are null."""
     cases = [{**dataclasses.asdict(case), "verdict": str(case.verdict)} for case in judgement.cases]
     return {
         "verdict": str(judgement.verdict),

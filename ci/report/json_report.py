@@ -1,6 +1,6 @@
 """The report as JSON, and back.  A report read from a file may come from a stranger's pull request.
 
-``verdict`` and ``cases`` hold what DESIGN section 8 promises to machines; the rest is what the renderings need.
+``verdict`` and ``cases`` hold what .github/ARCHITECTURE.md promises to machines; the rest is what the renderings need.
 Reading checks size, JSON, schema (`report.schema.json`) and finite numbers before any value is used.
 """
 

@@ -1,4 +1,4 @@
-"""A comparison as JSON, for machines: the shape that DESIGN section 8 fixes, and more beside it."""
+"""A comparison as JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded trials into comparisons: replay files (DESIGN section 8) and trial files, plain or gzip.
+"""Recorded trials into comparisons: replay files (.github/ARCHITECTURE.md) and trial files, plain or gzip.
 
 A replay file has one JSON object per line:
 
