@@ -120,7 +120,8 @@ def _label(group: Sequence[Trial], found: Sequence[Comparison], role: str) -> st
 
 # Recorded trials in the order of their file, as if each had just been measured.
 #
-# Either a trial file of an earlier search, or a replay file (.github/ARCHITECTURE.md) whose lines also say what was compared:
+# Either a trial file of an earlier search, or a replay file (.github/ARCHITECTURE.md) whose lines also say what was
+# compared:
 #
 #     {"trial": 0, "unit": "us", "places": ["v1", "v2", "v3"], "base": "v1", "head": "v3", "cases": {CASE: {...}}}
 #
