@@ -18,7 +18,7 @@ from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
-from tests.study import bisection as noises
+from tests.study import bisection
 from tests.study import bisection as pass_fail
 from tests.study import cpu_times, curve, detectors, scoreboard, step_bar, step_speed
 from tests.study.bisection import CountedCell, SearchCell, cells, counted, page
@@ -88,12 +88,12 @@ def test_a_few_searches_come_to_what_the_table_says(name: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_searches() -> None:
-    cell = SearchCell("", noises.of_t(0.004, 3.0), (0.02,), changes=9)
+    cell = SearchCell("", bisection.of_t(0.004, 3.0), (0.02,), changes=9)
     assert counted(cell, 2, 1) == counted(cell, 2, 1)
 
 
 def test_a_large_step_is_found_by_pass_and_fail_too() -> None:
-    quiet = noises.of_t(0.0005, np.inf)
+    quiet = bisection.of_t(0.0005, np.inf)
     assert pass_fail.plain(np.random.default_rng(0), 256, 77, 0.01, quiet) == (77, 90)
     found, trials = pass_fail.bayesian(np.random.default_rng(0), 256, 77, 0.01, quiet)
     assert found == 77
@@ -101,12 +101,12 @@ def test_a_large_step_is_found_by_pass_and_fail_too() -> None:
 
 
 def test_recorded_noise_has_the_scatter_that_is_known_of_it() -> None:
-    assert [100 * float(np.std(noises.shifts_of(DATA, case))) for case in noises.RECORDED] == [
+    assert [100 * float(np.std(bisection.shifts_of(DATA, case))) for case in bisection.RECORDED] == [
         pytest.approx(0.4, abs=0.1),
         pytest.approx(0.6, abs=0.1),
     ]
     with pytest.raises(FileNotFoundError, match="give the folder of the H200 recordings"):
-        noises.shifts_of(ROOT / "ci", "mm_m16")
+        bisection.shifts_of(ROOT / "ci", "mm_m16")
 
 
 def test_a_line_of_the_page_adds_up() -> None:
