@@ -16,9 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.standins.slurm import cluster_of_all, slurm_cluster
+from tests.standins.slurm import cluster_of_all, own_cluster, slurm_cluster
 
-__all__ = ["cluster_of_all", "slurm_cluster"]  # one cluster for all tests of a process, wherever they are
+__all__ = [
+    "cluster_of_all",
+    "own_cluster",
+    "slurm_cluster",
+]  # one cluster for all tests of a process, wherever they are
 
 if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(name)):
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests time CPU backends; a hidden GPU is no fault
@@ -44,7 +48,7 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 CPU_LIMIT_S = 5.0
 """Seconds of CPU time of a test of the fast set, its processes and what it is the first to import or to set up."""
 
-SYSTEMS = {"tab", "slurm_cluster"}
+SYSTEMS = {"tab", "slurm_cluster", "own_cluster"}
 """Fixtures that start a browser or a cluster: tests that use them are slow."""
 
 LONGEST = ("hostile_kernels", "own_kernels", "installed", "image_setups", "jobs", "accessibility")
@@ -67,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         if not SYSTEMS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
-        if "slurm_cluster" in item.fixturenames:
+        if {"slurm_cluster", "own_cluster"} & set(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("slurm_cluster"))
         elif item.get_closest_marker("slow") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))

@@ -129,11 +129,16 @@ class SlurmCluster:
     def kill_node(self, node: str, noticed: bool = True) -> None:
         """The node loses its power: slurmd, its slurmstepds and every process of its jobs are gone at once."""
         self._end(f"slurmd.{node}", signal.SIGKILL)
-        steps = self._steps(node)
-        for pid in [*steps, *self.processes(node)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        until(lambda: not self.processes(node), f"the end of all on {node}")
+
+        def ended() -> bool:
+            """What one of them has started meanwhile is ended the next time."""
+            left = [*self._steps(node), *self.processes(node)]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not left
+
+        until(ended, f"the end of all on {node}")
         if noticed:
             self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=no power")
 
@@ -380,6 +385,13 @@ def slurm_cluster(cluster_of_all: SlurmCluster) -> Iterator[SlurmCluster]:
         yield cluster_of_all
     finally:
         print((cluster_of_all.prefix / "log/slurmctld.log").read_text(errors="replace")[-4000:])
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[SlurmCluster]:
+    """A cluster for one test, which makes its controller forget jobs that run: no other test could use it again."""
+    with cluster() as one:
+        yield one
 
 
 @contextlib.contextmanager

@@ -18,9 +18,7 @@ from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
-from tests.study import bisection
-from tests.study import bisection as pass_fail
-from tests.study import cpu_times, curve, detectors, scoreboard, step_bar, step_speed
+from tests.study import bisection, cpu_times, curve, detectors, scoreboard, step_bar, step_speed
 from tests.study.bisection import CountedCell, SearchCell, cells, counted, page
 from tests.study.budget import early_stop, starts
 from tests.study.causes import __main__ as causes
@@ -94,8 +92,8 @@ def test_the_same_seed_gives_the_same_searches() -> None:
 
 def test_a_large_step_is_found_by_pass_and_fail_too() -> None:
     quiet = bisection.of_t(0.0005, np.inf)
-    assert pass_fail.plain(np.random.default_rng(0), 256, 77, 0.01, quiet) == (77, 90)
-    found, trials = pass_fail.bayesian(np.random.default_rng(0), 256, 77, 0.01, quiet)
+    assert bisection.plain(np.random.default_rng(0), 256, 77, 0.01, quiet) == (77, 90)
+    found, trials = bisection.bayesian(np.random.default_rng(0), 256, 77, 0.01, quiet)
     assert found == 77
     assert trials <= 12
 

@@ -211,12 +211,12 @@ def test_a_requeue_onto_another_machine_is_refused(
 
 
 @pytest.mark.slow
-def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_a_sharded_run_of_real_measurements_while_a_node_dies(own_cluster: SlurmCluster, tmp_path: Path) -> None:
     """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
-    run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=2)
+    run = torture.Torture(own_cluster, tmp_path, shards=2, trials=2)
     run.reach(0.25)
-    slurm_cluster.kill_node(node := run.a_node_at_work())
-    slurm_cluster.bring_back(node)
+    own_cluster.kill_node(node := run.a_node_at_work())
+    own_cluster.bring_back(node)
     found = run.finish()
     assert found.sound, found
     assert found.attempts > 2
@@ -224,10 +224,10 @@ def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: Slu
 
 @pytest.mark.slow
 def test_a_job_whose_id_slurm_gave_to_another_one_is_taken_up_by_the_command_of_its_message(
-    slurm_cluster: SlurmCluster, tmp_path: Path
+    own_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     """Attempts of both have the same Slurm id, so that only the token tells whose an attempt is."""
-    run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=1, light=True)
+    run = torture.Torture(own_cluster, tmp_path, shards=2, trials=1, light=True)
     torture.forgotten(run)
     assert run.status.exit_code == 3, run.status
     found = run.finish()
