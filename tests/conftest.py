@@ -18,11 +18,8 @@ import pytest
 
 from tests.standins.slurm import cluster_of_all, own_cluster, slurm_cluster
 
-__all__ = [
-    "cluster_of_all",
-    "own_cluster",
-    "slurm_cluster",
-]  # one cluster for all tests of a process, wherever they are
+__all__ = ["cluster_of_all", "own_cluster", "slurm_cluster"]
+"""Fixtures of every folder: one cluster for all tests of a process, wherever they are."""
 
 if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(name)):
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests time CPU backends; a hidden GPU is no fault
