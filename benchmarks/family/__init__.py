@@ -22,9 +22,6 @@ from .standing import ProcessStanding as ProcessStanding
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 """linux/prctl.h."""
 
-PR_SET_DUMPABLE = 4
-"""linux/prctl.h."""
-
 PATIENCE_S = 0.5
 """What was left running has this long to end by itself: a helper whose pipe has just closed takes milliseconds."""
 
@@ -53,14 +50,6 @@ def keeps_orphans() -> bool:
     kept = ctypes.c_int(0)
     prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
     return bool(kept.value)
-
-
-def hide_memory() -> None:
-    """Let no process of a plain user trace this one, or read or write its memory (ptrace(2), proc(5); Linux).
-
-    For one that nothing has to look into: job control of a plain user cannot read its environment any more either.
-    """
-    prctl(PR_SET_DUMPABLE, 0)
 
 
 def by_parent() -> dict[int, list[Child]]:

@@ -21,11 +21,14 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "tune", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "tune", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
-GUARDED = (*CASE_STEPS, "case", "check")
+GUARDED = (*CASE_STEPS, "case")
 """Requests in which an operator's code runs beside that of others."""
+
+COMPARED = ("case", "build", "tune", "call", "check")
+"""Of these, those around which the comparison itself is tried on tensors whose difference is known."""
 
 
 class MissingHeap:
@@ -68,9 +71,9 @@ class Service:
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
-        self._judge: Any = None
         self._arms: Any = None
         self._settings: Any = None
+        self._known_pair: Any = None
         self._filler: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
@@ -84,7 +87,8 @@ class Service:
         try:
             return self._performed(op, fields)
         finally:
-            if found := self._settings.disturbed(before) or self._clock.disturbed():
+            found = self._settings.disturbed(before) or self._clock.disturbed()
+            if found := found or (op in COMPARED and self._known_pair.disturbed()):
                 raise Refused("error", found, fatal=True)
 
     def _performed(self, op: str, fields: Mapping[str, Any]) -> Any:
@@ -102,19 +106,12 @@ class Service:
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
-    def do_declare(
-        self,
-        import_marker: str,
-        refuse: dict[str, str],
-        place: dict[str, Any],
-        protocol: dict[str, Any],
-        only: str = "",
-    ) -> dict[str, Any]:
-        """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
+    def do_declare(self, **asked: Any) -> dict[str, Any]:
+        """Every kernel of a module of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from . import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
+        return declare.declarations(**asked)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
@@ -167,7 +164,7 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
-        from .guards import bound, settings
+        from .guards import bound, comparison, settings
 
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
@@ -185,6 +182,7 @@ class Service:
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
         if ranks.gpu:
             _initialise_libraries(ranks.device)
+        self._known_pair = comparison.KnownPair(self._numerics, ranks.device)
         before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
         if found := settings.disturbed(before):
@@ -200,18 +198,11 @@ class Service:
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self,
-        case: str,
-        seed: int,
-        copies: int,
-        without: Sequence[str] = (),
-        keep: bool = False,
-        reference: bool = True,
-        secret: int = 0,
+        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, secret: int = 0
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        reference: False where another process makes it.  secret: see arms.CaseBench.
+        secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
@@ -221,52 +212,13 @@ class Service:
         self._forget()
         placed = self._kernel.case(case).at(self._place)
         self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
-        if reference:
-            self._bench.make_reference()
+        self._bench.make_reference()
         self._made = (case, seed, copies)
-
-    def do_check(self, label: str, file: str = "") -> dict[str, Any]:
-        """Prove an arm; see CaseBench.check.  file: ranks add to it."""
-        where = [f"{file}.{self._place.rank}"] if file else []
-        found: dict[str, Any] = self._bench.check(label, *where)
-        return found
-
-    def do_truth(self, file: str) -> dict[str, Any]:
-        """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
-        bench = self._bench
-        if self._place.device == "cpu":  # ranks with GPUs share memory, and this may be the process of an arm
-            our("benchmarks.family").hide_memory()
-        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
-        hand_over = self._bound().handing.hand_over
-        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
-        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     def do_ran(self, tops: Sequence[str]) -> dict[str, Any]:
         """What has been run or read of the repository since this was last asked; see ran.RanFiles."""
         found: dict[str, Any] = self._ran.new(tops)
         return found
-
-    # ---- the referee ---------------------------------------------------------------------------------------------
-
-    def do_expect(self, **told: Any) -> None:
-        """Keep what is expected; see benchmarks/worker/referee/judging.py."""
-        self._truths().expect(**told)
-
-    def do_forget(self, keys: list[str]) -> None:
-        """Forget what is not needed any more."""
-        self._truths().forget(keys)
-
-    def do_compare(self, **handed: Any) -> dict[str, Any]:
-        """Compare outputs with what is expected."""
-        return self._truths().compare(**handed)
-
-    def _truths(self) -> Any:
-        from .referee.judging import Truths
-
-        if self._judge is None:
-            our("benchmarks.family").hide_memory()
-            self._judge = Truths(self._bound().harness_numerics())
-        return self._judge
 
     # ---- leaving -------------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
-    referee, made_apart, quiet = None, False, Quiet()
+    quiet = Quiet()
     setting = SimpleNamespace(gpu=False)
     tuning: ClassVar[dict[str, list[str]]] = {}
     flush_s = 0.0
@@ -176,7 +176,7 @@ def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, A
     def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
         planned = tuple(PlannedArm("head", name) for name in backends)
         case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
-        setting = SimpleNamespace(referee=None, gpu=True, kernel="toy")
+        setting = SimpleNamespace(gpu=True)
         workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
         run_of = CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {})
         run_of.secret = 3
@@ -196,14 +196,14 @@ def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
 
 def test_flushes_of_large_caches_are_time_that_samples_may_take(run_case, monkeypatch):
     """Flushing 480 MB of cache takes 0.1 s on an idle CPU: 20 warm-up samples are no hang, and requests stay short."""
-    allowed, ask = [], LocalPool.ask
+    allowed, post = [], LocalPool.post
 
-    def asks(self, step, limit_s, op, **fields):
+    def posts(self, step, limit_s, op, **fields):
         if op == "samples":
             allowed.append((limit_s, len(fields["order"])))
-        return ask(self, step, limit_s, op, **fields)
+        return post(self, step, limit_s, op, **fields)
 
-    monkeypatch.setattr(LocalPool, "ask", asks)
+    monkeypatch.setattr(LocalPool, "post", posts)
     monkeypatch.setattr(LocalPools, "flush_s", 2.0)
     run_case("good", "library")
     assert len(allowed) > 4

@@ -36,12 +36,9 @@ class PlannedSample:
     arm: PlannedArm
     spot: str = ""
 
-    def request(self, file: str) -> dict[str, Any] | None:
-        """What a measuring process is told of it, equal for all ranks; None for a sample that counts.
-
-        file: where outputs are handed over, "" if they are compared there.
-        """
-        return {"kind": self.spot, "secret": secret(), "file": file} if self.spot else None
+    def request(self) -> dict[str, Any] | None:
+        """What a measuring process is told of it, equal for all ranks; None for a sample that counts."""
+        return {"kind": self.spot, "secret": secret()} if self.spot else None
 
 
 def secret() -> int:

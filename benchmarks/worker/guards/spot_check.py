@@ -46,10 +46,8 @@ class SpotCheck:
         secret: int,
         values: LiveInputs,
         poison: Callable[[torch.Tensor], torch.Tensor],
-        file: str = "",
     ) -> None:
         self.kind, self._values, self._held, self._fixed, self._poison = kind, values, held, fixed, poison
-        self.file = file
         self._random = random.Random(secret)
         self.timed = dataclasses.replace(timed, before=self._before, after=self._after)
         self.outputs: list[Any] = []

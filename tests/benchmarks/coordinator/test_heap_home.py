@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -115,12 +116,16 @@ def test_a_crash_in_the_home_that_was_asked_for_is_the_end(pools):
     assert made.notes == []
 
 
+def told(world, **heaps):
+    return SimpleNamespace(dispatch=None, ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
+
+
 def test_different_homes_are_a_warning_and_what_was_found_is_kept():
     session = Session([Checkout("head", Path())], Protocol(), Selection())
     try:
-        assert session._learn_heaps(2, {"base": FOUND, "head": {"home": "ipc"}}) == []
+        assert session.learn(told(2, base=FOUND, head={"home": "ipc"})) == []
         assert session._heaps[2] == FOUND
-        said = session._learn_heaps(4, {"base": {"home": "torch"}, "head": {"home": "ipc"}})
+        said = session.learn(told(4, base={"home": "torch"}, head={"home": "ipc"}))
         assert said == [
             "the checkouts have their symmetric heaps in different homes (base: torch, head: ipc), which can be what "
             "differs"

@@ -65,11 +65,11 @@ def test_it_carries_the_samples_of_that_arm_and_was_checked_itself(monkeypatch):
 def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
     check, checked = CaseBench.check, []
 
-    def second_is_wrong(self: CaseBench, label: str, file: str = "") -> dict[str, Any]:
+    def second_is_wrong(self: CaseBench, label: str) -> dict[str, Any]:
         checked.append(label)
         if label == "good@p1" and checked.count(label) > 1:
             raise_wrong()
-        return check(self, label, file)
+        return check(self, label)
 
     monkeypatch.setattr(CaseBench, "check", second_is_wrong)
     arms, _ = measured(monkeypatch, dict.fromkeys(("good@p1", "good@p2"), "a") | {"good": "b"}, ANCHOR, *POINTS[:2])

@@ -111,9 +111,8 @@ def test_processes_are_stored_before_an_interrupt_takes_effect(monkeypatch, tmp_
 
 
 def test_the_process_that_describes_a_checkout_is_too(monkeypatch, tmp_path):
-    describer = checkouts.Describer(checkouts.Checkout("head", Path()), tmp_path, {}, 1.0)
-    started = interrupted_while_starting(monkeypatch, describer.begin)
-    describer.kill()
+    checkout = checkouts.Checkout("head", Path())
+    started = interrupted_while_starting(monkeypatch, lambda: checkouts.describe([checkout], tmp_path, {}, 1.0))
     assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 

@@ -49,34 +49,3 @@ def test_what_is_left_is_ended_and_named(orphans, names):
     program = [sys.executable, "-c", PARENT, json.dumps(orphans)]
     said = json.loads(subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     assert said == {"before": False, "after": True, "names": names, "own": None, "left": ["sleep"]}
-
-
-SNOOP = """
-import ctypes, os, sys
-from benchmarks import family
-
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()) == 0  # as a plain user's process
-libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, any: where Yama would forbid it anyway
-libc.prctl(4, 1, 0, 0, 0)
-if sys.argv[1] == "hidden":
-    family.hide_memory()
-if not os.fork():
-    try:
-        open(f"/proc/{os.getppid()}/mem", "r+b").close()
-        print("open")
-    except PermissionError:
-        print("closed")
-    attached = libc.ptrace(0x4206, os.getppid(), 0, 0)  # PTRACE_SEIZE
-    print("traced" if attached == 0 else "not traced", flush=True)
-    os._exit(0)
-os.wait()
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "found"), [("hidden", ["closed", "not traced"]), ("plain", ["open", "traced"])], ids=["hidden", "plain"]
-)
-def test_no_process_of_a_plain_user_looks_into_hidden_memory(how: str, found: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", SNOOP, how], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == found

@@ -125,8 +125,7 @@ def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -
 
 
 def test_every_request_of_a_case_has_a_phase() -> None:
-    joining = {"join", "case", "quit"} | {"check", "truth", "expect", "compare"}  # the last three are the referee's
-    joining |= {"launches", "fill"}  # of processes that compile
+    joining = {"join", "case", "quit"} | {"launches", "fill"}  # the last two of processes that compile
     assert {*CASE_STEPS, *joining} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
     assert phase("new", {}) == "new"

@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.coordinator import ranks
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.referee import REFEREE_VARIABLE
 from benchmarks.coordinator.session import side_by_side
 from benchmarks.coordinator.session.orders import PlannedTrial
 from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
@@ -31,9 +30,8 @@ TIMED = ("samples", "whole", "tune")
 
 @pytest.fixture
 def three_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU: several lanes, and every process compares its outputs itself."""
+    """As on a GPU."""
     monkeypatch.setenv(LANES_VARIABLE, "3")
-    monkeypatch.setenv(REFEREE_VARIABLE, "own")
 
 
 class Requests:
