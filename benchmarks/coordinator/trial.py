@@ -12,7 +12,7 @@ import datetime
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from benchmarks import plan, preflight, trial_file
 from benchmarks.coordinator import device_state, fingerprint
@@ -109,7 +109,7 @@ class Session:
         self._side_by_side = side_by_side.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
         self._ahead: ahead.CompiledAhead | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         try:
             self._describe()
         except BaseException:
@@ -379,8 +379,8 @@ class Session:
             "commit": checkout.commit,
             "date_ms": checkout.date_ms,
             "dirty": checkout.dirty,
-            "kernels_digest": self._digests[checkout.role],
-            "kernel_digest": self._own_digests[checkout.role].get(name),
+            "kernels_digest": self._digests.get(checkout.role),
+            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
             "ran": self._ran.get((name, checkout.role), {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),

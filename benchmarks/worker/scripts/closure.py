@@ -35,14 +35,10 @@ class ClosureBench:
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
-        self._launched: clocks.Timed | None = None
+        self._launched = clocks.Timed(timed.call)
+        self._starved = 0
         self.clock: Any = None
         self.samples_s: list[float] = []
-
-    @property
-    def special(self) -> bool:
-        """Whether something must be put back before every call."""
-        return bool(self._kept or self._timed.no_grad_of)
 
     def examine(self) -> dict[str, Any]:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
@@ -71,53 +67,56 @@ class ClosureBench:
             "inputs": inputs,
             "outputs": reach.described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
-            "repeats": _same(self._own, again),
+            "repeats": not self._own or agree(self._own, again, True).right,
             "on_gpu": on_gpu,
             "call": call,
             "modules": modules,
         }
 
-    def capture(self, calls: int) -> str:
-        """From now on a sample is a replay of a graph of so many calls; returns why that cannot be, or ""."""
+    def bundle(self, calls: int, graph: bool) -> str:
+        """From now on a sample has so many calls, one after the other or in a graph; why it has no graph, or ""."""
+        call, self._graph = self._timed.call, None
+        many = 1 if self._special else calls
+        self._launched = clocks.Timed(call if many == 1 else _repeated(call, many), many)
+        if not graph:
+            return ""
         try:
-            self._graph, _ = clocks.capture([self._timed.call] * calls)
+            self._graph, _ = clocks.capture([call] * calls)
             self.clock.synchronize()
         except Exception as error:
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         self._launched = clocks.Timed(self._graph.replay, calls)
         return ""
 
-    def release(self) -> None:
-        """From now on a sample is a call again."""
-        self._graph = self._launched = None
-
-    def samples(self, count: int, calls: int, warm_up: bool) -> list[float]:
-        """Seconds of a call, by sample.  calls: in a sample, on a host's clock."""
-        timed = self._as_timed(calls)
-        order = [1] * count if self.special else [count]
-        found: list[float] = []
-        for many in order:
+    def samples(self, order: list[str], warm_up: bool, spot: None = None) -> dict[str, Any]:
+        """Samples of this closure, as many as it stands in the order; the answer of arms.CaseBench.samples."""
+        seconds: list[float] = []
+        busy_s = 0.0
+        for many in [1] * len(order) if self._special else [len(order)]:
             self._put_back()
-            taken = self.clock.run([timed] * many)
-            found += taken.seconds
-            if warm_up:
-                for enqueue_s, starved in zip(taken.enqueue_s, taken.starved, strict=True):
-                    self.clock.adapt(timed, enqueue_s, starved)
-        self.samples_s += [] if warm_up else found
-        return found
+            taken = self.clock.run([self._launched] * many)
+            seconds, busy_s = [*seconds, *taken.seconds], busy_s + taken.busy_s
+            for enqueue_s, starved in zip(taken.enqueue_s, taken.starved, strict=True):
+                if warm_up:
+                    self.clock.adapt(self._launched, enqueue_s, starved)
+                else:
+                    self._starved += starved
+        self.samples_s += [] if warm_up else seconds
+        return {"seconds": seconds, "busy_s": busy_s, "starved": dict.fromkeys(order, self._starved), "spot": None}
+
+    def drop(self) -> None:
+        """It failed: nothing of it is needed any more."""
 
     def keep_outputs(self, path: str) -> dict[str, Any]:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
-        inputs = sorted(filter(None, self._digests(self._written).values()))
-        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": inputs}, path)
+        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs()}, path)
         return {"outputs": len(self._own)}
 
     def compare(self, path: str) -> dict[str, Any]:
         """Hold the outputs against those of the other side."""
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
-        inputs = sorted(filter(None, self._digests(self._written).values()))
-        found = agree([one.cpu() for one in self._own], theirs["outputs"], inputs == theirs["inputs"])
+        found = agree([one.cpu() for one in self._own], theirs["outputs"], self._inputs() == theirs["inputs"])
         return dataclasses.asdict(found)
 
     def check_after(self) -> dict[str, Any]:
@@ -128,26 +127,22 @@ class ClosureBench:
         found = self._outputs(self._once()[1])
         return dataclasses.asdict(agree(found, self._own, True) if self._own else Agreement(False))
 
+    @property
+    def _special(self) -> bool:
+        """Whether something must be put back before every call."""
+        return bool(self._kept or self._timed.no_grad_of)
+
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _once(self) -> tuple[float, Any]:
         """Seconds of one call from the same state as every other, seen from the host, and what it returned."""
         self._put_back()
         seeded(self._seed)
-        self._idle()
+        self.clock.synchronize()
         begin = time.perf_counter()
         returned = self._timed.call()
-        self._idle()
-        return time.perf_counter() - begin, returned
-
-    def _idle(self) -> None:
         self.clock.synchronize()
-
-    def _as_timed(self, calls: int) -> clocks.Timed:
-        if self._launched is None:
-            call, many = self._timed.call, 1 if self.special else calls
-            self._launched = clocks.Timed(call if many == 1 else _repeated(call, many), many)
-        return self._launched
+        return time.perf_counter() - begin, returned
 
     def _put_back(self) -> None:
         with torch.no_grad():
@@ -163,8 +158,12 @@ class ClosureBench:
             if sum(one.nbytes for one in tensors) <= MOST_BYTES:
                 self._kept = [(one.detach(), one.detach().clone()) for one in tensors]
 
-    def _digests(self, without: Sequence[str] = ()) -> dict[str, str]:
-        return {way: reach.digest(one) for way, one in self._held.items() if way not in without}
+    def _digests(self) -> dict[str, str]:
+        return {way: reach.digest(one) for way, one in self._held.items()}
+
+    def _inputs(self) -> list[str]:
+        """What it holds and does not write."""
+        return sorted(found for way, found in self._digests().items() if found and way not in self._written)
 
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
         """What a call gives: tensors that it returns, those that it writes, those that it changes."""
@@ -185,11 +184,6 @@ def seeded(seed: int) -> None:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
     torch.manual_seed(seed)
-
-
-def _same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
-    """Whether two calls gave the same, within what an order of summation changes."""
-    return not first or agree(first, second, True).right
 
 
 def _repeated(call: Callable[[], Any], calls: int) -> Callable[[], None]:

@@ -26,7 +26,8 @@ LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 TUNERS = ("autotun", "auto_tun", "tuner")
 """So do files and functions with these in their names, unless it is the script itself."""
 
-STEPS = ("examine", "capture", "release", "samples", "keep_outputs", "compare", "check_after")
+STEPS = ("examine", "bundle", "samples", "keep_outputs", "compare", "check_after", "drop")
+"""What the coordinator asks for of a closure, as of an arm of a case; the arm's label is not needed here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +117,8 @@ class Interceptor:
         while request["op"] != "resume":
             try:
                 assert request["op"] in STEPS, request["op"]
-                answer = {"ok": True, "result": getattr(bench, request["op"])(**request["fields"])}
+                fields = {name: value for name, value in request["fields"].items() if name != "label"}
+                answer = {"ok": True, "result": getattr(bench, request["op"])(**fields)}
             except Exception as error:
                 failed, answer = error, failures.answer(error)
             request = self._channel.exchange(answer)

@@ -51,7 +51,7 @@ def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
     made = bench(call)
     facts = made.examine()
     assert len(facts["changed"]) == 1
-    made.samples(4, 1, False)
+    made.samples(["x"] * 4, False)
     assert len(set(start[3:])) == 1
     assert facts["repeats"]
 
@@ -89,7 +89,8 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
 
     made = bench(backward, no_grad_of=[w])
     made.examine()
-    made.samples(3, 5, False)
+    made.bundle(5, False)
+    made.samples(["x"] * 3, False)
     assert all(seen)
 
 
@@ -102,7 +103,7 @@ def test_after_timing_a_closure_must_give_what_it_gave() -> None:
 
     made = bench(call)
     assert made.examine()["repeats"]
-    made.samples(8, 1, False)
+    made.samples(["x"] * 8, False)
     assert not made.check_after()["right"]
 
 
