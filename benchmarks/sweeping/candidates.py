@@ -11,8 +11,7 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.declared_names import refuse_unknown
-from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.worker_pools import make_directories, remove_directories, started
+from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool, make_directories, remove_directories, started
 from benchmarks.plan import UsageError
 from kernels import hardware
 

@@ -26,7 +26,7 @@ WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 """Integers by their bytes."""
 
 TUNES = "tune"
-"""kernels.spec.TUNES; a checkout from before 2026-12 has none."""
+"""kernels.spec.TUNES."""
 
 
 @dataclasses.dataclass

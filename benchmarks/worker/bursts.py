@@ -26,7 +26,7 @@ than a stream takes (1,024 on CUDA)."""
 
 @dataclasses.dataclass(frozen=True)
 class Burst:
-    """seconds, early_s: per call in the second and in the first half.  busy_s: the whole burst.
+    """seconds: per call in the second half.  busy_s: of the whole burst.
 
     starved: parts of the second half that the device had begun before the host had enqueued them; parts: how many that
     half has.
@@ -34,7 +34,6 @@ class Burst:
     """
 
     seconds: float
-    early_s: float
     busy_s: float
     starved: int
     parts: int
@@ -91,12 +90,5 @@ def _summary(reached: Sequence[float], calls: Sequence[int], starved: Sequence[b
     """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when all ended."""
     half = len(calls) // 2
     late_s = reached[-1] - reached[half]
-    return Burst(
-        late_s / sum(calls[half:]),
-        reached[half] / sum(calls[:half]),
-        reached[-1],
-        sum(starved[half:]),
-        len(calls) - half,
-        now_s - late_s,
-        now_s,
-    )
+    late = sum(starved[half:]), len(calls) - half
+    return Burst(late_s / sum(calls[half:]), reached[-1], *late, now_s - late_s, now_s)

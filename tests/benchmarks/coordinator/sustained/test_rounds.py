@@ -34,7 +34,7 @@ class MadeDevice:
             spent += half_s
         self.now_s += spent
         span = {"from_s": self.now_s - spent / 2, "to_s": self.now_s}
-        one = {"seconds": halves[1], "early_s": halves[0], "busy_s": spent, "starved": 0, "parts": 32, **span}
+        one = {"seconds": halves[1], "busy_s": spent, "starved": 0, "parts": 32, **span}
         return [one | {"seconds": halves[1] * (1 + 0.01 * rank)} for rank in range(self.ranks)]
 
 
