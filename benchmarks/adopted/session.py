@@ -11,16 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.adopted import survey as surveys
-from benchmarks.adopted.choosing import Chosen, choose
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
-from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey
-from benchmarks.adopted.task import ScriptRun
+from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
+from benchmarks.coordinator.orders import CaseCounter, Report
 from benchmarks.coordinator.ranks import VARIABLES, Failed, started
-from benchmarks.coordinator.samples.entries import failed
-from benchmarks.coordinator.session.progress import CaseCounter, Report
+from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.protocol import WarmUp
@@ -110,7 +107,7 @@ class ScriptSession(Session):
     def survey(self) -> Survey:
         """What both sides time: from the file if it holds this script's, else by running it once on both."""
         digest = self.script.asked(self.checkouts)
-        if found := surveys.kept(self.asked.survey, digest):
+        if found := kept(self.asked.survey, digest):
             return found
         self._look_around()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
@@ -118,7 +115,7 @@ class ScriptSession(Session):
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
             looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
             found = Survey(digest, dict(zip(sides, looked, strict=True)))
-        surveys.keep(self.asked.survey, found)
+        keep(self.asked.survey, found)
         return found
 
     def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
@@ -224,7 +221,7 @@ class ScriptSession(Session):
             if event and f"{event['backend']}/{event['case']}" == key:
                 here, side.held = [*here, side], None
             elif event:
-                absent[role] = failed(Status.ERROR, "it did not time this in this trial, as it had before")
+                absent[role] = failed_entry(Status.ERROR, "it did not time this in this trial, as it had before")
             else:
                 absent[role] = _gone(side)
         order = random.Random(f"{number}/{self.script.operator}/{key}")
@@ -287,11 +284,13 @@ def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
         for role, known in sides.items():
             one, why = known[key], chosen.left_out.get(key, "")
             arms[role] = (
-                failed(Status(one.status), one.why, one.detail) if one.status != "ok" else failed(Status.SKIPPED, why)
+                failed_entry(Status(one.status), one.why, one.detail)
+                if one.status != "ok"
+                else failed_entry(Status.SKIPPED, why)
             )
         entries[key] = {"method": "", "warnings": [], "arms": _with_the_other(arms)}
     for key, why in survey.unpaired().items():
-        arms = {role: failed(Status.SKIPPED, why) for role, known in sides.items() if key in known}
+        arms = {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
         entries[key] = {"method": "", "warnings": [], "arms": arms}
     return entries
 
@@ -308,9 +307,9 @@ def _with_the_other(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
 def _gone(side: ScriptSide) -> dict[str, Any]:
     """The entry of a closure to which a script did not come."""
     if side.failure:
-        return failed(side.failure.status, side.failure.why, side.failure.detail)
+        return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
     why = (side.ended or {}).get("why") or "it ended"
-    return failed(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
+    return failed_entry(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
 
 
 def _by_case(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.adopted.choosing import SAMPLE_S
-from benchmarks.coordinator import starting
+from benchmarks.adopted.survey import SAMPLE_S
+from benchmarks.coordinator import samples, starting
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failed, Failure, WorkerPool
-from benchmarks.coordinator.samples import symptoms
-from benchmarks.coordinator.samples.facts import ArmFacts
-from benchmarks.coordinator.session.quiet import Quiet
+from benchmarks.coordinator.samples import ArmFacts
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
 
@@ -197,7 +196,7 @@ class ScriptCase(CaseRun):
         return self._sample_calls
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
-        self.warnings += [f"{arm.role}: {one}" for one in symptoms.of(facts.seconds)]
+        self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]
 
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         """After timing a side must still give what it gave before, if equal calls give equal outputs at all."""

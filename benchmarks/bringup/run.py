@@ -16,6 +16,7 @@ from benchmarks.bringup.rows import Row, RowStatus
 from benchmarks.bringup.steps import HOMES, BringupStep, Needs
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import (
     VARIABLES,
     Failure,
@@ -27,7 +28,6 @@ from benchmarks.coordinator.ranks import (
     remove_directories,
     started,
 )
-from benchmarks.coordinator.session.progress import Report
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.trial_file import Status
 

@@ -16,13 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NoReturn
 
+from benchmarks.coordinator import samples
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed
-from benchmarks.coordinator.samples import entries, spot_checks, symptoms
-from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
-from benchmarks.coordinator.samples.floor import PhysicalFloor
-from benchmarks.coordinator.samples.spot_checks import PlannedSample
-from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
+from benchmarks.coordinator.samples import ArmFacts, PhysicalFloor, PlannedSample, joint, same_code, shuffled
+from benchmarks.coordinator.sustained import SETTLED, BurstRounds, EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -266,7 +263,7 @@ class CaseRun:
         """Samples of every arm, round by round; those of the warm-up and spot checks are not kept."""
         schedule = list(shuffled(self._timed(), rounds, self.order))
         plain = warm_up or not self.spots
-        planned = [PlannedSample(arm) for arm in schedule] if plain else spot_checks.among(schedule)
+        planned = [PlannedSample(arm) for arm in schedule] if plain else samples.with_spot_checks(schedule)
         for message in self._messages(planned):
             begin = time.perf_counter()
             answers = self._samples(message, warm_up)
@@ -286,7 +283,7 @@ class CaseRun:
         if not arms:
             return
         timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
-        checks = spot_checks.after(arms, self.protocol.rounds)
+        checks = samples.spot_checks_after(arms, self.protocol.rounds)
         with self.meter.running():
             for arm in arms:
                 timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
@@ -347,7 +344,7 @@ class CaseRun:
                 self.give_up(arms[-1], error.failure, isinstance(error, PoolDied))
             self._one_arm_per_message = True
             raise Again from error
-        said = (spot_checks.sentence(answer["spot"]) for answer in answers if answer["spot"])
+        said = (samples.spot_sentence(answer["spot"]) for answer in answers if answer["spot"])
         if why := next(filter(None, said), ""):
             self.give_up(arms[-1], Failure(Status.WRONG, why))
             raise Again  # the others are measured again without it
@@ -376,7 +373,7 @@ class CaseRun:
             return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
         if arm.key in self.failures:
             failure = self.failures[arm.key]
-            return entries.failed(failure.status, failure.why, failure.detail)
+            return samples.failed_entry(failure.status, failure.why, failure.detail)
         facts = self._facts[arm.key]
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
@@ -394,12 +391,14 @@ class CaseRun:
         """Of a point whose code another arm has: that arm's samples, or its failure."""
         if timed.key in self.failures:
             failure = self.failures[timed.key]
-            return entries.failed(failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail)
+            return samples.failed_entry(
+                failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail
+            )
         same = {"same_as": timed.key, **self._samples_of(timed)}
         return {"status": Status.OK, **same, **self._facts[arm.key].proven()}
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
-        self.warnings += [f"{arm.key}: {finding}" for finding in symptoms.of(facts.seconds, facts.first_call_s)]
+        self.warnings += [f"{arm.key}: {finding}" for finding in samples.symptoms_of(facts.seconds, facts.first_call_s)]
         rounds = self.case.rounds or self.protocol.rounds
         if facts.starved > STARVED_SHARE * rounds:
             self.warnings.append(

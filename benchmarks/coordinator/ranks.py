@@ -20,13 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import family
-from benchmarks.channel import text
-from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, opened
+from benchmarks import channel, lifetime
+from benchmarks.channel import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.signals import deferred
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
+from benchmarks.lifetime import deferred
 from benchmarks.trial_file import Status
 
 VARIABLES = {
@@ -185,7 +183,7 @@ class RankProcess:
     def tail(self) -> str:
         """The end of what the process printed, fit to be shown."""
         start = max(0, self.printed() - LOG_TAIL_BYTES)
-        return text.lines(os.pread(self.log.fileno(), LOG_TAIL_BYTES, start).decode(errors="replace")).strip()
+        return channel.lines(os.pread(self.log.fileno(), LOG_TAIL_BYTES, start).decode(errors="replace")).strip()
 
     def _release(self) -> None:
         for descriptor in (self._write, self._read):
@@ -421,7 +419,7 @@ def processes_and_threads() -> int:
 
 def below(root: int) -> int:
     """Processes whose ancestor is this one."""
-    children, left, count = family.by_parent(), [root], 0
+    children, left, count = lifetime.by_parent(), [root], 0
     while left:
         found = [child.process for child in children.pop(left.pop(), ())]
         count, left = count + len(found), left + found

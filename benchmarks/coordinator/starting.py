@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import family, lifetime
-from benchmarks.coordinator.signals import deferred
+from benchmarks import lifetime
+from benchmarks.lifetime import deferred
 from benchmarks.preflight.sysfs import gpu_file
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
@@ -249,11 +249,11 @@ def _end_orphans() -> list[str]:
 
     They have sessions of their own; what this program starts itself is in its own session, or is a server.
     """
-    if not family.keeps_orphans():
+    if not lifetime.keeps_orphans():
         return []
     with _choosing:  # meanwhile no thread has a new server that is not in `_servers` yet
         ours = {server.pid for server in _servers.values()}
-        return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
+        return lifetime.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}

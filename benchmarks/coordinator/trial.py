@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from benchmarks import plan, preflight, trial_file
-from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.coordinator import ahead, device_state, fingerprint, lanes, samples
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
@@ -25,15 +25,11 @@ from benchmarks.coordinator.checkouts import (
     describe,
     listed_packages,
 )
-from benchmarks.coordinator.host_cache import host_cache_bytes
+from benchmarks.coordinator.fingerprint import host_cache_bytes
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
+from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
 from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
-from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
-from benchmarks.coordinator.session import ahead, side_by_side
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
-from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
-from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.sustained.energy import EnergyMeter
+from benchmarks.coordinator.sustained import EnergyMeter
 from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 
@@ -104,9 +100,9 @@ class Session:
         self._own_digests: dict[str, dict[str, str]] = {}
         self._ran: dict[tuple[str, str], dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
-        self._codes, self._directory = codes.CodesSeen(), make_directories()
+        self._codes, self._directory = samples.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._side_by_side = side_by_side.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._side_by_side = lanes.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
         self._ahead: ahead.CompiledAhead | None = None
 
     def __enter__(self) -> Self:
@@ -183,7 +179,7 @@ class Session:
         progress = CaseCounter(sum(map(len, plans.values())), self.on_progress)
         for name, cases in plans.items():
             skipped = [case for case in cases if case.skip]
-            yield from ((name, {"case": case.name, **entries.skipped(case)}) for case in skipped)
+            yield from ((name, {"case": case.name, **samples.skipped_entry(case)}) for case in skipped)
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
@@ -214,7 +210,7 @@ class Session:
     def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
-            count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
+            count = ahead.processes(self.machine["kind"], lanes.free_cores(fingerprint.cpu_count()))
             self._ahead = ahead.CompiledAhead(self._filling_process, count)
         modules = {role: found.modules for role, found in self.descriptions.items()}
         alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
@@ -232,12 +228,12 @@ class Session:
         kind = self.machine["kind"]
         if self.protocol.sustained or not self.protocol.rounds:
             return 1
-        self._quiet.room = side_by_side.SHARE * (self.machine["memory_bytes"] or 0)
-        return side_by_side.lanes(kind, fingerprint.cpu_count(), len(self.checkouts))
+        self._quiet.room = lanes.SHARE * (self.machine["memory_bytes"] or 0)
+        return lanes.how_many(kind, fingerprint.cpu_count(), len(self.checkouts))
 
     def _sound(self, line: Mapping[str, Any]) -> bool:
         """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
-        return entries.sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
+        return samples.is_sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
@@ -257,14 +253,16 @@ class Session:
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
-        done = CaseEntries({case.name: entries.skipped(case) for case in cases if case.skip}, self._warnings(name))
+        done = CaseEntries(
+            {case.name: samples.skipped_entry(case) for case in cases if case.skip}, self._warnings(name)
+        )
         used = max((case.world for case in cases if not case.skip), default=1)
         recorder = device_state.Recorder(self._monitor, self._why_no_state, used)
         with recorder.recording() as state_so_far:
             measured(done)
             states = state_so_far()
         self._codes.look(name, done.entries)
-        duration_s, spent_s = self._ledger.close(entries.compiling_s(done.entries))
+        duration_s, spent_s = self._ledger.close(samples.compiling_s(done.entries))
         line = {
             "session": self.id,
             "trial": trial,
@@ -310,8 +308,8 @@ class Session:
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
         declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
-        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
-        run.floor = floor.of_case(declared, case.name, self.machine)
+        run.secret = self._secrets.setdefault((name, case.name), samples.secret())
+        run.floor = samples.floor_of(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run
@@ -359,7 +357,7 @@ class Session:
         return plan.flush_bytes(self.machine, self.devices, host_cache_bytes())
 
     def _threads(self, world: int) -> int:
-        """Of a rank; on a CPU it has a core (worker.own_core)."""
+        """Of a rank; on a CPU it has a core (worker.probe.settle_on)."""
         return 1 if self.machine["kind"] == "cpu" else max(1, fingerprint.cpu_count() // world)
 
     def _warnings(self, name: str) -> list[str]:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
+from benchmarks.coordinator.ahead import CompiledAhead
 from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.ranks import VARIABLES, Failed, Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.session.ahead import CompiledAhead
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
 

@@ -31,7 +31,7 @@ def main() -> None:
 
 def serve(requests: int, answers: int, checkout: str) -> None:
     """Serve requests until their pipe closes.  All that this needs is bound here, before foreign code is imported."""
-    from .. import family, lifetime, naming
+    from .. import lifetime, naming
 
     lifetime.end_with(os.getppid())  # a process that outlives the coordinator would hold the GPU
     if _deserted(requests):
@@ -39,11 +39,11 @@ def serve(requests: int, answers: int, checkout: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_first_to_go()
-    from ..channel.worker_end import WorkerEnd
+    from ..channel import WorkerEnd
     from .ran import RanFiles
     from .requests import Service
 
-    family.keep_orphans()
+    lifetime.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
     answering = _Answering(Service(checkout, RanFiles(Path(checkout)), channel))

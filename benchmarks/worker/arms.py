@@ -16,11 +16,9 @@ from typing import Any
 import torch
 
 from ..naming import our
-from . import bursts, clocks, code_hash
+from . import bound, clocks, code_hash, guards
 from .failures import Refused, first_line
-from .guards import bound, spot_check
-from .guards import outputs as forms
-from .guards.live_inputs import LiveInputs
+from .guards import LiveInputs
 
 WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 """Integers by their bytes."""
@@ -57,7 +55,7 @@ def placed(case: Any, seed: int) -> Iterator[None]:
 class CaseBench:
     """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached.
 
-    secret: a seed that no declaration knows, equal on all ranks, for a second set of values (guards.live_inputs).
+    secret: a seed that no declaration knows, equal on all ranks, for a second set of values (guards.LiveInputs).
     expected: the truth about either set.
     """
 
@@ -221,10 +219,10 @@ class CaseBench:
         return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
 
     def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One burst of an arm: the fields of bursts.Burst, and `spot` as in samples."""
+        """One burst of an arm: the fields of clocks.Burst, and `spot` as in samples."""
         check = self._spot_check(label, **spot) if spot else None
         timed = check.timed if check else self.arms[label].timed
-        taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches))
+        taken = dataclasses.asdict(clocks.burst(self.clock, timed, launches))
         return {**taken, "spot": self._found(check, self.arms[label]) if check else None}
 
     def drop(self, label: str) -> None:
@@ -241,13 +239,13 @@ class CaseBench:
         """Refused unless the outputs of an arm are plain tensors in memory that nobody else uses."""
         arm = self.arms[label]
         held = {f"backend {other!r}": one.outputs for other, one in self.arms.items() if other != label}
-        others = {what: [one for output in outputs for one in forms.tensors(output)] for what, outputs in held.items()}
-        others["the reference"] = [one for output in self.expected for one in forms.tensors(output)]
+        others = {what: [one for output in outputs for one in guards.tensors(output)] for what, outputs in held.items()}
+        others["the reference"] = [one for output in self.expected for one in guards.tensors(output)]
         others["the inputs"] = [one for given in self.inputs if isinstance(given, dict) for one in given.values()]
         for index, output in enumerate(arm.outputs):
-            copies = [one for before in arm.outputs[:index] for one in forms.tensors(before)]
-            found = forms.misshapen(output) or forms.unsuitable(output, self.case)
-            if found := found or forms.shared(output, {**others, "its output for another copy of the inputs": copies}):
+            copies = [one for before in arm.outputs[:index] for one in guards.tensors(before)]
+            found = guards.misshapen(output) or guards.unsuitable(output, self.case)
+            if found := found or guards.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
     def _compared(self, outputs: Sequence[Any]) -> dict[str, Any]:
@@ -269,14 +267,14 @@ class CaseBench:
             "stale": bool(stale) and all(stale),
         }
 
-    def _spot_check(self, label: str, kind: str, secret: int) -> spot_check.SpotCheck:
+    def _spot_check(self, label: str, kind: str, secret: int) -> guards.SpotCheck:
         arm = self.arms[label]
         fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
         held = arm.outputs if arm.captured else arm.outputs[:1]
         chosen = kind if kind == "outputs" or self.values else "outputs"
-        return spot_check.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
+        return guards.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
-    def _found(self, check: spot_check.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
+    def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
         """What a spot check found; the outputs compared."""
         self.clock.synchronize()
         report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
@@ -312,7 +310,7 @@ class CaseBench:
             arm.outputs = outputs
             return
         for before, after in zip(arm.outputs, outputs, strict=True):
-            if [t.data_ptr() for t in forms.tensors(before)] != [t.data_ptr() for t in forms.tensors(after)]:
+            if [t.data_ptr() for t in guards.tensors(before)] != [t.data_ptr() for t in guards.tensors(after)]:
                 raise Refused(
                     "error",
                     f"backend {arm.name!r} returned another buffer than at its first call: write `return "

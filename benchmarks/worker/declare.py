@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fnmatch
 import importlib
+import importlib.metadata
 import inspect
+import json
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..channel import text
+from .. import channel
 from ..naming import contract
-from . import libraries
-from .failures import first_line
+from .failures import Refused, first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
@@ -58,7 +63,7 @@ def _held(module: Any) -> Iterable[Any]:
 
 
 def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
-    return {"module": module, "reason": text.sentence(reason), "detail": text.lines(detail)}
+    return {"module": module, "reason": channel.sentence(reason), "detail": channel.lines(detail)}
 
 
 def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]) -> Declaration:
@@ -85,7 +90,7 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "method": getattr(kernel, "protocol", None),
         "tuned": [name for name, one in kernel.backends.items() if getattr(one, "tuned", None)],
         "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
-        "libraries": libraries.of_backends(kernel.backends),
+        "libraries": of_backends(kernel.backends),
         "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},
     }
 
@@ -93,3 +98,152 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
 def _knobs(backend: Any) -> list[str]:
     """Names of the arguments that --set and a sweep may set."""
     return [parameter.name for parameter in inspect.signature(backend.build).parameters.values()][2:]
+
+
+# Which libraries a kernel's backends call, as installed here: version, and where it came from; nothing is imported.
+
+
+ORIGIN = "direct_url.json"
+"""What an installer says about a distribution that did not come from an index (PEP 610)."""
+
+
+def of_backends(backends: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """By backend, the libraries that it declares: version and origin by distribution, without what is not installed.
+
+    A declaration before 2026-11-22 names none.
+    """
+    return {name: installed(getattr(backend, "libraries", ())) for name, backend in backends.items()}
+
+
+def installed(distributions: Iterable[str]) -> dict[str, str]:
+    """ "0.1.20.post1 (github.com/ROCm/aiter, e4048607)" by distribution."""
+    found = {}
+    for name in distributions:
+        try:
+            one = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        origin = _origin(one.read_text(ORIGIN))
+        found[name] = f"{one.version} ({origin})" if origin else str(one.version)
+    return found
+
+
+def _origin(text: str | None) -> str:
+    """Repository and commit, or that it was built from a folder; never a path or a user of this machine."""
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(told, dict) or not told:
+        return ""
+    commit = str(told.get("vcs_info", {}).get("commit_id", ""))[:8]
+    if commit:
+        return f"{re.sub(r'^.*?//(?:[^/@]*@)?|[.]git$', '', str(told.get('url', '')))}, {commit}"
+    return "built from a folder" if "dir_info" in told else "from a file"
+
+
+# What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates.
+
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+
+def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: Json) -> list[Json]:
+    """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.
+
+    config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
+    """
+    registry, spec = contract("registry"), contract("spec")
+    found = registry.discover(registry.listed_packages(checkout)).kernels
+    if kernel not in found:
+        raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
+    declared = found[kernel]
+    _known("case", cases, [case.name for case in declared.cases])
+    _known("backend", backends, list(declared.backends))
+    parameters = {name: _parameters(backend) for name, backend in declared.backends.items()}
+    return [
+        _entry(
+            declared,
+            case,
+            case.at(spec.Place(world=case.world, device="meta", **place)),
+            backend,
+            parameters[backend.name],
+        )
+        for case in declared.cases
+        if not cases or any(fnmatch.fnmatchcase(case.name, pattern) for pattern in cases)
+        for backend in declared.backends.values()
+        if not backends or backend.name in backends
+    ]
+
+
+def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
+    for pattern in asked:
+        if not fnmatch.filter(names, pattern):
+            raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names)}")
+
+
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any, parameters: Sequence[inspect.Parameter]) -> Json:
+    about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
+    about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
+    about |= {"cost": _cost(kernel, placed)}
+    knobs = {parameter.name: _knob(parameter) for parameter in parameters}
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+    try:
+        return about | {"knobs": knobs, "why": "", **_choices(backend, placed, defaults)}
+    except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
+        nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
+        kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
+        return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
+
+
+def _cost(kernel: Any, placed: Any) -> Json | None:
+    """What a call must do, by the declaration; None where that fails."""
+    try:
+        return dataclasses.asdict(kernel.function("cost")(placed))
+    except Exception:  # said by the listing of the declaration
+        return None
+
+
+def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
+    arch = placed.place.arch
+    config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
+    propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field
+    full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
+    return {
+        "config": config,
+        **_tuned(getattr(backend, "tuned", None), placed, arch, defaults),
+        "table": _table(backend, placed, arch),
+        "candidates": full,
+        "overrides": [{name: value for name, value in one.items() if config.get(name) != value} for one in full],
+    }
+
+
+def _tuned(table: Any, placed: Any, arch: str, defaults: Json) -> Json:
+    """The rule without the table, and where an entry of the case is in it."""
+    if table is None:
+        return {"rule": None, "tuned": None}
+    rule = {**defaults, **table.rule(placed, arch)}
+    where = {"file": table.file, "section": table.section, "key": table.key(placed), "elements": list(table.elements)}
+    return {"rule": rule, "tuned": where}
+
+
+def _table(backend: Any, placed: Any, arch: str) -> Json | None:
+    """What `ridgeline tune` must know to write an entry; None without a table, or in a checkout before 2026-12."""
+    if getattr(backend, "tuned", None) is None:
+        return None
+    found: Json | None = contract("_shared.tuning").described(backend, placed, arch)
+    return found
+
+
+def _parameters(backend: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(backend.build).parameters.values())[2:]
+
+
+def _knob(parameter: inspect.Parameter) -> Json:
+    """Default (null without one) and type of a knob, by its annotation, or else by its default."""
+    has = parameter.default is not parameter.empty
+    written = parameter.annotation
+    known = written if isinstance(written, str) else getattr(written, "__name__", "")
+    kind = known if written is not parameter.empty else type(parameter.default).__name__ if has else ""
+    return {"default": parameter.default if has else None, "type": kind, "required": not has}

@@ -43,7 +43,7 @@ class MissingHeap:
 
 @dataclasses.dataclass(frozen=True)
 class Joining:
-    """What a rank is told when it joins.  store: file in which the ranks find each other.  core: see own_core."""
+    """What a rank is told when it joins.  store: file in which the ranks meet.  core: see probe.settle_on."""
 
     rank: int
     world: int
@@ -72,7 +72,7 @@ class Service:
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
         self._arms: Any = None
-        self._settings: Any = None
+        self._guards: Any = None
         self._known_pair: Any = None
         self._filler: Any = None
 
@@ -81,13 +81,13 @@ class Service:
 
         Refused if what an operator did in it changes what all arms of the process are measured and compared with.
         """
-        if self._settings is None or op not in GUARDED:
+        if self._guards is None or op not in GUARDED:
             return self._performed(op, fields)
-        before = self._settings.now()
+        before = self._guards.settings_now()
         try:
             return self._performed(op, fields)
         finally:
-            found = self._settings.disturbed(before) or self._clock.disturbed()
+            found = self._guards.settings_disturbed(before) or self._clock.disturbed()
             if found := found or (op in COMPARED and self._known_pair.disturbed()):
                 raise Refused("error", found, fatal=True)
 
@@ -114,11 +114,11 @@ class Service:
         return declare.declarations(**asked)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
-        """What a sweep could try; see benchmarks/worker/candidates.py."""
-        from . import candidates
+        """What a sweep could try; see benchmarks/worker/declare.py."""
+        from . import declare
 
         self._refuse_other_contracts()
-        return candidates.listed(self._checkout, **asked)
+        return declare.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
@@ -131,9 +131,9 @@ class Service:
     def do_script(self, core: int | None, **asked: Any) -> dict[str, Any]:
         """Run a user's script to its end (benchmarks/worker/scripts), which is the answer to the last request.
 
-        At each timer it answers the one before, and takes the next.  core: see own_core.
+        At each timer it answers the one before, and takes the next.  core: see probe.settle_on.
         """
-        our("benchmarks.worker.own_core").settle(core)
+        our("benchmarks.worker.probe").settle_on(core)
         found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
         return found
 
@@ -164,12 +164,12 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
-        from .guards import bound, comparison, settings
+        from . import bound, guards
 
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
         ranks = Joining(**joining)
-        our("benchmarks.worker.own_core").settle(ranks.core)
+        our("benchmarks.worker.probe").settle_on(ranks.core)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
             torch.cuda.set_device(torch.device(ranks.device))
@@ -182,12 +182,12 @@ class Service:
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
         if ranks.gpu:
             _initialise_libraries(ranks.device)
-        self._known_pair = comparison.KnownPair(self._numerics, ranks.device)
-        before = settings.now()
+        self._known_pair = guards.KnownPair(self._numerics, ranks.device)
+        before = guards.settings_now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
-        if found := settings.disturbed(before):
+        if found := guards.settings_disturbed(before):
             raise Refused("error", f"on the import of {module} {found}")
-        self._settings = settings
+        self._guards = guards
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -305,10 +305,10 @@ def _meet(ranks: Joining) -> None:
     import torch
     import torch.distributed as dist
 
-    from . import process_group
+    from . import probe
 
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
-    process_group.make(ranks.rank, ranks.world, ranks.device, ranks.store)
+    probe.make_process_group(ranks.rank, ranks.world, ranks.device, ranks.store)
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
 
 

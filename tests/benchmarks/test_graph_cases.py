@@ -13,8 +13,8 @@ import torch
 
 from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
+from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
-from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service

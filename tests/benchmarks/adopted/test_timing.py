@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.adopted.session import WARM_UP
 from benchmarks.adopted.sides import ScriptCase
+from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
-from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.plan import Protocol
 from benchmarks.trial_file import Status
 

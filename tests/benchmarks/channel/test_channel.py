@@ -8,9 +8,19 @@ import unicodedata
 
 import pytest
 
-from benchmarks.channel import text
-from benchmarks.channel.frames import BrokenChannel, new_seal, opened, sealed
-from benchmarks.channel.worker_end import LOWEST, WorkerEnd
+from benchmarks.channel import (
+    LONGEST_DETAIL,
+    LONGEST_SENTENCE,
+    LOWEST,
+    BrokenChannel,
+    WorkerEnd,
+    lines,
+    new_seal,
+    of_error,
+    opened,
+    sealed,
+    sentence,
+)
 
 
 @pytest.fixture
@@ -103,18 +113,18 @@ ODD = "".join(map(chr, [*range(0x20), 0x7F, 0x9B, 0xAD, 0x202E, 0x2028, 0xD800, 
 
 
 def test_a_sentence_is_one_printable_line_of_bounded_length():
-    assert text.sentence("as it is, ü 😀") == "as it is, ü 😀"
-    shown = text.sentence(ODD)
+    assert sentence("as it is, ü 😀") == "as it is, ü 😀"
+    shown = sentence(ODD)
     assert shown.isprintable()
     assert not any(unicodedata.category(letter).startswith("C") for letter in shown)
     assert "\\x1b" in shown
-    assert text.sentence("x" * 300_000) == "x" * text.LONGEST_SENTENCE + " ... (299,400 more characters)"
+    assert sentence("x" * 300_000) == "x" * LONGEST_SENTENCE + " ... (299,400 more characters)"
 
 
 def test_lines_are_sentences_and_the_last_are_kept():
-    assert text.lines("a\tb\n\x1b[2Jc\r\nd") == "a    b\n\\x1b[2Jc\nd"
-    many = text.lines("\n".join(f"line {n}" for n in range(10_000)))
-    assert len(many) == text.LONGEST_DETAIL
+    assert lines("a\tb\n\x1b[2Jc\r\nd") == "a    b\n\\x1b[2Jc\nd"
+    many = lines("\n".join(f"line {n}" for n in range(10_000)))
+    assert len(many) == LONGEST_DETAIL
     assert many.endswith("line 9998\nline 9999")
 
 
@@ -123,6 +133,6 @@ def test_an_exception_that_cannot_speak_is_spoken_for():
         def __str__(self) -> str:
             raise KeyboardInterrupt
 
-    assert text.of_error(Speechless()) == "its text cannot be had: KeyboardInterrupt"
-    assert text.of_error(ValueError("")) == "no message"
-    assert text.of_error(ValueError("\n first\nsecond")) == "first"
+    assert of_error(Speechless()) == "its text cannot be had: KeyboardInterrupt"
+    assert of_error(ValueError("")) == "no message"
+    assert of_error(ValueError("\n first\nsecond")) == "first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.coordinator.samples.codes import CHANGED, CodesSeen
+from benchmarks.coordinator.samples import CHANGED, CodesSeen
 
 
 def looked(seen: CodesSeen, kernel: str, **arms: Any) -> list[str]:

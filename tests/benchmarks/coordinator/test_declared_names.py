@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.declared_names import declared_names, refuse_unknown
+from benchmarks.coordinator.checkouts import Checkout, declared_names, refuse_unknown
 from benchmarks.plan import UsageError
 from kernels.registry import discover
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator.samples import floor
+from benchmarks.coordinator import samples
 from kernels import hardware
 from kernels.spec import Cost
 
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parents[3] / "results"
 
 
 def test_the_issue_s_331_terabytes_per_second_are_refused_with_both_numbers():
-    found = floor.physical(Cost(flops=1 << 27, hbm_bytes=512 << 20), "fp32", 1, H100)
+    found = samples.physical_floor(Cost(flops=1 << 27, hbm_bytes=512 << 20), "fp32", 1, H100)
     assert found.broken_by([1.6e-6] * 40) == (
         "its time cannot be: 1.6 us a call, but the 484.4 MB beyond its caches at 3.35 TB/s of an H100 SXM take at "
         "least 145 us: the timed span does not hold the whole work"
@@ -37,19 +37,19 @@ def test_the_issue_s_331_terabytes_per_second_are_refused_with_both_numbers():
     ],
 )
 def test_what_bounds_a_call(cost, dtype, world, seconds):
-    assert floor.physical(cost, dtype, world, H100).seconds == pytest.approx(seconds)
+    assert samples.physical_floor(cost, dtype, world, H100).seconds == pytest.approx(seconds)
 
 
 def test_an_infinity_cache_may_hold_what_a_call_reads():
     cost = Cost(hbm_bytes=288 << 20)
-    assert floor.physical(cost, "fp16", 1, MI300X).seconds == pytest.approx((288 << 20) / 53e12)
+    assert samples.physical_floor(cost, "fp16", 1, MI300X).seconds == pytest.approx((288 << 20) / 53e12)
 
 
 def test_nothing_is_known_of_a_cpu_or_of_an_unknown_device():
     declared = {"cases": [{"name": "c", "dtype": "fp32", "world": 1}], "costs": {"c": {"hbm_bytes": 10**12}}}
     nothing = dict.fromkeys(("device", "arch", "compute_units", "chip_id", "memory_bytes"))
     for kind in ("cpu", "gpu"):
-        assert floor.of_case([declared], "c", {**nothing, "kind": kind}).broken_by([1e-9]) == ""
+        assert samples.floor_of([declared], "c", {**nothing, "kind": kind}).broken_by([1e-9]) == ""
 
 
 def test_the_least_of_two_declared_costs_counts():
@@ -57,7 +57,7 @@ def test_the_least_of_two_declared_costs_counts():
     machine = {"kind": "gpu", "device": "NVIDIA H200", "arch": "sm_90", "compute_units": 132, "chip_id": "2335"}
     machine |= {"memory_bytes": None}
     less = {**one, "costs": {"c": {"flops": 10**11}}}
-    assert floor.of_case([one, less], "c", machine).seconds == pytest.approx(1e11 / 989.4e12)
+    assert samples.floor_of([one, less], "c", machine).seconds == pytest.approx(1e11 / 989.4e12)
 
 
 def test_nothing_that_was_recorded_beats_its_floor():
@@ -67,7 +67,7 @@ def test_nothing_that_was_recorded_beats_its_floor():
             line = json.loads(text)
             declared = [one["declaration"] for one in line.get("trees", {}).values()]
             for name, entry in line.get("cases", {}).items():
-                least = floor.of_case(declared, name, line["machine"])
+                least = samples.floor_of(declared, name, line["machine"])
                 timed = [arm["seconds"] for arm in entry["arms"].values() if arm["status"] == "ok"]
                 assert [least.broken_by(seconds) for seconds in timed] == [""] * len(timed), name
                 shares += [statistics.median(seconds) / least.seconds for seconds in timed]

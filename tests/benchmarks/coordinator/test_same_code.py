@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.coordinator.case_run import CaseRun
-from benchmarks.coordinator.samples.facts import same_code
+from benchmarks.coordinator.samples import same_code
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.worker.arms import CaseBench
 from tests.benchmarks.test_graph_cases import LocalPools

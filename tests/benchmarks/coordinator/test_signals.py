@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coordinator import checkouts, ranks, starting, worker_pools
-from benchmarks.coordinator.signals import ENDING, deferred
+from benchmarks.lifetime import ENDING, deferred
 
 
 @pytest.fixture(autouse=True)

@@ -152,10 +152,10 @@ def test_a_new_server_is_not_taken_for_what_another_one_left(light, monkeypatch,
     monkeypatch.setattr(starting, "ForkServer", SlowServer)
 
     def strays(is_stray):
-        return [str(one.process) for one in starting.family.children() if is_stray(one)]
+        return [str(one.process) for one in starting.lifetime.children() if is_stray(one)]
 
-    monkeypatch.setattr(starting.family, "keeps_orphans", lambda: True)
-    monkeypatch.setattr(starting.family, "end_strays", strays)  # children of other tests are here too
+    monkeypatch.setattr(starting.lifetime, "keeps_orphans", lambda: True)
+    monkeypatch.setattr(starting.lifetime, "end_strays", strays)  # children of other tests are here too
     with ThreadPoolExecutor(2) as threads:
         starts = threads.submit(pool, tmp_path)
         assert started.wait(10)

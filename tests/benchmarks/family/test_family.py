@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 PARENT = """
 import json, os, subprocess, sys, time
-from benchmarks import family
+from benchmarks import lifetime
 
 def orphan(*argv):
     \"\"\"Start a program as the child of a child that ends at once.\"\"\"
@@ -21,15 +21,15 @@ def orphan(*argv):
         subprocess.Popen(argv, start_new_session=True)
         os._exit(0)
 
-before = family.keeps_orphans()
-family.keep_orphans()
+before = lifetime.keeps_orphans()
+lifetime.keep_orphans()
 own = subprocess.Popen(["sleep", "60"])
 for argv in json.loads(sys.argv[1]):
     orphan(*argv)
 time.sleep(0.2)
-names = family.end_strays(lambda child: child.process != own.pid, 0.3)
-print(json.dumps({"before": before, "after": family.keeps_orphans(), "names": names, "own": own.poll(),
-                  "left": [child.name for child in family.children()]}))
+names = lifetime.end_strays(lambda child: child.process != own.pid, 0.3)
+print(json.dumps({"before": before, "after": lifetime.keeps_orphans(), "names": names, "own": own.poll(),
+                  "left": [child.name for child in lifetime.children()]}))
 own.kill()
 """
 

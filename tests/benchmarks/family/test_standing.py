@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 import json, os, resource, sys
-from benchmarks.family import ProcessStanding
+from benchmarks.lifetime import ProcessStanding
 
 def seen():
     limits = [resource.getrlimit(one) for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)]

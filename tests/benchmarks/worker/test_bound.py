@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.worker.guards import bound
+from benchmarks.worker import bound
 
 
 class Root:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from benchmarks.worker import bursts, clocks
+from benchmarks.worker import clocks
 
 
 class MadeClock:
@@ -47,8 +47,8 @@ class MadeClock:
         return [one - self.marks[0] for one in self.marks]
 
 
-def burst_of(clock: MadeClock, launches: int, calls: int = 1) -> bursts.Burst:
-    return bursts.burst(clock, clocks.Timed(clock.launch, calls), launches)
+def burst_of(clock: MadeClock, launches: int, calls: int = 1) -> clocks.Burst:
+    return clocks.burst(clock, clocks.Timed(clock.launch, calls), launches)
 
 
 def test_only_the_second_half_is_timed():
@@ -66,13 +66,13 @@ def test_every_launch_is_made_and_counted_once(launches):
     found = burst_of(clock, launches, calls=20)
     assert clock.launches == launches
     assert found.seconds == pytest.approx(1e-4 / 20)
-    assert found.parts <= bursts.PARTS // 2
+    assert found.parts <= clocks.PARTS // 2
 
 
 def test_the_queue_is_filled_and_bounded():
     clock = MadeClock(lambda n: 1e-3, host_s=1e-5)
     assert burst_of(clock, 640).starved == 0
-    assert clock.furthest <= bursts.AHEAD + 2
+    assert clock.furthest <= clocks.AHEAD + 2
 
 
 def test_a_host_that_is_too_slow_is_seen():
@@ -84,7 +84,7 @@ def test_a_host_that_is_too_slow_is_seen():
 def test_on_a_cpu_the_host_s_clock_times_it():
     clock = clocks.HostClock(0, None)
     before = time.monotonic()
-    found = bursts.burst(clock, clocks.Timed(lambda: time.sleep(1e-3)), 20)
+    found = clocks.burst(clock, clocks.Timed(lambda: time.sleep(1e-3)), 20)
     assert 1e-3 <= found.seconds < 0.05
     assert before <= found.from_s < found.to_s <= time.monotonic()
     assert found.to_s - found.from_s == pytest.approx(found.seconds * 10, rel=1e-6)

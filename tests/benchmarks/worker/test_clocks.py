@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.worker import clocks
+from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
-from benchmarks.worker.guards import bound
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,7 +42,7 @@ needs_schedstat = pytest.mark.skipif(
 def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
     """Beside a process that never rests, on one core: half of the wall time is the other's."""
     program = (
-        "import time; from benchmarks.worker import clocks, own_core; own_core.settle({core})\n"
+        "import time; from benchmarks.worker import clocks, probe; probe.settle_on({core})\n"
         "def work():\n    for _ in range(4_000_000): pass\n"
         "clock = clocks.HostClock(0, None); begin = time.perf_counter()\n"
         "samples = [clock.run([clocks.Timed(work)]).seconds[0] for _ in range(5)]\n"
@@ -69,7 +68,7 @@ def test_sleeping_is_a_part_of_it():
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores of a process are Linux's")
 def test_a_process_has_one_core_and_keeps_its_memory():
     program = (
-        "import os, resource, torch; from benchmarks.worker import own_core; own_core.settle({core})\n"
+        "import os, resource, torch; from benchmarks.worker import probe; probe.settle_on({core})\n"
         "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "make = lambda: [torch.empty(1 << 20).fill_(1.0) for _ in range(4)]\n"
         "make(); before = faults(); [make() and None for _ in range(20)]\n"

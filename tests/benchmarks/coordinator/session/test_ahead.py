@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.coordinator.ahead import CompiledAhead, homes, processes
 from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import make_directories, remove_directories
-from benchmarks.coordinator.session.ahead import CompiledAhead, homes, processes
-from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.coordinator.worker_pools import FillingProcess
 from benchmarks.plan import PlannedArm, PlannedCase
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmarks.coordinator.session.ledger import PHASES, SecondsLedger, phase
+from benchmarks.coordinator.lanes import PHASES, SecondsLedger, phase
 from benchmarks.worker.requests import CASE_STEPS, Service
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.orders import MeasureOrder, in_turns, read
+from benchmarks.coordinator.orders import MeasureOrder, in_turns, read
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 

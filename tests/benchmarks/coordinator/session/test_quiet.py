@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from benchmarks.coordinator.session import quiet as quiet_module
-from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet, Stopped
+from benchmarks.coordinator import lanes
+from benchmarks.coordinator.lanes import BY_ITSELF, Quiet, Stopped
 
 PATIENCE_S = 30.0
 
@@ -61,7 +61,7 @@ def test_while_one_is_timed_no_other_does_anything(others):
 
 
 def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others, monkeypatch):
-    monkeypatch.setattr(quiet_module, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.2)
     quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
 
     def prepares() -> None:
@@ -96,8 +96,8 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
 
 @pytest.mark.parametrize(("most_s", "goes_on"), [(PATIENCE_S, True), (0.0, False)])
 def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, most_s, goes_on):
-    monkeypatch.setattr(quiet_module, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(quiet_module, "MOST_PATIENCE_S", most_s)
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(lanes, "MOST_PATIENCE_S", most_s)
     quiet, long, timed = Quiet(), threading.Event(), threading.Event()
 
     def has_a_long_request() -> None:
@@ -112,14 +112,14 @@ def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, mos
     def prepares() -> None:
         with quiet.lane(0):
             soon(lambda: quiet._wanting == 1)
-            time.sleep(quiet_module.LONG_S + 0.05)
+            time.sleep(lanes.LONG_S + 0.05)
             quiet.pause()
 
     first, third = others.submit(has_a_long_request), others.submit(prepares)
     soon(lambda: len(quiet._lanes) == 2)
     second = others.submit(times)
     soon(lambda: quiet._wanting == 1)
-    time.sleep(quiet_module.LONG_S + 0.05)
+    time.sleep(lanes.LONG_S + 0.05)
     assert resting(third) is not goes_on
     assert not second.done()
     long.set()

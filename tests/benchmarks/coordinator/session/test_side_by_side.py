@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.coordinator import ranks
+from benchmarks.coordinator import lanes, ranks
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session import side_by_side
-from benchmarks.coordinator.session.orders import PlannedTrial
-from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
-from benchmarks.coordinator.session.side_by_side import LANES_VARIABLE, SideBySide, lanes
+from benchmarks.coordinator.lanes import BY_ITSELF, LANES_VARIABLE, Quiet, SideBySide
+from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from tests.benchmarks.hostile.kernels import KERNELS
@@ -172,7 +170,7 @@ def test_what_one_raises_ends_the_others():
         raise OSError("no disk")
 
     with pytest.raises(OSError, match="no disk"):
-        list(side_by_side.run([works, works, fails, works], 3, quiet))
+        list(lanes.run([works, works, fails, works], 3, quiet))
     assert stopped == ["Stopped", "Stopped"]
 
 
@@ -266,23 +264,23 @@ def test_free_cores_decide_how_many(monkeypatch, tmp_path, kind, cores, processe
     monkeypatch.delenv(LANES_VARIABLE, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    monkeypatch.setattr(side_by_side, "QUOTA", tmp_path / "none")
-    assert lanes(kind, cores, processes) == wanted
+    monkeypatch.setattr(lanes, "QUOTA", tmp_path / "none")
+    assert lanes.how_many(kind, cores, processes) == wanted
 
 
 def test_a_quota_of_the_container_counts(monkeypatch, tmp_path):
     monkeypatch.delenv(LANES_VARIABLE, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    monkeypatch.setattr(side_by_side, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(lanes, "QUOTA", tmp_path / "cpu.max")
     for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 16)):
-        side_by_side.QUOTA.write_text(written)
-        assert lanes("gpu", 64, 1) == wanted
+        lanes.QUOTA.write_text(written)
+        assert lanes.how_many("gpu", 64, 1) == wanted
 
 
 def test_what_is_asked_for_must_be_a_number(monkeypatch):
     monkeypatch.setenv(LANES_VARIABLE, "2")
-    assert lanes("cpu", 1, 2) == 2
+    assert lanes.how_many("cpu", 1, 2) == 2
     for wrong in ("0", "17", "many", "-1", "1.5"):
         monkeypatch.setenv(LANES_VARIABLE, wrong)
         with pytest.raises(UsageError, match=r"from 1 to 16"):
-            lanes("gpu", 64, 1)
+            lanes.how_many("gpu", 64, 1)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.coordinator import orders
 from benchmarks.coordinator.checkouts import Checkout, kernel_files
-from benchmarks.coordinator.session import sources
-from benchmarks.coordinator.session.sources import Sources
+from benchmarks.coordinator.orders import Sources
 from benchmarks.plan import UsageError
 
 
@@ -22,7 +22,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tree/toy/__init__.py").write_text("")
     (tmp_path / "tree/toy/parts/table.csv").write_text("1\n")
     (tmp_path / "installed").mkdir()
-    monkeypatch.setattr(sources, "_installed", lambda python: [tmp_path / "installed"])
+    monkeypatch.setattr(orders, "_installed", lambda python: [tmp_path / "installed"])
     return tmp_path / "tree"
 
 
@@ -70,5 +70,5 @@ def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree: Path) -> Non
 def test_the_folders_of_a_python_and_of_our_own_are_looked_at(tmp_path: Path) -> None:
     theirs = tmp_path / "env/lib/python3.12/site-packages"
     theirs.mkdir(parents=True)
-    found = set(sources._installed(tmp_path / "env/bin/python"))
+    found = set(orders._installed(tmp_path / "env/bin/python"))
     assert {theirs, Path(site.getsitepackages()[0])} <= found

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from benchmarks.coordinator.sustained import energy
-from benchmarks.coordinator.sustained.energy import CounterStep, EnergyMeter, EnergySpan
+from benchmarks.coordinator import sustained
+from benchmarks.coordinator.sustained import CounterStep, EnergyMeter, EnergySpan
 
 
 def steps_of(watts: float, step_s: float, poll_s: float, until_s: float, phase_s: float = 0.0) -> list[CounterStep]:
@@ -29,7 +29,7 @@ def steps_of(watts: float, step_s: float, poll_s: float, until_s: float, phase_s
 def test_a_span_is_known_within_its_doubt(step_s):
     for seed in range(20):
         phase = random.Random(seed).uniform(0, step_s)
-        found = energy.within(steps_of(500.0, step_s, 0.005, 2.0, phase), 0.5, 1.5)
+        found = sustained.within(steps_of(500.0, step_s, 0.005, 2.0, phase), 0.5, 1.5)
         assert found.watts == pytest.approx(500.0, rel=0.005 / found.seconds)
         assert found.seconds > 1.0 - 2 * step_s - 0.01
         assert found.doubt == pytest.approx(0.776 * 0.005 / found.seconds, rel=1e-3)
@@ -37,14 +37,14 @@ def test_a_span_is_known_within_its_doubt(step_s):
 
 def test_too_short_a_span_says_nothing():
     steps = steps_of(500.0, 0.1, 0.005, 2.0)
-    assert energy.within(steps, 0.5, 0.59) is None
-    assert energy.within([], 0.0, 1.0) is None
+    assert sustained.within(steps, 0.5, 0.59) is None
+    assert sustained.within([], 0.0, 1.0) is None
 
 
 def test_how_long_a_span_must_be_agrees_with_reading_a_counter_at_both_ends():
     """The oracle: a counter with a step of 20 ms, read at both ends of spans at random moments, 20,000 times."""
     order, step_s = random.Random(1), 0.02
-    span_s = energy.TRIANGLE_95 * step_s / 0.01
+    span_s = sustained.TRIANGLE_95 * step_s / 0.01
     assert span_s == pytest.approx(1.552)
     errors = []
     for _ in range(20_000):
@@ -58,10 +58,10 @@ def test_how_long_a_span_must_be_agrees_with_reading_a_counter_at_both_ends():
 
 def test_the_devices_of_a_collective_count_together_and_one_unknown_makes_all_unknown():
     one, two = EnergySpan(100.0, 0.2, 0.01), EnergySpan(180.0, 0.3, 0.02)
-    both = energy.of_all([one, two])
+    both = sustained.of_all([one, two])
     assert (both.watts, both.seconds, both.doubt) == (pytest.approx(1100.0), 0.2, 0.02)
-    assert energy.of_all([one, None]) is None
-    assert energy.of_all([]) is None
+    assert sustained.of_all([one, None]) is None
+    assert sustained.of_all([]) is None
 
 
 class Counter:
@@ -113,5 +113,5 @@ def test_a_counter_is_left_alone_while_it_cannot_move():
     with meter.running():
         time.sleep(1.0)
     late = [one for one in asked if one > asked[0] + 0.4]
-    assert len(late) < 0.75 * 0.6 / energy.POLL_S
+    assert len(late) < 0.75 * 0.6 / sustained.POLL_S
     assert meter.facts()["step_s"] == pytest.approx(0.1, rel=0.3)

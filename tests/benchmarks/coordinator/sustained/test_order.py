@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.coordinator.sustained.order import balanced
+from benchmarks.coordinator.sustained import balanced
 
 
 def spread(counts: Counter, keys: list) -> int:

@@ -7,8 +7,7 @@ import statistics
 
 import pytest
 
-from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.sustained.rounds import SETTLING_BURSTS, BurstRounds
+from benchmarks.coordinator.sustained import SETTLING_BURSTS, BurstRounds, EnergyMeter
 
 NO_METER = EnergyMeter(None, 1, "no GPU")
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.worker.scripts import timers
-from benchmarks.worker.scripts.calls import told
+from benchmarks.worker.scripts.closure import told
 from tests.benchmarks.worker.scripts import shapes
 
 X, W = torch.ones(4, 8), torch.full((8, 3), 2.0)

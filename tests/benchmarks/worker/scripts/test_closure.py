@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from benchmarks.worker import clocks
-from benchmarks.worker.scripts import reach
-from benchmarks.worker.scripts.agreement import EXACT, FEW_BITS, TOLERANCES, agree, tolerance
-from benchmarks.worker.scripts.closure import ClosureBench
+from benchmarks.worker.scripts import closure
+from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, tolerance
+from benchmarks.worker.scripts.interception import TimerCall
 from benchmarks.worker.scripts.timers import quantile, statement, summary
-from benchmarks.worker.scripts.wanted import TimerCall
 
 
 def bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
@@ -30,15 +29,15 @@ def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_glob
     def call(x: torch.Tensor) -> Any:
         return held, GLOBAL, module(x)
 
-    shapes = {tuple(one.shape) for one in reach.tensors(functools.partial(call, given)).values()}
+    shapes = {tuple(one.shape) for one in closure.tensors(functools.partial(call, given)).values()}
     assert shapes == {(1,), (2,), (3,), (5, 4), (5,)}
 
 
 def test_a_digest_sees_values_types_shapes_and_swaps() -> None:
     one = torch.arange(100, dtype=torch.float32)
     others = [one.clone(), one.flip(0), one.double(), one.view(10, 10), one + 1e-6]
-    assert reach.digest(one) == reach.digest(others[0])
-    assert len({reach.digest(one), *map(reach.digest, others[1:])}) == 5
+    assert closure.digest(one) == closure.digest(others[0])
+    assert len({closure.digest(one), *map(closure.digest, others[1:])}) == 5
 
 
 def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:

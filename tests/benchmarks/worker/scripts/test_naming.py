@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.scripts.naming import LONGEST, ClosureNames, TimedName, function_name, printed
+from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, function_name, printed
 
 
 def here(file: str) -> bool:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from benchmarks.coordinator.session.quiet import Quiet, Stopped
+from benchmarks.coordinator.lanes import Quiet, Stopped
 from benchmarks.plan import PlannedCase
 
 MOST_PROCESSES = 12

@@ -9,6 +9,8 @@ in such a process the harness goes by the name `ridgeline.house`, and the plain 
     kernels, benchmarks, ...     what lies in the checkout; `kernels.spec` is the contract where the project has none
 
 Standard library only: this is imported before anything else.
+
+`python -P PATH/benchmarks/naming.py MODULE ARGUMENTS`: main() of a module of ours beside foreign code.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-HARNESS = Path(__file__).resolve().parents[2]
+HARNESS = Path(__file__).resolve().parents[1]
 """The folder with our rooms."""
 
 HOUSE = "ridgeline.house"
@@ -151,3 +153,17 @@ def _package(name: str, places: list[str]) -> None:
     spec = ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = places
     sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+def main() -> None:
+    """Settle, then run it; this file is run by its path."""
+    sys.path.insert(0, str(HARNESS))
+    from benchmarks import naming
+
+    naming.settle()
+    del sys.argv[0]
+    naming.our(sys.argv[0]).main()
+
+
+if __name__ == "__main__":
+    main()
