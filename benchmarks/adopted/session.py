@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
-from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
+from benchmarks.adopted.survey import (
+    Chosen,
+    ScriptEnd,
+    ScriptRun,
+    SeenClosure,
+    SideSurvey,
+    Survey,
+    choose,
+    frozen,
+    keep,
+    kept,
+)
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
 from benchmarks.coordinator.orders import CaseCounter, Report
@@ -125,7 +136,7 @@ class ScriptSession(Session):
         left_s, late = self.asked.deadline_s, False
         while not late and (event := side.next(left_s)):
             side.go_on()
-            closures.append(SeenClosure.of(event))
+            closures.append(SeenClosure(**frozen({name: event[name] for name in event if name != "event"})))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
             late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
@@ -261,10 +272,7 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     """How the script of a side ended."""
     took_s, printed = time.monotonic() - side.begin, side.printed()
     if side.ended:
-        told = {name: side.ended.get(name, "") for name in ("kind", "why", "detail")}
-        lists = {"inside": tuple(side.ended["inside"]), "programs": tuple(side.ended["programs"])}
-        elsewhere = dict(side.ended["elsewhere"])
-        return ScriptEnd(side.ended["code"], **told, took_s=took_s, elsewhere=elsewhere, **lists, printed=printed)
+        return ScriptEnd(**frozen(side.ended), took_s=took_s, printed=printed)
     if late:
         why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
 
-VERSION = 2
+VERSION = 3
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -38,6 +38,7 @@ class SeenClosure:
     outputs: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     repeats: bool = True
+    on_gpu: bool = False
     status: str = "ok"
     why: str = ""
     detail: str = ""
@@ -54,18 +55,6 @@ class SeenClosure:
         """Digest of what is computed: the outputs' types and shapes, or the inputs' where there are none to see."""
         seen = [self.timer, *(self.outputs or self.inputs)]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
-
-    @classmethod
-    def of(cls, event: Mapping[str, Any]) -> SeenClosure:
-        """From the event that the script's process sends."""
-        facts, error = event.get("facts") or {}, event.get("error") or {}
-        lists = {name: tuple(facts.get(name, ())) for name in ("inputs", "outputs", "changed", "modules")}
-        numbers = {name: float(facts.get(name, 0.0)) for name in ("first_call_s", "expected_s")}
-        times = {name: float(event.get(name, 0.0)) for name in ("at_s", "took_s")}
-        failed = {"status": error["status"], "why": error["why"], "detail": error["detail"]} if error else {}
-        named = {name: str(event[name]) for name in ("backend", "case", "timer")}
-        told = {"call": str(facts.get("call", "")), "repeats": bool(facts.get("repeats", True))}
-        return cls(**named, **times, **numbers, **lists, **failed, **told)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,12 +142,12 @@ def keep(path: Path, survey: Survey) -> None:
 
 
 def _side(held: Mapping[str, Any]) -> SideSurvey:
-    closures = tuple(SeenClosure(**{name: _frozen(one) for name, one in each.items()}) for each in held["closures"])
-    return SideSurvey(closures, ScriptEnd(**{name: _frozen(one) for name, one in held["end"].items()}))
+    return SideSurvey(tuple(SeenClosure(**frozen(one)) for one in held["closures"]), ScriptEnd(**frozen(held["end"])))
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def frozen(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a value that JSON held, whose lists are tuples."""
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
 
 
 # Which closures are timed within a budget, and what that takes.  Pure.

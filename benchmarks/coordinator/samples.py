@@ -47,7 +47,7 @@ class ArmFacts:
         self.by_rank.append(by_rank)
         self.starved = starved
 
-    def add_burst(self, burst: ArmBurst[Any]) -> None:
+    def add_burst(self, burst: ArmBurst) -> None:
         """One burst; it counts as starved if more than STARVED_PARTS of its parts were."""
         self.add_sample(burst.by_rank, self.starved + (burst.starved > STARVED_PARTS))
         self.energy_j.append(burst.joules)

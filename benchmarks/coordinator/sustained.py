@@ -30,7 +30,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 POLL_S = 5e-3
 """Pause between two askings of a counter, which take 3.4 ms each on an H200 (2026-11-22)."""
@@ -230,7 +230,7 @@ take turns because of it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ArmBurst(Generic[Arm]):
+class ArmBurst:
     """One burst of an arm.  by_rank: seconds per call.  starved: share of its parts that found an idle device."""
 
     arm: Arm
@@ -244,7 +244,7 @@ class ArmBurst(Generic[Arm]):
         return self.energy.watts * max(self.by_rank) if self.energy else None
 
 
-class BurstRounds(Generic[Arm]):
+class BurstRounds:
     """Takes the bursts of one case.  ask: makes so many launches of an arm in one burst, on all ranks.
 
     busy_s: seconds of all bursts so far, also of those that do not count.
@@ -282,7 +282,7 @@ class BurstRounds(Generic[Arm]):
             f"still changes by {changes[-1]:+.1%} from one to the next"
         )
 
-    def take(self, arms: Sequence[Arm], rounds: int) -> Iterator[ArmBurst[Arm]]:
+    def take(self, arms: Sequence[Arm], rounds: int) -> Iterator[ArmBurst]:
         """The bursts of all rounds, in an order that gives every arm the same neighbours."""
         for those in balanced(arms, rounds, self._order):
             yield from map(self._long, those)
@@ -291,13 +291,13 @@ class BurstRounds(Generic[Arm]):
         """Launches of a short burst of an arm, as of calibrating."""
         return self._launches(arm, min(CALIBRATION_S, self._burst_s))
 
-    def _long(self, arm: Arm) -> ArmBurst[Arm]:
+    def _long(self, arm: Arm) -> ArmBurst:
         return self._once(arm, self._launches(arm, MARGIN * self._burst_s))
 
     def _launches(self, arm: Arm, seconds: float) -> int:
         return max(2, math.ceil(seconds / max(self._launch_s[arm], LEAST_S)))
 
-    def _once(self, arm: Arm, launches: int) -> ArmBurst[Arm]:
+    def _once(self, arm: Arm, launches: int) -> ArmBurst:
         answers = self._ask(arm, launches)
         self._launch_s[arm] = min(one["busy_s"] for one in answers) / launches
         energy = self._meter.between(max(one["from_s"] for one in answers), min(one["to_s"] for one in answers))

@@ -66,7 +66,6 @@ class Interceptor:
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
         self._begin = time.monotonic()
-        self.timed = 0
 
     def wants(self, frame: FrameType) -> bool:
         """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's."""
@@ -87,7 +86,6 @@ class Interceptor:
     def time(self, call: TimerCall, frame: FrameType) -> Timing:
         """Seconds of the closure for the script; nan where it raised, so that the script's other cases come too."""
         name = self._names.of(frame, call.timed, call.named)
-        self.timed += 1
         with self._measuring(call.threads):
             bench = self._bench(call)
             if self._task.wanted is None:
@@ -106,14 +104,16 @@ class Interceptor:
 
     def _surveyed(self, bench: Any, name: TimedName, call: TimerCall) -> tuple[Timing, BaseException | None]:
         at_s = time.monotonic() - self._begin
-        told = {"event": "seen", "backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s}
+        failed: BaseException | None = None
         try:
             facts = bench.examine()
         except Exception as error:
-            self._said(**told, error=failures.answer(error), took_s=time.monotonic() - self._begin - at_s)
-            return _NOTHING, error
-        self._said(**told, facts=facts, took_s=time.monotonic() - self._begin - at_s)
-        return Timing([max(facts["expected_s"], 1e-9)]), None
+            told, failed = failures.answer(error), error
+            facts = {what: told[what] for what in ("status", "why", "detail")}
+        took_s = time.monotonic() - self._begin - at_s
+        seen = {"backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s, "took_s": took_s}
+        self._said(event="seen", **seen, **facts)
+        return _NOTHING if failed else Timing([max(facts["expected_s"], 1e-9)]), failed
 
     def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:
         failed: BaseException | None = None

@@ -55,14 +55,14 @@ def run(running: dict[str, Any], task: dict[str, Any], channel: Any) -> dict[str
     with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
         ended = _ended(what)
     programs.stop()
-    return {**ended, "timed": to.timed, "programs": programs.started[:5], **_files(what)}
+    return {**ended, "programs": programs.started[:5], **_files(what)}
 
 
 def _ended(what: Running) -> dict[str, Any]:
     """Execute the script; how it ended."""
     try:
         _execute(what)
-        return {"code": 0, "why": "", "kind": ""}
+        return {"code": 0}
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
         return {"code": code, "why": "" if isinstance(error.code, int) else str(error.code or ""), "kind": "exit"}

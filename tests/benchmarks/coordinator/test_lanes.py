@@ -1,4 +1,4 @@
-"""Trials side by side: how many, what is at work while one is timed, whose a fault is, and what stays when it ends."""
+"""Lanes: one is timed while the others rest; who needs much memory waits for room; stopping leaves none behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,354 @@ import pytest
 
 from benchmarks.coordinator import lanes, ranks
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.lanes import BY_ITSELF, LANES_VARIABLE, Quiet, SideBySide
+from benchmarks.coordinator.lanes import (
+    BY_ITSELF,
+    LANES_VARIABLE,
+    PHASES,
+    Quiet,
+    SecondsLedger,
+    SideBySide,
+    Stopped,
+    phase,
+)
 from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
+from benchmarks.worker.requests import CASE_STEPS, Service
 from tests.benchmarks.hostile.kernels import KERNELS
 from tests.benchmarks.hostile.test_hostile_kernels import tree_of
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def others() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as executor:
+        yield executor
+
+
+def soon(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def resting(future: Future[None]) -> bool:
+    """Whether a thread is still waiting after it had time to go on."""
+    time.sleep(0.05)
+    return not future.done()
+
+
+def test_while_one_is_timed_no_other_does_anything(others):
+    quiet, at_work, seen = Quiet(), [0], []
+    lock = threading.Lock()
+
+    def works() -> None:
+        with lock:
+            at_work[0] += 1
+        time.sleep(0.001)
+        with lock:
+            at_work[0] -= 1
+
+    def trial() -> None:
+        with quiet.lane(0):
+            for _ in range(20):
+                quiet.pause()
+                works()
+                with quiet.alone():
+                    seen.append(at_work[0])
+                    works()
+                    seen.append(at_work[0])
+
+    for done in [others.submit(trial) for _ in range(6)]:
+        done.result(PATIENCE_S)
+    assert seen == [0] * 240
+
+
+def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others, monkeypatch):
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.2)
+    quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
+
+    def prepares() -> None:
+        with quiet.lane(0):
+            quiet.pause()
+            paused.append("before anybody wanted to be timed")
+            soon(lambda: quiet._wanting == 1)
+            quiet.pause()
+            paused.append("soon after")
+            request.wait(PATIENCE_S)
+            quiet.pause()
+            paused.append("when all was done")
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.wait(PATIENCE_S)
+
+    first = others.submit(prepares)
+    soon(lambda: len(quiet._lanes) == 1)
+    second = others.submit(times)
+    soon(lambda: len(paused) == 2)
+    time.sleep(0.25)
+    request.set()
+    assert resting(first), "it stops at its next request"
+    assert len(paused) == 2
+    assert not quiet._at_work
+    assert not second.done()
+    timed.set()
+    assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is None
+    assert paused[-1] == "when all was done"
+
+
+@pytest.mark.parametrize(("most_s", "goes_on"), [(PATIENCE_S, True), (0.0, False)])
+def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, most_s, goes_on):
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(lanes, "MOST_PATIENCE_S", most_s)
+    quiet, long, timed = Quiet(), threading.Event(), threading.Event()
+
+    def has_a_long_request() -> None:
+        with quiet.lane(0):
+            quiet.pause()
+            long.wait(PATIENCE_S)
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.wait(PATIENCE_S)
+
+    def prepares() -> None:
+        with quiet.lane(0):
+            soon(lambda: quiet._wanting == 1)
+            time.sleep(lanes.LONG_S + 0.05)
+            quiet.pause()
+
+    first, third = others.submit(has_a_long_request), others.submit(prepares)
+    soon(lambda: len(quiet._lanes) == 2)
+    second = others.submit(times)
+    soon(lambda: quiet._wanting == 1)
+    time.sleep(lanes.LONG_S + 0.05)
+    assert resting(third) is not goes_on
+    assert not second.done()
+    long.set()
+    soon(lambda: quiet._timing)
+    timed.set()
+    for one in (first, second, third):
+        one.result(PATIENCE_S)
+
+
+def test_those_that_have_come_to_their_samples_take_them_one_after_the_other(others):
+    quiet, order, ready = Quiet(), [], threading.Barrier(4)
+
+    def trial(name: str) -> None:
+        with quiet.lane(0):
+            ready.wait(PATIENCE_S)
+            time.sleep(0.02)
+            with quiet.alone():
+                order.append(f"{name} timed")
+                time.sleep(0.02)
+            order.append("prepares")
+
+    for done in [others.submit(trial, name) for name in "abcd"]:
+        done.result(PATIENCE_S)
+    assert order[4:] == ["prepares"] * 4
+
+
+def test_outside_of_a_lane_nothing_is_waited_for():
+    quiet = Quiet()
+    quiet.pause()
+    with quiet.alone(), quiet.alone():
+        assert not quiet.in_lane()
+    with quiet.lane(0) as lane:
+        with quiet.alone(), quiet.alone():
+            quiet.pause()
+        assert quiet.in_lane()
+    assert not lane.beside
+
+
+@pytest.mark.parametrize("needs", [60, 200, BY_ITSELF])
+def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others, needs):
+    quiet, order = Quiet(room=100), []
+
+    def enters(name: str, wanted: float) -> None:
+        with quiet.lane(wanted) as lane:
+            order.append((name, lane.beside))
+
+    with quiet.lane(50) as first:
+        large = others.submit(enters, "large", needs)
+        soon(lambda: len(quiet._queue) == 1)
+        small = others.submit(enters, "small", 10)
+        assert resting(large)
+        assert resting(small)
+        assert not first.beside
+    large.result(PATIENCE_S)
+    small.result(PATIENCE_S)
+    assert [name for name, _ in order] == ["large", "small"]
+    assert not order[0][1] or needs == 60
+
+
+def test_each_knows_whether_another_was_ever_beside_it(others):
+    quiet = Quiet(room=100)
+    with quiet.lane(50) as one:
+
+        def enters() -> bool:
+            with quiet.lane(50) as two:
+                return two.beside
+
+        assert others.submit(enters).result(PATIENCE_S)
+    assert one.beside
+
+
+def test_stopping_ends_every_wait_and_every_next_request(others):
+    quiet = Quiet(room=100)
+
+    def waits_for_room() -> None:
+        with quiet.lane(BY_ITSELF):
+            pass
+
+    def wants_to_be_timed() -> None:
+        with quiet.lane(0), quiet.alone():
+            pass
+
+    with quiet.lane(0):
+        timed = others.submit(wants_to_be_timed)
+        soon(lambda: quiet._wanting == 1)
+        queued = others.submit(waits_for_room)
+        soon(lambda: len(quiet._queue) == 1)
+        quiet.stop()
+        for stopped in (timed, queued):
+            assert isinstance(stopped.exception(PATIENCE_S), Stopped)
+        for call in (quiet.pause, quiet.refuse):
+            with pytest.raises(Stopped):
+                call()
+    assert not quiet._lanes
+    assert not quiet._at_work
+
+
+# Where the seconds go: each to the request in flight, none twice, and what is left to the coordinator.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def spend(ledger: SecondsLedger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
+    ledger.sent("pool", op, fields)
+    clock.now += seconds
+    ledger.answered("pool")
+
+
+def opened(clock: Clock) -> SecondsLedger:
+    ledger = SecondsLedger(clock)
+    ledger.open()
+    return ledger
+
+
+def test_each_second_is_that_of_its_request(clock: Clock) -> None:
+    ledger = opened(clock)
+    spend(ledger, clock, "join", 1.0)
+    spend(ledger, clock, "samples", 0.25, warm_up=True)
+    clock.now += 0.75
+    spend(ledger, clock, "samples", 2.0, warm_up=False)
+    spend(ledger, clock, "poison", 0.5)
+    spend(ledger, clock, "check", 0.5)
+    whole_s, found = ledger.close()
+    assert found == {"start": 1.0, "warm-up": 0.25, "rounds": 2.0, "checks": 1.0, "between": 0.75}
+    assert whole_s == sum(found.values()) == 5.0
+
+
+def test_a_trial_has_its_own_seconds_only_and_knows_what_was_ahead_of_it(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    spend(ledger, clock, "probe", 3.0)
+    assert ledger.open() == 3.0
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.close() == (1.0, {"inputs": 1.0})
+    clock.now += 2.0
+    assert ledger.open() == 2.0
+    assert ledger.close() == (0.0, {})
+
+
+def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
+    ledger = opened(clock)
+    for pool in ("base", "head"):
+        ledger.sent(pool, "build", {})
+        clock.now += 1.0
+    for pool in ("base", "head"):
+        clock.now += 1.0
+        ledger.answered(pool)
+    assert ledger.close() == (4.0, {"set-up": 4.0})
+
+
+def test_processes_that_are_killed_have_no_request_any_more(clock: Clock) -> None:
+    ledger = opened(clock)
+    ledger.sent("base", "quit", {})
+    ledger.sent("head", "quit", {})
+    clock.now += 1.0
+    ledger.answered("base")
+    ledger.answered("base")
+    ledger.answered("head")
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.close() == (2.0, {"end": 1.0, "inputs": 1.0})
+
+
+def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
+    ledger = opened(clock)
+    spend(ledger, clock, "call", 3.0)
+    assert ledger.close(2.5) == (3.0, {"first calls": 0.5, "compiling": 2.5})
+    ledger.open()
+    spend(ledger, clock, "call", 1.0)
+    assert ledger.close(2.0) == (1.0, {"compiling": 1.0}), "of several ranks at once, the sum is longer"
+
+
+def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: Clock) -> None:
+    """One prepares for 4 s; beside its second and third a second one is under way, which is timed in the third."""
+    ledger, other = opened(clock), ThreadPoolExecutor(1)
+    ledger.sent("a", "case", {})
+    clock.now += 1.0
+    assert other.submit(ledger.open).result() == 0.0
+    other.submit(ledger.sent, "b", "join", {}).result()
+    clock.now += 1.0
+    other.submit(ledger.answered, "b").result()
+    ledger.answered("a")
+    other.submit(ledger.sent, "b", "samples", {}).result()
+    clock.now += 1.0
+    other.submit(ledger.answered, "b").result()
+    assert other.submit(ledger.close).result() == (1.5, {"start": 0.5, "rounds": 1.0})
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.close() == (2.5, {"inputs": 2.5})
+
+
+def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -> None:
+    ledger, other = opened(clock), ThreadPoolExecutor(1)
+    ledger.sent("a", "fill", {})
+    clock.now += 1.0
+    other.submit(ledger.open).result()
+    other.submit(ledger.sent, "b", "samples", {}).result()
+    clock.now += 2.0
+    other.submit(ledger.answered, "b").result()
+    assert other.submit(ledger.close).result() == (2.0, {"rounds": 2.0})
+    ledger.answered("a")
+    assert ledger.close() == (1.0, {"compiling": 1.0})
+    ledger.lost(1.0)
+    assert ledger.open() == 1.0
+
+
+def test_every_request_of_a_case_has_a_phase() -> None:
+    joining = {"join", "case", "quit"} | {"launches", "fill"}  # the last two of processes that compile
+    assert {*CASE_STEPS, *joining} == PHASES.keys()
+    assert all(hasattr(Service, f"do_{op}") for op in joining)
+    assert phase("new", {}) == "new"
+
+
+# Trials side by side: how many, what is at work while one is timed, whose a fault is, and what stays when it ends.
+
 
 QUICK = Protocol(rounds=4, trials=3, deadline_s=30.0)
 SMALL = Selection(cases=("small",))

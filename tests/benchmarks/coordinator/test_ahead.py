@@ -17,7 +17,7 @@ from benchmarks.coordinator.ranks import make_directories, remove_directories
 from benchmarks.coordinator.worker_pools import FillingProcess
 from benchmarks.plan import PlannedArm, PlannedCase
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 PATIENCE_S = 30.0
 
 

@@ -1,16 +1,82 @@
-"""The least time of a call: what beats it is refused with both numbers, and nothing that was recorded does."""
+"""Findings about rows of samples: seen where they are, silent where they are not."""
 
 from __future__ import annotations
 
 import json
+import random
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.coordinator import samples
+from benchmarks.coordinator.samples import CHANGED, CodesSeen
 from kernels import hardware
 from kernels.spec import Cost
+
+
+def noisy(count: int, level: float = 1e-3, spread: float = 0.01, seed: int = 0) -> list[float]:
+    draw = random.Random(seed)
+    return [level * (1 + draw.gauss(0, spread)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ordinary_noise_has_no_symptom(seed):
+    assert samples.symptoms_of(noisy(40, seed=seed), first_call_s=2e-3) == []
+
+
+def test_first_call_work():
+    [found] = samples.symptoms_of(noisy(40), first_call_s=2.4)
+    assert found == "first call ran 2404 times longer than the median: work that belongs to set-up"
+    assert samples.symptoms_of(noisy(40, level=1e-5), first_call_s=0.16) == [], "loading a module is not a search"
+
+
+def test_a_slow_first_sample():
+    [found] = samples.symptoms_of([4e-3, *noisy(39)])
+    assert "first timed sample ran 4.0 times longer" in found
+
+
+def test_a_clock_that_cannot_resolve():
+    assert "cannot resolve" in samples.symptoms_of([0.0] * 5)[0]
+
+
+@given(st.lists(st.floats(min_value=1e-9, max_value=10), min_size=1, max_size=60))
+def test_any_row_of_samples_can_be_looked_at(row):
+    assert all(isinstance(finding, str) for finding in samples.symptoms_of(row, row[0]))
+
+
+# An arm that runs other machine code than before is named; another knob, or no digest, is no change.
+
+
+def looked(seen: CodesSeen, kernel: str, **arms: Any) -> list[str]:
+    """The warnings of a trial of one case."""
+    entry: dict[str, Any] = {"arms": arms, "warnings": []}
+    seen.look(kernel, {"small": entry})
+    return entry["warnings"]
+
+
+def arm(code: str | None, **knobs: int) -> dict[str, Any]:
+    return {"status": "ok", "code_hash": code, "knobs": knobs}
+
+
+def test_the_arm_whose_code_is_another_is_named() -> None:
+    seen = CodesSeen()
+    assert looked(seen, "gemm", head=arm("a"), base=arm("a")) == []
+    assert looked(seen, "gemm", head=arm("b"), base=arm("a")) == [f"head: {CHANGED}"]
+
+
+def test_other_knobs_another_operator_and_an_unknown_code_are_no_change() -> None:
+    seen = CodesSeen()
+    for kernel, one in (("gemm", arm("a", warps=4)), ("gemm", arm("b", warps=8)), ("other", arm("c", warps=4))):
+        assert looked(seen, kernel, head=one) == []
+    assert looked(seen, "gemm", head=arm(None, warps=4), base={"status": "error"}) == []
+
+
+# The least time of a call: what beats it is refused with both numbers, and nothing that was recorded does.
+
 
 H100, MI300X = hardware.by_market_name("H100 SXM"), hardware.by_market_name("MI300X")
 RESULTS = Path(__file__).parents[3] / "results"
