@@ -149,23 +149,6 @@ def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, mos
         one.result(PATIENCE_S)
 
 
-def test_those_that_have_come_to_their_samples_take_them_one_after_the_other(others):
-    quiet, order, ready = Quiet(), [], threading.Barrier(4)
-
-    def trial(name: str) -> None:
-        with quiet.lane(0):
-            ready.wait(PATIENCE_S)
-            time.sleep(0.02)
-            with quiet.alone():
-                order.append(f"{name} timed")
-                time.sleep(0.02)
-            order.append("prepares")
-
-    for done in [others.submit(trial, name) for name in "abcd"]:
-        done.result(PATIENCE_S)
-    assert order[4:] == ["prepares"] * 4
-
-
 def test_outside_of_a_lane_nothing_is_waited_for():
     quiet = Quiet()
     quiet.pause()
@@ -298,18 +281,6 @@ def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
         clock.now += 1.0
         ledger.answered(pool)
     assert ledger.close() == (4.0, {"set-up": 4.0})
-
-
-def test_processes_that_are_killed_have_no_request_any_more(clock: Clock) -> None:
-    ledger = opened(clock)
-    ledger.sent("base", "quit", {})
-    ledger.sent("head", "quit", {})
-    clock.now += 1.0
-    ledger.answered("base")
-    ledger.answered("base")
-    ledger.answered("head")
-    spend(ledger, clock, "case", 1.0)
-    assert ledger.close() == (2.0, {"end": 1.0, "inputs": 1.0})
 
 
 def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:

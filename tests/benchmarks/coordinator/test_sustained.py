@@ -50,21 +50,6 @@ def test_too_short_a_span_says_nothing():
     assert sustained.within([], 0.0, 1.0) is None
 
 
-def test_how_long_a_span_must_be_agrees_with_reading_a_counter_at_both_ends():
-    """The oracle: a counter with a step of 20 ms, read at both ends of spans at random moments, 20,000 times."""
-    order, step_s = random.Random(1), 0.02
-    span_s = sustained.TRIANGLE_95 * step_s / 0.01
-    assert span_s == pytest.approx(1.552)
-    errors = []
-    for _ in range(20_000):
-        begin = order.uniform(0, 100)
-        read = ((begin + span_s) // step_s - begin // step_s) * step_s
-        errors.append(abs(read / span_s - 1))
-    independent = [abs(order.random() - order.random()) * step_s / span_s for _ in range(20_000)]
-    assert max(errors) <= step_s / span_s * 1.001
-    assert statistics.quantiles(independent, n=100)[94] == pytest.approx(0.01, rel=0.03)
-
-
 def test_the_devices_of_a_collective_count_together_and_one_unknown_makes_all_unknown():
     one, two = EnergySpan(100.0, 0.2, 0.01), EnergySpan(180.0, 0.3, 0.02)
     both = sustained.of_all([one, two])
@@ -73,7 +58,7 @@ def test_the_devices_of_a_collective_count_together_and_one_unknown_makes_all_un
     assert sustained.of_all([]) is None
 
 
-class Counter_of_energy:
+class EnergyCounter:
     """A counter under 300 W that moves every 20 ms."""
 
     def __call__(self, device: int) -> float:
@@ -81,7 +66,7 @@ class Counter_of_energy:
 
 
 def test_the_meter_follows_a_counter_in_the_background():
-    meter = EnergyMeter(Counter_of_energy(), 2, None)
+    meter = EnergyMeter(EnergyCounter(), 2, None)
     with meter.running():
         begin = time.monotonic()
         time.sleep(0.35)
@@ -144,7 +129,7 @@ def neighbours(rounds: list[list[str]]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("arms", [2, 3, 4, 5, 6])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_round_has_every_arm_and_neighbours_and_places_balance(arms, seed):
     names = list("abcdef"[:arms])
     rounds = balanced(names, 12, random.Random(seed))
@@ -154,25 +139,6 @@ def test_every_round_has_every_arm_and_neighbours_and_places_balance(arms, seed)
     assert places <= 3
     if arms == 2:
         assert (follows, places) == (0, 0)
-
-
-def test_two_arms_are_as_balanced_as_any_order_of_four_rounds_can_be():
-    def cost(rounds):
-        follows, places = neighbours(rounds)
-        return follows + places
-
-    orders = [["a", "b"], ["b", "a"]]
-    best = min(cost(list(those)) for those in itertools.product(orders, repeat=4))
-    assert all(cost(balanced(["a", "b"], 4, random.Random(seed))) == best for seed in range(8))
-
-
-def test_shuffling_alone_is_less_balanced():
-    plain, ours = 0, 0
-    for seed in range(20):
-        order = random.Random(seed)
-        plain += sum(neighbours([order.sample("abcde", 5) for _ in range(10)]))
-        ours += sum(neighbours(balanced(list("abcde"), 10, random.Random(seed))))
-    assert ours < plain / 2
 
 
 def test_one_arm_and_no_rounds():
@@ -260,15 +226,6 @@ def test_of_a_collective_every_rank_is_kept():
     assert one.by_rank == pytest.approx([1e-3, 1.01e-3, 1.02e-3])
 
 
-def test_a_call_longer_than_a_burst_is_made_twice():
-    device = MadeDevice({"a": 2.0}, hot=0.0)
-    timed = bursts(device)
-    timed.calibrate("a", 2.0)
-    [one] = timed.take(["a"], 1)
-    assert device.asked[-1] == ("a", 2)
-    assert one.by_rank == pytest.approx([2.0])
-
-
 def test_joules_are_the_power_of_the_burst_times_its_seconds_per_call():
     class Meter(EnergyMeter):
         def between(self, from_s, to_s):
@@ -280,11 +237,6 @@ def test_joules_are_the_power_of_the_burst_times_its_seconds_per_call():
     timed.calibrate("a", 1e-3)
     [one] = timed.take(["a"], 1)
     assert one.joules == pytest.approx(0.7)
-    [unknown] = bursts_of(device)
-    assert unknown.joules is None
-
-
-def bursts_of(device: MadeDevice):
     timed = bursts(device)
     timed.calibrate("a", 1e-3)
-    return timed.take(["a"], 1)
+    assert next(timed.take(["a"], 1)).joules is None

@@ -304,13 +304,6 @@ def test_on_a_cpu_the_host_s_clock_times_it():
 # The time of a call from the host's side: launch, work and waiting, and nothing that came before it.
 
 
-def test_on_a_cpu_a_call_has_ended_when_it_returns():
-    naps = iter((0.002, 0.004, 0.006))
-    seconds = HostClock(0, None).whole([lambda: time.sleep(next(naps))] * 3)
-    assert len(seconds) == 3
-    assert all(one >= least for one, least in zip(seconds, (0.002, 0.004, 0.006), strict=True))
-
-
 def test_on_a_gpu_the_clock_starts_on_an_idle_device_with_cold_caches_and_stops_on_an_idle_one():
     done: list[str] = []
     clock = SimpleNamespace(

@@ -20,7 +20,7 @@ from benchmarks.worker.scripts.timers import quantile, statement, summary
 from tests.benchmarks.worker import shapes
 
 
-def bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
+def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
     return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clocks.HostClock(0, None))
 
 
@@ -52,7 +52,7 @@ def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
         start.append(float(x[0]))
         return x.mul_(3)
 
-    made = bench(call)
+    made = closure_bench(call)
     facts = made.examine()
     assert len(facts["changed"]) == 1
     made.samples(["x"] * 4, False)
@@ -66,21 +66,21 @@ def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path: Any) -> No
     def into() -> None:
         torch.add(x, 1, out=out)
 
-    made = bench(into)
+    made = closure_bench(into)
     facts = made.examine()
     assert facts["changed"] == []
     assert facts["outputs"] == ["float32[8]"]
     made.keep_outputs(str(tmp_path / "o.pt"))
     other = torch.zeros(8)
-    right = bench(lambda: torch.add(x, 1, out=other) is None)
+    right = closure_bench(lambda: torch.add(x, 1, out=other) is None)
     right.examine()
     assert right.compare(str(tmp_path / "o.pt"))["right"]
 
 
 def test_outputs_that_come_and_go_are_seen() -> None:
     counter = iter(range(100))
-    assert not bench(lambda: torch.full((4,), float(next(counter)))).examine()["repeats"]
-    assert bench(lambda: torch.rand(4)).examine()["repeats"]  # from equal random numbers
+    assert not closure_bench(lambda: torch.full((4,), float(next(counter)))).examine()["repeats"]
+    assert closure_bench(lambda: torch.rand(4)).examine()["repeats"]  # from equal random numbers
 
 
 def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
@@ -91,7 +91,7 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
         seen.append(w.grad is None)
         loss.backward(retain_graph=True)
 
-    made = bench(backward, no_grad_of=[w])
+    made = closure_bench(backward, no_grad_of=[w])
     made.examine()
     made.bundle(5, False)
     made.samples(["x"] * 3, False)
@@ -105,7 +105,7 @@ def test_after_timing_a_closure_must_give_what_it_gave() -> None:
         state["calls"] += 1
         return torch.full((4,), 1.0 if state["calls"] < 10 else 2.0)
 
-    made = bench(call)
+    made = closure_bench(call)
     assert made.examine()["repeats"]
     made.samples(["x"] * 8, False)
     assert not made.check_after()["right"]
@@ -192,7 +192,7 @@ def closures(
         "x0 @ x1": product,
         "x0.to(torch.float16)": lambda: x.to(dtype),
         "x0.narrow(0, 0, 3)": lambda: x.narrow(0, 0, size),
-        "tests.benchmarks.worker.scripts.test_calls.double(x0)": lambda: double(x),
+        "tests.benchmarks.worker.test_scripts.double(x0)": lambda: double(x),
         "tests.benchmarks.worker.shapes.wide(x0, [1, 2])": functools.partial(shapes.wide, x, [1, 2]),
         "torch.matmul(x0, x1) + 1": timers.statement(
             "torch.matmul(a, b) + one", "one = 1", {"a": x, "b": w, "torch": torch}
@@ -205,7 +205,7 @@ def test_what_is_told_does_what_the_closure_does(text: str, call: Callable[[], A
     found, modules = told(call, [X, W])
     assert found == text
     assert all(text.startswith(one) or not modules for one in modules)
-    names = {"x0": X, "x1": W, "torch": torch, "tests": __import__("tests.benchmarks.worker.scripts.test_calls")}
+    names = {"x0": X, "x1": W, "torch": torch, "tests": __import__("tests.benchmarks.worker.test_scripts")}
     assert torch.equal(eval(found, names), call())
 
 
@@ -253,7 +253,7 @@ def timed(names: ClosureNames, function: Any = None, more: dict[str, Any] | None
     return names.of(sys._getframe(1), function, more)
 
 
-def bench_of_naming(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
+def bench(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
     return timed(names, lambda: x)
 
 
@@ -261,7 +261,7 @@ def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() 
     found = []
     names = ClosureNames(here)
     for size, (rows, columns) in [(1, (2, 3))]:
-        found.append(bench_of_naming(names, 64, torch.bfloat16, "cublas", torch.ones(2)))
+        found.append(bench(names, 64, torch.bfloat16, "cublas", torch.ones(2)))
         measured_ms = 0.123 * size * rows * columns
         found.append(timed(names))
     assert found[0].backend == "cublas"
