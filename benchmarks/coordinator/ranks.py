@@ -349,7 +349,10 @@ class WorkerPool:
         waiting = [worker for worker in self.workers if worker.rank not in answers]
         failed = sorted((a for a in answers.values() if not a["ok"]), key=lambda a: a["failed_at"])
         if failed:
-            failure = self._failure(failed)
+            first = failed[0]  # the earliest speaks for all: the others often fail because of it
+            everywhere = len(failed) == len(self.workers) and len({answer["status"] for answer in failed}) == 1
+            spoiled = any(answer["spoiled"] for answer in failed)
+            failure = Failure(Status(first["status"]), first["why"], first["detail"], everywhere, spoiled)
             if waiting or any(answer["fatal"] for answer in failed):
                 self.kill()
                 raise PoolDied(failure)
@@ -361,13 +364,6 @@ class WorkerPool:
             why = f"{who} gave no answer within {self._limit_s:g} s in step: {self.step}; killed"
             raise PoolDied(Failure(Status.HANG, why, detail))
         return [answers[rank]["result"] for rank in sorted(answers)]
-
-    def _failure(self, failed: Sequence[Mapping[str, Any]]) -> Failure:
-        """The earliest failure speaks for all: the others often fail because of it."""
-        first = failed[0]
-        everywhere = len(failed) == len(self.workers) and len({answer["status"] for answer in failed}) == 1
-        spoiled = any(answer["spoiled"] for answer in failed)
-        return Failure(Status(first["status"]), first["why"], first["detail"], everywhere, spoiled)
 
     def _who(self, ranks: list[int]) -> str:
         if len(self.workers) == 1:

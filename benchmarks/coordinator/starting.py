@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -76,18 +77,13 @@ def environment() -> dict[str, str]:
     return kept if gpu_file() else dict([WAITING]) | kept
 
 
-def prepare(python: str) -> None:
-    """Have the server of a Python ready, so that no start waits for it where an interrupt must wait too.
-
-    OSError if there is no such Python.
-    """
-    any(server.waited() for server in _servers_for(python, environment()))
-
-
 @contextlib.contextmanager
 def ready(python: str) -> Iterator[None]:
-    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted."""
-    prepare(python)
+    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted.
+
+    No start in it waits for the server, as an interrupt would have to wait too.  OSError if there is no such Python.
+    """
+    any(server.waited() for server in _servers_for(python, environment()))
     with deferred():
         yield
 
@@ -120,23 +116,18 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Reap it; subprocess.TimeoutExpired."""
-        until = time.monotonic() + timeout if timeout is not None else None
+        until = time.monotonic() + (math.inf if timeout is None else timeout)
         while self.returncode is None:
-            self._reap()
-            if self.returncode is None and until is not None and time.monotonic() > until:
+            if found := self._server.reaped(self.pid):
+                self.returncode, self.left = found
+            elif self.orphaned:
+                self.kill()
+                self.returncode, self.left = -int(signal.SIGKILL), _end_orphans()
+            elif time.monotonic() > until:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            if self.returncode is None:
+            else:
                 time.sleep(POLL_S)
         return self.returncode
-
-    def _reap(self) -> None:
-        found = self._server.reaped(self.pid)
-        if found:
-            self.returncode, self.left = found
-        elif self.orphaned:
-            self.kill()
-            self.returncode = -int(signal.SIGKILL)
-            self.left = _end_orphans()
 
 
 class ForkServer:
@@ -196,7 +187,7 @@ class ForkServer:
 
     def ask(self, op: str, process: int) -> Any:
         """The answer to a question about a process; None too if the server is gone."""
-        return self._answer({"op": op, "process": process}, ()) if self.alive else None
+        return self._answer({"op": op, "process": process}, ())
 
     def end(self) -> None:
         """Close the socket: the server ends what it started, and itself; one that does not is killed."""
