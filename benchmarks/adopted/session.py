@@ -285,31 +285,16 @@ def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
     """Entries of closures that are not timed, each with its reason."""
     entries: dict[str, dict[str, Any]] = {}
     sides = {role: side.by_key for role, side in survey.sides.items()}
-    for key in survey.paired:
-        if key in chosen.timed:
-            continue
-        arms = {}
-        for role, known in sides.items():
-            one, why = known[key], chosen.left_out.get(key, "")
-            arms[role] = (
-                failed_entry(Status(one.status), one.why, one.detail)
-                if one.status != "ok"
-                else failed_entry(Status.SKIPPED, why)
-            )
-        entries[key] = {"method": "", "warnings": [], "arms": _with_the_other(arms)}
+    for key in [one for one in survey.paired if one not in chosen.timed]:
+        failing = {role: known[key] for role, known in sides.items() if known[key].status != "ok"}
+        why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, "")
+        arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
+        skipped = dict.fromkeys(sides, failed_entry(Status.SKIPPED, why))
+        entries[key] = {"method": "", "warnings": [], "arms": {**skipped, **arms}}
     for key, why in survey.unpaired().items():
         arms = {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
         entries[key] = {"method": "", "warnings": [], "arms": arms}
     return entries
-
-
-def _with_the_other(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Where one side fails, why the other has no time."""
-    failing = [role for role, arm in arms.items() if arm["status"] != Status.SKIPPED]
-    for role, arm in arms.items():
-        if arm["status"] == Status.SKIPPED and failing:
-            arms[role] = {**arm, "why": f"not timed: {failing[0]} fails"}
-    return arms
 
 
 def _gone(side: ScriptSide) -> dict[str, Any]:

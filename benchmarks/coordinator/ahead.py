@@ -12,7 +12,7 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.coordinator.lanes import Quiet, Stopped
 from benchmarks.plan import PlannedCase
@@ -26,18 +26,6 @@ CORES_OF_A_COMPILER = 2
 theirs beside them."""
 
 LOOK_S = 0.25
-
-
-class LaunchCompiler(Protocol):
-    """A process of a checkout that compiles."""
-
-    def ask(self, op: str, **fields: Any) -> Any:
-        """The answer to a request; None where there is none."""
-        ...
-
-    def close(self) -> None:
-        """End it."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +54,12 @@ def homes(
 
 
 class CompiledAhead:
-    """The compilations of a session.  start: starts a process of a checkout, by role; OSError.  count: processes."""
+    """The compilations of a session, by so many processes.
 
-    def __init__(self, start: Callable[[str, Quiet], LaunchCompiler], count: int) -> None:
+    start: starts a process of a checkout, by role (worker_pools.FillingProcess); OSError.
+    """
+
+    def __init__(self, start: Callable[[str, Quiet], Any], count: int) -> None:
         self._start, self._count, self._stop = start, count, Quiet()
         self._change = threading.Condition()
         self._waiting: list[CompileTask] = []
@@ -127,7 +118,7 @@ class CompiledAhead:
     def _work(self) -> None:
         """One process after the other, of one checkout each."""
         role = ""
-        process: LaunchCompiler | None = None
+        process: Any = None
         try:
             while task := self._next(role):
                 found: Any = None

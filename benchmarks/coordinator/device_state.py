@@ -11,7 +11,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.preflight.amd_library import value, watts
 from benchmarks.preflight.drivers import answer
@@ -36,21 +36,12 @@ NVML_REASONS = {
 """Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
 
 
-class Monitor(Protocol):
-    """A library that reads devices, by their place in the list it was opened with."""
-
-    def read(self, index: int) -> dict[str, Any]:
-        """sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of one device."""
-
-    def static(self, index: int) -> dict[str, Any]:
-        """power_cap_w, chip_id, partition, driver of one device."""
-
-    def energy_j(self, index: int) -> float | None:
-        """Joules that one device has taken since some moment, by its counter; None where it does not count."""
-
-
 class Nvml:
-    """NVIDIA, through nvidia-ml-py."""
+    """NVIDIA, through nvidia-ml-py; devices by their place in the list that it was opened with.
+
+    read: sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of one.  static: its power_cap_w, chip_id,
+    partition, driver.  energy_j: joules that it has taken since some moment, None where it does not count.
+    """
 
     def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
         self._nvml = importlib.import_module("pynvml")
@@ -101,7 +92,7 @@ class Nvml:
 
 
 class AmdSmi:
-    """AMD, through amdsmi (part of ROCm)."""
+    """AMD, through amdsmi (part of ROCm); as Nvml."""
 
     def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
         self._smi = importlib.import_module("amdsmi")
@@ -147,6 +138,10 @@ class AmdSmi:
         count, unit = (value(found.get(key)) for key in ("energy_accumulator", "counter_resolution"))
         count = value(found.get("power")) if count is None else count
         return None if count is None or unit is None else float(count) * float(unit) * 1e-6
+
+
+Monitor = Nvml | AmdSmi
+"""A library that reads devices."""
 
 
 def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:

@@ -369,12 +369,11 @@ class SideBySide:
         with self._choosing:
             turns = Counter(one.kernel for one in left)
             latest = max(turns.values())
-            found = max((one for one in left if turns[one.kernel] == latest), key=self._took)
+            found = max(
+                (one for one in left if turns[one.kernel] == latest), key=lambda one: self._seconds.get(one.kernel, 0.0)
+            )
             left.remove(found)
             return found
-
-    def _took(self, one: PlannedTrial) -> float:
-        return self._seconds.get(one.kernel, 0.0)
 
     def _line(self, trial: Callable[[PlannedTrial], Line], left: list[PlannedTrial]) -> Line:
         one = self._next(left)

@@ -203,7 +203,7 @@ class WorkerPools:
 
 
 class FillingProcess:
-    """A process of a checkout that compiles, with its device untouched (session.ahead.LaunchCompiler).
+    """A process of a checkout that compiles, with its device untouched (ahead.CompiledAhead).
 
     device: what every request tells of it.
     """

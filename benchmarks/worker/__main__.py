@@ -37,7 +37,8 @@ def serve(requests: int, answers: int, checkout: str) -> None:
         os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _be_first_to_go()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
     from ..channel import WorkerEnd
     from . import failures
     from .ran import RanFiles
@@ -66,11 +67,6 @@ def serve(requests: int, answers: int, checkout: str) -> None:
             with contextlib.suppress(Exception):
                 flush()
             leave(0)  # no destructor of a GPU library may keep a finished process
-
-
-def _be_first_to_go() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
 
 def _deserted(requests: int) -> bool:

@@ -20,9 +20,6 @@ from . import bound, clocks, code_hash, guards
 from .failures import Refused, first_line
 from .guards import LiveInputs
 
-WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
-"""Integers by their bytes."""
-
 TUNES = "tune"
 """kernels.spec.TUNES."""
 
@@ -325,7 +322,7 @@ def _marks(copies: Sequence[Any]) -> list[dict[str, int]]:
         (copy, name): _words(tensor).sum(dtype=torch.int64)
         for copy, inputs in enumerate(copies)
         for name, tensor in (inputs.items() if isinstance(inputs, dict) else ())
-        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in WORDS
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in guards.WORDS
     }
     totals = torch.stack([one.to(next(iter(sums.values())).device) for one in sums.values()]).tolist() if sums else []
     found: list[dict[str, int]] = [{} for _ in copies]
@@ -338,7 +335,9 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
     """Its bits as integers as wide as they can be: the sum of 700 MB took 9 ms as bytes (H200, 2026-11)."""
     flat = tensor.contiguous().reshape(-1)
     offset = flat.storage_offset() * flat.element_size()
-    return flat.view(next(kind for size, kind in WORDS.items() if flat.nbytes % size == 0 and offset % size == 0))
+    return flat.view(
+        next(kind for size, kind in guards.WORDS.items() if flat.nbytes % size == 0 and offset % size == 0)
+    )
 
 
 def _plain(value: Any) -> Any:

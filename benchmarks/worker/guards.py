@@ -217,7 +217,8 @@ KINDS = ("outputs", "inputs")
 WINDOW_BYTES = 64 << 20
 """Of a larger output so much is overwritten and copied, in a place chosen each time."""
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+"""Integers by their bytes."""
 
 
 class SpotCheck:
@@ -310,7 +311,7 @@ class SpotCheck:
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype is torch.bool:
         return tensor.view(torch.uint8)
-    return tensor.view(_BITS[tensor.element_size()]) if tensor.element_size() in _BITS else tensor
+    return tensor.view(WORDS[tensor.element_size()]) if tensor.element_size() in WORDS else tensor
 
 
 # The device's clock against the host's, and whether the caches were flushed: checks that need no kernel to be known.

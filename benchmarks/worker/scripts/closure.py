@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from .. import clocks
+from .. import clocks, guards
 from ..arms import harness_numerics
 from .interception import TimerCall
 
@@ -290,8 +290,6 @@ DEEPEST, MOST = 5, 64
 COLUMNS = 31
 """A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows."""
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
 
 def tensors(*roots: Any) -> dict[str, torch.Tensor]:
     """The tensors that can be reached, by way: of closures, partials, methods, containers, modules and objects."""
@@ -336,7 +334,7 @@ def _digest(tensor: torch.Tensor) -> str:
     head = f"{tensor.dtype}{list(tensor.shape)}"
     if tensor.numel() == 0:
         return head
-    flat = tensor.contiguous().view(-1).view(_BITS[min(8, tensor.element_size())])
+    flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
     if flat.device.type == "cpu":
         return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
     whole = flat[: flat.numel() // COLUMNS * COLUMNS].view(-1, COLUMNS).sum(0, dtype=torch.int64)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import linecache
 import os
+import random
 import sys
 import time
 import traceback
@@ -51,7 +52,7 @@ def run(running: dict[str, Any], task: dict[str, Any], channel: Any) -> dict[str
     told = ScriptTask(None if wanted is None else frozenset(wanted), **task)
     programs = Programs()
     to = Interceptor(channel, told, what.checkout, what.script)
-    _seed_now(told.seed)
+    random.seed(told.seed)
     with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
         ended = _ended(what)
     programs.stop()
@@ -125,12 +126,6 @@ def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
     if cpu:
         of_torch(torch)
     torch.manual_seed(seed)
-
-
-def _seed_now(seed: int) -> None:
-    import random
-
-    random.seed(seed)
 
 
 def _files(what: Running) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from benchmarks.worker import bound
-from benchmarks.worker.arms import WORDS, _marks, _words
+from benchmarks.worker.arms import _marks, _words
+from benchmarks.worker.guards import WORDS
 
 
 class Root:
