@@ -77,13 +77,18 @@ def environment() -> dict[str, str]:
     return kept if gpu_file() else dict([WAITING]) | kept
 
 
-@contextlib.contextmanager
-def ready(python: str) -> Iterator[None]:
-    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted.
+def prepare(python: str) -> None:
+    """Have the server of a Python ready, so that no start waits for it where an interrupt must wait too.
 
-    No start in it waits for the server, as an interrupt would have to wait too.  OSError if there is no such Python.
+    OSError if there is no such Python.
     """
     any(server.waited() for server in _servers_for(python, environment()))
+
+
+@contextlib.contextmanager
+def ready(python: str) -> Iterator[None]:
+    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted."""
+    prepare(python)
     with deferred():
         yield
 

@@ -89,15 +89,15 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),
         "tuned": [name for name, one in kernel.backends.items() if getattr(one, "tuned", None)],
-        "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
+        "knobs": {name: list(_parameters(backend)) for name, backend in kernel.backends.items()},
         "libraries": of_backends(kernel.backends),
         "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},
     }
 
 
-def _knobs(backend: Any) -> list[str]:
-    """Names of the arguments that --set and a sweep may set."""
-    return [parameter.name for parameter in inspect.signature(backend.build).parameters.values()][2:]
+def _parameters(backend: Any) -> dict[str, inspect.Parameter]:
+    """The arguments that --set and a sweep may set, by name."""
+    return dict(list(inspect.signature(backend.build).parameters.items())[2:])
 
 
 # Which libraries a kernel's backends call, as installed here: version, and where it came from; nothing is imported.
@@ -159,17 +159,13 @@ def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence
     if kernel not in found:
         raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
     declared = found[kernel]
-    _known("case", cases, [case.name for case in declared.cases])
-    _known("backend", backends, list(declared.backends))
-    parameters = {name: _parameters(backend) for name, backend in declared.backends.items()}
+    names = {"case": [case.name for case in declared.cases], "backend": list(declared.backends)}
+    for what, asked in (("case", cases), ("backend", backends)):
+        for pattern in asked:
+            if not fnmatch.filter(names[what], pattern):
+                raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names[what])}")
     return [
-        _entry(
-            declared,
-            case,
-            case.at(spec.Place(world=case.world, device="meta", **place)),
-            backend,
-            parameters[backend.name],
-        )
+        _entry(declared, case, case.at(spec.Place(world=case.world, device="meta", **place)), backend)
         for case in declared.cases
         if not cases or any(fnmatch.fnmatchcase(case.name, pattern) for pattern in cases)
         for backend in declared.backends.values()
@@ -177,24 +173,18 @@ def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence
     ]
 
 
-def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
-    for pattern in asked:
-        if not fnmatch.filter(names, pattern):
-            raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names)}")
-
-
-def _entry(kernel: Any, case: Any, placed: Any, backend: Any, parameters: Sequence[inspect.Parameter]) -> Json:
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
     about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
     about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
-    about |= {"cost": _cost(kernel, placed)}
-    knobs = {parameter.name: _knob(parameter) for parameter in parameters}
-    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+    parameters = _parameters(backend)
+    about |= {"cost": _cost(kernel, placed), "knobs": {name: _knob(one) for name, one in parameters.items()}}
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     try:
-        return about | {"knobs": knobs, "why": "", **_choices(backend, placed, defaults)}
+        return about | {"why": "", **_choices(backend, placed, defaults)}
     except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
         nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
-        return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
+        return about | {"why": kind + first_line(error), **nothing}
 
 
 def _cost(kernel: Any, placed: Any) -> Json | None:
@@ -206,38 +196,19 @@ def _cost(kernel: Any, placed: Any) -> Json | None:
 
 
 def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
+    """rule: without the table; tuned: where an entry of the case is in it; table: what `ridgeline tune` must know."""
     arch = placed.place.arch
     config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
-    propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field
+    propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field, nor a table
     full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
-    return {
-        "config": config,
-        **_tuned(getattr(backend, "tuned", None), placed, arch, defaults),
-        "table": _table(backend, placed, arch),
-        "candidates": full,
-        "overrides": [{name: value for name, value in one.items() if config.get(name) != value} for one in full],
-    }
-
-
-def _tuned(table: Any, placed: Any, arch: str, defaults: Json) -> Json:
-    """The rule without the table, and where an entry of the case is in it."""
-    if table is None:
-        return {"rule": None, "tuned": None}
-    rule = {**defaults, **table.rule(placed, arch)}
-    where = {"file": table.file, "section": table.section, "key": table.key(placed), "elements": list(table.elements)}
-    return {"rule": rule, "tuned": where}
-
-
-def _table(backend: Any, placed: Any, arch: str) -> Json | None:
-    """What `ridgeline tune` must know to write an entry; None without a table, or in a checkout before 2026-12."""
-    if getattr(backend, "tuned", None) is None:
-        return None
-    found: Json | None = contract("_shared.tuning").described(backend, placed, arch)
-    return found
-
-
-def _parameters(backend: Any) -> list[inspect.Parameter]:
-    return list(inspect.signature(backend.build).parameters.values())[2:]
+    found: Json = {"rule": None, "tuned": None, "table": None}
+    if table := getattr(backend, "tuned", None):
+        where = {name: getattr(table, name) for name in ("file", "section")}
+        where |= {"key": table.key(placed), "elements": list(table.elements)}
+        described = contract("_shared.tuning").described(backend, placed, arch)
+        found = {"rule": {**defaults, **table.rule(placed, arch)}, "tuned": where, "table": described}
+    differs = [{name: value for name, value in one.items() if config.get(name) != value} for one in full]
+    return {"config": config, **found, "candidates": full, "overrides": differs}
 
 
 def _knob(parameter: inspect.Parameter) -> Json:
