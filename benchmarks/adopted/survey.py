@@ -1,4 +1,7 @@
-"""What the survey of a script came to, on both sides, as values that a file can hold.  Standard library only."""
+"""What is asked of a script, what a survey of it came to on both sides, what of it is timed, and what is said of it.
+
+The values can be held by a file, so that a survey is made once for a script, its arguments, two commits and a device.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session is told to measure while it runs: some trials of some cases, again and again.
+"""What a session is told and says while it runs: orders, progress, earlier lines, files that must not change.
 
 Whoever judges between the trials says what comes next, and the session keeps what took it seconds to find out: what
 the checkouts declare, the machine, and a fork server that has imported torch.

@@ -1,4 +1,8 @@
-"""What an attempt at a case found out about its arms, and the order of their samples."""
+"""What is known of the samples of a case, while it is measured.
+
+The facts of an attempt, the entries of a trial line, what only the run itself can tell of samples, the least time that
+a call can take, and the samples that are not kept.
+"""
 
 from __future__ import annotations
 

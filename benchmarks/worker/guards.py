@@ -1,4 +1,16 @@
-"""What one arm can set for the whole process, and so for the time and the truth of all others."""
+"""What keeps a time honest: checks that timed code cannot tell from timing.
+
+settings      what one arm can set for all: threads, precision, the current stream, a mode that sees every operation
+outputs       what an output must be: plain tensors, each element in a place of its own, in nobody else's memory
+live inputs   a second set of values for inputs that every call reads anew
+spot checks   a sample that is not kept: what the call should have done is compared afterwards
+spans         the device's events against the host's clock, and whether the caches were flushed
+known pair    whether the comparison still tells right from wrong
+
+Beside them stands bound: what the harness calls to measure and to compare, held before any operator is imported, and
+watched.  Python cannot keep out a program that means to deceive and shares its process.  What is published of such
+programs is in tests/benchmarks/exploits, each with what refuses it.
+"""
 
 from __future__ import annotations
 
