@@ -156,6 +156,21 @@ def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, st
         return None, f"{library}: {type(error).__name__}: {error}"
 
 
+@contextlib.contextmanager
+def following(follow: Callable[[threading.Event], None], is_there: bool) -> Iterator[None]:
+    """Have what is followed in the background while inside, if it is there; told by an event that it is over."""
+    over = threading.Event()
+    thread = threading.Thread(target=follow, args=(over,), daemon=True)
+    if is_there:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
 class Recorder:
     """The state before, during and after a trial, for its line in the trial file."""
 
@@ -166,22 +181,14 @@ class Recorder:
     def recording(self) -> Iterator[Callable[[], dict[str, Any]]]:
         """Read in the background while inside; calling what it yields gives the `state` of the trial line."""
         readings: list[dict[str, Any]] = []
-        over = threading.Event()
-        thread = threading.Thread(target=self._follow, args=(readings, over), daemon=True)
         before = self._now()
-        if self._monitor:
-            thread.start()
-        try:
+        with following(lambda over: self._follow(readings, over), bool(self._monitor)):
             yield lambda: {
                 "before": before,
                 "during": thinned(readings, KEPT),
                 "after": self._now(),
                 "why_absent": self._why_absent,
             }
-        finally:
-            over.set()
-            if thread.is_alive():
-                thread.join()
 
     def _follow(self, readings: list[dict[str, Any]], over: threading.Event) -> None:
         begin = time.monotonic()

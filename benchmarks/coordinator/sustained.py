@@ -32,6 +32,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from benchmarks.coordinator.device_state import following
+
 POLL_S = 5e-3
 """Pause between two askings of a counter, which take 3.4 ms each on an H200 (2026-11-22)."""
 
@@ -107,16 +109,8 @@ class EnergyMeter:
     @contextlib.contextmanager
     def running(self) -> Iterator[EnergyMeter]:
         """Ask in the background while inside."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._follow, args=(over,), daemon=True)
-        if not self.why_absent:
-            thread.start()
-        try:
+        with following(self._follow, not self.why_absent):
             yield self
-        finally:
-            over.set()
-            if thread.is_alive():
-                thread.join()
 
     def between(self, from_s: float, to_s: float) -> EnergySpan | None:
         """What all devices took between two moments."""
