@@ -153,14 +153,14 @@ class ScriptSession(Session):
             for one in self.checkouts:
                 sides[one.role] = ScriptSide(one, self._directory, self._variables())
             for one in self.checkouts:
-                sides[one.role].go_on("script", running=self._running(one), task=self._task(wanted), core=core)
+                sides[one.role].go_on("script", task=self._task(one, wanted), core=core)
             yield sides
         finally:
             for side in sides.values():
                 side.kill()
 
-    def _running(self, checkout: Checkout) -> dict[str, Any]:
-        """The fields of scripts.running.Running."""
+    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> dict[str, Any]:
+        """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
         return {
             "checkout": str(checkout.path),
@@ -172,12 +172,11 @@ class ScriptSession(Session):
             "packages": script.packages(checkout.path),
             "pytest": script.by_pytest,
             "on_cpu": script.device == "cpu",
+            "wanted": None if wanted is None else list(wanted),
+            "seed": script.seed,
+            "gpu": self._has_gpu,
+            "flush_bytes": self.flush_bytes() if self.asked.cache == "cold" else 0,
         }
-
-    def _task(self, wanted: Sequence[str] | None) -> dict[str, Any]:
-        flush = self.flush_bytes() if self.asked.cache == "cold" else 0
-        keys = None if wanted is None else list(wanted)
-        return {"wanted": keys, "seed": self.script.seed, "gpu": self._has_gpu, "flush_bytes": flush}
 
     # ---- trials --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -44,23 +44,35 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptTask:
-    """What the coordinator wants.  wanted: keys to be timed in turn; None: survey everything.
+    """What is run, and what the coordinator wants of it.
 
-    flush_bytes: for cold caches.  seed: of all random numbers.
+    script: its path in the checkout.  source: the file whose text runs, of either side.  paths: for imports.
+    folder: in which it runs.  packages: names that the repository has, which must come from the checkout.
+    pytest: run it by pytest.  wanted: keys to be timed in turn; None: survey everything.  flush_bytes: for cold caches.
+    seed: of all random numbers.
     """
 
-    wanted: frozenset[str] | None
+    checkout: str
+    script: str
+    source: str
+    arguments: Sequence[str]
+    folder: str
+    paths: Sequence[str]
+    packages: Sequence[str]
+    pytest: bool
+    on_cpu: bool
+    wanted: Sequence[str] | None
     seed: int
     gpu: bool
     flush_bytes: int
 
 
 class Interceptor:
-    """Takes the closures of a script.  channel: to the coordinator.  root: the checkout.  script: its path there."""
+    """Takes the closures of a script.  channel: to the coordinator."""
 
-    def __init__(self, channel: Any, task: ScriptTask, root: str, script: str) -> None:
-        self._channel, self._task, self._script = channel, task, script
-        self._root = root.rstrip(os.sep) + os.sep
+    def __init__(self, channel: Any, task: ScriptTask) -> None:
+        self._channel, self._task, self._script = channel, task, task.script
+        self._root = task.checkout.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self._is_users)
         self._busy = False
         self._clocks: dict[tuple[bool, bool], Any] = {}

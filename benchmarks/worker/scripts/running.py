@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import linecache
 import os
 import random
@@ -26,40 +25,19 @@ MOST_FILES = 2000
 """Files of imported modules that are looked at."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Running:
-    """script: its path in the checkout.  source: the file whose text runs, of either side.  paths: for imports.
-
-    folder: in which it runs.  packages: names that the repository has, which must come from the checkout.
-    pytest: run it by pytest.
-    """
-
-    checkout: str
-    script: str
-    source: str
-    arguments: Sequence[str]
-    folder: str
-    paths: Sequence[str]
-    packages: Sequence[str]
-    pytest: bool
-    on_cpu: bool
-
-
-def run(running: dict[str, Any], task: dict[str, Any], channel: Any) -> dict[str, Any]:
+def run(task: dict[str, Any], channel: Any) -> dict[str, Any]:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
-    what = Running(**running)
-    wanted = task.pop("wanted")
-    told = ScriptTask(None if wanted is None else frozenset(wanted), **task)
+    what = ScriptTask(**task)
     programs = Programs()
-    to = Interceptor(channel, told, what.checkout, what.script)
-    random.seed(told.seed)
-    with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
+    to = Interceptor(channel, what)
+    random.seed(what.seed)
+    with changing(lambda name: _change(name, to, what.seed, what.on_cpu)):
         ended = _ended(what)
     programs.stop()
     return {**ended, "programs": programs.started[:5], **_files(what)}
 
 
-def _ended(what: Running) -> dict[str, Any]:
+def _ended(what: ScriptTask) -> dict[str, Any]:
     """Execute the script; how it ended."""
     try:
         _execute(what)
@@ -82,7 +60,7 @@ def _line_of(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
-def _execute(what: Running) -> None:
+def _execute(what: ScriptTask) -> None:
     os.chdir(what.folder)
     sys.argv[:] = [what.script, *what.arguments]
     sys.path[:0] = [os.path.dirname(what.script), *what.paths]
@@ -99,7 +77,7 @@ def _execute(what: Running) -> None:
     exec(compile(text, what.script, "exec"), main.__dict__)
 
 
-def _by_pytest(what: Running) -> None:
+def _by_pytest(what: ScriptTask) -> None:
     """pytest takes the file itself; a text of the other side lies beside it for as long as it runs."""
     import pytest
 
@@ -128,7 +106,7 @@ def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
     torch.manual_seed(seed)
 
 
-def _files(what: Running) -> dict[str, Any]:
+def _files(what: ScriptTask) -> dict[str, Any]:
     """Which packages of the repository came from the checkout, and which from somewhere else."""
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
