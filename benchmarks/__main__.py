@@ -26,11 +26,9 @@ from typing import Any
 
 from benchmarks import arguments as of
 from benchmarks import doctor, preflight, program, trial_file, verify
-from benchmarks.coordinator import starting
-from benchmarks.coordinator.checkouts import Checkout, kernel_files
-from benchmarks.coordinator.declared_names import refuse_unknown
-from benchmarks.coordinator.session import orders
-from benchmarks.coordinator.session.sources import Sources
+from benchmarks.coordinator import orders, starting
+from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
+from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.isa.__main__ import main as compiling
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
@@ -148,7 +146,7 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
     add("--burst", type=of.burst, default=default.burst_s, metavar="SECONDS", help=burst)
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
-    told = "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/session/orders.py)"
+    told = "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)"
     add("--orders", action="store_true", help=told)
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
 

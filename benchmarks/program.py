@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from benchmarks import family, trial_file
+from benchmarks import lifetime, trial_file
 from benchmarks.coordinator.checkouts import CheckoutError
+from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import Unkillable
-from benchmarks.coordinator.session.progress import Report
-from benchmarks.coordinator.signals import ENDING
+from benchmarks.lifetime import ENDING
 from benchmarks.plan import UsageError
 
 USAGE, INTERRUPTED = 3, 130
@@ -33,7 +33,7 @@ class StrictParser(argparse.ArgumentParser):
 
 def run(command: Callable[[], int], interrupted: str) -> int:
     """The exit code of a command; what ends it becomes a sentence on stderr and a code.  interrupted: what is kept."""
-    family.keep_orphans()
+    lifetime.keep_orphans()
     for number in ENDING:
         signal.signal(number, _interrupted)
     try:

@@ -234,7 +234,7 @@ LINE = record(
         "warnings": items(TEXT),
     },
 )
-"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.session.ledger).
+"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.lanes).
 side_by_side: trials that were prepared at the same time, at most."""
 
 

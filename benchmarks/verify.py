@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.kept_lines import of_format
-from benchmarks.coordinator.session.progress import Report
+from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.reach.code import of_harness

@@ -19,10 +19,8 @@ from pathlib import Path
 
 from benchmarks import arguments as of
 from benchmarks import program, trial_file
-from benchmarks.adopted import findings
 from benchmarks.adopted.session import ScriptSampling, ScriptSession
-from benchmarks.adopted.survey import Survey
-from benchmarks.adopted.task import ScriptRun
+from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
 from benchmarks.plan import UsageError
 from benchmarks.tally import NOTHING, Tally
@@ -98,15 +96,15 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     try:
         with ScriptSession(script, checkouts, asked, program.reporter(given.progress)) as session:
             survey = session.survey()
-            findings.refuse(survey, script.path, script.text)
-            session.warnings += findings.warnings(survey)
+            refuse(survey, script.path, script.text)
+            session.warnings += warnings(survey)
             if given.told:
                 return _tell(session, survey, given.told)
             return _measure(session, survey, given.out)
-    except findings.CannotRun as error:
+    except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
         return program.USAGE
-    except findings.NothingTimed as error:
+    except NothingTimed as error:
         print(f"{error}", file=sys.stderr)
         return NOTHING
     finally:

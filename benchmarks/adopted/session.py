@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plan, preflight, trial_file
-from benchmarks.adopted import survey as surveys
-from benchmarks.adopted.choosing import Chosen, choose
-from benchmarks.adopted.side import ScriptSide
-from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey
-from benchmarks.adopted.task import ScriptRun
-from benchmarks.adopted.timing import PairedClosure, ScriptProtocol
-from benchmarks.coordinator import device_state, fingerprint
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
-from benchmarks.coordinator.host_cache import host_cache_bytes
-from benchmarks.coordinator.ranks import Failed
-from benchmarks.coordinator.samples.entries import failed
-from benchmarks.coordinator.session.progress import Report, one_at_a_time
-from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories, started
+from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
+from benchmarks.adopted.survey import (
+    Chosen,
+    ScriptEnd,
+    ScriptRun,
+    SeenClosure,
+    SideSurvey,
+    Survey,
+    choose,
+    frozen,
+    keep,
+    kept,
+)
+from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
+from benchmarks.coordinator.orders import CaseCounter, Report
+from benchmarks.coordinator.ranks import VARIABLES, Failed, started
+from benchmarks.coordinator.samples import failed_entry
+from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.protocol import WarmUp
 from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -36,8 +41,8 @@ SURVEY_SHARE, SURVEY_LEAST_S = 0.25, 60.0
 """Part of a budget that the survey may take, and seconds that it gets at least, because importing a library takes that
 long on a busy machine; a script that is longer is timed as far as it came."""
 
-PRINTED = 3
-"""Last lines of a script's output that are quoted where it ended early."""
+WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
+"""Of a closure: what looks at it has called it several times."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,48 +64,46 @@ class ScriptSampling:
     most_trials: int
 
 
-class ScriptSession:
+class ScriptSession(Session):
     """One command.  A context manager: on leaving it none of its processes stays."""
 
     def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: ScriptSampling, report: Report) -> None:
-        self.script, self.asked, self._report = script, asked, one_at_a_time(report)
-        self.checkouts = {one.role: one for one in checkouts}
-        self.id = os.urandom(8).hex()
-        self._directory = make_directories()
+        protocol = Protocol(
+            asked.rounds, asked.trials, asked.cache, script.seed, deadline_s=asked.deadline_s, warm_up=WARM_UP
+        )
+        super().__init__(checkouts, protocol, Selection(), report)
+        self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
         self.warnings: list[str] = []
         self.printed: dict[str, str] = {}
-        self.environments: dict[str, dict[str, Any]] = {}
-
-    def __enter__(self) -> ScriptSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        remove_directories(self._directory)
 
     # ---- the machine ---------------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """A script declares nothing before it has run."""
 
     def _variables(self) -> dict[str, str]:
         own = {**VARIABLES, "MPLBACKEND": "Agg", **(HIDE_GPUS if self.script.device == "cpu" else {})}
         return own if self._has_gpu else {**own, "OMP_NUM_THREADS": "1"}
 
-    _has_gpu = False
+    @property
+    def _has_gpu(self) -> bool:
+        return bool(self.machine) and self.machine["kind"] == "gpu"
 
     def _look_around(self) -> None:
         """Devices and versions, as the Python of each side sees them; once, and not where nothing is run."""
-        if self.environments:
+        if self.descriptions:
             return
-        seen = {python: self._probed(python) for python in {one.python for one in self.checkouts.values()}}
-        self.environments = {role: seen[one.python]["environment"] for role, one in self.checkouts.items()}
-        devices = seen[self.checkouts["head"].python]["devices"]
-        self._devices, self._has_gpu = devices, bool(devices)
-        self._monitor, self._why_no_state = device_state.open_monitor(devices)
-        self.machine = fingerprint.fingerprint(devices, self._monitor.static(0) if self._monitor else {})
-        self._preflight = preflight.examine({one["pci"] for one in devices if one.get("pci")})
+        seen = {python: self._probed(python) for python in {one.python for one in self.checkouts}}
+        for one in self.checkouts:
+            found = seen[one.python]
+            environment = {key: value for key, value in found["environment"].items() if "missing" not in key}
+            self.descriptions[one.role] = Description({}, {}, [], found["devices"], environment)
+        self._look_at_machine()
 
     def _probed(self, python: str) -> dict[str, Any]:
         """What a Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
-        checkout = next(one for one in self.checkouts.values() if one.python == python)
+        checkout = next(one for one in self.checkouts if one.python == python)
         try:
             with started("probe", python, checkout.path, 1, self._directory, self._variables()) as pool:
                 seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
@@ -114,16 +117,16 @@ class ScriptSession:
 
     def survey(self) -> Survey:
         """What both sides time: from the file if it holds this script's, else by running it once on both."""
-        digest = self.script.asked(list(self.checkouts.values()))
-        if found := surveys.kept(self.asked.survey, digest):
+        digest = self.script.asked(self.checkouts)
+        if found := kept(self.asked.survey, digest):
             return found
         self._look_around()
-        self._report({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
+        self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
             looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
             found = Survey(digest, dict(zip(sides, looked, strict=True)))
-        surveys.keep(self.asked.survey, found)
+        keep(self.asked.survey, found)
         return found
 
     def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
@@ -132,9 +135,10 @@ class ScriptSession:
         until = side.begin + limit_s if limit_s else float("inf")
         left_s, late = self.asked.deadline_s, False
         while not late and (event := side.next(left_s)):
-            side.resume()
-            closures.append(SeenClosure.of(event))
-            self._report({"done": len(closures), "total": None, "what": f"looking at {side.role}: {closures[-1].case}"})
+            side.go_on()
+            closures.append(SeenClosure(**frozen({name: event[name] for name in event if name != "event"})))
+            what = f"looking at {side.role}: {closures[-1].case}"
+            self.on_progress({"done": len(closures), "total": None, "what": what})
             late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
             left_s = min(self.asked.deadline_s, max(until - time.monotonic(), 1.0))
         late = late or (bool(closures) and time.monotonic() > until and not side.ended)
@@ -146,17 +150,17 @@ class ScriptSession:
         sides: dict[str, ScriptSide] = {}
         core = None if self._has_gpu else fingerprint.cores()[0]
         try:
-            for role, checkout in self.checkouts.items():
-                sides[role] = ScriptSide(checkout, self._directory, self._variables())
-            for role, side in sides.items():
-                side.start(running=self._running(self.checkouts[role]), task=self._task(wanted), core=core)
+            for one in self.checkouts:
+                sides[one.role] = ScriptSide(one, self._directory, self._variables())
+            for one in self.checkouts:
+                sides[one.role].go_on("script", task=self._task(one, wanted), core=core)
             yield sides
         finally:
             for side in sides.values():
                 side.kill()
 
-    def _running(self, checkout: Checkout) -> dict[str, Any]:
-        """The fields of scripts.running.Running."""
+    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> dict[str, Any]:
+        """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
         return {
             "checkout": str(checkout.path),
@@ -168,12 +172,11 @@ class ScriptSession:
             "packages": script.packages(checkout.path),
             "pytest": script.by_pytest,
             "on_cpu": script.device == "cpu",
+            "wanted": None if wanted is None else list(wanted),
+            "seed": script.seed,
+            "gpu": self._has_gpu,
+            "flush_bytes": self.flush_bytes() if self.asked.cache == "cold" else 0,
         }
-
-    def _task(self, wanted: Sequence[str] | None) -> dict[str, Any]:
-        flush = plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if self.asked.cache == "cold" else 0
-        keys = None if wanted is None else list(wanted)
-        return {"wanted": keys, "seed": self.script.seed, "gpu": self._has_gpu, "flush_bytes": flush}
 
     # ---- trials --------------------------------------------------------------------------------------------------
 
@@ -188,109 +191,87 @@ class ScriptSession:
     def trials(self, survey: Survey) -> Iterator[dict[str, Any]]:
         """The lines."""
         self._look_around()
-        chosen = self.chosen(survey)
-        total = self.asked.trials * len(chosen.timed)
-        for index in range(self.asked.trials):
-            number = self.asked.first_trial + index
-            counted = _Counter(self._report, index * len(chosen.timed), total, f"trial {number + 1}")
-            yield self._trial(survey, chosen, number, counted)
-        self._report({"done": total, "total": total, "what": "done"})
+        chosen, operator = self.chosen(survey), self.script.operator
+        for role, known in self.descriptions.items():
+            self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(survey, role)})
+        progress = CaseCounter(self.asked.trials * len(chosen.timed), self.on_progress)
+        for number in range(self.asked.first_trial, self.asked.first_trial + self.asked.trials):
+            yield self._script_trial(survey, chosen, number, progress)
+        progress.finish()
 
-    def _trial(self, survey: Survey, chosen: Chosen, number: int, counted: Callable[[str], None]) -> dict[str, Any]:
-        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
-        recorder = device_state.Recorder(self._monitor, self._why_no_state, 1)
+    def _script_trial(self, survey: Survey, chosen: Chosen, number: int, progress: CaseCounter) -> dict[str, Any]:
         entries = {} if self.asked.cases else _untimed(survey, chosen)
-        with recorder.recording() as state_so_far, self._sides(chosen.timed) as sides:
-            for key in chosen.timed:
-                counted(key)
-                entries[key] = self._closure(sides, key, number)
-            measured_s = time.monotonic() - begin
-            if not self.asked.cases:
-                for side in sides.values():
-                    side.next(self.asked.deadline_s)  # the rest of the script, which may print its tables
-            self.printed = {role: side.printed() for role, side in sides.items()}
-            states = state_so_far()
-        return trial_file.finished(
-            {
-                "session": self.id,
-                "trial": number,
-                "started_at": started_at.isoformat(timespec="seconds"),
-                "duration_s": time.monotonic() - begin,
-                "kernel": self.script.operator,
-                "machine": self.machine,
-                "trees": {role: self._tree(checkout, survey) for role, checkout in self.checkouts.items()},
-                "protocol": {"rounds": self.asked.rounds, "cache": self.asked.cache, "seed": self.script.seed},
-                "cases": _by_case(entries),
-                "preflight": self._preflight,
-                "state": states,
-                "measuring_s": measured_s,
-                "warnings": self.warnings,
-            }
-        )
+
+        def measured(done: CaseEntries) -> None:
+            begin = time.monotonic()
+            with self._sides(chosen.timed) as sides:
+                for key in chosen.timed:
+                    progress.start(f"trial {number + 1}: {key}")
+                    entries[key] = self._closure(sides, key, number)
+                    progress.done += 1
+                done.wall_s = time.monotonic() - begin
+                if not self.asked.cases:
+                    for side in sides.values():
+                        side.next(self.asked.deadline_s)  # the rest of the script, which may print its tables
+                self.printed = {role: side.printed() for role, side in sides.items()}
+            done.entries |= _by_case(entries)
+            done.warnings += self.warnings
+
+        names = dict.fromkeys(key.partition("/")[2] for key in (*entries, *chosen.timed))
+        cases = [PlannedCase(name, 1, (), "events", 1, 1, 0) for name in names]
+        return self.line(self.script.operator, cases, number, measured, busy_share=None)
 
     def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> dict[str, Any]:
         """One closure, at which both scripts arrive in their own time."""
-        here: dict[str, ScriptSide] = {}
+        here: list[ScriptSide] = []
         absent: dict[str, dict[str, Any]] = {}
         for role, side in sides.items():
             event = side.held or side.next(self.asked.deadline_s)
             side.held = event
             if event and f"{event['backend']}/{event['case']}" == key:
-                here[role], side.held = side, None
+                here, side.held = [*here, side], None
             elif event:
-                absent[role] = failed(Status.ERROR, "it did not time this in this trial, as it had before")
+                absent[role] = failed_entry(Status.ERROR, "it did not time this in this trial, as it had before")
             else:
                 absent[role] = _gone(side)
-        protocol = ScriptProtocol(self.asked.rounds, self.asked.deadline_s, self._directory)
         order = random.Random(f"{number}/{self.script.operator}/{key}")
-        pair = PairedClosure(here, protocol, order, key in self._no_graph)
-        found = pair.run()
-        self._no_graph |= {key} if pair.no_graph else set()
-        return {"method": pair.method, "warnings": pair.warnings, "arms": {**found, **absent}}
+        run = ScriptCase(ScriptPools(here), key, self.protocol, order, self._directory, key in self._no_graph)
+        entry = run.run()
+        for side, arm in zip(here, run.case.arms, strict=True):
+            if side.pool.alive:
+                side.go_on()
+            else:
+                side.died(run.failures[arm.key])
+        self._no_graph |= {key} if run.no_graph else set()
+        found = {arm.role: entry["arms"][arm.key] for arm in run.case.arms}
+        return {**entry, "arms": {**found, **absent}}
 
-    def _tree(self, checkout: Checkout, survey: Survey) -> dict[str, Any]:
-        side = survey.sides[checkout.role]
+    def _declaration(self, survey: Survey, role: str) -> dict[str, Any]:
+        side = survey.sides[role]
         cases = {one.case: one for one in side.closures}
-        declared = {
+        return {
             "kernel": self.script.operator,
             "backends": list(dict.fromkeys(one.backend for one in side.closures)) or ["script"],
             "baselines": [],
             "cases": [{"name": name, "tier": "pr", "dtype": _dtype(one), "world": 1} for name, one in cases.items()],
             "yardstick": survey.asked,
-            "case_yardsticks": {name: survey.definition(checkout.role, name) for name in cases},
+            "case_yardsticks": {name: survey.definition(role, name) for name in cases},
         }
-        return {
-            "commit": checkout.commit,
-            "date_ms": checkout.date_ms,
-            "dirty": checkout.dirty,
-            "environment": {key: one for key, one in self.environments[checkout.role].items() if "missing" not in key},
-            "declaration": declared,
-            "broken": [],
-        }
+
+    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> dict[str, Any]:
+        """Without digests of code: nobody knows which files a script reaches."""
+        entry = super()._checkout_entry(checkout, name, found)
+        return {key: one for key, one in entry.items() if key not in ("kernels_digest", "kernel_digest", "ran")}
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
-
-
-class _Counter:
-    """Says which closure of how many is timed."""
-
-    def __init__(self, report: Report, done: int, total: int, what: str) -> None:
-        self._report, self._done, self._total, self._what = report, done, total, what
-
-    def __call__(self, key: str) -> None:
-        self._report({"done": self._done, "total": self._total, "what": f"{self._what}: {key}"})
-        self._done += 1
 
 
 def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     """How the script of a side ended."""
     took_s, printed = time.monotonic() - side.begin, side.printed()
     if side.ended:
-        told = {name: side.ended.get(name, "") for name in ("kind", "why", "detail")}
-        lists = {"inside": tuple(side.ended["inside"]), "programs": tuple(side.ended["programs"])}
-        elsewhere = dict(side.ended["elsewhere"])
-        return ScriptEnd(side.ended["code"], **told, took_s=took_s, elsewhere=elsewhere, **lists, printed=printed)
+        return ScriptEnd(**frozen(side.ended), took_s=took_s, printed=printed)
     if late:
         why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
@@ -303,37 +284,24 @@ def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
     """Entries of closures that are not timed, each with its reason."""
     entries: dict[str, dict[str, Any]] = {}
     sides = {role: side.by_key for role, side in survey.sides.items()}
-    for key in survey.paired:
-        if key in chosen.timed:
-            continue
-        arms = {}
-        for role, known in sides.items():
-            one, why = known[key], chosen.left_out.get(key, "")
-            arms[role] = (
-                failed(Status(one.status), one.why, one.detail) if one.status != "ok" else failed(Status.SKIPPED, why)
-            )
-        entries[key] = {"method": "", "warnings": [], "arms": _with_the_other(arms)}
+    for key in [one for one in survey.paired if one not in chosen.timed]:
+        failing = {role: known[key] for role, known in sides.items() if known[key].status != "ok"}
+        why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, "")
+        arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
+        skipped = dict.fromkeys(sides, failed_entry(Status.SKIPPED, why))
+        entries[key] = {"method": "", "warnings": [], "arms": {**skipped, **arms}}
     for key, why in survey.unpaired().items():
-        arms = {role: failed(Status.SKIPPED, why) for role, known in sides.items() if key in known}
+        arms = {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
         entries[key] = {"method": "", "warnings": [], "arms": arms}
     return entries
-
-
-def _with_the_other(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Where one side fails, why the other has no time."""
-    failing = [role for role, arm in arms.items() if arm["status"] != Status.SKIPPED]
-    for role, arm in arms.items():
-        if arm["status"] == Status.SKIPPED and failing:
-            arms[role] = {**arm, "why": f"not timed: {failing[0]} fails"}
-    return arms
 
 
 def _gone(side: ScriptSide) -> dict[str, Any]:
     """The entry of a closure to which a script did not come."""
     if side.failure:
-        return failed(side.failure.status, side.failure.why, side.failure.detail)
+        return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
     why = (side.ended or {}).get("why") or "it ended"
-    return failed(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
+    return failed_entry(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
 
 
 def _by_case(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

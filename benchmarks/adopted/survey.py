@@ -1,17 +1,23 @@
-"""What the survey of a script came to, on both sides, as values that a file can hold.  Standard library only."""
+"""What is asked of a script, what a survey of it came to on both sides, what of it is timed, and what is said of it.
+
+The values can be held by a file, so that a survey is made once for a script, its arguments, two commits and a device.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-VERSION = 2
+from benchmarks.coordinator.checkouts import Checkout
+
+VERSION = 3
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -35,6 +41,7 @@ class SeenClosure:
     outputs: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     repeats: bool = True
+    on_gpu: bool = False
     status: str = "ok"
     why: str = ""
     detail: str = ""
@@ -51,18 +58,6 @@ class SeenClosure:
         """Digest of what is computed: the outputs' types and shapes, or the inputs' where there are none to see."""
         seen = [self.timer, *(self.outputs or self.inputs)]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
-
-    @classmethod
-    def of(cls, event: Mapping[str, Any]) -> SeenClosure:
-        """From the event that the script's process sends."""
-        facts, error = event.get("facts") or {}, event.get("error") or {}
-        lists = {name: tuple(facts.get(name, ())) for name in ("inputs", "outputs", "changed", "modules")}
-        numbers = {name: float(facts.get(name, 0.0)) for name in ("first_call_s", "expected_s")}
-        times = {name: float(event.get(name, 0.0)) for name in ("at_s", "took_s")}
-        failed = {"status": error["status"], "why": error["why"], "detail": error["detail"]} if error else {}
-        named = {name: str(event[name]) for name in ("backend", "case", "timer")}
-        told = {"call": str(facts.get("call", "")), "repeats": bool(facts.get("repeats", True))}
-        return cls(**named, **times, **numbers, **lists, **failed, **told)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,9 +145,280 @@ def keep(path: Path, survey: Survey) -> None:
 
 
 def _side(held: Mapping[str, Any]) -> SideSurvey:
-    closures = tuple(SeenClosure(**{name: _frozen(one) for name, one in each.items()}) for each in held["closures"])
-    return SideSurvey(closures, ScriptEnd(**{name: _frozen(one) for name, one in held["end"].items()}))
+    return SideSurvey(tuple(SeenClosure(**frozen(one)) for one in held["closures"]), ScriptEnd(**frozen(held["end"])))
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def frozen(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a value that JSON held, whose lists are tuples."""
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
+
+
+# Which closures are timed within a budget, and what that takes.  Pure.
+
+
+CALLS_BESIDE = 6
+"""Calls of a closure in a trial beside its samples: the first ones, two that warm up, one that is checked after."""
+
+SAMPLE_S = 5e-4
+"""Seconds of a sample of a short call on a host's clock, which is called as often as that takes."""
+
+TURN_S = 2e-3
+"""Seconds that a sample costs beside its calls: asking, flushing the caches (2026-11)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """timed: names of closures, in order.  left_out: by name, why another is not timed.  trial_s: of one trial."""
+
+    timed: tuple[str, ...]
+    left_out: Mapping[str, str]
+    trial_s: float
+
+
+def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None) -> Chosen:
+    """All pairs, or a sample of them that fits the budget.
+
+    A script's own work (imports, inputs, its checks) is in every trial, as far as the last closure that is timed.
+    The sample is spread evenly: of every backend it keeps some, over the whole range of its cases.
+    """
+    sides = [side.by_key for side in survey.sides.values()]
+    good = [key for key in survey.paired if all(side[key].status == "ok" for side in sides)]
+    cost = {key: sum(case_s(side[key], rounds) for side in sides) for key in good}
+    if budget_s is None:
+        return Chosen(tuple(good), {}, own_s(survey, good) + sum(cost.values()))
+    groups: dict[str, list[str]] = {}
+    for key in good:
+        groups.setdefault(key.partition("/")[0], []).append(key)
+    share = budget_s / max(trials, 1)
+    for most in range(max(map(len, groups.values()), default=0), 0, -1):
+        kept = {key for group in groups.values() for key in spread(group, most)}
+        timed = [key for key in good if key in kept]
+        if own_s(survey, timed) + sum(cost[key] for key in timed) <= share:
+            break
+    else:
+        timed = _cheapest(good, cost, share - own_s(survey, good[:1]))
+    trial_s = own_s(survey, timed) + sum(cost[key] for key in timed)
+    why = f"left out: {len(timed)} of {len(good)} cases fit the budget of {budget_s / 60:g} min for {trials} trials"
+    return Chosen(tuple(timed), {key: why for key in good if key not in timed}, trial_s)
+
+
+def case_s(one: SeenClosure, rounds: int) -> float:
+    """Seconds that one side of a case takes in a trial."""
+    return CALLS_BESIDE * one.expected_s + one.first_call_s + rounds * (max(one.expected_s, SAMPLE_S) + TURN_S)
+
+
+def own_s(survey: Survey, timed: Sequence[str]) -> float:
+    """Seconds of the script itself up to the last of these closures, on the slower side."""
+    found = [0.0]
+    for side in survey.sides.values():
+        before = 0.0
+        for one in side.closures:
+            if one.key in timed:
+                found.append(one.at_s - before)
+            before += one.took_s
+    return max(found)
+
+
+def spread(items: Sequence[str], most: int) -> list[str]:
+    """At most so many, evenly over the whole sequence, both ends among them."""
+    if len(items) <= most:
+        return list(items)
+    if most == 1:
+        return [items[len(items) // 2]]
+    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+
+
+def _cheapest(good: Sequence[str], cost: Mapping[str, float], left_s: float) -> list[str]:
+    """Where not even one of each fits: the cheapest, as many as fit, and one at least."""
+    kept: set[str] = set()
+    for key in sorted(good, key=lambda one: cost[one]):
+        left_s -= cost[key]
+        if kept and left_s < 0:
+            break
+        kept.add(key)
+    return [key for key in good if key in kept]
+
+
+# What a survey says of a script before it is timed: why it cannot be, or what a reader of the verdict must know.
+
+
+TIMERS = (
+    "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
+    "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time"
+)
+
+NAMES = ("do_bench", "Timer", "perftest", "bench_gpu_time", "perf_report", "autorange")
+"""One of these is in a text that uses a timer, under whatever name it imports it."""
+
+NOTHING = ": it times nothing, or by its own loop"
+
+CLOCKS = ("perf_counter", "time.time(", "elapsed_time", "monotonic(", "process_time(")
+"""What a loop that times by itself reads."""
+
+ARGUMENTS_CODE = 2
+"""Exit code of argparse and click for arguments that do not fit."""
+
+
+class CannotRun(Exception):
+    """The script does not come to a timer on some side; the text says why, and the next step."""
+
+
+class NothingTimed(Exception):
+    """The script ran, and there is nothing to compare; the text says why."""
+
+
+def refuse(survey: Survey, script: str, text: str = "") -> None:
+    """Raises CannotRun or NothingTimed where no closure of both sides can be compared.  text: of the script."""
+    for role, side in survey.sides.items():
+        if not side.closures:
+            _refuse_side(f"{script} ({role})", side.end, text)
+    if same := _same_packages(survey):
+        name, folder = same[0]
+        raise CannotRun(
+            f"both sides imported {name} from {folder}, not from their checkouts: it would be compared with itself; "
+            "name the folder of a checkout that holds the package with --path, or uninstall it in this Python"
+        )
+    if not survey.paired:
+        counts = ", ".join(f"{role} times {len(side.closures)}" for role, side in survey.sides.items())
+        raise NothingTimed(f"{script}: the sides have no closure in common ({counts})")
+
+
+def _own_loop(text: str) -> str:
+    """What a script's text says where it is not known whether it would have come to a timer."""
+    by_itself = any(word in text for word in CLOCKS) and not any(word in text for word in NAMES)
+    said = "; its own text reads a clock and names no timer that is known here: it times by a loop of its own"
+    return said if by_itself else ""
+
+
+def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
+    if end.kind == "several":
+        raise CannotRun(
+            f"{where} uses several GPUs ({end.why}); one process a side is measured: "
+            "declare the collective as an operator (kernels/spec.py), or start the script for one rank"
+        )
+    if end.kind == "import":
+        raise CannotRun(
+            f"{where} cannot be imported: {end.why}; install what is missing, or name its folder with --path"
+        )
+    if end.kind == "exit" and end.code == ARGUMENTS_CODE:
+        raise CannotRun(f"{where} needs other arguments: {_said(end)}; give them after --, as in `-- --size 1024`")
+    if end.programs:
+        raise CannotRun(f"{where} runs another script, whose timers are not seen: {end.programs[0]}; adopt that one")
+    if end.kind == "exit" and end.code:
+        raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
+    if end.kind:
+        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(text)}")
+    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(text) or NOTHING}")
+
+
+def warnings(survey: Survey) -> list[str]:
+    """Sentences on what was not as it should be."""
+    return [one for role, side in survey.sides.items() for one in _of_side(role, side)]
+
+
+def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
+    end, count = side.end, len(side.closures)
+    if end.kind == "late":
+        yield f"{role}: {end.why}"
+    elif end.kind == "exit" and end.code == 0:
+        pass
+    elif end.kind:
+        how = end.why or f"exit code {end.code}"
+        yield f"{role}: the script ended early, after {count} closures: {how}; what it times later is not compared"
+    for name, folder in end.elsewhere.items():
+        if name not in end.inside:
+            yield f"{role}: {name} was imported from {folder}, not from the checkout"
+    if end.programs:
+        yield f"{role}: the script starts another program, whose timers are not seen: {end.programs[0]}"
+
+
+def _same_packages(survey: Survey) -> list[tuple[str, str]]:
+    """Packages of the repository that both sides took from one folder outside of their checkouts."""
+    base, head = (survey.sides[role].end for role in ("base", "head"))
+    shared = [name for name, folder in base.elsewhere.items() if head.elsewhere.get(name) == folder]
+    return [(name, base.elsewhere[name]) for name in shared if name not in (*base.inside, *head.inside)]
+
+
+def _said(end: ScriptEnd) -> str:
+    lines = [line.strip() for line in end.printed.splitlines() if line.strip()]
+    return (lines or ["it printed nothing"])[-1][:300]
+
+
+# What is asked of a script: which file, how it is started, and how it is measured.
+
+
+SOURCES = ("src", "python", "lib")
+"""Folders of a checkout, beside its top, in which a repository keeps the packages that its scripts import."""
+
+SETS_VARIABLES = ("os.environ", "putenv", "environ[")
+"""A script that says one of these may set variables before it imports torch: its process must not have imported it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptRun:
+    """path: of the script below the top of a checkout.  source: the file whose text runs on both sides.
+
+    arguments: of the script.  paths: folders of a checkout that imports search, beside the usual ones.
+    device: "cpu" sends what the script wants on a GPU to the CPU; "": as it is.
+    folder: of a checkout, in which it runs.
+    """
+
+    path: str
+    source: Path
+    arguments: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    device: str = ""
+    seed: int = 0
+    folder: str = "."
+
+    @property
+    def operator(self) -> str:
+        """Its name in the trial file."""
+        return Path(self.path).stem
+
+    @property
+    def text(self) -> str:
+        """What runs."""
+        return self.source.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def by_pytest(self) -> bool:
+        """Whether pytest has to run it: a file of tests, and nothing at its top that starts them."""
+        try:
+            top = ast.parse(self.text).body
+        except (SyntaxError, ValueError):
+            return False
+        starts = any(isinstance(one, (ast.For, ast.While, ast.If)) or _is_call(one) for one in top)
+        tests = any(isinstance(one, ast.FunctionDef) and one.name.startswith("test_") for one in top)
+        return tests and not starts and Path(self.path).name.startswith("test_")
+
+    @property
+    def needs_fresh_python(self) -> bool:
+        """Whether what it sets must be set before torch is imported."""
+        return any(word in self.text for word in SETS_VARIABLES)
+
+    def asked(self, checkouts: Sequence[Checkout]) -> str:
+        """Digest of what a survey depends on; a checkout with changes of its own is never the same again."""
+        sides = [[one.role, str(one.path), one.commit, one.dirty and _newest(one.path)] for one in checkouts]
+        said = [self.path, self.text, self.arguments, self.paths, self.device, self.seed, self.folder, sides]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+    def roots(self, checkout: Path) -> list[str]:
+        """Folders from which a side imports: those that were named, the usual ones, and the top."""
+        wanted = [*self.paths, *SOURCES, "."]
+        return [str((checkout / one).resolve()) for one in wanted if (checkout / one).is_dir()]
+
+    def packages(self, checkout: Path) -> list[str]:
+        """Names that the repository itself has, which a side must import from its checkout."""
+        found = (one for root in self.roots(checkout) for one in Path(root).iterdir())
+        return sorted({one.name for one in found if one.is_dir() and (one / "__init__.py").is_file()})
+
+
+def _is_call(one: ast.stmt) -> bool:
+    """Whether a statement is a call and nothing else."""
+    return isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+
+
+def _newest(path: Path) -> float:
+    """When a Python file of a checkout was changed last."""
+    return max((one.stat().st_mtime for one in path.rglob("*.py") if ".ridgeline" not in one.parts), default=0.0)

@@ -24,7 +24,7 @@ from benchmarks.bringup.run import Bringup, Finished, Seen
 from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.progress import CaseCounter
+from benchmarks.coordinator.orders import CaseCounter
 
 PASSED, FAILED = 0, 1
 """Exit codes beside those of benchmarks.program."""

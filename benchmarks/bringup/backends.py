@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.bringup.rows import Row, failed, not_here, passed
 from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.progress import Report
+from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection
 from benchmarks.trial_file import FAILED, Status

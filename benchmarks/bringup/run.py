@@ -16,9 +16,18 @@ from benchmarks.bringup.rows import Row, RowStatus
 from benchmarks.bringup.steps import HOMES, BringupStep, Needs
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, Unkillable, WorkerPool
-from benchmarks.coordinator.session.progress import Report
-from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories, started
+from benchmarks.coordinator.orders import Report
+from benchmarks.coordinator.ranks import (
+    VARIABLES,
+    Failure,
+    PoolDied,
+    StepFailed,
+    Unkillable,
+    WorkerPool,
+    make_directories,
+    remove_directories,
+    started,
+)
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.trial_file import Status
 

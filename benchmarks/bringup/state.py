@@ -17,7 +17,7 @@ from benchmarks.bringup.rows import RowStatus
 from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.kept_lines import of_format
+from benchmarks.coordinator.orders import of_format
 from benchmarks.reach.code import of_harness
 
 FORMAT, VERSION = "ridgeline-bringup-step", 1

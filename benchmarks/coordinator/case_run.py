@@ -8,26 +8,30 @@ others are measured without it, in fresh processes where the old ones have ended
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NoReturn
 
-from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
-from benchmarks.coordinator.referee import truth_of
-from benchmarks.coordinator.samples import entries, spot_checks, symptoms
-from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
-from benchmarks.coordinator.samples.floor import PhysicalFloor
-from benchmarks.coordinator.samples.spot_checks import PlannedSample
-from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
+from benchmarks.coordinator import samples
+from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed
+from benchmarks.coordinator.samples import ArmFacts, PhysicalFloor, PlannedSample, joint, same_code, shuffled
+from benchmarks.coordinator.sustained import SETTLED, BurstRounds, EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
+
+FIRST_USE = ("build", "call")
+"""Requests in which a library may compile itself: set-up and first call."""
+
+COMPILE_S = 60.0
+"""How much longer a step of a point may take in which it is compiled; the longest of ours takes 7 s (2026-11)."""
+
+SETTLE_S = 0.2
+"""How long processes may take to end with their parent, of which 300 MB are freed first: 5 to 50 ms (2026-11)."""
 
 SAMPLE_S, LEAST_CALLS = 2e-3, 4
 """A graph of an arm need not last longer than SAMPLE_S, as long as it has LEAST_CALLS calls."""
@@ -45,11 +49,39 @@ STARVED_SHARE = 0.1
 """A larger share of samples taken behind an empty queue is reported in a warning."""
 
 
-class CaseRun(ArmSteps):
+class Again(Exception):
+    """The case starts anew, with fewer arms or another method."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankStep:
+    """One request to the ranks of a checkout, for some arms of the case.  name, about: for messages.
+
+    more_s: than such a request usually may take.
+    """
+
+    name: str
+    about: str
+    op: str
+    role: str
+    arms: tuple[PlannedArm, ...]
+    fields: Mapping[str, Any]
+    more_s: float = 0.0
+
+    @property
+    def what(self) -> str:
+        """In a message."""
+        return f"{self.name} of {self.about}"
+
+
+class CaseRun:
     """Runs one case.  keep_inputs: where its processes still have inputs and reference of this case, they are good.
 
-    known: what hung before, by (case, arm); it is not tried again.
+    known: what hung before, by (case, arm); it is not tried again.  failures: by arm, why it is not measured any more.
+    spots: there are spot checks among the samples.
     """
+
+    spots = True
 
     def __init__(
         self,
@@ -60,8 +92,12 @@ class CaseRun(ArmSteps):
         known: dict[tuple[str, str], Failure],
         keep_inputs: bool = False,
     ) -> None:
-        super().__init__(workers, case, protocol, known)
-        self.order = order
+        self.workers, self.case, self.protocol, self.known, self.order = workers, case, protocol, known, order
+        self.quiet = workers.quiet
+        self.say: Callable[[str], None] = lambda words: None
+        self.failures: dict[str, Failure] = {}
+        self.ended: set[str] = set()
+        self._in_turns = False
         self.method = case.method
         self.warnings: list[str] = []
         self.busy_s = self.wall_s = 0.0
@@ -102,31 +138,28 @@ class CaseRun(ArmSteps):
             self.look_at_files()
 
     def _start(self) -> None:
-        self.workers.ready([*self.roles(), *self.truth_roles()])
+        self.workers.ready(self.roles())
         for arm in self.arms():
-            for role in (arm.role, truth_of(arm.role)):
-                if role in self.workers.lost:
-                    self.failures[arm.key] = self.workers.lost[role]
+            if arm.role in self.workers.lost:
+                self.failures[arm.key] = self.workers.lost[arm.role]
 
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
-        fields |= {"secret": self.secret if self.protocol.rounds else 0}
-        fields |= {"keep": self._keep_inputs, "reference": not self.made_apart}
+        fields |= {"secret": self.secret if self.protocol.rounds else 0, "keep": self._keep_inputs}
         self._keep_inputs = False  # an attempt that ended early may have left them changed
-        own = {role: {**fields, "without": self.ended_processes(role)} for role in self.roles()}
-        by_role = {role: tuple(arm for arm in self.arms() if arm.role == role) for role in self.roles()}
-        steps = [
-            RankStep("inputs and reference", f"{role} {self.case.name}", "case", role, arms, own[role])
-            for role, arms in by_role.items()
-        ]
-        self.together([*steps, *self.truth_steps(steps)])
-        self.expect(steps)
+        self.together(
+            [
+                RankStep("inputs and reference", f"{role} {self.case.name}", "case", role, self.arms_of(role), own)
+                for role in self.roles()
+                for own in [{**fields, "without": self.ended_processes(role)}]
+            ]
+        )
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time, and let them tune."""
         self.workers.compiled(self.case.name)
-        by_role = [[arm for arm in self.arms() if arm.role == role] for role in self.roles()]
+        by_role = [self.arms_of(role) for role in self.roles()]
         tunes = [arm for arms in zip_longest(*by_role) for arm in self._built([arm for arm in arms if arm])]
         if tunes:
             with self.quiet.alone():
@@ -134,18 +167,14 @@ class CaseRun(ArmSteps):
                     self.step(arm, "tuning", "tune")
 
     def _built(self, arms: Sequence[PlannedArm]) -> list[PlannedArm]:
-        """Build arms of different checkouts; those that have yet to tune.
-
-        Where a set-up itself chooses by times, nothing else is at work.
-        """
-        steps = [
-            RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
-            for arm in arms
-            for own in [{"backend": arm.backend, "overrides": dict(arm.overrides)}]
-        ]
-        tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm in arms)
-        with self.quiet.alone() if tuning else contextlib.nullcontext():
-            built = self.together(steps)
+        """Build arms of different checkouts; those that have yet to tune."""
+        built = self.together(
+            [
+                RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
+                for arm in arms
+                for own in [{"backend": arm.backend, "overrides": dict(arm.overrides)}]
+            ]
+        )
         for step, answers in built:
             self._facts[step.arms[0].key].knobs = answers[0]["knobs"]
         return [step.arms[0] for step, answers in built if answers[0]["tunes"]]
@@ -171,18 +200,13 @@ class CaseRun(ArmSteps):
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         if self.step(arm, f"poison before {step}", "poison") is None:
             return None
-        if self.referee is None:
-            return self.step(arm, step, "check")
-        handed = self.step(arm, step, "check", file=self.referee.file())
-        return self.judged(arm, step, handed) if handed else None
+        return self.step(arm, step, "check")
 
     def _take(self) -> None:
         """Samples of every arm that is right; of points with the same code, of the first."""
         self.say("")
         self._same = same_code(self.arms(), [self._facts[arm.key].code_hash for arm in self.arms()])
-        if self.method == "graph":
-            for arm in self._timed():
-                self._capture(arm)
+        self._bundle()
         with self.quiet.alone():
             self._time()
         for arm in self._timed():
@@ -205,6 +229,11 @@ class CaseRun(ArmSteps):
     def _timed(self) -> list[PlannedArm]:
         return [arm for arm in self.arms() if arm.key not in self._same]
 
+    def _bundle(self) -> None:
+        """Make samples of several calls, where they have some."""
+        for arm in self._timed() if self.method == "graph" else ():
+            self._capture(arm)
+
     def _capture(self, arm: PlannedArm) -> None:
         reasons = self.step(arm, "graph capture", "capture", calls=self._calls(arm))
         if reasons is None:
@@ -223,7 +252,7 @@ class CaseRun(ArmSteps):
 
     def _warm_up(self) -> None:
         how = self.protocol.warm_up
-        for arm in self._timed():
+        for arm in self._timed() if how.most else ():
             sample_s = self._facts[arm.key].expected_s * self._calls(arm)
             count = min(how.most, max(how.fewest, math.ceil(how.seconds / max(sample_s, 1e-6))))
             order, flushes_s = [arm.label] * count, OVERDUE * count * self.workers.flush_s
@@ -233,7 +262,8 @@ class CaseRun(ArmSteps):
     def _rounds(self, rounds: int, warm_up: bool) -> None:
         """Samples of every arm, round by round; those of the warm-up and spot checks are not kept."""
         schedule = list(shuffled(self._timed(), rounds, self.order))
-        planned = [PlannedSample(arm) for arm in schedule] if warm_up else spot_checks.among(schedule)
+        plain = warm_up or not self.spots
+        planned = [PlannedSample(arm) for arm in schedule] if plain else samples.with_spot_checks(schedule)
         for message in self._messages(planned):
             begin = time.perf_counter()
             answers = self._samples(message, warm_up)
@@ -247,23 +277,13 @@ class CaseRun(ArmSteps):
                     facts = self._facts[one.arm.key]
                     facts.add_sample([answer["seconds"][index] for answer in answers], starved)
 
-    def _refuse(self, arm: PlannedArm, answers: Sequence[Any]) -> None:
-        """Take an arm out that failed a spot check on some rank; the others are measured again without it."""
-        reports = [answer["spot"] for answer in answers if answer["spot"]]
-        if reports and (why := self.spotted(arm, reports)):
-            self.give_up(arm, Failure(Status.WRONG, why))
-            raise Again
-
-    def _request(self, sample: PlannedSample) -> dict[str, Any] | None:
-        return sample.request(self.referee.file() if self.referee and sample.spot else "")
-
     def _bursts(self) -> None:
         """Bursts of every arm, round by round, once the device has settled."""
         arms, begin = self._timed(), time.perf_counter()
         if not arms:
             return
         timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
-        checks = spot_checks.after(arms, self.protocol.rounds)
+        checks = samples.spot_checks_after(arms, self.protocol.rounds)
         with self.meter.running():
             for arm in arms:
                 timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
@@ -271,7 +291,7 @@ class CaseRun(ArmSteps):
             for burst in timed.take(arms, self.protocol.rounds):
                 self._facts[burst.arm.key].add_burst(burst)
                 for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
-                    self._burst(one.arm, timed.fewest(one.arm), self._request(one))
+                    self._burst(one.arm, timed.fewest(one.arm), one.request())
         self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
@@ -280,13 +300,7 @@ class CaseRun(ArmSteps):
         launch_s = self._facts[arm.key].expected_s * self._calls(arm)
         limit_s = self.deadline_s([arm]) + OVERDUE * max(self.protocol.burst_s, 2 * launch_s)
         fields = {"label": arm.label, "launches": launches, "spot": spot}
-        try:
-            answers = self.ask(arm.role, f"timing of {arm.key}", limit_s, "burst", **fields)
-        except (StepFailed, PoolDied) as error:
-            self.give_up(arm, error.failure, isinstance(error, PoolDied))
-            raise Again from error
-        self._refuse(arm, answers)
-        return answers
+        return self._timing([arm], limit_s, "burst", **fields)
 
     def _messages(self, schedule: Sequence[PlannedSample]) -> Iterator[list[PlannedSample]]:
         """Parts of the schedule that one checkout can do in one go; single arms once something went wrong.
@@ -312,18 +326,28 @@ class CaseRun(ArmSteps):
         return self._facts[arm.key].expected_s + self.workers.flush_s
 
     def _samples(self, message: Sequence[PlannedSample], warm_up: bool) -> list[Any]:
-        arms, last = [one.arm for one in message], message[-1]
-        names = sorted({arm.key for arm in arms})
+        arms = [one.arm for one in message]
         limit_s = self.deadline_s(arms) + OVERDUE * sum(map(self._expected_s, arms))
-        fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
+        fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": message[-1].request()}
+        return self._timing(arms, limit_s, "samples", **fields)
+
+    def _timing(self, arms: Sequence[PlannedArm], limit_s: float, op: str, **fields: Any) -> list[Any]:
+        """Samples of arms of a checkout; the last arm is taken out if it fails a spot check on some rank."""
+        names = sorted({arm.key for arm in arms})
+        what = f"timing of {', '.join(names)}"
+        self.quiet.pause()
+        self.workers.pools[arms[-1].role].post(what, limit_s, op, **fields)
         try:
-            answers = self.ask(last.arm.role, f"timing of {', '.join(names)}", limit_s, "samples", **fields)
-        except (StepFailed, PoolDied) as error:
+            answers = self._collected(arms[-1].role, what)
+        except Failed as error:
             if len(names) == 1:
-                self.give_up(last.arm, error.failure, isinstance(error, PoolDied))
+                self.give_up(arms[-1], error.failure, isinstance(error, PoolDied))
             self._one_arm_per_message = True
             raise Again from error
-        self._refuse(last.arm, answers)
+        said = (samples.spot_sentence(answer["spot"]) for answer in answers if answer["spot"])
+        if why := next(filter(None, said), ""):
+            self.give_up(arms[-1], Failure(Status.WRONG, why))
+            raise Again  # the others are measured again without it
         return answers
 
     # ---- what is left, and what is written -----------------------------------------------------------------------
@@ -349,7 +373,7 @@ class CaseRun(ArmSteps):
             return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
         if arm.key in self.failures:
             failure = self.failures[arm.key]
-            return entries.failed(failure.status, failure.why, failure.detail)
+            return samples.failed_entry(failure.status, failure.why, failure.detail)
         facts = self._facts[arm.key]
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
@@ -367,15 +391,154 @@ class CaseRun(ArmSteps):
         """Of a point whose code another arm has: that arm's samples, or its failure."""
         if timed.key in self.failures:
             failure = self.failures[timed.key]
-            return entries.failed(failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail)
+            return samples.failed_entry(
+                failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail
+            )
         same = {"same_as": timed.key, **self._samples_of(timed)}
         return {"status": Status.OK, **same, **self._facts[arm.key].proven()}
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
-        self.warnings += [f"{arm.key}: {finding}" for finding in symptoms.of(facts.seconds, facts.first_call_s)]
+        self.warnings += [f"{arm.key}: {finding}" for finding in samples.symptoms_of(facts.seconds, facts.first_call_s)]
         rounds = self.case.rounds or self.protocol.rounds
         if facts.starved > STARVED_SHARE * rounds:
             self.warnings.append(
                 f"{arm.key}: in {facts.starved} of {rounds} samples the device was faster than the host could "
                 "enqueue the call: launch latency is in the time"
             )
+
+    # ---- steps on all ranks -----------------------------------------------------------------------------------
+
+    def arms(self) -> list[PlannedArm]:
+        """The arms that have not failed."""
+        return [arm for arm in self.case.arms if arm.key not in self.failures]
+
+    def roles(self) -> list[str]:
+        """The checkouts of these."""
+        return list(dict.fromkeys(arm.role for arm in self.arms()))
+
+    def arms_of(self, role: str) -> tuple[PlannedArm, ...]:
+        """Those of a checkout."""
+        return tuple(arm for arm in self.arms() if arm.role == role)
+
+    def step(self, arm: PlannedArm, step: str, op: str, more_s: float = 0.0, **fields: Any) -> list[Any] | None:
+        """One step of one arm on all ranks; None if the arm failed and the others can go on.  more_s: than usual."""
+        named = {} if op == "samples" else {"label": arm.label}
+        answered = self.together([RankStep(step, arm.key, op, arm.role, (arm,), {**fields, **named}, more_s)])
+        return answered[0][1] if answered else None
+
+    def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
+        """Steps of several checkouts at once; the answers to those that succeeded.
+
+        Where all ended because one of them killed their parent, they are asked in turns from then on.
+        """
+        if self._in_turns and len(steps) > 1:
+            return [found for step in steps for found in self.together([step])]
+        self.quiet.pause()
+        for step in steps:
+            limit_s = self._allow(step.op, *step.arms) + step.more_s
+            self.workers.pools[step.role].post(step.what, limit_s, step.op, **step.fields)
+        answers, again = [], False
+        for step in steps:
+            try:
+                answers.append((step, self._collected(step.role, step.what)))
+            except PoolDied as error:
+                again = True
+                for arm in step.arms:
+                    self.give_up(arm, error.failure, ended=True)
+            except StepFailed as error:
+                again = self._failed(step, error.failure) or again
+        if again:
+            raise Again
+        return answers
+
+    def _collected(self, role: str, what: str) -> list[Any]:
+        """The answers of all ranks of a checkout.  Raises StepFailed or PoolDied.
+
+        Again, if the processes of all checkouts ended with their parent: which arm killed it is not known.  From then
+        on it is looked at, right behind every step, where one has.
+        """
+        pool = self.workers.pools[role]
+        try:
+            answers = pool.collect()
+        except PoolDied as error:
+            if error.failure.orphaned and not self._in_turns:
+                self._in_turns = True
+                raise Again from error
+            raise
+        if self._in_turns:
+            time.sleep(SETTLE_S)
+            if not pool.lives():
+                raise PoolDied(Failure(Status.CRASH, f"its parent was killed in step: {what}", orphaned=True))
+        return answers
+
+    def look_at_files(self) -> None:
+        """Take out the arms of a checkout whose processes ran a file that it has not, or that its digest leaves out."""
+        asked = [
+            RankStep("what it ran", self.case.name, "ran", role, self.arms_of(role), {"tops": self.workers.tops(role)})
+            for role in self.roles()
+        ]
+        for step, answers in self.together(asked):
+            self.workers.look_at(step.role, answers)
+        for arm in self.arms():
+            if arm.role in self.workers.strayed:
+                self.give_up(arm, Failure(Status.ERROR, self.workers.strayed[arm.role]))
+
+    # ---- limits, and failures ------------------------------------------------------------------------------------
+
+    def _allow(self, op: str, *arms: PlannedArm) -> float:
+        """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
+        own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
+        if own_s <= self.protocol.deadline_s:
+            compiles = op in FIRST_USE and self.workers.setting.gpu and any(arm.point for arm in arms)
+            extra_s = COMPILE_S if compiles else 0.0
+            return self.protocol.deadline_s if op == "case" else self.deadline_s(arms, extra_s)
+        if arms[0].libraries:  # it is installed
+            self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
+        return own_s
+
+    def deadline_s(self, arms: Sequence[PlannedArm], extra_s: float = 0.0) -> float:
+        """Seconds that calls of arms may take, beyond what is expected of them; fewer if one is a point of a sweep."""
+        limit_s = self.protocol.deadline_s
+        return min(limit_s, self.protocol.point_deadline_s + extra_s) if any(arm.point for arm in arms) else limit_s
+
+    def _failed(self, step: RankStep, failure: Failure) -> bool:
+        """Take out every arm of a failed step; True if the case must start anew, as ranks may be out of step."""
+        for arm in step.arms:
+            self.give_up(arm, _in_step(failure, step.name))
+        together = failure.status == Status.WRONG or (failure.status == Status.UNSUPPORTED and failure.everywhere)
+        if failure.spoiled or (self.case.world > 1 and not together):
+            return True
+        pool = self.workers.pools[step.role]
+        try:
+            for arm in step.arms:
+                pool.ask(f"dropping {arm.key}", self.protocol.deadline_s, "drop", label=arm.label)
+        except Failed:
+            pool.kill()
+            return True
+        return False
+
+    def give_up(self, arm: PlannedArm, failure: Failure, ended: bool = False) -> None:
+        """Take an arm out.  ended: with it its processes, or their device, were lost."""
+        self.ended |= {arm.key} if ended else set()
+        if arm.libraries and failure.status.failed:
+            failure = dataclasses.replace(failure, why=f"{failure.why} ({arm.libraries})")
+        self.failures[arm.key] = failure
+        if failure.status == Status.HANG:
+            why = f"not tried again: in an earlier trial {failure.why}"
+            self.known[self.case.name, arm.key] = Failure(Status.HANG, why)
+
+    def ended_processes(self, role: str) -> list[str]:
+        """Backends of a checkout with which the processes or the device were lost in this case.
+
+        A backend of which other points are measured is none of them: one point of it was at fault.
+        """
+        used = {arm.backend for arm in self.arms() if arm.role == role}
+        lost = [arm.backend for arm in self.case.arms if arm.role == role and arm.key in self.ended]
+        return [backend for backend in lost if backend not in used]
+
+
+def _in_step(failure: Failure, step: str) -> Failure:
+    """The failure with the step in its sentence; what a backend says about itself needs none."""
+    if failure.status == Status.UNSUPPORTED:
+        return failure
+    return dataclasses.replace(failure, why=f"{step}: {failure.why}")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import trial_file
-from benchmarks.coordinator import starting
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, started
+from benchmarks.plan import unknown_kernel
 from benchmarks.reach.code import CheckoutCode
+from benchmarks.reach.names import KERNEL, Unreadable, names_in
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 
-MOST_REFUSED = 20
-"""Modules that may end the describing process one after the other before we give up."""
+AT_ONCE = 8
+"""Processes that import at a time: each takes a core and, with an operator's module, some 400 MB (2026-11)."""
 
 START_S = 180.0
 """How long a process may take to import torch and list its devices."""
@@ -63,189 +65,117 @@ class Description:
     environment: dict[str, Any]
 
 
-@dataclasses.dataclass
-class Declared:
-    """What was found so far: kernels, the module of each, broken modules, and which modules are sound."""
+def describe(
+    checkouts: Sequence[Checkout], directory: Path, terms: Mapping[str, Any], limit_s: float
+) -> dict[str, Description]:
+    """What every checkout declares, by role.  terms: of the protocol.  limit_s: for the import of a module.
 
-    kernels: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    modules: dict[str, str] = dataclasses.field(default_factory=dict)
-    broken: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    sound: set[str] = dataclasses.field(default_factory=set)
-
-    @classmethod
-    def of(cls, answer: dict[str, Any], asked: Iterable[str]) -> Declared:
-        """The answer of a process that was asked for modules.  If a package is broken, none of its modules was seen."""
-        broken = {one["module"]: one for one in answer["broken"]}
-        sound = {name for name in asked if name not in broken and name.rpartition(".")[0] not in broken}
-        return cls(answer["kernels"], answer["modules"], broken, sound)
-
-    @classmethod
-    def without(cls, module: str, reason: str, detail: str = "") -> Declared:
-        """Of a module that declares nothing."""
-        return cls(broken={module: {"module": module, "reason": reason, "detail": detail}})
-
-    def replace(self, module: str, alone: Declared) -> None:
-        """Take what a module declares in a process of its own for what it declared among others."""
-        before = self.broken.pop(module, None)
-        for name in alone.kernels:
-            self.kernels.setdefault(name, alone.kernels[name])
-            self.modules.setdefault(name, alone.modules[name])
-        if before and any(self.modules[name] != module for name in alone.kernels):
-            self.broken[module] = before  # it declares again what another module declares
-        self.broken.update(alone.broken)
-
-    def description(self, devices: list[dict[str, Any]], environment: dict[str, Any]) -> Description:
-        """All of it, in the order of the names, without declarations that no trial file can hold."""
-        for name in [one for one in self.kernels if trial_file.unfit_declaration(self.kernels[one])]:
-            module = self.modules[name]
-            reason = f"its declaration cannot be: {trial_file.unfit_declaration(self.kernels.pop(name))}"
-            self.broken[module] = {"module": module, "reason": reason, "detail": ""}
-        kernels = {name: self.kernels[name] for name in sorted(self.kernels)}
-        return Description(kernels, self.modules, list(self.broken.values()), devices, environment)
-
-
-class Describer:
-    """Asks a checkout what it declares, in a process of its own.
-
-    begin() starts the process and proceed() has it import, so that several checkouts do so at once; end() waits for the
-    answer.
+    Each module is imported in a process of its own, several at a time: what one does to Python, to torch or to the
+    process must not make others look broken.  Raises CheckoutError where a checkout's Python measures nothing.
     """
+    probed = _answers(directory, START_S, [(one, "probe", {}) for one in checkouts])
+    for checkout, seen in zip(checkouts, probed, strict=True):
+        if isinstance(seen, Failed):
+            raise _error(checkout, seen.failure, f"{checkout.python} cannot run the measuring process: ")
+    asked = [
+        (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, "modules": modules})
+        for checkout, seen in zip(checkouts, probed, strict=True)
+        for modules in [_modules(checkout)]
+        for module in modules
+    ]
+    answers = list(zip(asked, _answers(directory, limit_s, asked), strict=True))
+    return {
+        one.role: _description(one, seen, {said["module"]: a for (of, _, said), a in answers if of is one})
+        for one, seen in zip(checkouts, probed, strict=True)
+    }
 
-    def __init__(self, checkout: Checkout, directory: Path, protocol: Mapping[str, Any], limit_s: float) -> None:
-        self._checkout, self._directory = checkout, directory
-        self._protocol, self._limit_s = dict(protocol), limit_s
-        self._import_marker = directory / f"importing.{checkout.role}"
-        self._refuse: dict[str, str] = {}
-        self._failed: list[Failure] = []
-        self.pool: WorkerPool | None = None
-        self._seen: dict[str, Any] = {}
-        self._asked = False
 
-    def begin(self) -> None:
-        """Start the process and ask it for its devices."""
-        checkout = self._checkout
-        label = f"describe.{checkout.role}"
-        try:
-            with starting.ready(checkout.python):
-                self.pool = WorkerPool(label, checkout.python, checkout.path, 1, self._directory)
-        except OSError as error:
-            why = f"cannot start its Python: {error}; name an executable that exists"
-            raise CheckoutError(f"checkout {checkout.role}: {why}") from error
-        self.pool.post("probe", START_S, "probe")
+Asked = tuple[Checkout, str, dict[str, Any]]
+"""A request to a process of a checkout: which, its name, and its fields."""
 
-    def proceed(self) -> None:
-        """Take its devices, and ask for the declarations."""
-        self._seen = self._probed()
-        self._post(self._seen)
-        self._asked = True
 
-    def end(self) -> Description:
-        """The answer.
+def _answers(directory: Path, limit_s: float, asked: Sequence[Asked]) -> list[Any]:
+    """The answer to each request, of a process of its own, or the StepFailed or PoolDied that it came to."""
+    found: list[Any] = []
+    for first in range(0, len(asked), AT_ONCE):
+        with contextlib.ExitStack() as processes:
+            pools = []
+            for checkout, op, fields in asked[first : first + AT_ONCE]:
+                label = f"describe.{checkout.role}"
+                try:
+                    pool = processes.enter_context(started(label, checkout.python, checkout.path, 1, directory))
+                except OSError as error:
+                    why = f"cannot start its Python: {error}; name an executable that exists"
+                    raise CheckoutError(f"checkout {checkout.role}: {why}") from error
+                pool.post("import" if op == "declare" else op, limit_s, op, **fields)
+                pools.append(pool)
+            for pool in pools:
+                try:
+                    found += pool.collect()
+                except Failed as error:
+                    found.append(error)
+    return found
 
-        A module that hangs the process is refused, and the process started again.  If any module is broken, or the
-        process ended, each that is not known to be sound is imported alone, in a process of its own: what one does to
-        Python, to torch or to the process must not make others look broken.
-        """
-        try:
-            if not self._asked:
-                self.proceed()
-            seen = self._seen
-            found = self._declared_together()
-            for module in self._modules():
-                if module in self._refuse:
-                    found.replace(module, Declared.without(module, self._refuse[module]))
-                elif module not in found.sound and module.rpartition(".")[0] not in found.broken:
-                    found.replace(module, self._declared_alone(seen, module))
-            if self._failed and not found.kernels:
-                raise self._error(self._failed[0])
-            return found.description(seen["devices"], self._environment(seen))
-        finally:
-            self.kill()
 
-    def _declared_together(self) -> Declared:
-        """What all modules declare in one process; nothing if one of them ended it."""
-        while True:
-            try:
-                return Declared.of(self._told(), self._modules())
-            except PoolDied as died:
-                if died.failure.status != Status.HANG or not self._refuse_module(died):
-                    return Declared()
-            except StepFailed:
-                return Declared()
-            self.begin()
-            self.proceed()
+def _place(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of kernels.spec.Place on the first device."""
+    first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
+    device = "cuda:0" if seen["devices"] else "cpu"
+    return {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]}
 
-    def kill(self) -> None:
-        """End the process."""
-        if self.pool:
-            self.pool.kill()
 
-    def _probed(self) -> dict[str, Any]:
-        assert self.pool
-        try:
-            return self.pool.collect()[0]
-        except (StepFailed, PoolDied) as error:
-            raise self._error(error.failure, f"{self._checkout.python} cannot run the measuring process: ") from error
+def _modules(checkout: Checkout) -> list[str]:
+    """Every module of the checkout that may declare kernels, found without importing one."""
+    found = []
+    for package, home in zip(listed_packages(checkout), checkout.code.tree.homes, strict=True):
+        names = [info.name for info in pkgutil.iter_modules([str(checkout.path / home)])]
+        found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
+    return found
 
-    def _declared_alone(self, seen: dict[str, Any], module: str) -> Declared:
-        """What one module declares in a process of its own."""
-        try:
-            self.kill()
-            self.begin()
-            self._probed()
-            self._post(seen, module)
-            return Declared.of(self._told(), [module])
-        except PoolDied as died:
-            what = "hung" if died.failure.status == Status.HANG else "ended the process"
-            return Declared.without(module, f"importing it {what}: {died.failure.why}", died.failure.detail)
-        except StepFailed as failed:
-            self._failed.append(failed.failure)
-            return Declared.without(module, failed.failure.why, failed.failure.detail)
 
-    def _post(self, seen: dict[str, Any], only: str = "") -> None:
-        assert self.pool
-        first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
-        device = "cuda:0" if seen["devices"] else "cpu"
-        request = {
-            "import_marker": str(self._import_marker),
-            "refuse": self._refuse,
-            "place": {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]},
-            "protocol": self._protocol,
-            "only": only,
-        }
-        self.pool.post("import", self._limit_s, "declare", **request)
+def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[str, Any]) -> Description:
+    """Of what each module came to.  If a package is broken, none of its modules is looked at."""
+    kernels: dict[str, dict[str, Any]] = {}
+    homes: dict[str, list[str]] = {}
+    broken: dict[str, dict[str, Any]] = {}
+    for module, answer in answers.items():
+        if module.rpartition(".")[0] in broken:
+            continue
+        if isinstance(answer, Failed):
+            broken[module] = _broken(module, answer)
+            continue
+        broken |= {one["module"]: one for one in answer["broken"]}
+        for name, declared in answer["kernels"].items():
+            if name in homes and module not in homes[name] and homes[name][-1] not in answer["homes"][name]:
+                why = f"DeclarationError: kernel {name!r} in {module} is declared by another module already"
+                broken[module] = {"module": module, "reason": why, "detail": ""}
+            elif unfit := trial_file.unfit_declaration(declared):
+                reason = f"its declaration cannot be: {unfit}"
+                broken[module] = {"module": module, "reason": reason, "detail": ""}
+            else:
+                kernels.setdefault(name, declared)
+                homes[name] = [*answer["homes"][name], module]
+    failed = [answer for answer in answers.values() if isinstance(answer, StepFailed)]
+    if failed and not kernels:
+        raise _error(checkout, failed[0].failure)
+    environment = dict(seen["environment"])
+    if checkout.python != sys.executable:
+        environment["executable"] = checkout.python
+    modules = {name: own[-1] for name, own in homes.items()}
+    return Description(dict(sorted(kernels.items())), modules, list(broken.values()), seen["devices"], environment)
 
-    def _told(self) -> dict[str, Any]:
-        assert self.pool
-        found: dict[str, Any] = self.pool.collect()[0]
-        return found
 
-    def _environment(self, seen: dict[str, Any]) -> dict[str, Any]:
-        environment = dict(seen["environment"])
-        if self._checkout.python != sys.executable:
-            environment["executable"] = self._checkout.python
-        return environment
+def _broken(module: str, failed: Failed) -> dict[str, Any]:
+    why = failed.failure.why
+    if isinstance(failed, PoolDied):
+        what = "hung" if failed.failure.status == Status.HANG else "ended the process"
+        why = f"importing it {what}: {why}"
+    return {"module": module, "reason": why, "detail": failed.failure.detail}
 
-    def _modules(self) -> list[str]:
-        """Every module of the checkout that may declare kernels, found without importing one."""
-        found = []
-        for package, home in zip(listed_packages(self._checkout), self._checkout.code.tree.homes, strict=True):
-            folder = self._checkout.path / home
-            names = [info.name for info in pkgutil.iter_modules([str(folder)])]
-            found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
-        return found
 
-    def _refuse_module(self, died: PoolDied) -> bool:
-        """Whether the module that hung the process is known; it is refused from now on."""
-        module = self._import_marker.read_text() if self._import_marker.exists() else ""
-        if not module or module in self._refuse or len(self._refuse) >= MOST_REFUSED:
-            return False
-        self._refuse[module] = f"importing it hung: {died.failure.why}"
-        return True
-
-    def _error(self, failure: Failure, what: str = "") -> CheckoutError:
-        where = f"checkout {self._checkout.role} ({self._checkout.path})"
-        return CheckoutError(f"{where}: {what}{failure.why}\n{failure.detail}")
+def _error(checkout: Checkout, failure: Failure, what: str = "") -> CheckoutError:
+    where = f"checkout {checkout.role} ({checkout.path})"
+    return CheckoutError(f"{where}: {what}{failure.why}\n{failure.detail}")
 
 
 def listed_packages(checkout: Checkout) -> list[str]:
@@ -268,3 +198,40 @@ def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
     """Version and origin of every library that an operator's backends call, by distribution."""
     by_backend = (declaration or {}).get("libraries", {})
     return {name: version for called in by_backend.values() for name, version in called.items()}
+
+
+# Names of the kernels that a checkout declares, read from its source without importing anything.
+#
+# An import takes 10 s and more, a misspelt name is refused at once.  What cannot be read for certain (a name computed
+# from something unknown, a class derived from Kernel) gives None, and the import decides.
+
+
+def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
+    """UsageError for a name that certainly no checkout declares."""
+    if not asked:
+        return
+    known: set[str] = set()
+    for checkout in checkouts:
+        names = declared_names(checkout.path, listed_packages(checkout))
+        if names is None:
+            return
+        known |= names
+    for name in asked:
+        if name not in known:
+            raise unknown_kernel(name, sorted(known))
+
+
+def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
+    """Every name that a source file beside or below the packages gives to a Kernel; None if one is not certain."""
+    sources: list[str] = []
+    for top in {package.partition(".")[0] for package in packages}:
+        if not (root / top).is_dir():
+            return None
+        try:
+            sources += [file.read_text(encoding="utf-8") for file in (root / top).rglob("*.py")]
+        except (OSError, ValueError):
+            return None
+    try:
+        return {name for source in sources if KERNEL in source for name in names_in(source, sources)}
+    except (Unreadable, ValueError, SyntaxError):
+        return None

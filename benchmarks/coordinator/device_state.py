@@ -11,7 +11,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.preflight.amd_library import value, watts
 from benchmarks.preflight.drivers import answer
@@ -36,21 +36,12 @@ NVML_REASONS = {
 """Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
 
 
-class Monitor(Protocol):
-    """A library that reads devices, by their place in the list it was opened with."""
-
-    def read(self, index: int) -> dict[str, Any]:
-        """sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of one device."""
-
-    def static(self, index: int) -> dict[str, Any]:
-        """power_cap_w, chip_id, partition, driver of one device."""
-
-    def energy_j(self, index: int) -> float | None:
-        """Joules that one device has taken since some moment, by its counter; None where it does not count."""
-
-
 class Nvml:
-    """NVIDIA, through nvidia-ml-py."""
+    """NVIDIA, through nvidia-ml-py; devices by their place in the list that it was opened with.
+
+    read: sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of one.  static: its power_cap_w, chip_id,
+    partition, driver.  energy_j: joules that it has taken since some moment, None where it does not count.
+    """
 
     def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
         self._nvml = importlib.import_module("pynvml")
@@ -101,7 +92,7 @@ class Nvml:
 
 
 class AmdSmi:
-    """AMD, through amdsmi (part of ROCm)."""
+    """AMD, through amdsmi (part of ROCm); as Nvml."""
 
     def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
         self._smi = importlib.import_module("amdsmi")
@@ -149,6 +140,10 @@ class AmdSmi:
         return None if count is None or unit is None else float(count) * float(unit) * 1e-6
 
 
+Monitor = Nvml | AmdSmi
+"""A library that reads devices."""
+
+
 def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:
     """A monitor of the devices, or None and why there is none."""
     if not found:
@@ -161,6 +156,21 @@ def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, st
         return None, f"{library}: {type(error).__name__}: {error}"
 
 
+@contextlib.contextmanager
+def following(follow: Callable[[threading.Event], None], is_there: bool) -> Iterator[None]:
+    """Have what is followed in the background while inside, if it is there; told by an event that it is over."""
+    over = threading.Event()
+    thread = threading.Thread(target=follow, args=(over,), daemon=True)
+    if is_there:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
 class Recorder:
     """The state before, during and after a trial, for its line in the trial file."""
 
@@ -171,22 +181,14 @@ class Recorder:
     def recording(self) -> Iterator[Callable[[], dict[str, Any]]]:
         """Read in the background while inside; calling what it yields gives the `state` of the trial line."""
         readings: list[dict[str, Any]] = []
-        over = threading.Event()
-        thread = threading.Thread(target=self._follow, args=(readings, over), daemon=True)
         before = self._now()
-        if self._monitor:
-            thread.start()
-        try:
+        with following(lambda over: self._follow(readings, over), bool(self._monitor)):
             yield lambda: {
                 "before": before,
                 "during": thinned(readings, KEPT),
                 "after": self._now(),
                 "why_absent": self._why_absent,
             }
-        finally:
-            over.set()
-            if thread.is_alive():
-                thread.join()
 
     def _follow(self, readings: list[dict[str, Any]], over: threading.Event) -> None:
         begin = time.monotonic()

@@ -41,42 +41,33 @@ def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any
 
 def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
     """The machine of a trial line.  found: worker.probe.devices(); static: Monitor.static of the first device."""
-    host = _host()
-    if not found:
-        cpu = {"kind": "cpu", "arch": "cpu", "device": host["cpu"], "count": 1, "memory_bytes": host["ram_bytes"]}
-        whole = {**cpu, **NO_DEVICE, **host}
-    else:
-        whole = {**_gpus(found, static), **host}
-        peak = known_hardware(whole)
-        whole["market_name"] = peak.market_name if peak else None
-    return {"name": machine_name(whole), **whole}
-
-
-def _host() -> dict[str, Any]:
-    return {
+    host = {
         "cpu": cpu_name(),
         "cpu_count": cpu_count(),
         "ram_bytes": _ram_bytes(),
         "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "host": None,
     }
-
-
-def _gpus(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
-    first = found[0]
-    return {
-        "kind": "gpu",
-        "arch": first["arch"],
-        "device": first["name"],
-        "market_name": None,
-        "count": len(found),
-        "compute_units": first["compute_units"],
-        "memory_bytes": first["memory_bytes"],
-        "power_cap_w": static.get("power_cap_w"),
-        "chip_id": _chip_id(first) or static.get("chip_id"),
-        "partition": static.get("partition"),
-        "driver": static.get("driver"),
-    }
+    if not found:
+        cpu = {"kind": "cpu", "arch": "cpu", "device": host["cpu"], "count": 1, "memory_bytes": host["ram_bytes"]}
+        whole = {**cpu, **NO_DEVICE, **host}
+    else:
+        first = found[0]
+        whole = {
+            "kind": "gpu",
+            "arch": first["arch"],
+            "device": first["name"],
+            "market_name": None,
+            "count": len(found),
+            "compute_units": first["compute_units"],
+            "memory_bytes": first["memory_bytes"],
+            **{name: static.get(name) for name in ("power_cap_w", "chip_id", "partition", "driver")},
+            **host,
+        }
+        whole["chip_id"] = _chip_id(first) or whole["chip_id"]
+        peak = known_hardware(whole)
+        whole["market_name"] = peak.market_name if peak else None
+    return {"name": machine_name(whole), **whole}
 
 
 def unknown_warning(machine: Mapping[str, Any]) -> str | None:
@@ -143,3 +134,22 @@ def _chip_id(device: Mapping[str, Any]) -> str | None:
         return hardware.normal_chip_id(Path(f"/sys/bus/pci/devices/{device['pci']}/device").read_text().strip())
     except OSError:
         return None
+
+
+# The last-level cache of the CPU; read by the coordinator, so without torch.
+
+
+HOST_CACHE_BYTES = 32 << 20
+"""Assumed last-level cache of a CPU that reports none (2026: most servers have 32 MiB per cluster of cores)."""
+
+
+def host_cache_bytes() -> int:
+    """Size of the largest cache of the first CPU in bytes, as Linux reports it."""
+    sizes = [_bytes(path.read_text()) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max(sizes, default=HOST_CACHE_BYTES)
+
+
+def _bytes(text: str) -> int:
+    text = text.strip()
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    return int(text.rstrip("KMGkmg")) * scale

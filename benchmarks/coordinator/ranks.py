@@ -14,22 +14,25 @@ import selectors
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.channel import text
-from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, opened
+from benchmarks import channel, lifetime
+from benchmarks.channel import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.processes import crowd, memory
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.signals import deferred
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
+from benchmarks.lifetime import deferred
 from benchmarks.trial_file import Status
 
-HARNESS = Path(__file__).resolve().parents[2]
-"""The checkout that this code lies in: `benchmarks` always comes from it."""
+VARIABLES = {
+    "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
+    "PYTHONFAULTHANDLER": "1",  # a log to read after a crash
+    "PYTHONUNBUFFERED": "1",
+}
+"""Set in every measuring process."""
 
 Fields = Mapping[str, Any]
 """The arguments of a request, as JSON values."""
@@ -51,6 +54,11 @@ MOST_PRINTED = 64 << 20
 
 LOG_TAIL_BYTES = 6000
 """How much of a worker's output is quoted when it dies."""
+
+MOST_PROCESSES = 1000
+"""Below one pool.  A library that compiles itself starts one or two for each of up to 256 cores (ninja, 2026-11)."""
+
+VMSTAT = Path("/proc/vmstat")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +105,7 @@ class RankProcess:
         self.rank = rank
         self._buffer = bytearray()
         self._seal = ""
-        self._memory_kills = memory.kills()
+        self._memory_kills = memory_kills()
         self._folder = log.with_suffix("")
         self._folder.mkdir(parents=True)  # a kernel may have removed everything above it
         self.log = log.open("w+b")
@@ -151,7 +159,7 @@ class RankProcess:
             if self.process.orphaned:
                 return "ended because its parent was killed or stopped, which only a kernel does,"
             if ended:
-                return ending_in_words(*ended, memory.kills() > self._memory_kills)
+                return ending_in_words(*ended, memory_kills() > self._memory_kills)
             time.sleep(0.01)
         return "closed its channel"
 
@@ -175,7 +183,7 @@ class RankProcess:
     def tail(self) -> str:
         """The end of what the process printed, fit to be shown."""
         start = max(0, self.printed() - LOG_TAIL_BYTES)
-        return text.lines(os.pread(self.log.fileno(), LOG_TAIL_BYTES, start).decode(errors="replace")).strip()
+        return channel.lines(os.pread(self.log.fileno(), LOG_TAIL_BYTES, start).decode(errors="replace")).strip()
 
     def _release(self) -> None:
         for descriptor in (self._write, self._read):
@@ -222,7 +230,7 @@ class WorkerPool:
         self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
         self.step = "start"
-        self._crowd = crowd.Crowd()
+        self._crowd = processes_and_threads()
         self._limit_s = 0.0
         try:
             for rank in range(world):
@@ -325,9 +333,9 @@ class WorkerPool:
             if worker.printed() > MOST_PRINTED:
                 what = f"was killed: it printed more than {MOST_PRINTED >> 20} MiB"
                 raise self._died(worker, Status.CRASH, what)
-        for worker in self.workers if self._crowd.grown() else ():
-            if (count := crowd.below([worker.process.pid])) > crowd.MOST_PROCESSES:
-                what = f"was killed: it started {count} processes, more than {crowd.MOST_PROCESSES},"
+        for worker in self.workers if processes_and_threads() > self._crowd + MOST_PROCESSES else ():
+            if (count := below(worker.process.pid)) > MOST_PROCESSES:
+                what = f"was killed: it started {count} processes, more than {MOST_PROCESSES},"
                 raise self._died(worker, Status.CRASH, what)
 
     def _died(self, worker: RankProcess, status: Status, how: str) -> PoolDied:
@@ -341,7 +349,10 @@ class WorkerPool:
         waiting = [worker for worker in self.workers if worker.rank not in answers]
         failed = sorted((a for a in answers.values() if not a["ok"]), key=lambda a: a["failed_at"])
         if failed:
-            failure = self._failure(failed)
+            first = failed[0]  # the earliest speaks for all: the others often fail because of it
+            everywhere = len(failed) == len(self.workers) and len({answer["status"] for answer in failed}) == 1
+            spoiled = any(answer["spoiled"] for answer in failed)
+            failure = Failure(Status(first["status"]), first["why"], first["detail"], everywhere, spoiled)
             if waiting or any(answer["fatal"] for answer in failed):
                 self.kill()
                 raise PoolDied(failure)
@@ -354,14 +365,68 @@ class WorkerPool:
             raise PoolDied(Failure(Status.HANG, why, detail))
         return [answers[rank]["result"] for rank in sorted(answers)]
 
-    def _failure(self, failed: Sequence[Mapping[str, Any]]) -> Failure:
-        """The earliest failure speaks for all: the others often fail because of it."""
-        first = failed[0]
-        everywhere = len(failed) == len(self.workers) and len({answer["status"] for answer in failed}) == 1
-        spoiled = any(answer["spoiled"] for answer in failed)
-        return Failure(Status(first["status"]), first["why"], first["detail"], everywhere, spoiled)
-
     def _who(self, ranks: list[int]) -> str:
         if len(self.workers) == 1:
             return "the process"
         return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))} of {len(self.workers)}"
+
+
+@contextlib.contextmanager
+def started(
+    label: str, python: str, checkout: Path, world: int, directory: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[WorkerPool]:
+    """Processes that are asked something, and have ended on leaving.  OSError if there is no such Python."""
+    pool: WorkerPool | None = None
+    try:
+        with starting.ready(python):
+            pool = WorkerPool(label, python, checkout, world, directory, variables)
+        yield pool
+    finally:
+        if pool:
+            pool.kill()
+
+
+def make_directories() -> Path:
+    """A directory for logs and stores, with a link `shm` to a directory in memory."""
+    directory = Path(tempfile.mkdtemp(prefix="ridgeline-"))
+    with contextlib.suppress(OSError):
+        (directory / "shm").symlink_to(tempfile.mkdtemp(prefix="ridgeline-", dir="/dev/shm"))
+    return directory
+
+
+def remove_directories(directory: Path) -> None:
+    """Remove both directories."""
+    link = directory / "shm"
+    if link.is_symlink():
+        shutil.rmtree(link.resolve(), ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+# ---- what the system says of processes; proc(5) ----------------------------------------------------------------------
+
+
+def processes_and_threads() -> int:
+    """Of the machine, by one small file; 0 where nothing says so."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def below(root: int) -> int:
+    """Processes whose ancestor is this one."""
+    children, left, count = lifetime.by_parent(), [root], 0
+    while left:
+        found = [child.process for child in children.pop(left.pop(), ())]
+        count, left = count + len(found), left + found
+    return count
+
+
+def memory_kills() -> int:
+    """Processes of this machine that the kernel's out-of-memory killer has ended, those for the limit of a container
+    too (vmstat, Linux 4.13 and newer); 0 where nothing says so."""
+    try:
+        lines = VMSTAT.read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0

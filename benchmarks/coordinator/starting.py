@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -20,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import family, lifetime
-from benchmarks.coordinator.signals import deferred
+from benchmarks import lifetime
+from benchmarks.lifetime import deferred
 from benchmarks.preflight.sysfs import gpu_file
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
@@ -120,23 +121,18 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Reap it; subprocess.TimeoutExpired."""
-        until = time.monotonic() + timeout if timeout is not None else None
+        until = time.monotonic() + (math.inf if timeout is None else timeout)
         while self.returncode is None:
-            self._reap()
-            if self.returncode is None and until is not None and time.monotonic() > until:
+            if found := self._server.reaped(self.pid):
+                self.returncode, self.left = found
+            elif self.orphaned:
+                self.kill()
+                self.returncode, self.left = -int(signal.SIGKILL), _end_orphans()
+            elif time.monotonic() > until:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            if self.returncode is None:
+            else:
                 time.sleep(POLL_S)
         return self.returncode
-
-    def _reap(self) -> None:
-        found = self._server.reaped(self.pid)
-        if found:
-            self.returncode, self.left = found
-        elif self.orphaned:
-            self.kill()
-            self.returncode = -int(signal.SIGKILL)
-            self.left = _end_orphans()
 
 
 class ForkServer:
@@ -196,7 +192,7 @@ class ForkServer:
 
     def ask(self, op: str, process: int) -> Any:
         """The answer to a question about a process; None too if the server is gone."""
-        return self._answer({"op": op, "process": process}, ()) if self.alive else None
+        return self._answer({"op": op, "process": process}, ())
 
     def end(self) -> None:
         """Close the socket: the server ends what it started, and itself; one that does not is killed."""
@@ -249,11 +245,11 @@ def _end_orphans() -> list[str]:
 
     They have sessions of their own; what this program starts itself is in its own session, or is a server.
     """
-    if not family.keeps_orphans():
+    if not lifetime.keeps_orphans():
         return []
     with _choosing:  # meanwhile no thread has a new server that is not in `_servers` yet
         ours = {server.pid for server in _servers.values()}
-        return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
+        return lifetime.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}

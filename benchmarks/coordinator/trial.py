@@ -9,41 +9,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from benchmarks import plan, preflight, trial_file
-from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.coordinator import ahead, device_state, fingerprint, lanes, samples
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
     CheckoutError,
-    Describer,
     Description,
     called_libraries,
+    describe,
     listed_packages,
 )
-from benchmarks.coordinator.host_cache import host_cache_bytes
-from benchmarks.coordinator.ranks import Failure
-from benchmarks.coordinator.referee import Referee, apart
-from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
-from benchmarks.coordinator.session import ahead, side_by_side
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
-from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
-from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.worker_pools import (
-    FillingProcess,
-    WorkerPools,
-    WorkerSetting,
-    make_directories,
-    referee_process,
-    remove_directories,
-)
+from benchmarks.coordinator.fingerprint import host_cache_bytes
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
+from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
+from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
+from benchmarks.coordinator.sustained import EnergyMeter
+from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 
 
@@ -71,12 +58,6 @@ def measure(
         all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
         for order in orders if orders is not None else [[all_of_it]]:
             yield from session.ordered(order, plans)
-
-
-def _digest(checkout: Checkout) -> str:
-    """Over the code of all operators of a checkout.  Raises CheckoutError."""
-    listed_packages(checkout)
-    return checkout.code.digest()
 
 
 @dataclasses.dataclass
@@ -115,18 +96,16 @@ class Session:
         self._heaps: dict[int, dict[str, Any]] = {}
         self._dispatch: dict[str, Any] | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
-        self._digests = {checkout.role: _digest(checkout) for checkout in self.checkouts}
+        self._digests: dict[str, str] = {}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._ran: dict[tuple[str, str], dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
-        self._codes, self._directory = codes.CodesSeen(), make_directories()
+        self._codes, self._directory = samples.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._side_by_side = side_by_side.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._side_by_side = lanes.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
         self._ahead: ahead.CompiledAhead | None = None
-        start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
-        self._referee = Referee(self._directory, start)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         try:
             self._describe()
         except BaseException:
@@ -141,32 +120,39 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """End the referee and what compiles, and remove what the session wrote beside its result."""
+        """End what compiles, and remove what the session wrote beside its result."""
         if self._ahead:
             self._ahead.close()
-        self._referee.close()
         remove_directories(self._directory)
 
     def _describe(self) -> None:
+        """Ask all checkouts what they declare."""
+        for one in self.checkouts:
+            listed_packages(one)
+            self._digests[one.role] = one.code.digest()
         self.on_progress({"done": 0, "total": None, "what": "importing the kernels"})
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
-        asked = {one.role: Describer(one, self._directory, terms, limit_s) for one in self.checkouts}
-        try:
-            for step in (Describer.begin, Describer.proceed):
-                for describer in asked.values():
-                    step(describer)
-            self.descriptions = {role: describer.end() for role, describer in asked.items()}
-        finally:
-            for describer in asked.values():
-                describer.kill()
+        self.descriptions = describe(self.checkouts, self._directory, terms, limit_s)
         self._own_digests = {
             one.role: {name: one.code.digest(m) for name, m in self.descriptions[one.role].modules.items()}
             for one in self.checkouts
         }
-        self._devices = self._same_devices()
-        self._monitor, self._why_no_state = device_state.open_monitor(self._devices)
-        self.machine = fingerprint.fingerprint(self._devices, self._monitor.static(0) if self._monitor else {})
-        self._preflight = preflight.examine({device["pci"] for device in self._devices if device.get("pci")})
+        self._look_at_machine()
+
+    def _look_at_machine(self) -> None:
+        """The devices, which every checkout's Python must see alike, and what is known of them."""
+        seen = {role: [(d["name"], d["arch"]) for d in one.devices] for role, one in self.descriptions.items()}
+        first, *others = self.checkouts
+        for other in others:
+            if seen[other.role] != seen[first.role]:
+                raise CheckoutError(
+                    f"{first.python} ({first.role}) sees the devices {seen[first.role]}, {other.python} "
+                    f"({other.role}) sees {seen[other.role]}; they cannot be compared, check both builds"
+                )
+        self.devices = self.descriptions[first.role].devices
+        self._monitor, self._why_no_state = device_state.open_monitor(self.devices)
+        self.machine = fingerprint.fingerprint(self.devices, self._monitor.static(0) if self._monitor else {})
+        self._preflight = preflight.examine({device["pci"] for device in self.devices if device.get("pci")})
 
     def choose(self, asked: Sequence[str]) -> list[str]:
         """Names of the kernels to measure; UsageError for what does not exist."""
@@ -193,7 +179,7 @@ class Session:
         progress = CaseCounter(sum(map(len, plans.values())), self.on_progress)
         for name, cases in plans.items():
             skipped = [case for case in cases if case.skip]
-            yield from ((name, {"case": case.name, **entries.skipped(case)}) for case in skipped)
+            yield from ((name, {"case": case.name, **samples.skipped_entry(case)}) for case in skipped)
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
@@ -224,7 +210,7 @@ class Session:
     def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
-            count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
+            count = ahead.processes(self.machine["kind"], lanes.free_cores(fingerprint.cpu_count()))
             self._ahead = ahead.CompiledAhead(self._filling_process, count)
         modules = {role: found.modules for role, found in self.descriptions.items()}
         alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
@@ -238,16 +224,16 @@ class Session:
         return FillingProcess(checkout, self._directory, {**device, "folder": str(self._directory / "compiled")}, quiet)
 
     def _lanes(self) -> int:
-        """How many trials are prepared side by side.  Bursts heat the device, and a referee judges one at a time."""
+        """How many trials are prepared side by side.  Bursts heat the device."""
         kind = self.machine["kind"]
-        if self.protocol.sustained or apart(kind == "gpu") or not self.protocol.rounds:
+        if self.protocol.sustained or not self.protocol.rounds:
             return 1
-        self._quiet.room = side_by_side.SHARE * (self.machine["memory_bytes"] or 0)
-        return side_by_side.lanes(kind, fingerprint.cpu_count(), len(self.checkouts))
+        self._quiet.room = lanes.SHARE * (self.machine["memory_bytes"] or 0)
+        return lanes.how_many(kind, fingerprint.cpu_count(), len(self.checkouts))
 
     def _sound(self, line: Mapping[str, Any]) -> bool:
         """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
-        return entries.sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
+        return samples.is_sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
@@ -267,12 +253,16 @@ class Session:
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
-        done = CaseEntries({case.name: entries.skipped(case) for case in cases if case.skip}, self._warnings(name))
-        with self._recorder(cases).recording() as state_so_far:
+        done = CaseEntries(
+            {case.name: samples.skipped_entry(case) for case in cases if case.skip}, self._warnings(name)
+        )
+        used = max((case.world for case in cases if not case.skip), default=1)
+        recorder = device_state.Recorder(self._monitor, self._why_no_state, used)
+        with recorder.recording() as state_so_far:
             measured(done)
             states = state_so_far()
         self._codes.look(name, done.entries)
-        duration_s, spent_s = self._ledger.close(entries.compiling_s(done.entries))
+        duration_s, spent_s = self._ledger.close(samples.compiling_s(done.entries))
         line = {
             "session": self.id,
             "trial": trial,
@@ -297,10 +287,6 @@ class Session:
         }
         return trial_file.finished(line)
 
-    def _recorder(self, cases: Sequence[PlannedCase]) -> device_state.Recorder:
-        used = max((case.world for case in cases if not case.skip), default=1)
-        return device_state.Recorder(self._monitor, self._why_no_state, used)
-
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
         for world in sorted({case.world for case in cases if not case.skip}):
@@ -322,8 +308,8 @@ class Session:
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
         declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
-        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
-        run.floor = floor.of_case(declared, case.name, self.machine)
+        run.secret = self._secrets.setdefault((name, case.name), samples.secret())
+        run.floor = samples.floor_of(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run
@@ -337,17 +323,14 @@ class Session:
         self._dispatch = workers.dispatch or self._dispatch
         for role, files in workers.ran.items():
             self._ran.setdefault((workers.setting.kernel, role), {}).update(files)
-        return workers.notes + self._learn_heaps(workers.setting.world, workers.heaps)
-
-    def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Keep where the heap of that many ranks is, for later processes; a warning if the checkouts' homes differ."""
-        for facts in found.values():
-            self._heaps.setdefault(world, {}).update(facts)
-        homes = {role: facts["home"] for role, facts in found.items() if "home" in facts}
+        for facts in workers.heaps.values():
+            self._heaps.setdefault(workers.setting.world, {}).update(facts)
+        homes = {role: facts["home"] for role, facts in workers.heaps.items() if "home" in facts}
         if len(set(homes.values())) < 2:
-            return []
+            return workers.notes
         said = ", ".join(f"{role}: {home}" for role, home in homes.items())
-        return [f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"]
+        why = f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"
+        return [*workers.notes, why]
 
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerSetting:
         flushed = self.protocol.cache == "cold" and not self.protocol.sustained
@@ -360,31 +343,22 @@ class Session:
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
             cores=fingerprint.cores() if self.machine["kind"] == "cpu" else (),
-            flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if flushed else 0,
+            flush_bytes=self.flush_bytes() if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
-            referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
             ledger=self._ledger,
             quiet=self._quiet,
             ahead=self._ahead,
         )
 
-    def _threads(self, world: int) -> int:
-        """Of a rank; on a CPU it has a core (worker.own_core)."""
-        return 1 if self.machine["kind"] == "cpu" else max(1, fingerprint.cpu_count() // world)
+    def flush_bytes(self) -> int:
+        """What is read between two samples so that the caches are cold."""
+        return plan.flush_bytes(self.machine, self.devices, host_cache_bytes())
 
-    def _same_devices(self) -> list[dict[str, Any]]:
-        """The devices, which every checkout's Python must see alike."""
-        seen = {role: [(d["name"], d["arch"]) for d in one.devices] for role, one in self.descriptions.items()}
-        first, *others = self.checkouts
-        for other in others:
-            if seen[other.role] != seen[first.role]:
-                raise CheckoutError(
-                    f"{first.python} ({first.role}) sees the devices {seen[first.role]}, {other.python} "
-                    f"({other.role}) sees {seen[other.role]}; they cannot be compared, check both builds"
-                )
-        return self.descriptions[first.role].devices
+    def _threads(self, world: int) -> int:
+        """Of a rank; on a CPU it has a core (worker.probe.settle_on)."""
+        return 1 if self.machine["kind"] == "cpu" else max(1, fingerprint.cpu_count() // world)
 
     def _warnings(self, name: str) -> list[str]:
         found = [unknown] if (unknown := fingerprint.unknown_warning(self.machine)) else []
@@ -403,8 +377,8 @@ class Session:
             "commit": checkout.commit,
             "date_ms": checkout.date_ms,
             "dirty": checkout.dirty,
-            "kernels_digest": self._digests[checkout.role],
-            "kernel_digest": self._own_digests[checkout.role].get(name),
+            "kernels_digest": self._digests.get(checkout.role),
+            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
             "ran": self._ran.get((name, checkout.role), {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),

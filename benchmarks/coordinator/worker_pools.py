@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
+from benchmarks.coordinator.ahead import CompiledAhead
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
-from benchmarks.coordinator.session.ahead import CompiledAhead
-from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.quiet import Quiet
+from benchmarks.coordinator.lanes import Quiet, SecondsLedger
+from benchmarks.coordinator.ranks import VARIABLES, Failed, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
 
@@ -30,13 +26,6 @@ START_S = 180.0
 FILL_S = 180.0
 """How long a process may take to compile what one arm launches; the longest of ours takes 7 s (2026-11)."""
 
-VARIABLES = {
-    "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
-    "PYTHONFAULTHANDLER": "1",  # a log to read after a crash
-    "PYTHONUNBUFFERED": "1",
-}
-"""Set in every measuring process."""
-
 
 def launch_environment() -> dict[str, str]:
     """The environment of a measuring process with one GPU, as far as it decides where Triton looks for binaries."""
@@ -47,9 +36,8 @@ def launch_environment() -> dict[str, str]:
 class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
-    heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
-    compares its outputs itself.  ledger: of the wall time.  quiet: who may work, where trials are side by side.  ahead:
-    what is being compiled.  cores: of the ranks, in turn, on a CPU.
+    heap: the home of the symmetric heap, "auto" where the ranks have to find out.  ledger: of the wall time.  quiet:
+    who may work, where trials are side by side.  ahead: what is being compiled.  cores: of the ranks in turn, on a CPU.
     """
 
     kernel: str
@@ -63,21 +51,22 @@ class WorkerSetting:
     heap_bytes: int
     directory: Path
     heap: str = "auto"
-    referee: Referee | None = None
     ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
     quiet: Quiet = dataclasses.field(default_factory=Quiet)
     ahead: CompiledAhead | None = None
     cores: Sequence[int] = ()
 
     def request(self, role: str) -> dict[str, Any]:
-        """The request that every rank of a checkout gets."""
+        """The request that every rank of a checkout gets.  Its heap lies in memory, where there is a place for it."""
         own = ("kernel", "world", "arch", "compute_units", "threads", "flush_bytes", "heap_bytes")
+        self.directory.mkdir(parents=True, exist_ok=True)  # a kernel may have removed it
+        memory = self.directory / "shm"
+        heaps = tempfile.mkdtemp(prefix="heap-", dir=memory if memory.is_dir() else self.directory)
         return {
             **{name: getattr(self, name) for name in own},
-            "module": self.modules[role.removesuffix(TRUTH)],
+            "module": self.modules[role],
             "store": str(self.directory / f"store-{os.urandom(8).hex()}"),
-            "heap_directory": str(self._heap_directory()),
-            **({"flush_bytes": 0} if role.endswith(TRUTH) else {}),
+            "heap_directory": heaps,
         }
 
     def variables(self, heap: str) -> dict[str, str]:
@@ -86,38 +75,28 @@ class WorkerSetting:
             return {**VARIABLES, HEAP_VARIABLE: heap}
         return {**VARIABLES, "OMP_NUM_THREADS": str(self.threads), "GLOO_SOCKET_IFNAME": "lo"}
 
-    def _heap_directory(self) -> Path:
-        """An empty directory in memory, where there is one, else with the logs."""
-        self.directory.mkdir(parents=True, exist_ok=True)  # a kernel may have removed it
-        parent = self.directory / "shm"
-        return Path(tempfile.mkdtemp(prefix="heap-", dir=parent if parent.is_dir() else self.directory))
-
 
 class WorkerPools:
     """Pools by role.  A context manager: on leaving, every process has ended.
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
-    made_apart: processes of their own make the references.  tuning: by role, backends whose set-up chooses by times.
     flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
     checkout: digests by path.  strayed: by role, what they must not have run.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
         self.checkouts = {checkout.role: checkout for checkout in checkouts}
-        self.checkouts |= {truth_of(role): one for role, one in self.checkouts.items()}
         self.setting, self.quiet = setting, setting.quiet
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
-        self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
         self.ran: dict[str, dict[str, str]] = {}
         self.strayed: dict[str, str] = {}
         self._heap = setting.heap
-        self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
         self._left: dict[str, list[str]] = {}
 
@@ -135,17 +114,15 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
-            self.notes += [_ended(role, names) for role, names in self._left.items() if names]
+            said = "processes that a backend left running were ended"
+            self.notes += [f"{role}: {said}: {', '.join(sorted(names))}" for role, names in self._left.items() if names]
 
-    def ready(self, roles: Iterable[str]) -> None:
+    def ready(self, roles: Sequence[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
-        missing = [role for role in roles if role not in self.lost and not self._alive(role)]
-        while missing:
+        while missing := [role for role in roles if role not in self.lost and not self._alive(role)]:
             self.quiet.pause()
-            begun = [role for role in (missing[:1] if self._undecided() else missing) if self._begin(role)]
-            for role in begun:
+            for role in [one for one in (missing[:1] if self._undecided() else missing) if self._begin(one)]:
                 self._joined(role)
-            missing = [role for role in missing if role not in self.lost and not self._alive(role)]
 
     def compiled(self, case: str) -> None:
         """Wait until what a case launches is compiled, as far as it is compiled ahead."""
@@ -179,37 +156,35 @@ class WorkerPools:
 
     def _begin(self, role: str) -> bool:
         checkout, s = self.checkouts[role], self.setting
-        python, label = checkout.python, f"{s.kernel}.{role.replace(' ', '.')}"
         try:
-            with starting.ready(python):
-                variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                of_session = s.ledger, left, self.quiet
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, *of_session)
-                self.pools[role] = pool
+            with starting.ready(checkout.python):
+                self.pools[role] = WorkerPool(
+                    *(f"{s.kernel}.{role}", checkout.python, checkout.path, s.world, s.directory),
+                    *(s.variables(self._heap), s.ledger, self._left.setdefault(role, []), self.quiet),
+                )
         except OSError as error:
-            self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
+            self._start_failed(role, Failure(Status.ERROR, f"cannot start {checkout.python}: {error}"))
             return False
-        cores = s.cores if role in s.modules else ()  # what makes references is not timed
         ranks = [
             {
                 "rank": rank,
                 "device": f"cuda:{rank}" if s.gpu else "cpu",
-                "core": cores[rank % len(cores)] if cores else None,
+                "core": s.cores[rank % len(s.cores)] if s.cores else None,
             }
             for rank in range(s.world)
         ]
-        pool.post("start", START_S, "join", per_rank=ranks, **s.request(role))
+        self.pools[role].post("start", START_S, "join", per_rank=ranks, **s.request(role))
         return True
 
     def _joined(self, role: str) -> None:
         try:
             answers = self.pools[role].collect()
-        except (StepFailed, PoolDied) as error:
+        except Failed as error:
             self.pools[role].kill()
             self._start_failed(role, error.failure)
             return
         self._failed_starts[role] = 0
-        self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
+        self.heaps[role] = answers[0].get("heap") or {}
         self.flush_s = max(self.flush_s, *(answer["flush_s"] for answer in answers))
         self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
@@ -228,7 +203,7 @@ class WorkerPools:
 
 
 class FillingProcess:
-    """A process of a checkout that compiles, with its device untouched (session.ahead.LaunchCompiler).
+    """A process of a checkout that compiles, with its device untouched (ahead.CompiledAhead).
 
     device: what every request tells of it.
     """
@@ -243,66 +218,18 @@ class FillingProcess:
         if self._failures > STARTS:
             return None
         try:
-            pool = self._started()
-            return pool.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._device)[0]
+            if self._pool is None:
+                label, rest = f"compiling.{os.urandom(4).hex()}", (VARIABLES, None, None, self._quiet)
+                where = self._checkout.path
+                self._pool = WorkerPool(label, self._checkout.python, where, 1, self._directory, *rest)
+            return self._pool.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._device)[0]
         except StepFailed:
             return None
         except (PoolDied, OSError):
             self._failures, self._pool = self._failures + 1, None
             return None
 
-    def _started(self) -> WorkerPool:
-        if self._pool is None:
-            where, label = self._checkout.path, f"compiling.{os.urandom(4).hex()}"
-            rest = VARIABLES, None, None, self._quiet
-            self._pool = WorkerPool(label, self._checkout.python, where, 1, self._directory, *rest)
-        return self._pool
-
     def close(self) -> None:
         """End it."""
         if self._pool:
             self._pool.kill()
-
-
-@contextlib.contextmanager
-def started(
-    label: str, python: str, checkout: Path, world: int, directory: Path, variables: Mapping[str, str] | None = None
-) -> Iterator[WorkerPool]:
-    """Processes that are asked something, and have ended on leaving.  OSError if there is no such Python."""
-    pool: WorkerPool | None = None
-    try:
-        with starting.ready(python):
-            pool = WorkerPool(label, python, checkout, world, directory, variables)
-        yield pool
-    finally:
-        if pool:
-            pool.kill()
-
-
-def referee_process(python: str, directory: Path, ledger: SecondsLedger) -> WorkerPool:
-    """A process that imports the harness alone."""
-    with starting.ready(python):
-        return WorkerPool("referee", python, HARNESS, 1, directory, VARIABLES, ledger)
-
-
-def _ended(role: str, names: Sequence[str]) -> str:
-    """What is said about processes that outlived those that started them."""
-    return f"{role}: processes that a backend left running were ended: {', '.join(sorted(names))}"
-
-
-def make_directories() -> Path:
-    """A directory for logs and stores, with a link `shm` to a directory in memory."""
-    directory = Path(tempfile.mkdtemp(prefix="ridgeline-"))
-    try:
-        (directory / "shm").symlink_to(tempfile.mkdtemp(prefix="ridgeline-", dir="/dev/shm"))
-    except OSError:
-        return directory
-    return directory
-
-
-def remove_directories(directory: Path) -> None:
-    """Remove both directories."""
-    link = directory / "shm"
-    if link.is_symlink():
-        shutil.rmtree(link.resolve(), ignore_errors=True)
-    shutil.rmtree(directory, ignore_errors=True)

@@ -99,7 +99,7 @@ class CompileProcess:
         if setting.packages:
             variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming" / "__main__.py"), MODULE, *arguments]
+        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming.py"), MODULE, *arguments]
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
         self._process = subprocess.Popen(command, **own, **pipes)
 

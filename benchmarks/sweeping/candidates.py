@@ -9,10 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
-from benchmarks.coordinator.declared_names import refuse_unknown
-from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.worker_pools import make_directories, remove_directories, started
+from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, refuse_unknown
+from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool, make_directories, remove_directories, started
 from benchmarks.plan import UsageError
 from kernels import hardware
 
@@ -29,7 +27,7 @@ class CandidateRequest:
 
 
 def ask(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
-    """{"kernels", "arch", "compute_units", "entries"}, see benchmarks.worker.candidates.
+    """{"kernels", "arch", "compute_units", "entries"}, see benchmarks.worker.declare.
 
     UsageError for a kernel, case, backend or architecture that does not exist.
     """

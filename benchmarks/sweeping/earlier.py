@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator.orders import objects
 from benchmarks.coordinator.ranks import Failure
-from benchmarks.coordinator.session.kept_lines import objects
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.sweeping.batches import ROLE
 from benchmarks.trial_file import FORMAT, Status

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.session.progress import CaseCounter, Report
+from benchmarks.coordinator.orders import CaseCounter, Report
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import Protocol, Selection, WarmUp, unknown_kernel

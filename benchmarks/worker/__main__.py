@@ -14,7 +14,6 @@ import select
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 FIRST_TO_GO = 1000
 """proc(5), oom_score_adj: where memory runs out, a process that measures ends before the one that reports it."""
@@ -31,62 +30,43 @@ def main() -> None:
 
 def serve(requests: int, answers: int, checkout: str) -> None:
     """Serve requests until their pipe closes.  All that this needs is bound here, before foreign code is imported."""
-    from .. import family, lifetime, naming
+    from .. import lifetime, naming
 
     lifetime.end_with(os.getppid())  # a process that outlives the coordinator would hold the GPU
     if _deserted(requests):
         os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _be_first_to_go()
-    from ..channel.worker_end import WorkerEnd
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
+    from ..channel import WorkerEnd
+    from . import failures
     from .ran import RanFiles
     from .requests import Service
 
-    family.keep_orphans()
+    lifetime.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
-    answering = _Answering(Service(checkout, RanFiles(Path(checkout)), channel))
+    service, say = Service(checkout, RanFiles(Path(checkout)), channel), failures.answer
+    watch, unwatch = faulthandler.dump_traceback_later, faulthandler.cancel_dump_traceback_later
+    log = os.dup(2)  # the traceback of a hang needs a descriptor, whatever became of sys.stderr
     for request in channel.requests():
-        answer = answering.answer(request)
+        limit_s = request["limit_s"]
+        watch(max(limit_s - 1.0, limit_s * 0.8), file=log)
+        try:
+            answer = {"ok": True, "result": service.perform(request["op"], request["fields"])}
+        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+            answer = say(error)
+        finally:
+            unwatch()
         try:
             channel.answer(answer)
         except (TypeError, ValueError, RecursionError) as error:
-            channel.answer(answering.failed(error))
+            channel.answer(say(error))
         if request["op"] == "quit":
             with contextlib.suppress(Exception):
                 flush()
             leave(0)  # no destructor of a GPU library may keep a finished process
-
-
-class _Answering:
-    """Answers requests; whatever one raises is an answer too."""
-
-    def __init__(self, service: Any) -> None:
-        from . import failures
-
-        self._service, self._say = service, failures.answer
-        self._watch, self._unwatch = faulthandler.dump_traceback_later, faulthandler.cancel_dump_traceback_later
-        self._log = os.dup(2)  # the traceback of a hang needs a descriptor, whatever became of sys.stderr
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        limit_s = request["limit_s"]
-        self._watch(max(limit_s - 1.0, limit_s * 0.8), file=self._log)
-        try:
-            return {"ok": True, "result": self._service.perform(request["op"], request["fields"])}
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            return self.failed(error)
-        finally:
-            self._unwatch()
-
-    def failed(self, error: BaseException) -> dict[str, Any]:
-        """The answer to a request that raised."""
-        return self._say(error)
-
-
-def _be_first_to_go() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
 
 def _deserted(requests: int) -> bool:

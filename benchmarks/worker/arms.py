@@ -16,19 +16,12 @@ from typing import Any
 import torch
 
 from ..naming import our
-from . import bursts, clocks, code_hash
+from . import bound, clocks, code_hash, guards
 from .failures import Refused, first_line
-from .guards import bound, spot_check
-from .guards import outputs as forms
-from .guards.live_inputs import LiveInputs
-from .referee import handing
-from .referee.judging import judged
-
-WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
-"""Integers by their bytes."""
+from .guards import LiveInputs
 
 TUNES = "tune"
-"""kernels.spec.TUNES; a checkout from before 2026-12 has none."""
+"""kernels.spec.TUNES."""
 
 
 @dataclasses.dataclass
@@ -59,7 +52,7 @@ def placed(case: Any, seed: int) -> Iterator[None]:
 class CaseBench:
     """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached.
 
-    secret: a seed that no declaration knows, equal on all ranks, for a second set of values (guards.live_inputs).
+    secret: a seed that no declaration knows, equal on all ranks, for a second set of values (guards.LiveInputs).
     expected: the truth about either set.
     """
 
@@ -153,11 +146,8 @@ class CaseBench:
         if self.case.place.world > 1:
             self.clock.synchronize()
 
-    def check(self, label: str, file: str = "") -> dict[str, Any]:
-        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails.
-
-        file: hand the outputs over instead, to be compared by the referee; copies add to it.
-        """
+    def check(self, label: str) -> dict[str, Any]:
+        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
         arm = self.arms[label]
         start = bound.perf_counter()
         outputs = self._launch(arm)
@@ -165,16 +155,10 @@ class CaseBench:
         seconds = bound.perf_counter() - start
         self._same_buffers(arm, outputs)
         self._inputs_unchanged()
-        if file:
-            notes = [handing.hand_over(output, f"{file}.{copy}") for copy, output in enumerate(arm.outputs)]
-            return {"seconds": seconds / len(outputs), "handed": notes, "sets": self.values.held[: len(notes)]}
-        results = self._compared(arm.outputs)
-        for index, result in enumerate(results):
-            if not result.ok:
-                copy = f" (copy {index} of {len(results)})" if index else ""
-                raise Refused("wrong", f"{result.why}{copy}")
-        error = {"norm": max(r.norm for r in results), "peak": max(r.peak for r in results)}
-        return {**error, "seconds": seconds / len(outputs)}
+        found = self._compared(arm.outputs)
+        if found["why"]:
+            raise Refused("wrong", found["why"])
+        return {"norm": found["norm"], "peak": found["peak"], "seconds": seconds / len(outputs)}
 
     def trace(self, label: str) -> str | None:
         """Digest of what one call launches; None if it cannot be determined."""
@@ -208,7 +192,7 @@ class CaseBench:
     def samples(self, order: list[str], warm_up: bool, spot: dict[str, Any] | None = None) -> dict[str, Any]:
         """Seconds per call of one sample of each arm in that order, and how long the device worked.
 
-        spot: the last sample is a spot check: its `kind`, `secret` and `file`; or what it found.
+        spot: the last sample is a spot check: its `kind` and `secret`; or what it found.
         """
         timed = [self.arms[name].timed for name in order]
         check = self._spot_check(order[-1], **spot) if spot else None
@@ -232,10 +216,10 @@ class CaseBench:
         return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
 
     def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One burst of an arm: the fields of bursts.Burst, and `spot` as in samples."""
+        """One burst of an arm: the fields of clocks.Burst, and `spot` as in samples."""
         check = self._spot_check(label, **spot) if spot else None
         timed = check.timed if check else self.arms[label].timed
-        taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches))
+        taken = dataclasses.asdict(clocks.burst(self.clock, timed, launches))
         return {**taken, "spot": self._found(check, self.arms[label]) if check else None}
 
     def drop(self, label: str) -> None:
@@ -252,42 +236,50 @@ class CaseBench:
         """Refused unless the outputs of an arm are plain tensors in memory that nobody else uses."""
         arm = self.arms[label]
         held = {f"backend {other!r}": one.outputs for other, one in self.arms.items() if other != label}
-        others = {what: [one for output in outputs for one in forms.tensors(output)] for what, outputs in held.items()}
-        others["the reference"] = [one for output in self.expected for one in forms.tensors(output)]
+        others = {what: [one for output in outputs for one in guards.tensors(output)] for what, outputs in held.items()}
+        others["the reference"] = [one for output in self.expected for one in guards.tensors(output)]
         others["the inputs"] = [one for given in self.inputs if isinstance(given, dict) for one in given.values()]
         for index, output in enumerate(arm.outputs):
-            copies = [one for before in arm.outputs[:index] for one in forms.tensors(before)]
-            found = forms.misshapen(output) or forms.unsuitable(output, self.case)
-            if found := found or forms.shared(output, {**others, "its output for another copy of the inputs": copies}):
+            copies = [one for before in arm.outputs[:index] for one in guards.tensors(before)]
+            found = guards.misshapen(output) or guards.unsuitable(output, self.case)
+            if found := found or guards.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
-    def _compared(self, outputs: Sequence[Any]) -> list[Any]:
-        """The comparison of each output with the truth about its copy of the inputs."""
-        pairs = [(output, self.expected[held]) for output, held in zip(outputs, self.values.held, strict=False)]
-        return list(self.numerics.compare_all(pairs, self.tolerance))
+    def _compared(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """The largest errors of outputs, one for each copy of the inputs; why: "", or what is wrong first.
 
-    def _spot_check(self, label: str, kind: str, secret: int, file: str) -> spot_check.SpotCheck:
-        """file: where the outputs are handed over; ranks and copies add to it."""
+        stale: where something is wrong, all are right for the other set of values.
+        """
+        sets, numerics = self.values.held[: len(outputs)], self.numerics
+        truths = [self.expected[one] for one in sets]
+        results = numerics.compare_all(list(zip(outputs, truths, strict=True)), self.tolerance)
+        wrong = [(index, result.why) for index, result in enumerate(results) if not result.ok]
+        copy = f" (copy {wrong[0][0]} of {len(results)})" if wrong and wrong[0][0] else ""
+        others = zip(outputs, sets, strict=True) if wrong and len(self.expected) > 1 else ()
+        stale = [numerics.compare(out, self.expected[1 - one], self.tolerance).ok for out, one in others]
+        return {
+            "norm": max(one.norm for one in results),
+            "peak": max(one.peak for one in results),
+            "why": f"{wrong[0][1]}{copy}" if wrong else "",
+            "stale": bool(stale) and all(stale),
+        }
+
+    def _spot_check(self, label: str, kind: str, secret: int) -> guards.SpotCheck:
         arm = self.arms[label]
         fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
         held = arm.outputs if arm.captured else arm.outputs[:1]
         chosen = kind if kind == "outputs" or self.values else "outputs"
-        file = file and f"{file}.{self.case.place.rank}"
-        return spot_check.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison, file)
+        return guards.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
-    def _found(self, check: spot_check.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
-        """What a spot check found; the outputs handed over or compared."""
+    def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
+        """What a spot check found; the outputs compared."""
         self.clock.synchronize()
         report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
-        sets = self.values.held[: len(check.outputs)]
         try:
             if check.misshapen:
                 return report
             arm.outputs[: len(check.outputs)] = check.outputs  # right ones again, where a call makes its own
-            if check.file:
-                notes = [handing.hand_over(one, f"{check.file}.{copy}") for copy, one in enumerate(check.outputs)]
-                return {**report, "handed": notes, "sets": sets}
-            return report | judged(self.numerics, check.outputs, self.expected, self.tolerance, sets)
+            return report | self._compared(check.outputs)
         finally:
             check.restore()
             self.clock.synchronize()
@@ -315,7 +307,7 @@ class CaseBench:
             arm.outputs = outputs
             return
         for before, after in zip(arm.outputs, outputs, strict=True):
-            if [t.data_ptr() for t in forms.tensors(before)] != [t.data_ptr() for t in forms.tensors(after)]:
+            if [t.data_ptr() for t in guards.tensors(before)] != [t.data_ptr() for t in guards.tensors(after)]:
                 raise Refused(
                     "error",
                     f"backend {arm.name!r} returned another buffer than at its first call: write `return "
@@ -330,7 +322,7 @@ def _marks(copies: Sequence[Any]) -> list[dict[str, int]]:
         (copy, name): _words(tensor).sum(dtype=torch.int64)
         for copy, inputs in enumerate(copies)
         for name, tensor in (inputs.items() if isinstance(inputs, dict) else ())
-        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in WORDS
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in guards.WORDS
     }
     totals = torch.stack([one.to(next(iter(sums.values())).device) for one in sums.values()]).tolist() if sums else []
     found: list[dict[str, int]] = [{} for _ in copies]
@@ -343,7 +335,9 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
     """Its bits as integers as wide as they can be: the sum of 700 MB took 9 ms as bytes (H200, 2026-11)."""
     flat = tensor.contiguous().reshape(-1)
     offset = flat.storage_offset() * flat.element_size()
-    return flat.view(next(kind for size, kind in WORDS.items() if flat.nbytes % size == 0 and offset % size == 0))
+    return flat.view(
+        next(kind for size, kind in guards.WORDS.items() if flat.nbytes % size == 0 and offset % size == 0)
+    )
 
 
 def _plain(value: Any) -> Any:

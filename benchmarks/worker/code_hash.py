@@ -85,11 +85,19 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
         trace.events.append([code_of(self), [_value(g) for g in grid], [_value(a) for a in args]])
         return original(self, grid, stream, *args)
 
-    CompiledKernel.launch_metadata = recording
+    with _in_place_of(CompiledKernel, "launch_metadata", recording):
+        yield
+
+
+@contextlib.contextmanager
+def _in_place_of(owner: Any, name: str, method: Any) -> Iterator[None]:
+    """Have a method of a class be another one inside."""
+    original = getattr(owner, name)
+    setattr(owner, name, method)
     try:
         yield
     finally:
-        CompiledKernel.launch_metadata = original
+        setattr(owner, name, original)
 
 
 @contextlib.contextmanager
@@ -103,14 +111,12 @@ def compiling() -> Iterator[list[float]]:
         ):
             found = getattr(sys.modules.get(module), owner, None)
             if hasattr(found, name):
-                stack.enter_context(_timed(found, name, seconds))
+                stack.enter_context(_in_place_of(found, name, _timing(getattr(found, name), seconds)))
         yield seconds
 
 
-@contextlib.contextmanager
-def _timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
-    """Collect the seconds of every call of a method."""
-    original = getattr(owner, name)
+def _timing(original: Any, seconds: list[float]) -> Any:
+    """A method that collects the seconds of its calls."""
 
     def timing(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
@@ -119,11 +125,7 @@ def _timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
         finally:
             seconds.append(time.perf_counter() - start)
 
-    setattr(owner, name, timing)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
+    return timing
 
 
 def code_of(kernel: Any) -> str:

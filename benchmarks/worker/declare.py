@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fnmatch
 import importlib
-import importlib.abc
+import importlib.metadata
 import inspect
-import pkgutil
+import json
+import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..channel import text
+from .. import channel
 from ..naming import contract
-from . import libraries
-from .failures import first_line
+from .failures import Refused, first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
@@ -25,94 +27,43 @@ Declaration = dict[str, Any]
 """A kernel's declaration as JSON values."""
 
 
-class Refusal(importlib.abc.MetaPathFinder):
-    """Makes the import of some modules fail with a reason: they ended or hung a process before."""
-
-    def __init__(self, reasons: dict[str, str]) -> None:
-        self.reasons = reasons
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        if fullname in self.reasons:
-            raise ImportError(self.reasons[fullname])
-
-
 def declarations(
-    checkout: Path,
-    import_marker: Path,
-    refuse: dict[str, str],
-    place: Mapping[str, Any],
-    protocol: Mapping[str, Any],
-    only: str = "",
+    module: str, modules: Sequence[str], place: Mapping[str, Any], protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """{"kernels": {name: declaration}, "modules": {name: module}, "broken": [{"module", "reason", "detail"}]}.
+    """{"kernels": {name: declaration}, "homes": {name: modules}, "broken": [{"module", "reason", "detail"}]}.
 
-    import_marker: a file that always names the module being imported, in case it ends the process.
-    place: world is filled in per case.  only: this module alone; what it imports is imported.
+    Of one module; what it imports is imported.  modules: of the checkout; homes: those that have the same kernel.
+    place: world is filled in per case.
     """
-    registry = contract("registry")
-    spec = contract("spec")
-    refusal = Refusal(dict(refuse))
-    sys.meta_path.insert(0, refusal)
-    packages = registry.listed_packages(checkout)
-    if only:
-        registry._modules = lambda packages, broken: iter((only,))  # in every version since the first of 2026-11
-    each = [(only, _imported(only, refusal))] if only else _import_all(packages, registry, import_marker, refusal)
-    modules = {name: module for name, module in each if module is not None}
-    found = registry.discover(packages)
-    homes = {kernel.name: name for name, module in modules.items() for kernel in _kernels_of(module, spec)}
+    registry, spec = contract("registry"), contract("spec")
+    registry._modules = lambda packages, broken: iter((module,))  # in every version since the first of 2026-11
+    try:
+        importlib.import_module(module)
+    except Exception:
+        pass  # kernels.registry gets the same exception and reports it
+    except BaseException as error:
+        why = f"the import raised {type(error).__name__}: {first_line(error)}"
+        return {"kernels": {}, "homes": {}, "broken": [_broken(module, why, traceback.format_exc())]}
+    found = registry.discover(())
     broken = [_broken(b.module, b.reason, b.traceback) for b in found.broken]
-    kernels = {}
+    kernels, homes = {}, {}
     for name, kernel in found.kernels.items():
         try:
             kernels[name] = _declaration(kernel, spec, place, protocol)
+            homes[name] = [one for one in modules if any(kernel is held for held in _held(sys.modules.get(one)))]
         except Exception as error:
             why = f"the declaration of {name} cannot be read: {type(error).__name__}: {first_line(error)}"
-            broken.append(_broken(homes[name], why, traceback.format_exc()))
-    return {"kernels": kernels, "modules": {name: homes[name] for name in kernels}, "broken": broken}
+            broken.append(_broken(module, why, traceback.format_exc()))
+    return {"kernels": kernels, "homes": homes, "broken": broken}
 
 
-def _kernels_of(module: Any, spec: ModuleType) -> list[Any]:
-    """The kernels in a module; what a module has put in its own place may be no module."""
-    return [value for value in getattr(module, "__dict__", {}).values() if isinstance(value, spec.Kernel)]
+def _held(module: Any) -> Iterable[Any]:
+    """What a module has; what a module has put in its own place may be no module."""
+    return getattr(module, "__dict__", {}).values()
 
 
 def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
-    return {"module": module, "reason": text.sentence(reason), "detail": text.lines(detail)}
-
-
-def _import_all(
-    packages: Sequence[str], registry: ModuleType, import_marker: Path, refusal: Refusal
-) -> Iterator[tuple[str, ModuleType]]:
-    """Import module by module, naming each before; one that raises SystemExit and the like is refused from then on."""
-    for package in packages:
-        import_marker.write_text(package)
-        found = _imported(package, refusal)
-        if found is not None:
-            yield package, found
-        for name in _modules_of(package, found, registry):
-            import_marker.write_text(name)
-            module = _imported(name, refusal)
-            if module is not None:
-                yield name, module
-
-
-def _modules_of(package: str, module: ModuleType | None, registry: ModuleType) -> list[str]:
-    """Modules of a package that may declare kernels.  A registry before 2026-11-22 lists those that never do."""
-    if module is not None and hasattr(registry, "modules_of"):
-        return list(registry.modules_of(module))
-    never = registry.INFRASTRUCTURE if package == "kernels" and hasattr(registry, "INFRASTRUCTURE") else ()
-    found = pkgutil.iter_modules(getattr(module, "__path__", []))
-    return [f"{package}.{info.name}" for info in found if info.name not in never]
-
-
-def _imported(name: str, refusal: Refusal) -> ModuleType | None:
-    try:
-        return importlib.import_module(name)
-    except Exception:
-        return None  # kernels.registry gets the same exception and reports it
-    except BaseException as error:
-        refusal.reasons[name] = f"the import raised {type(error).__name__}: {first_line(error)}"
-        return None
+    return {"module": module, "reason": channel.sentence(reason), "detail": channel.lines(detail)}
 
 
 def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]) -> Declaration:
@@ -138,12 +89,132 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),
         "tuned": [name for name, one in kernel.backends.items() if getattr(one, "tuned", None)],
-        "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
-        "libraries": libraries.of_backends(kernel.backends),
+        "knobs": {name: list(_parameters(backend)) for name, backend in kernel.backends.items()},
+        "libraries": of_backends(kernel.backends),
         "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},
     }
 
 
-def _knobs(backend: Any) -> list[str]:
-    """Names of the arguments that --set and a sweep may set."""
-    return [parameter.name for parameter in inspect.signature(backend.build).parameters.values()][2:]
+def _parameters(backend: Any) -> dict[str, inspect.Parameter]:
+    """The arguments that --set and a sweep may set, by name."""
+    return dict(list(inspect.signature(backend.build).parameters.items())[2:])
+
+
+# Which libraries a kernel's backends call, as installed here: version, and where it came from; nothing is imported.
+
+
+ORIGIN = "direct_url.json"
+"""What an installer says about a distribution that did not come from an index (PEP 610)."""
+
+
+def of_backends(backends: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """By backend, the libraries that it declares: version and origin by distribution, without what is not installed.
+
+    A declaration before 2026-11-22 names none.
+    """
+    return {name: installed(getattr(backend, "libraries", ())) for name, backend in backends.items()}
+
+
+def installed(distributions: Iterable[str]) -> dict[str, str]:
+    """ "0.1.20.post1 (github.com/ROCm/aiter, e4048607)" by distribution."""
+    found = {}
+    for name in distributions:
+        try:
+            one = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        origin = _origin(one.read_text(ORIGIN))
+        found[name] = f"{one.version} ({origin})" if origin else str(one.version)
+    return found
+
+
+def _origin(text: str | None) -> str:
+    """Repository and commit, or that it was built from a folder; never a path or a user of this machine."""
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(told, dict) or not told:
+        return ""
+    commit = str(told.get("vcs_info", {}).get("commit_id", ""))[:8]
+    if commit:
+        return f"{re.sub(r'^.*?//(?:[^/@]*@)?|[.]git$', '', str(told.get('url', '')))}, {commit}"
+    return "built from a folder" if "dir_info" in told else "from a file"
+
+
+# What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates.
+
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+
+def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: Json) -> list[Json]:
+    """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.
+
+    config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
+    """
+    registry, spec = contract("registry"), contract("spec")
+    found = registry.discover(registry.listed_packages(checkout)).kernels
+    if kernel not in found:
+        raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
+    declared = found[kernel]
+    names = {"case": [case.name for case in declared.cases], "backend": list(declared.backends)}
+    for what, asked in (("case", cases), ("backend", backends)):
+        for pattern in asked:
+            if not fnmatch.filter(names[what], pattern):
+                raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names[what])}")
+    return [
+        _entry(declared, case, case.at(spec.Place(world=case.world, device="meta", **place)), backend)
+        for case in declared.cases
+        if not cases or any(fnmatch.fnmatchcase(case.name, pattern) for pattern in cases)
+        for backend in declared.backends.values()
+        if not backends or backend.name in backends
+    ]
+
+
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
+    about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
+    about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
+    parameters = _parameters(backend)
+    about |= {"cost": _cost(kernel, placed), "knobs": {name: _knob(one) for name, one in parameters.items()}}
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+    try:
+        return about | {"why": "", **_choices(backend, placed, defaults)}
+    except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
+        nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
+        kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
+        return about | {"why": kind + first_line(error), **nothing}
+
+
+def _cost(kernel: Any, placed: Any) -> Json | None:
+    """What a call must do, by the declaration; None where that fails."""
+    try:
+        return dataclasses.asdict(kernel.function("cost")(placed))
+    except Exception:  # said by the listing of the declaration
+        return None
+
+
+def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
+    """rule: without the table; tuned: where an entry of the case is in it; table: what `ridgeline tune` must know."""
+    arch = placed.place.arch
+    config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
+    propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field, nor a table
+    full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
+    found: Json = {"rule": None, "tuned": None, "table": None}
+    if table := getattr(backend, "tuned", None):
+        where = {name: getattr(table, name) for name in ("file", "section")}
+        where |= {"key": table.key(placed), "elements": list(table.elements)}
+        described = contract("_shared.tuning").described(backend, placed, arch)
+        found = {"rule": {**defaults, **table.rule(placed, arch)}, "tuned": where, "table": described}
+    differs = [{name: value for name, value in one.items() if config.get(name) != value} for one in full]
+    return {"config": config, **found, "candidates": full, "overrides": differs}
+
+
+def _knob(parameter: inspect.Parameter) -> Json:
+    """Default (null without one) and type of a knob, by its annotation, or else by its default."""
+    has = parameter.default is not parameter.empty
+    written = parameter.annotation
+    known = written if isinstance(written, str) else getattr(written, "__name__", "")
+    kind = known if written is not parameter.empty else type(parameter.default).__name__ if has else ""
+    return {"default": parameter.default if has else None, "type": kind, "required": not has}

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from ..channel import text
+from .. import channel
 
 MOST_CAUSES = 100
 """Exceptions of a chain that are followed: a chain can be a circle."""
@@ -37,14 +37,14 @@ def answer(error: BaseException) -> dict[str, Any]:
 
 def _told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
-        told = {"status": error.status, "why": text.sentence(str(error))}
+        told = {"status": error.status, "why": channel.sentence(str(error))}
         return {**told, "spoiled": error.spoiled, "fatal": error.fatal}
     if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
         return {"status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)
     return {
         "why": f"{type(cause).__name__}: {first_line(cause)}{_where(cause)}",
-        "detail": text.lines("".join(traceback.format_exception(error))),
+        "detail": channel.lines("".join(traceback.format_exception(error))),
         "fatal": _device_lost(),
     }
 
@@ -61,7 +61,7 @@ def first_cause(error: BaseException) -> BaseException:
 
 def first_line(error: BaseException) -> str:
     """The first line of its text, fit to be shown."""
-    return text.of_error(error)
+    return channel.of_error(error)
 
 
 def _where(error: BaseException) -> str:

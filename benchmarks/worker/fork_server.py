@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 HARNESS = Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
-from benchmarks import family, lifetime, naming  # noqa: E402
+from benchmarks import lifetime, naming  # noqa: E402
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
@@ -44,10 +44,7 @@ LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
-OURS = (
-    "channel.worker_end",
-    *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")),
-)
+OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 
@@ -62,7 +59,7 @@ def main() -> None:
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
-    family.keep_orphans()
+    lifetime.keep_orphans()
     lifetime.outlive_starter()  # from here on the end of the socket says it, and leaves time to end orphans
     gc.collect()
     gc.freeze()
@@ -108,7 +105,7 @@ class Server:
     def __init__(self, link: socket.socket, forks: bool) -> None:
         self._link, self._start = link, self._forked if forks else _spawned
         self._running: set[int] = set()
-        self._standing = family.ProcessStanding()
+        self._standing = lifetime.ProcessStanding()
 
     def answer(self, asked: dict[str, Any], descriptors: list[int]) -> Any:
         """Do what a message asks for."""
@@ -162,9 +159,9 @@ class Server:
         os.close(begun)
         return process
 
-    def _end_strays(self, patience_s: float = family.PATIENCE_S) -> list[str]:
+    def _end_strays(self, patience_s: float = lifetime.PATIENCE_S) -> list[str]:
         """End the children that were not asked for; their names."""
-        return family.end_strays(lambda child: child.process not in self._running, patience_s)
+        return lifetime.end_strays(lambda child: child.process not in self._running, patience_s)
 
 
 def _spawned(asked: dict[str, Any], descriptors: list[int]) -> int:

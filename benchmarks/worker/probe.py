@@ -1,7 +1,8 @@
-"""What a measuring process sees: its GPUs and its versions.  torch and triton may be absent."""
+"""What a measuring process sees, its GPUs and its versions, and where it runs.  torch and triton may be absent."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -115,3 +116,50 @@ def _variables() -> dict[str, str]:
         for name, value in sorted(os.environ.items())
         if name.startswith(VARIABLES) and not PRIVATE.search(name)
     }
+
+
+# A measuring process on a core: what makes equal code take equal time on a machine that others use too.
+#
+# Two things made it differ by factors from process to process (2 shared cores, load 4; a product of 384 x 384 and a
+# layer norm of 4 MB; 2026-11-23):
+#
+# * Threads that wait for each other. With one to a core, a call lasts until the scheduler has run all of them: 0.6 ms
+#   or 16 ms, a time slice. A process has one thread, on one core, the same for both sides, which work in turn.
+# * Page faults.  glibc gives blocks beyond a threshold back to the system, and moves the threshold by what was freed
+#   before: a call that makes a tensor of 4 MB took 0 or 1100 faults, 0.7 ms or 3.1 ms of CPU time.  Memory is kept.
+#
+# What is left is 3 to 8 %: where code and data lie. The time in which the core ran somebody else is no part of a
+# sample (clocks.HostClock).
+
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Parameters of mallopt(3), malloc.h of glibc."""
+
+NEVER = 2**31 - 1
+
+
+def settle_on(core: int | None) -> None:
+    """Have this process run on one core, and keep its memory; nothing where there is none to name (a GPU is timed)."""
+    if core is None:
+        return
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+
+
+def make_process_group(rank: int, world: int, device: str, store: str) -> None:
+    """Of a worker's ranks, over a store of its own (a file): RCCL or NCCL for "cuda:0", gloo for "cpu"; unconnected."""
+    import torch
+    import torch.distributed as dist
+
+    gpu = device != "cpu"
+    dist.init_process_group(
+        "nccl" if gpu else "gloo",
+        store=dist.FileStore(store, world),
+        rank=rank,
+        world_size=world,
+        device_id=torch.device(device) if gpu else None,
+    )

@@ -21,11 +21,14 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "tune", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "tune", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
-GUARDED = (*CASE_STEPS, "case", "check")
+GUARDED = (*CASE_STEPS, "case")
 """Requests in which an operator's code runs beside that of others."""
+
+COMPARED = ("case", "build", "tune", "call", "check")
+"""Of these, those around which the comparison itself is tried on tensors whose difference is known."""
 
 
 class MissingHeap:
@@ -40,7 +43,7 @@ class MissingHeap:
 
 @dataclasses.dataclass(frozen=True)
 class Joining:
-    """What a rank is told when it joins.  store: file in which the ranks find each other.  core: see own_core."""
+    """What a rank is told when it joins.  store: file in which the ranks meet.  core: see probe.settle_on."""
 
     rank: int
     world: int
@@ -68,9 +71,9 @@ class Service:
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
-        self._judge: Any = None
         self._arms: Any = None
-        self._settings: Any = None
+        self._guards: Any = None
+        self._known_pair: Any = None
         self._filler: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
@@ -78,13 +81,14 @@ class Service:
 
         Refused if what an operator did in it changes what all arms of the process are measured and compared with.
         """
-        if self._settings is None or op not in GUARDED:
+        if self._guards is None or op not in GUARDED:
             return self._performed(op, fields)
-        before = self._settings.now()
+        before = self._guards.settings_now()
         try:
             return self._performed(op, fields)
         finally:
-            if found := self._settings.disturbed(before) or self._clock.disturbed():
+            found = self._guards.settings_disturbed(before) or self._clock.disturbed()
+            if found := found or (op in COMPARED and self._known_pair.disturbed()):
                 raise Refused("error", found, fatal=True)
 
     def _performed(self, op: str, fields: Mapping[str, Any]) -> Any:
@@ -102,26 +106,19 @@ class Service:
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
-    def do_declare(
-        self,
-        import_marker: str,
-        refuse: dict[str, str],
-        place: dict[str, Any],
-        protocol: dict[str, Any],
-        only: str = "",
-    ) -> dict[str, Any]:
-        """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
+    def do_declare(self, **asked: Any) -> dict[str, Any]:
+        """Every kernel of a module of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from . import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
+        return declare.declarations(**asked)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
-        """What a sweep could try; see benchmarks/worker/candidates.py."""
-        from . import candidates
+        """What a sweep could try; see benchmarks/worker/declare.py."""
+        from . import declare
 
         self._refuse_other_contracts()
-        return candidates.listed(self._checkout, **asked)
+        return declare.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
@@ -134,9 +131,9 @@ class Service:
     def do_script(self, core: int | None, **asked: Any) -> dict[str, Any]:
         """Run a user's script to its end (benchmarks/worker/scripts), which is the answer to the last request.
 
-        At each timer it answers the one before, and takes the next.  core: see own_core.
+        At each timer it answers the one before, and takes the next.  core: see probe.settle_on.
         """
-        our("benchmarks.worker.own_core").settle(core)
+        our("benchmarks.worker.probe").settle_on(core)
         found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
         return found
 
@@ -167,12 +164,12 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
-        from .guards import bound, settings
+        from . import bound, guards
 
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
         ranks = Joining(**joining)
-        our("benchmarks.worker.own_core").settle(ranks.core)
+        our("benchmarks.worker.probe").settle_on(ranks.core)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
             torch.cuda.set_device(torch.device(ranks.device))
@@ -185,33 +182,27 @@ class Service:
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
         if ranks.gpu:
             _initialise_libraries(ranks.device)
-        before = settings.now()
+        self._known_pair = guards.KnownPair(self._numerics, ranks.device)
+        before = guards.settings_now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
-        if found := settings.disturbed(before):
+        if found := guards.settings_disturbed(before):
             raise Refused("error", f"on the import of {module} {found}")
-        self._settings = settings
+        self._guards = guards
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
         found = {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
-        return {**found, "tuning": _tuning(self._kernel, spec), "flush_s": self._clock.flush_s}
+        return {**found, "flush_s": self._clock.flush_s}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self,
-        case: str,
-        seed: int,
-        copies: int,
-        without: Sequence[str] = (),
-        keep: bool = False,
-        reference: bool = True,
-        secret: int = 0,
+        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, secret: int = 0
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        reference: False where another process makes it.  secret: see arms.CaseBench.
+        secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
@@ -221,52 +212,13 @@ class Service:
         self._forget()
         placed = self._kernel.case(case).at(self._place)
         self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
-        if reference:
-            self._bench.make_reference()
+        self._bench.make_reference()
         self._made = (case, seed, copies)
-
-    def do_check(self, label: str, file: str = "") -> dict[str, Any]:
-        """Prove an arm; see CaseBench.check.  file: ranks add to it."""
-        where = [f"{file}.{self._place.rank}"] if file else []
-        found: dict[str, Any] = self._bench.check(label, *where)
-        return found
-
-    def do_truth(self, file: str) -> dict[str, Any]:
-        """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
-        bench = self._bench
-        if self._place.device == "cpu":  # ranks with GPUs share memory, and this may be the process of an arm
-            our("benchmarks.family").hide_memory()
-        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
-        hand_over = self._bound().handing.hand_over
-        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
-        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     def do_ran(self, tops: Sequence[str]) -> dict[str, Any]:
         """What has been run or read of the repository since this was last asked; see ran.RanFiles."""
         found: dict[str, Any] = self._ran.new(tops)
         return found
-
-    # ---- the referee ---------------------------------------------------------------------------------------------
-
-    def do_expect(self, **told: Any) -> None:
-        """Keep what is expected; see benchmarks/worker/referee/judging.py."""
-        self._truths().expect(**told)
-
-    def do_forget(self, keys: list[str]) -> None:
-        """Forget what is not needed any more."""
-        self._truths().forget(keys)
-
-    def do_compare(self, **handed: Any) -> dict[str, Any]:
-        """Compare outputs with what is expected."""
-        return self._truths().compare(**handed)
-
-    def _truths(self) -> Any:
-        from .referee.judging import Truths
-
-        if self._judge is None:
-            our("benchmarks.family").hide_memory()
-            self._judge = Truths(self._bound().harness_numerics())
-        return self._judge
 
     # ---- leaving -------------------------------------------------------------------------------------------------
 
@@ -353,10 +305,10 @@ def _meet(ranks: Joining) -> None:
     import torch
     import torch.distributed as dist
 
-    from . import process_group
+    from . import probe
 
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
-    process_group.make(ranks.rank, ranks.world, ranks.device, ranks.store)
+    probe.make_process_group(ranks.rank, ranks.world, ranks.device, ranks.store)
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
 
 
@@ -385,21 +337,6 @@ def _initialise_libraries(device: str) -> None:
     except Exception as error:  # its backends report a missing Triton themselves
         print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
     torch.cuda.synchronize(device)
-
-
-def _tuning(kernel: Any, spec: Any) -> list[str]:
-    """The backends whose set-up may choose by times: those of a checkout that knows no other moment for it.
-
-    Before 2026-12 they do not say so: there, all of ours that declare no code of their own.
-    """
-    if hasattr(spec, "TUNES"):
-        return []
-    told = all(hasattr(backend, "tries") for backend in kernel.backends.values())
-    return [
-        name
-        for name, one in kernel.backends.items()
-        if (one.tries if told else not one.baseline and name not in kernel.compilations)
-    ]
 
 
 def _kernel(module: Any, name: str, kind: type) -> Any:

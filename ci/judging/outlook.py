@@ -54,7 +54,7 @@ def _would(more: int | None) -> str:
 
 
 SHARED = ("start", "end", "between")
-"""Phases that a trial has once, however many cases it measures (benchmarks.coordinator.session.ledger)."""
+"""Phases that a trial has once, however many cases it measures (benchmarks.coordinator.lanes)."""
 
 
 def rounds(

@@ -121,7 +121,7 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.session.ledger).
+    """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.lanes).
 
     ahead_s: seconds of its session between the trial before, or the start, and this one.
     side_by_side: trials that were prepared at the same time, at most.

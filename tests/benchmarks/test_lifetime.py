@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -114,3 +115,89 @@ def test_a_zombie_does_not_live() -> None:
     ended.wait()
     assert not lifetime.lives(ended.pid)
     assert lifetime.lives(os.getpid())
+
+
+# Orphans are found, known by name, and ended; what ends by itself is not counted.
+
+
+PARENT = """
+import json, os, subprocess, sys, time
+from benchmarks import lifetime
+
+def orphan(*argv):
+    \"\"\"Start a program as the child of a child that ends at once.\"\"\"
+    if not os.fork():
+        subprocess.Popen(argv, start_new_session=True)
+        os._exit(0)
+
+before = lifetime.keeps_orphans()
+lifetime.keep_orphans()
+own = subprocess.Popen(["sleep", "60"])
+for argv in json.loads(sys.argv[1]):
+    orphan(*argv)
+time.sleep(0.2)
+names = lifetime.end_strays(lambda child: child.process != own.pid, 0.3)
+print(json.dumps({"before": before, "after": lifetime.keeps_orphans(), "names": names, "own": own.poll(),
+                  "left": [child.name for child in lifetime.children()]}))
+own.kill()
+"""
+
+
+@pytest.mark.parametrize(
+    ("orphans", "names"),
+    [
+        ([], []),
+        ([["sleep", "60"]], ["sleep"]),
+        ([["true"], ["sleep", "0.3"]], []),
+        ([["sh", "-c", "sleep 60; true"]], ["sh", "sleep"]),
+        ([["sleep", "60"]] * 12, ["sleep"] * 10 + ["2 more"]),
+    ],
+    ids=["none", "one", "those that end", "a family", "many"],
+)
+def test_what_is_left_is_ended_and_named(orphans, names):
+    program = [sys.executable, "-c", PARENT, json.dumps(orphans)]
+    said = json.loads(subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert said == {"before": False, "after": True, "names": names, "own": None, "left": ["sleep"]}
+
+
+# Cores, priority and limits of a process are put back after another one has changed them.
+
+
+STANDING = """
+import json, os, resource, sys
+from benchmarks.lifetime import ProcessStanding
+
+def seen():
+    limits = [resource.getrlimit(one) for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)]
+    return [sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), limits]
+
+def change(process):
+    os.sched_setaffinity(process, {min(os.sched_getaffinity(0))})
+    os.sched_setscheduler(process, os.SCHED_BATCH, os.sched_param(0))
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+def lower():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    if os.getuid() == 0:
+        os.setuid(65534)
+
+standing, before = ProcessStanding(), seen()
+if not os.fork():
+    (change(os.getppid()) if sys.argv[1] == "other" else None)
+    os._exit(0)
+os.wait()
+if sys.argv[1] == "plain user":
+    lower()
+changed = seen() != before
+print(json.dumps([changed, standing.restore(), seen() == before]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "found"),
+    [("nobody", [False, True, True]), ("other", [True, True, True]), ("plain user", [True, False, False])],
+)
+def test_what_another_process_changed_is_put_back_where_it_may_be(who: str, found: list[bool]) -> None:
+    done = subprocess.run([sys.executable, "-c", STANDING, who], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == found

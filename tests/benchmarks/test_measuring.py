@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator import ranks
+from benchmarks.coordinator import ranks, samples
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
-from benchmarks.coordinator.samples import spot_checks
-from benchmarks.coordinator.samples.facts import shuffled
+from benchmarks.coordinator.samples import shuffled
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import PlannedArm, Protocol, Selection, UsageError
 
@@ -179,7 +178,7 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
 
 @pytest.mark.slow
 def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log, monkeypatch):
-    monkeypatch.setattr(spot_checks, "OF_AN_ARM", ())
+    monkeypatch.setattr(samples, "OF_AN_ARM", ())
     other = {'torch.mul(inputs["x"], 2': 'torch.add(inputs["x"], inputs["x"]'}
     trees = [Checkout("head", toy_tree("head_tree")), Checkout("base", toy_tree("base_tree", replace=other))]
     [line] = measure(

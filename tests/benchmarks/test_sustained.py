@@ -10,7 +10,7 @@ import pytest
 from benchmarks import plan, trial_file
 from benchmarks.coordinator import trial
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.sustained.energy import EnergyMeter, EnergySpan
+from benchmarks.coordinator.sustained import EnergyMeter, EnergySpan
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.points import Batch, Point, PointsFile

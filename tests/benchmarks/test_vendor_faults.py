@@ -11,7 +11,7 @@ import pytest
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
-from benchmarks.worker import libraries
+from benchmarks.worker import declare
 
 DEADLINE_S = 3.0
 
@@ -211,7 +211,7 @@ def test_the_origin_of_a_library_never_shows_a_path(tmp_path, monkeypatch):
         if origin is not None:
             (about / "direct_url.json").write_text(origin)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert libraries.installed([*(f"v-{name}" for name in told), "v-absent"]) == {
+    assert declare.installed([*(f"v-{name}" for name in told), "v-absent"]) == {
         "v-index": "1",
         "v-editable": "1 (built from a folder)",
         "v-wheel": "1 (from a file)",

@@ -40,7 +40,7 @@ def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A `benchmarks` program whose text the test writes."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
-    (tmp_path / "benchmarks" / "lifetime").symlink_to(Path(lifetime.__file__).parent)
+    (tmp_path / "benchmarks" / "lifetime.py").symlink_to(lifetime.__file__)
     monkeypatch.setattr(harness, "HARNESS", tmp_path)
     return tmp_path / "benchmarks" / "__main__.py"
 

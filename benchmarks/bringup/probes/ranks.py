@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.bringup.context import StepContext
-from benchmarks.worker import process_group
+from benchmarks.worker import probe
 from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
 
@@ -23,7 +23,7 @@ def group(context: StepContext) -> Iterator[None]:
     """
     if context.gpu:
         torch.cuda.set_device(torch.device(context.device))
-    process_group.make(context.rank, context.world, context.device, context.store)
+    probe.make_process_group(context.rank, context.world, context.device, context.store)
     yield
     dist.destroy_process_group()
 

@@ -6,20 +6,26 @@ inputs that the closure changes put back to what they held.
 
 from __future__ import annotations
 
+import ast
+import copy
 import dataclasses
+import functools
+import hashlib
+import inspect
+import linecache
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
-from .. import clocks
-from . import calls, reach
-from .agreement import Agreement, agree
-from .wanted import TimerCall
+from .. import clocks, guards
+from ..arms import harness_numerics
+from .interception import TimerCall
 
 MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""
@@ -35,14 +41,10 @@ class ClosureBench:
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
-        self._launched: clocks.Timed | None = None
+        self._launched = clocks.Timed(timed.call)
+        self._starved = 0
         self.clock: Any = None
         self.samples_s: list[float] = []
-
-    @property
-    def special(self) -> bool:
-        """Whether something must be put back before every call."""
-        return bool(self._kept or self._timed.no_grad_of)
 
     def examine(self) -> dict[str, Any]:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
@@ -51,10 +53,10 @@ class ClosureBench:
         call changes further.  repeats: two calls gave the same.  call: what it does, in Python, with the inputs as x0,
         x1, ... in their order (see `calls`), and the modules that it needs.
         """
-        self._held = reach.tensors(self._timed.call, *self._timed.roots)
+        self._held = tensors(self._timed.call, *self._timed.roots)
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
-        inputs, (call, modules) = reach.described(self._held), calls.told(self._timed.call, reach.ordered(self._held))
+        inputs, (call, modules) = described(self._held), told(self._timed.call, ordered(self._held))
         before = self._digests()
         first_s, _ = self._once()
         between = self._digests()
@@ -69,55 +71,58 @@ class ClosureBench:
             "first_call_s": first_s,
             "expected_s": expected_s,
             "inputs": inputs,
-            "outputs": reach.described(dict(enumerate(self._own))),  # type: ignore[arg-type]
+            "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
-            "repeats": _same(self._own, again),
+            "repeats": not self._own or agree(self._own, again, True).right,
             "on_gpu": on_gpu,
             "call": call,
             "modules": modules,
         }
 
-    def capture(self, calls: int) -> str:
-        """From now on a sample is a replay of a graph of so many calls; returns why that cannot be, or ""."""
+    def bundle(self, calls: int, graph: bool) -> str:
+        """From now on a sample has so many calls, one after the other or in a graph; why it has no graph, or ""."""
+        call, self._graph = self._timed.call, None
+        many = 1 if self._special else calls
+        self._launched = clocks.Timed(call if many == 1 else _repeated(call, many), many)
+        if not graph:
+            return ""
         try:
-            self._graph, _ = clocks.capture([self._timed.call] * calls)
+            self._graph, _ = clocks.capture([call] * calls)
             self.clock.synchronize()
         except Exception as error:
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         self._launched = clocks.Timed(self._graph.replay, calls)
         return ""
 
-    def release(self) -> None:
-        """From now on a sample is a call again."""
-        self._graph = self._launched = None
-
-    def samples(self, count: int, calls: int, warm_up: bool) -> list[float]:
-        """Seconds of a call, by sample.  calls: in a sample, on a host's clock."""
-        timed = self._as_timed(calls)
-        order = [1] * count if self.special else [count]
-        found: list[float] = []
-        for many in order:
+    def samples(self, order: list[str], warm_up: bool, spot: None = None) -> dict[str, Any]:
+        """Samples of this closure, as many as it stands in the order; the answer of arms.CaseBench.samples."""
+        seconds: list[float] = []
+        busy_s = 0.0
+        for many in [1] * len(order) if self._special else [len(order)]:
             self._put_back()
-            taken = self.clock.run([timed] * many)
-            found += taken.seconds
-            if warm_up:
-                for enqueue_s, starved in zip(taken.enqueue_s, taken.starved, strict=True):
-                    self.clock.adapt(timed, enqueue_s, starved)
-        self.samples_s += [] if warm_up else found
-        return found
+            taken = self.clock.run([self._launched] * many)
+            seconds, busy_s = [*seconds, *taken.seconds], busy_s + taken.busy_s
+            for enqueue_s, starved in zip(taken.enqueue_s, taken.starved, strict=True):
+                if warm_up:
+                    self.clock.adapt(self._launched, enqueue_s, starved)
+                else:
+                    self._starved += starved
+        self.samples_s += [] if warm_up else seconds
+        return {"seconds": seconds, "busy_s": busy_s, "starved": dict.fromkeys(order, self._starved), "spot": None}
+
+    def drop(self) -> None:
+        """It failed: nothing of it is needed any more."""
 
     def keep_outputs(self, path: str) -> dict[str, Any]:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
-        inputs = sorted(filter(None, self._digests(self._written).values()))
-        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": inputs}, path)
+        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs()}, path)
         return {"outputs": len(self._own)}
 
     def compare(self, path: str) -> dict[str, Any]:
         """Hold the outputs against those of the other side."""
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
-        inputs = sorted(filter(None, self._digests(self._written).values()))
-        found = agree([one.cpu() for one in self._own], theirs["outputs"], inputs == theirs["inputs"])
+        found = agree([one.cpu() for one in self._own], theirs["outputs"], self._inputs() == theirs["inputs"])
         return dataclasses.asdict(found)
 
     def check_after(self) -> dict[str, Any]:
@@ -128,26 +133,22 @@ class ClosureBench:
         found = self._outputs(self._once()[1])
         return dataclasses.asdict(agree(found, self._own, True) if self._own else Agreement(False))
 
+    @property
+    def _special(self) -> bool:
+        """Whether something must be put back before every call."""
+        return bool(self._kept or self._timed.no_grad_of)
+
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _once(self) -> tuple[float, Any]:
         """Seconds of one call from the same state as every other, seen from the host, and what it returned."""
         self._put_back()
         seeded(self._seed)
-        self._idle()
+        self.clock.synchronize()
         begin = time.perf_counter()
         returned = self._timed.call()
-        self._idle()
-        return time.perf_counter() - begin, returned
-
-    def _idle(self) -> None:
         self.clock.synchronize()
-
-    def _as_timed(self, calls: int) -> clocks.Timed:
-        if self._launched is None:
-            call, many = self._timed.call, 1 if self.special else calls
-            self._launched = clocks.Timed(call if many == 1 else _repeated(call, many), many)
-        return self._launched
+        return time.perf_counter() - begin, returned
 
     def _put_back(self) -> None:
         with torch.no_grad():
@@ -163,13 +164,17 @@ class ClosureBench:
             if sum(one.nbytes for one in tensors) <= MOST_BYTES:
                 self._kept = [(one.detach(), one.detach().clone()) for one in tensors]
 
-    def _digests(self, without: Sequence[str] = ()) -> dict[str, str]:
-        return {way: reach.digest(one) for way, one in self._held.items() if way not in without}
+    def _digests(self) -> dict[str, str]:
+        return {way: digest(one) for way, one in self._held.items()}
+
+    def _inputs(self) -> list[str]:
+        """What it holds and does not write."""
+        return sorted(found for way, found in self._digests().items() if found and way not in self._written)
 
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
         """What a call gives: tensors that it returns, those that it writes, those that it changes."""
         written = [self._held[way] for way in self._written]
-        found = {id(one): one for one in (*reach.outputs(returned), *written, *(one for one, _ in self._kept))}
+        found = {id(one): one for one in (*outputs(returned), *written, *(one for one, _ in self._kept))}
         return list(found.values())
 
     def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -187,14 +192,373 @@ def seeded(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
-    """Whether two calls gave the same, within what an order of summation changes."""
-    return not first or agree(first, second, True).right
-
-
 def _repeated(call: Callable[[], Any], calls: int) -> Callable[[], None]:
     def launch() -> None:
         for _ in range(calls):
             call()
 
     return launch
+
+
+# Whether the outputs of two sides agree: base is the reference.
+
+
+NUMERICS = harness_numerics()
+Tolerance = NUMERICS.Tolerance
+
+_HALF = Tolerance(norm=2e-3, peak=5e-2)
+TOLERANCES = {
+    torch.float64: Tolerance(norm=1e-10, peak=1e-8),
+    torch.float32: Tolerance(norm=1e-3, peak=1e-2),
+    torch.float16: _HALF,
+    torch.bfloat16: Tolerance(norm=1e-2, peak=0.2),
+}
+"""How far two right kernels may be apart, by type of the output.  fp32, fp16 and bf16: what our own operators allow
+against fp32 or fp64 references (kernels/grouped_gemm, gemm, all_reduce; 2026-11), doubled where both sides round;
+fp32 is that of a product whose inputs TF32 rounds."""
+
+FEW_BITS = Tolerance(norm=5e-2, peak=1.0)
+"""For types of 8 bits and fewer: fp8 rounds to 2**-4, so two right results are up to 6 % of a value apart."""
+
+EXACT = Tolerance()
+"""For whole numbers and booleans."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """compared: there was something to compare.  norm, peak: as in kernels.spec.Tolerance.  why: one sentence."""
+
+    compared: bool
+    right: bool = True
+    why: str = ""
+    norm: float = 0.0
+    peak: float = 0.0
+
+
+def agree(ours: Sequence[torch.Tensor], reference: Sequence[torch.Tensor], same_inputs: bool) -> Agreement:
+    """Hold outputs against a reference.  Where the inputs differ too, a difference says nothing: not compared."""
+    if not ours and not reference:
+        return Agreement(False, why="not compared: it returns no tensors and writes none that can be seen")
+    if [one.shape for one in ours] != [one.shape for one in reference]:
+        return Agreement(
+            False, why=f"not compared: its outputs are {_shapes(ours)} here and {_shapes(reference)} in base"
+        )
+    worst = Agreement(True)
+    for index, (one, other) in enumerate(zip(ours, reference, strict=True)):
+        if one.dtype == other.dtype and (torch.equal(one, other) or _both_not_finite(one, other)):
+            continue
+        found = NUMERICS.compare(one, other, tolerance(one, other))
+        if not found.ok and not same_inputs:
+            return Agreement(
+                False, why="not compared: its inputs hold other values than in base, and so do its outputs"
+            )
+        if not found.ok:
+            return Agreement(True, False, f"output {index} differs from base: {found.why}")
+        worst = dataclasses.replace(worst, norm=max(worst.norm, found.norm), peak=max(worst.peak, found.peak))
+    return worst
+
+
+def tolerance(one: torch.Tensor, other: torch.Tensor) -> Any:
+    """Of the coarser of two types."""
+    kinds = (one.dtype, other.dtype)
+    if not all(kind.is_floating_point or kind.is_complex for kind in kinds):
+        return EXACT
+    if any(kind.itemsize == 1 for kind in kinds):
+        return FEW_BITS
+    found = [TOLERANCES.get(kind, TOLERANCES[torch.float32]) for kind in kinds]
+    return max(found, key=lambda one: one.norm)
+
+
+def _both_not_finite(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both hold the same values that are not finite at the same places and agree elsewhere exactly."""
+    if not one.dtype.is_floating_point:
+        return False
+    wide = (one.float(), other.float())
+    return bool(torch.equal(torch.nan_to_num(wide[0]), torch.nan_to_num(wide[1])))
+
+
+def _shapes(tensors: Sequence[torch.Tensor]) -> str:
+    return ", ".join(str(list(one.shape)) for one in tensors) or "none"
+
+
+# The tensors that a closure can read or write, and what they hold.
+
+
+DEEPEST, MOST = 5, 64
+"""Steps from the closure to a tensor, and tensors that are followed."""
+
+COLUMNS = 31
+"""A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows."""
+
+
+def tensors(*roots: Any) -> dict[str, torch.Tensor]:
+    """The tensors that can be reached, by way: of closures, partials, methods, containers, modules and objects."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for index, root in enumerate(roots):
+        _follow(root, str(index), 0, found, seen)
+    return found
+
+
+def outputs(value: Any) -> list[torch.Tensor]:
+    """The tensors in what a call returned, in order."""
+    found: dict[str, torch.Tensor] = {}
+    _follow(value, "", DEEPEST - 3, found, set(), calls=False)
+    return list(found.values())
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """What a tensor holds, shape and type included; "" for a kind of tensor whose bits cannot be read."""
+    try:
+        with torch.no_grad():
+            return _digest(tensor.detach())
+    except (RuntimeError, TypeError, NotImplementedError, AttributeError):
+        return ""
+
+
+def described(found: dict[str, torch.Tensor]) -> list[str]:
+    """Type and shape of every tensor, sorted: "bf16[64,4096]"."""
+    return list(map(_described, ordered(found)))
+
+
+def ordered(found: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in the order of `described`."""
+    return sorted(found.values(), key=_described)
+
+
+def _described(one: torch.Tensor) -> str:
+    return f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    head = f"{tensor.dtype}{list(tensor.shape)}"
+    if tensor.numel() == 0:
+        return head
+    flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
+    if flat.device.type == "cpu":
+        return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
+    whole = flat[: flat.numel() // COLUMNS * COLUMNS].view(-1, COLUMNS).sum(0, dtype=torch.int64)
+    rest = flat[flat.numel() // COLUMNS * COLUMNS :].sum(dtype=torch.int64)
+    return f"{head}{[*whole.tolist(), int(rest)]}"
+
+
+def _follow(
+    value: Any, way: str, depth: int, found: dict[str, torch.Tensor], seen: set[int], calls: bool = True
+) -> None:
+    if len(found) >= MOST or depth > DEEPEST or id(value) in seen:
+        return
+    if isinstance(value, torch.Tensor):
+        seen.add(id(value))
+        if value.layout is torch.strided and value.device.type != "meta":
+            found[way] = value
+        return
+    if value is None or isinstance(value, (str, bytes, int, float, type)):
+        return
+    seen.add(id(value))
+    for name, part in _parts(value, calls):
+        _follow(part, f"{way}.{name}", depth + 1, found, seen, calls)
+
+
+def _parts(value: Any, calls: bool) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        yield from ((str(index), one) for index, one in enumerate(value[:MOST]))
+    elif isinstance(value, dict):
+        yield from ((str(name), one) for name, one in list(value.items())[:MOST])
+    elif isinstance(value, torch.nn.Module):
+        yield from value.named_parameters()
+        yield from value.named_buffers()
+    elif calls and isinstance(value, functools.partial):
+        yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
+    elif calls and isinstance(value, MethodType):
+        yield from (("self", value.__self__), ("function", value.__func__))
+    elif calls and isinstance(value, FunctionType):
+        yield from _of_function(value)
+    elif hasattr(value, "__dict__") and type(value).__module__.partition(".")[0] not in ("torch", "builtins", "triton"):
+        yield from list(vars(value).items())[:MOST]
+
+
+_HOLDERS = (torch.Tensor, torch.nn.Module, list, tuple, dict, FunctionType, functools.partial)
+"""Globals of these kinds are followed; others are modules and constants."""
+
+
+def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Cells, defaults, and the globals that its code names."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue  # a variable that is not set yet
+    yield "defaults", function.__defaults__
+    held = function.__globals__
+    yield from ((name, held[name]) for name in function.__code__.co_names if isinstance(held.get(name), _HOLDERS))
+
+
+# What a timed closure calls, as text of Python that a declaration can hold.
+#
+# Source is looked at, nothing is run: a closure whose body is one expression (`lambda: layer_norm(x, w, eps=1e-5)`),
+# a partial, or a Timer's statement. Every name in it must be a tensor that the closure holds, a plain value, or
+# something that can be imported by its name. Of anything else nothing is told.
+
+
+LONGEST = 400
+"""Characters of an expression that is told."""
+
+PLAIN = (bool, int, float, str, type(None))
+
+HOMES = ("torch", "torch.nn.functional")
+"""Modules in which a built-in function of torch is looked for by its name."""
+
+READ_ONLY = (ast.Call, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Tuple, ast.List, ast.keyword)
+"""Parts that an expression may have; operators and contexts beside them."""
+
+
+class Untold(Exception):
+    """The expression has something in it that a declaration cannot hold."""
+
+
+def told(call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> tuple[str, list[str]]:
+    """The expression, with `tensors` as x0, x1, ..., and the modules that it needs; ("", []) where it is not told."""
+    writer = _Writer({id(one): f"x{index}" for index, one in enumerate(tensors)})
+    try:
+        text = writer.of(call)
+    except (Untold, OSError, TypeError, SyntaxError, ValueError, AttributeError, RecursionError):
+        return "", []
+    return (text, sorted(writer.modules)) if len(text) <= LONGEST else ("", [])
+
+
+def statement_of(call: Callable[[], Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The statement and the names of a Timer's call (`timers.statement`)."""
+    return getattr(call, "statement", None)
+
+
+class _Writer:
+    """Writes expressions.  names: of the tensors, by id.  modules: those that it has named."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+        self.modules: set[str] = set()
+
+    def of(self, call: Callable[[], Any]) -> str:
+        """Any closure."""
+        if (found := statement_of(call)) is not None:
+            text, names = found
+            return self._expression(ast.parse(text, mode="eval").body, names)
+        if isinstance(call, functools.partial) and not (call.args or call.keywords):
+            return self.of(call.func)
+        if isinstance(call, functools.partial):
+            given = [self.value(one) for one in call.args]
+            named = [f"{name}={self.value(one)}" for name, one in call.keywords.items()]
+            return f"{self.value(call.func)}({', '.join([*given, *named])})"
+        if isinstance(call, FunctionType):
+            return self._expression(_body(call), _names(call))
+        raise Untold
+
+    def _expression(self, node: ast.expr, names: Mapping[str, Any]) -> str:
+        if not isinstance(node, ast.Call | ast.BinOp):
+            raise Untold  # a value that is there already
+        return ast.unparse(_Replacing(self.value, names, self.modules).visit(copy.deepcopy(node)))
+
+    def value(self, value: Any) -> str:
+        if id(value) in self._names:
+            return self._names[id(value)]
+        if type(value) in PLAIN:
+            return repr(value)
+        if isinstance(value, torch.dtype):
+            return str(value)
+        if isinstance(value, tuple | list) and len(value) <= 8:
+            inner = ", ".join(map(self.value, value))
+            return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+        module, name = importable(value)
+        self.modules.add(module)
+        return f"{module}.{name}" if name else module
+
+
+class _Replacing(ast.NodeTransformer):
+    """Puts what names stand for in their places."""
+
+    def __init__(self, written: Callable[[Any], str], names: Mapping[str, Any], modules: set[str]) -> None:
+        self._written, self._names, self._modules = written, names, modules
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Whatever else stands there."""
+        if not isinstance(node, (*READ_ONLY, ast.operator, ast.unaryop, ast.expr_context)):
+            raise Untold
+        return super().generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A variable."""
+        if node.id not in self._names:
+            raise Untold
+        return ast.parse(self._written(self._names[node.id]), mode="eval").body
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A name in a module, or a method of a tensor."""
+        base = self._held(node.value)
+        if isinstance(base, ModuleType):
+            return ast.parse(self._in_module(base, node.attr), mode="eval").body
+        if isinstance(base, torch.Tensor) and callable(getattr(type(base), node.attr, None)):
+            return super().generic_visit(node)
+        return ast.parse(self._written(getattr(base, node.attr)), mode="eval").body
+
+    def _in_module(self, module: ModuleType, name: str) -> str:
+        found = getattr(module, name)
+        if not callable(found) or module.__name__ == "__main__":
+            return self._written(found)
+        self._modules.add(module.__name__)
+        return f"{module.__name__}.{name}"
+
+    def _held(self, node: ast.expr) -> Any:
+        """What a dotted name stands for."""
+        if isinstance(node, ast.Name) and node.id in self._names:
+            return self._names[node.id]
+        if isinstance(node, ast.Attribute) and isinstance(base := self._held(node.value), ModuleType):
+            return getattr(base, node.attr)
+        raise Untold
+
+
+def importable(value: Any) -> tuple[str, str]:
+    """(module, dotted name in it) of a function or a class, (module, "") of a module.  Raises Untold."""
+    if isinstance(value, ModuleType):
+        return value.__name__, ""
+    name, home = getattr(value, "__qualname__", ""), getattr(value, "__module__", None)
+    for module in (home, *HOMES):
+        if module and module != "__main__" and name and "<" not in name:
+            found: Any = sys.modules.get(module)
+            parts = [name.rpartition(".")[2]] if module in HOMES else name.split(".")
+            for part in parts:
+                found = getattr(found, part, None)
+            if found is value:
+                return module, ".".join(parts)
+    raise Untold
+
+
+def _names(function: FunctionType) -> dict[str, Any]:
+    """What the names of its code stand for: globals, then cells, then defaults of its parameters."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    held = {name: cell.cell_contents for name, cell in cells}
+    given = {
+        name: one.default
+        for name, one in inspect.signature(function).parameters.items()
+        if one.default is not one.empty
+    }
+    return {**function.__globals__, **held, **given}
+
+
+def _body(function: FunctionType) -> ast.expr:
+    """The one expression that a closure is: a lambda's, or what a function with no other statement returns."""
+    tree = ast.parse("".join(linecache.getlines(function.__code__.co_filename)))
+    places = {place for place in function.__code__.co_positions() if None not in place}
+    bodies = [one.body for one in ast.walk(tree) if isinstance(one, ast.Lambda)]
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == function.__name__):
+        said = [one for one in node.body if not _is_text(one)]
+        if len(said) == 1 and isinstance(said[0], ast.Return | ast.Expr) and said[0].value is not None:
+            bodies.append(said[0].value)
+    found = [one for one in bodies if (one.lineno, one.end_lineno, one.col_offset, one.end_col_offset) in places]
+    if len(found) != 1:  # another statement beside it, or a lambda within a lambda
+        raise Untold
+    return found[0]
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """A docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -2,67 +2,50 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import linecache
 import os
+import random
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from .. import failures
-from . import on_cpu, refusing, timers
-from .imports import Change, changing
+from . import timers
 from .interception import Interceptor, ScriptTask
 
 MOST_FILES = 2000
 """Files of imported modules that are looked at."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Running:
-    """script: its path in the checkout.  source: the file whose text runs, of either side.  paths: for imports.
-
-    folder: in which it runs.  packages: names that the repository has, which must come from the checkout.
-    pytest: run it by pytest.
-    """
-
-    checkout: str
-    script: str
-    source: str
-    arguments: Sequence[str]
-    folder: str
-    paths: Sequence[str]
-    packages: Sequence[str]
-    pytest: bool
-    on_cpu: bool
-
-
-def run(running: dict[str, Any], task: dict[str, Any], channel: Any) -> dict[str, Any]:
+def run(task: dict[str, Any], channel: Any) -> dict[str, Any]:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
-    what = Running(**running)
-    wanted = task.pop("wanted")
-    told = ScriptTask(None if wanted is None else frozenset(wanted), **task)
-    programs = refusing.Programs()
-    to = Interceptor(channel, told, what.checkout, what.script)
-    _seed_now(told.seed)
-    with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
+    what = ScriptTask(**task)
+    programs = Programs()
+    to = Interceptor(channel, what)
+    random.seed(what.seed)
+    with changing(lambda name: _change(name, to, what.seed, what.on_cpu)):
         ended = _ended(what)
     programs.stop()
-    return {**ended, "timed": to.timed, "programs": programs.started[:5], **_files(what)}
+    return {**ended, "programs": programs.started[:5], **_files(what)}
 
 
-def _ended(what: Running) -> dict[str, Any]:
+def _ended(what: ScriptTask) -> dict[str, Any]:
     """Execute the script; how it ended."""
     try:
         _execute(what)
-        return {"code": 0, "why": "", "kind": ""}
+        return {"code": 0}
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
         return {"code": code, "why": "" if isinstance(error.code, int) else str(error.code or ""), "kind": "exit"}
-    except refusing.SeveralProcesses as error:
+    except SeveralProcesses as error:
         return {"code": 1, "why": str(error), "kind": "several"}
     except BaseException as error:
         kind = "import" if isinstance(error, ImportError) else "raised"
@@ -77,7 +60,7 @@ def _line_of(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
-def _execute(what: Running) -> None:
+def _execute(what: ScriptTask) -> None:
     os.chdir(what.folder)
     sys.argv[:] = [what.script, *what.arguments]
     sys.path[:0] = [os.path.dirname(what.script), *what.paths]
@@ -94,7 +77,7 @@ def _execute(what: Running) -> None:
     exec(compile(text, what.script, "exec"), main.__dict__)
 
 
-def _by_pytest(what: Running) -> None:
+def _by_pytest(what: ScriptTask) -> None:
     """pytest takes the file itself; a text of the other side lies beside it for as long as it runs."""
     import pytest
 
@@ -113,23 +96,17 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
     if name == "numpy":
         return lambda module: module.random.seed(seed % 2**32)
     if name == "torch.multiprocessing":
-        return refusing.of_multiprocessing
-    return refusing.of_distributed if name == "torch.distributed" else None
+        return of_multiprocessing
+    return of_distributed if name == "torch.distributed" else None
 
 
 def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
     if cpu:
-        on_cpu.of_torch(torch)
+        of_torch(torch)
     torch.manual_seed(seed)
 
 
-def _seed_now(seed: int) -> None:
-    import random
-
-    random.seed(seed)
-
-
-def _files(what: Running) -> dict[str, Any]:
+def _files(what: ScriptTask) -> dict[str, Any]:
     """Which packages of the repository came from the checkout, and which from somewhere else."""
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
@@ -142,3 +119,267 @@ def _files(what: Running) -> dict[str, Any]:
         elif name.partition(".")[0] in what.packages:
             elsewhere.setdefault(name.partition(".")[0], os.path.dirname(file))
     return {"inside": sorted(inside), "elsewhere": elsewhere}
+
+
+# Modules changed as they are imported: the timers' modules, and torch for seeds and for `--device cpu`.
+
+
+Change = Callable[[ModuleType], None]
+Choose = Callable[[str], "Change | None"]
+
+
+class ChangingFinder(MetaPathFinder):
+    """Finds what the other finders find, and has some modules changed right after they are executed."""
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The spec of a module that is to be changed; None leaves all others to the other finders."""
+        change = self._choose(name)
+        if change is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec is not None and spec.loader is not None:
+                spec.loader = ChangingLoader(spec.loader, change)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class ChangingLoader(Loader):
+    """A loader that changes the module when it has been executed; in all else it is the one that it has."""
+
+    def __init__(self, loader: Any, change: Change) -> None:
+        self._loader, self._change = loader, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the loader does it."""
+        made: ModuleType | None = self._loader.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute it, then change it."""
+        self._loader.exec_module(module)
+        self._change(module)
+
+
+@contextmanager
+def changing(choose: Choose) -> Iterator[None]:
+    """Change modules that are imported inside, and those that are there already."""
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and (change := choose(name)):
+            change(module)
+    finder = ChangingFinder(choose)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+# What a script does that one process a side cannot measure: several GPUs, or another program that does the timing.
+
+
+class SeveralProcesses(BaseException):
+    """The script starts ranks of its own.  Not an Exception: a script must not take it for a case that failed."""
+
+
+class Programs:
+    """Remembers the Python programs that a script starts: their timers are not seen."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self._active = True
+        sys.addaudithook(self._hear)
+
+    def stop(self) -> None:
+        """Hear no more; an audit hook cannot be taken away."""
+        self._active = False
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._active or event not in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+            return
+        said = " ".join(map(_text, _words(arguments[1] if event == "subprocess.Popen" else arguments[0])))
+        if ".py" in said or " -m " in f" {said} ":
+            self.started.append(said[:200])
+
+
+def _words(arguments: Any) -> list[Any]:
+    return list(arguments) if isinstance(arguments, (list, tuple)) else [arguments]
+
+
+def _text(one: Any) -> str:
+    return os.fsdecode(one) if isinstance(one, (bytes, Path)) else str(one)
+
+
+def of_multiprocessing(module: ModuleType) -> None:
+    """torch.multiprocessing: spawning ranks is refused."""
+    for name in ("spawn", "start_processes"):
+        if hasattr(module, name):
+            setattr(module, name, _refused(f"torch.multiprocessing.{name}"))
+
+
+def of_distributed(module: ModuleType) -> None:
+    """torch.distributed: a group of more than one rank is refused."""
+    real = getattr(module, "init_process_group", None)
+    if real is None:
+        return
+
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        world = kwargs.get("world_size", -1)
+        world = int(os.environ.get("WORLD_SIZE", "-1")) if world in (-1, None) else int(world)
+        if world != 1:
+            raise SeveralProcesses("torch.distributed.init_process_group of several ranks")
+        return real(*args, **kwargs)
+
+    module.init_process_group = init_process_group  # type: ignore[attr-defined]
+
+
+def _refused(what: str) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise SeveralProcesses(what)
+
+    return refuse
+
+
+# `--device cpu`: what a script asks of "cuda" it gets on the CPU, so that its torch closures run without a GPU.
+#
+# Tensors and modules go to the CPU whatever device they are sent to; events and streams are the host's clock; questions
+# about the device get an answer where a CPU has one.  Kernels of Triton, HIP and CUDA do not run: they raise as they do
+# on any machine without a GPU.
+
+
+GPUS = ("cuda", "hip", "xpu")
+
+RESETS = ("reset_peak_memory_stats", "reset_max_memory_allocated")
+SIZES = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
+"""Questions about memory: a CPU answers 0."""
+
+
+class HostEvent:
+    """torch.cuda.Event on the host's clock."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._s = 0.0
+
+    def record(self, *_: Any) -> None:
+        """Now."""
+        self._s = time.perf_counter()
+
+    def elapsed_time(self, other: HostEvent) -> float:
+        """Milliseconds to another event; never 0, by which scripts divide."""
+        return max((other._s - self._s) * 1e3, 1e-6)
+
+    def query(self) -> bool:
+        """Reached: nothing runs asynchronously."""
+        return True
+
+    def synchronize(self, *_: Any) -> None:
+        """Nothing to wait for."""
+
+    wait = synchronize
+
+
+class HostStream:
+    """torch.cuda.Stream, of which a CPU has none."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def synchronize(self, *_: Any) -> None:
+        """Nothing to wait for."""
+
+    wait_stream = wait_event = record_event = synchronize
+
+    def __enter__(self) -> HostStream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class HostDevice(contextlib.nullcontext[None]):
+    """torch.cuda.device: the one device there is."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+        self.idx = 0
+
+
+def of_torch(torch: Any) -> None:
+    """Send everything to the CPU from now on."""
+    _answer_for_the_device(torch)
+    from torch.overrides import TorchFunctionMode
+
+    class OnCpu(TorchFunctionMode):
+        """Every call of torch: devices among its arguments become the CPU."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.Tensor.cuda:
+                return args[0]
+            if func in (torch.Tensor.pin_memory, torch.Tensor.record_stream):
+                return args[0]
+            named = {key: _cpu(torch, one) if key == "device" else one for key, one in (kwargs or {}).items()}
+            named.pop("pin_memory", None)
+            moved = tuple(_cpu(torch, one) for one in args) if func is torch.Tensor.to else args
+            return func(*moved, **named)
+
+    OnCpu().__enter__()
+
+
+def _cpu(torch: Any, value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type in GPUS:
+        return torch.device("cpu")
+    if isinstance(value, str) and value.partition(":")[0] in GPUS:
+        return "cpu"
+    return torch.device("cpu") if type(value) is int else value
+
+
+def _answer_for_the_device(torch: Any) -> None:
+    """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
+    cuda = torch.cuda
+    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", *RESETS):
+        _set(cuda, name, None)
+    for name in ("current_device", *SIZES):
+        _set(cuda, name, 0)
+    cuda.is_available, cuda.device_count = _answering("is_available", True), _answering("device_count", 1)
+    cuda.get_device_name = _answering("get_device_name", "CPU")
+    cuda.get_device_capability = _answering("get_device_capability", (0, 0))
+    cuda.get_device_properties = _answering("get_device_properties", _properties(torch))
+    cuda._lazy_init = _answering("_lazy_init", None)
+    cuda.Event, cuda.Stream = HostEvent, HostStream
+    for name in ("current_stream", "default_stream"):
+        setattr(cuda, name, _answering(name, HostStream()))
+    cuda.stream = _answering("stream", contextlib.nullcontext())
+    cuda.device = HostDevice
+    torch.nn.Module.cuda = lambda self, *_, **__: self
+    default = torch.set_default_device
+    torch.set_default_device = lambda device: default(_cpu(torch, device))
+
+
+def _set(cuda: Any, name: str, value: Any) -> None:
+    """An answer, under both names that torch has for what concerns memory."""
+    setattr(cuda, name, _answering(name, value))
+    if hasattr(cuda.memory, name):
+        setattr(cuda.memory, name, getattr(cuda, name))
+
+
+def _properties(torch: Any) -> Any:
+    """What scripts read of a device: a chip of no known generation with as many units as threads."""
+    units = torch.get_num_threads()
+    sizes = {"total_memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "L2_cache_size": 1 << 20}
+    return SimpleNamespace(name="CPU", major=0, minor=0, multi_processor_count=units, gcnArchName="cpu", **sizes)
+
+
+def _answering(name: str, value: Any) -> Any:
+    """A function that gives this value; one for each name, because torch.compile keeps a rule for each."""
+
+    def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    answer.__name__ = answer.__qualname__ = name
+    return answer

@@ -19,8 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .interception import Interceptor, Timing
-from .wanted import TimerCall
+from .interception import Interceptor, TimerCall, Timing
 
 DO_BENCH = ("do_bench", "do_bench_proton", "do_bench_cudagraph", "do_bench_cudagraph_proton")
 BENCH_GPU_TIME = tuple(f"bench_gpu_time{how}" for how in ("", "_with_cuda_event", "_with_cupti", "_with_cudagraph"))
@@ -28,26 +27,33 @@ BENCH_GPU_TIME = tuple(f"bench_gpu_time{how}" for how in ("", "_with_cuda_event"
 Replace = Callable[[Any, Interceptor], None]
 
 
+def _replaced(original: Any, to: Interceptor, timed: Callable[..., Any]) -> Any:
+    """A timer that the interceptor serves where it wants to, by timed(frame, ...), and that is the original else."""
+
+    @functools.wraps(original)
+    def timer(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        return timed(frame, *args, **kwargs) if to.wants(frame) else original(*args, **kwargs)
+
+    return timer
+
+
 def of_triton(module: Any, to: Interceptor) -> None:
     """Replace the timers of triton.testing."""
     for name in DO_BENCH:
         if original := getattr(module, name, None):
-            setattr(module, name, _do_bench(original, name, name == "do_bench_cudagraph", to))
+            setattr(module, name, _do_bench(original, name, to))
 
 
-def _do_bench(original: Any, name: str, hot: bool, to: Interceptor) -> Any:
-    @functools.wraps(original)
-    def timer(fn: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        if not to.wants(frame):
-            return original(fn, *args, **kwargs)
+def _do_bench(original: Any, name: str, to: Interceptor) -> Any:
+    def timed(frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
         asked = _asked(original, (fn, *args), kwargs)
-        call = TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot)
-        timing = to.time(call, frame)
+        hot = name == "do_bench_cudagraph"
+        timing = to.time(TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot), frame)
         quantiles = asked.get("quantiles", asked.get("percentiles"))
         return summary([1e3 * one for one in timing.seconds], quantiles, str(asked.get("return_mode", "mean")))
 
-    return timer
+    return _replaced(original, to, timed)
 
 
 def summary(times: Sequence[float], quantiles: Sequence[float] | None, mode: str) -> Any:
@@ -78,15 +84,13 @@ def of_torch(module: Any, to: Interceptor) -> None:
 
 
 def _timer_method(module: Any, original: Any, name: str, to: Interceptor) -> Any:
-    @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        frame, spec = sys._getframe(1), self._task_spec
-        if self._language != module.Language.PYTHON or not to.wants(frame):
+    def timed(frame: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        spec = self._task_spec
+        if self._language != module.Language.PYTHON:
             return original(self, *args, **kwargs)
-        named = {"label": spec.label, "sub_label": spec.sub_label}
+        named = {"label": spec.label, "sub_label": spec.sub_label, "provider": spec.description}
+        named |= {"threads": spec.num_threads} if spec.num_threads > 1 else {}
         more = {key: value for key, value in named.items() if value}
-        more |= {"provider": spec.description} if spec.description else {}
-        more |= {"threads": spec.num_threads} if spec.num_threads > 1 else {}
         call = statement(spec.stmt, spec.setup, self._globals)
         asked = TimerCall(f"Timer.{name}", call, (self._globals,), threads=spec.num_threads, named=more, function=None)
         timing = to.time(asked, frame)
@@ -94,7 +98,7 @@ def _timer_method(module: Any, original: Any, name: str, to: Interceptor) -> Any
         times = [statistics.fmean(timing.seconds)] if name == "timeit" else list(timing.seconds)
         return module.common.Measurement(number, [number * one for one in times], spec)
 
-    return method
+    return _replaced(original, to, timed)
 
 
 def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Callable[[], Any]:
@@ -129,14 +133,14 @@ def _perftest(original: Any, to: Interceptor) -> Any:
     @functools.wraps(original)
     def perftest(*how: Any, **named: Any) -> Any:
         def decorator(function: Any) -> Any:
-            @functools.wraps(function)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                frame = sys._getframe(1)
-                if not to.wants(frame):
-                    return original(*how, **named)(function)(*args, **kwargs)
+            def timed(frame: Any, *args: Any, **kwargs: Any) -> Any:
                 return _output_and_us(to, frame, "perftest", function, args, kwargs)
 
-            return wrapper
+            @functools.wraps(function)
+            def plain(*args: Any, **kwargs: Any) -> Any:
+                return original(*how, **named)(function)(*args, **kwargs)
+
+            return _replaced(plain, to, timed)
 
         return decorator
 
@@ -146,15 +150,11 @@ def _perftest(original: Any, to: Interceptor) -> Any:
 def _run_perftest(original: Any, to: Interceptor) -> Any:
     own = {name for name, one in inspect.signature(original).parameters.items() if one.kind is one.KEYWORD_ONLY}
 
-    @functools.wraps(original)
-    def run_perftest(func: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        if not to.wants(frame):
-            return original(func, *args, **kwargs)
+    def timed(frame: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         of_call = {name: one for name, one in kwargs.items() if name not in own}
         return _output_and_us(to, frame, "run_perftest", func, args, of_call)
 
-    return run_perftest
+    return _replaced(original, to, timed)
 
 
 def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
@@ -176,22 +176,14 @@ def of_flashinfer(module: Any, to: Interceptor) -> None:
 
 
 def _bench_gpu_time(original: Any, name: str, to: Interceptor) -> Any:
-    @functools.wraps(original)
-    def timer(fn: Any, *args: Any, **kwargs: Any) -> list[float]:
-        frame = sys._getframe(1)
-        if not to.wants(frame):
-            found: list[float] = original(fn, *args, **kwargs)
-            return found
+    def timed(frame: Any, fn: Any, *args: Any, **kwargs: Any) -> list[float]:
         asked = _asked(original, (fn, *args), kwargs)
         given, named = tuple(asked.get("input_args") or ()), dict(asked.get("input_kwargs") or {})
-
-        call = functools.partial(fn, *given, **named)
-        timing = to.time(
-            TimerCall(name, call, (fn, given, named), function=fn, hot=asked.get("cold_l2_cache") is False), frame
-        )
+        call, hot = functools.partial(fn, *given, **named), asked.get("cold_l2_cache") is False
+        timing = to.time(TimerCall(name, call, (fn, given, named), function=fn, hot=hot), frame)
         return [1e3 * one for one in timing.seconds]
 
-    return timer
+    return _replaced(original, to, timed)
 
 
 def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

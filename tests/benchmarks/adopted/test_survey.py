@@ -7,10 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.adopted.choosing import choose, own_s, spread
-from benchmarks.adopted.findings import CannotRun, NothingTimed, refuse, warnings
-from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey, keep, kept
-from benchmarks.adopted.task import ScriptRun
+from benchmarks.adopted.survey import (
+    CannotRun,
+    NothingTimed,
+    ScriptEnd,
+    ScriptRun,
+    SeenClosure,
+    SideSurvey,
+    Survey,
+    choose,
+    keep,
+    kept,
+    own_s,
+    refuse,
+    spread,
+    warnings,
+)
 
 
 def closure(case: str, expected_s: float = 1e-3, at_s: float = 0.0, **more: object) -> SeenClosure:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.adopted.timing import PairedClosure, ScriptProtocol
+from benchmarks.adopted.session import WARM_UP
+from benchmarks.adopted.sides import ScriptCase
+from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
+from benchmarks.plan import Protocol
 from benchmarks.trial_file import Status
 
 FACTS = {
@@ -26,36 +30,38 @@ AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
 class AnsweringSide:
     """A side that waits at a timer.  answers: by step, over those of a side in which all is well."""
 
-    running = True
-
     def __init__(self, **answers: Any) -> None:
         self.asked: list[str] = []
-        self.resumed = 0
-        own = {
-            "examine": FACTS,
-            "compare": AGREE,
-            "check_after": AGREE,
-            "capture": "",
-            "samples": [1e-5],
-            "release": None,
-        }
-        self.answers = {**own, "release": None, "keep_outputs": {"outputs": 1}, **answers}
+        own = {"examine": FACTS, "compare": AGREE, "check_after": AGREE, "bundle": "", "drop": None}
+        self.answers = {**own, "keep_outputs": {"outputs": 1}, **answers}
 
-    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> Any:
+    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
         self.asked.append(op)
-        answer = self.answers[op]
+        self.fields = fields
+
+    def collect(self) -> list[Any]:
+        answer = self.answers.get(self.asked[-1])
         if isinstance(answer, Failure):
             raise StepFailed(answer)
-        return answer
+        if self.asked[-1] == "bundle":
+            return [answer if self.fields["graph"] else ""]
+        if self.asked[-1] != "samples":
+            return [answer]
+        order = self.fields["order"]
+        return [{"seconds": [1e-5] * len(order), "busy_s": 1.0, "starved": dict.fromkeys(order, 0), "spot": None}]
 
-    def resume(self) -> None:
-        self.resumed += 1
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        self.post(step, limit_s, op, **fields)
+        return self.collect()
 
 
-def run(base: AnsweringSide, head: AnsweringSide) -> tuple[PairedClosure, Mapping[str, Any]]:
-    protocol = ScriptProtocol(5, 10.0, Path("."))
-    pair = PairedClosure({"base": base, "head": head}, protocol, random.Random(0))  # type: ignore[dict-item]
-    return pair, pair.run()
+def run(base: AnsweringSide, head: AnsweringSide) -> tuple[ScriptCase, Mapping[str, Any]]:
+    pools = SimpleNamespace(pools={"base": base, "head": head}, lost={}, quiet=Quiet(), flush_s=0.0)
+    pools.ready = lambda roles: None
+    protocol = Protocol(rounds=5, deadline_s=10.0, warm_up=WARM_UP)
+    case = ScriptCase(pools, "script/call", protocol, random.Random(0), Path("."))
+    arms = case.run()["arms"]
+    return case, {arm.partition("/")[0]: entry for arm, entry in arms.items()}
 
 
 def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
@@ -63,15 +69,14 @@ def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
     pair, arms = run(base, head)
     assert pair.method == "graph"
     assert [len(arm["seconds"]) for arm in arms.values()] == [5, 5]
-    assert base.asked.count("capture") == head.asked.count("capture") == 1
-    assert (base.resumed, head.resumed) == (1, 1)
+    assert base.asked.count("bundle") == head.asked.count("bundle") == 1
 
 
 def test_where_one_side_cannot_be_captured_neither_is() -> None:
-    base, head = AnsweringSide(), AnsweringSide(capture="RuntimeError: it synchronizes")
+    base, head = AnsweringSide(), AnsweringSide(bundle="RuntimeError: it synchronizes")
     pair, arms = run(base, head)
     assert (pair.method, pair.no_graph) == ("events", True)
-    assert base.asked.count("release") == head.asked.count("release") == 1
+    assert base.asked.count("bundle") == head.asked.count("bundle") == 2
     assert arms["base"]["status"] == Status.OK
     assert "it synchronizes" in pair.warnings[0]
 

@@ -15,7 +15,7 @@ from benchmarks.bringup import __main__ as program
 from benchmarks.bringup import report, state
 from benchmarks.bringup.rows import RowStatus, failed, not_here, passed, status_of
 from benchmarks.bringup.steps import all_steps, choose
-from benchmarks.coordinator.signals import ENDING
+from benchmarks.lifetime import ENDING
 from benchmarks.plan import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]

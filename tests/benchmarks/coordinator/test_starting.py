@@ -1,17 +1,21 @@
 """A forked measuring process is what a new one is, and is started anew where it cannot be forked."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FuturesTimeout
 from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator import starting
+from benchmarks.coordinator import checkouts, ranks, starting, worker_pools
 from benchmarks.coordinator.ranks import PoolDied, WorkerPool
+from benchmarks.lifetime import ENDING, deferred
 
 
 @pytest.fixture(autouse=True)
@@ -152,10 +156,10 @@ def test_a_new_server_is_not_taken_for_what_another_one_left(light, monkeypatch,
     monkeypatch.setattr(starting, "ForkServer", SlowServer)
 
     def strays(is_stray):
-        return [str(one.process) for one in starting.family.children() if is_stray(one)]
+        return [str(one.process) for one in starting.lifetime.children() if is_stray(one)]
 
-    monkeypatch.setattr(starting.family, "keeps_orphans", lambda: True)
-    monkeypatch.setattr(starting.family, "end_strays", strays)  # children of other tests are here too
+    monkeypatch.setattr(starting.lifetime, "keeps_orphans", lambda: True)
+    monkeypatch.setattr(starting.lifetime, "end_strays", strays)  # children of other tests are here too
     with ThreadPoolExecutor(2) as threads:
         starts = threads.submit(pool, tmp_path)
         assert started.wait(10)
@@ -203,3 +207,122 @@ def test_threads_sleep_while_they_wait_where_there_is_no_gpu(monkeypatch, gpu, a
     if asked:
         monkeypatch.setenv("OMP_WAIT_POLICY", asked)
     assert starting.environment().get("OMP_WAIT_POLICY") == policy
+
+
+# An interrupt at the worst moment: nothing is lost, and it takes effect.
+
+
+@pytest.fixture(autouse=True)
+def _handlers_are_put_back():
+    """Both signals raise, also where the tests were started with one ignored, as a shell does in the background."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    during = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    after = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == during
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_takes_effect_at_the_end_of_the_block(number):
+    done = []
+
+    def blocks():
+        with deferred():
+            signal.raise_signal(number)
+            with deferred():
+                signal.raise_signal(number)
+            done.append("both blocks")
+        done.append("too late")
+
+    with pytest.raises(KeyboardInterrupt):
+        blocks()
+    assert done == ["both blocks"]
+
+
+def test_an_error_inside_does_not_swallow_it():
+    def block():
+        with deferred():
+            signal.raise_signal(signal.SIGINT)
+            raise OSError("no such file")
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        block()
+    assert isinstance(raised.value.__context__, OSError)
+    with pytest.raises(OSError, match="no such file"), deferred():
+        raise OSError("no such file")
+
+
+def test_another_thread_defers_nothing():
+    seen = []
+
+    def block():
+        with deferred():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+def interrupted_while_starting(monkeypatch, action):
+    """Run `action`; every process it starts is followed by Ctrl-C before anything has stored it."""
+    started, start = [], starting.ForkServer.started
+
+    def interrupted(server, *given):
+        started.append(start(server, *given))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        return started[-1]
+
+    monkeypatch.setattr(starting.ForkServer, "started", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        action()
+    return started
+
+
+def test_processes_are_stored_before_an_interrupt_takes_effect(monkeypatch, tmp_path):
+    setting = worker_pools.WorkerSetting(
+        "gemm",
+        2,
+        {"head": "m"},
+        gpu=False,
+        arch="cpu",
+        compute_units=None,
+        threads=1,
+        flush_bytes=0,
+        heap_bytes=0,
+        directory=tmp_path,
+    )
+
+    def measure():
+        with worker_pools.WorkerPools([checkouts.Checkout("head", Path())], setting) as pools:
+            pools.ready(["head"])
+
+    started = interrupted_while_starting(monkeypatch, measure)
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
+
+
+def test_the_process_that_describes_a_checkout_is_too(monkeypatch, tmp_path):
+    checkout = checkouts.Checkout("head", Path())
+    started = interrupted_while_starting(monkeypatch, lambda: checkouts.describe([checkout], tmp_path, {}, 1.0))
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_path):
+    pool = ranks.WorkerPool("head", sys.executable, tmp_path, 2, tmp_path)
+    processes = [worker.process for worker in pool.workers]
+    end = starting.Forked.kill
+
+    def kill(process):
+        os.kill(os.getpid(), signal.SIGINT)
+        end(process)
+
+    monkeypatch.setattr(starting.Forked, "kill", kill)
+    with pytest.raises(KeyboardInterrupt):
+        pool.kill()
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2

@@ -168,8 +168,8 @@ KERNELS = (
     ),
     HostileKernel(
         "replaces_subtraction",
-        "wrong",
-        "expected",
+        "error",
+        "it changes what torch computes",
         at_set_up="""
         operator.library = torch.library.Library("aten", "IMPL")
         operator.library.impl("sub.Tensor", lambda a, b, *, alpha=1: torch.zeros_like(a), "CPU")
@@ -186,8 +186,7 @@ KERNELS = (
     HostileKernel("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
     HostileKernel(
         "kills_siblings",
-        "crash",
-        "compar",
+        "ok",
         in_call="""
         for entry in os.listdir("/proc") if calls == 1 else ():
             if entry.isdigit() and int(entry) != os.getpid():
@@ -302,9 +301,7 @@ KERNELS = (
             signal.signal(number, signal.SIG_IGN)
         """,
     ),
-    HostileKernel(
-        "lowers_limits", "error", "Too many open files", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
-    ),
+    HostileKernel("lowers_limits", "ok", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"),
     HostileKernel(
         "lowers_more_limits",
         "ok",
@@ -338,7 +335,7 @@ KERNELS = (
             one.chmod(0) if not one.is_symlink() else None
         """,
     ),
-    HostileKernel("no_files", "error", "File too large", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
+    HostileKernel("no_files", "ok", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
     HostileKernel(
         "disk_full",
         "error",

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.coordinator import ranks
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.processes import crowd
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.tally import Tally
@@ -48,7 +48,7 @@ def measured(tree: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     """The lines of a run, by operator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY_SLEEP", MARK)
-        patch.setattr(crowd, "MOST_PROCESSES", 40)
+        patch.setattr(ranks, "MOST_PROCESSES", 40)
         cases = Selection(cases=("one", "small") if IMPORTED[0].name in names else ("small",))
         lines = list(measure(names, [Checkout("head", tree)], QUICK, None, cases))
     json.dumps(lines, allow_nan=False)

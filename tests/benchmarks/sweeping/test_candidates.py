@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.worker import candidates
+from benchmarks.worker import declare
 from benchmarks.worker.failures import Refused
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ CASE = "n4096_k4096_m64_fp16"
 
 
 def test_the_knobs_of_a_case_are_told_in_full_and_as_overrides():
-    [entry] = candidates.listed(ROOT, "gemm", [CASE], ["triton"], PLACE)
+    [entry] = declare.listed(ROOT, "gemm", [CASE], ["triton"], PLACE)
     assert (entry["case"], entry["backend"], entry["tier"], entry["dims"]["M"]) == (CASE, "triton", "nightly", 64)
     assert entry["why"] == ""
     assert entry["knobs"]["num_stages"] == {"default": 3, "type": "int", "required": False}
@@ -35,9 +35,9 @@ def test_the_knobs_of_a_case_are_told_in_full_and_as_overrides():
 
 
 def test_a_backend_without_candidates_and_an_architecture_without_a_rule_say_so():
-    entries = {one["backend"]: one for one in candidates.listed(ROOT, "gemm", [CASE], [], PLACE)}
+    entries = {one["backend"]: one for one in declare.listed(ROOT, "gemm", [CASE], [], PLACE)}
     assert (entries["blas"]["baseline"], entries["blas"]["candidates"], entries["blas"]["knobs"]) == (True, [], {})
-    [other] = candidates.listed(ROOT, "gemm", [CASE], ["triton"], {"arch": "gfx90a", "compute_units": None})
+    [other] = declare.listed(ROOT, "gemm", [CASE], ["triton"], {"arch": "gfx90a", "compute_units": None})
     assert other["why"].startswith("no GEMM configuration for arch 'gfx90a'")
     assert (other["config"], other["candidates"]) == (None, [])
 
@@ -52,7 +52,7 @@ def test_a_backend_without_candidates_and_an_architecture_without_a_rule_say_so(
 )
 def test_unknown_names_are_refused(asked, words):
     with pytest.raises(Refused, match=words):
-        candidates.listed(ROOT, *asked, PLACE)
+        declare.listed(ROOT, *asked, PLACE)
 
 
 @pytest.mark.slow

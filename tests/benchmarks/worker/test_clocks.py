@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks.worker import clocks
+from benchmarks.points import Batch, PointsFile, parse
+from benchmarks.shapes import Unfit
+from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
-from benchmarks.worker.guards import bound
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,7 +45,7 @@ needs_schedstat = pytest.mark.skipif(
 def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
     """Beside a process that never rests, on one core: half of the wall time is the other's."""
     program = (
-        "import time; from benchmarks.worker import clocks, own_core; own_core.settle({core})\n"
+        "import time; from benchmarks.worker import clocks, probe; probe.settle_on({core})\n"
         "def work():\n    for _ in range(4_000_000): pass\n"
         "clock = clocks.HostClock(0, None); begin = time.perf_counter()\n"
         "samples = [clock.run([clocks.Timed(work)]).seconds[0] for _ in range(5)]\n"
@@ -69,7 +71,7 @@ def test_sleeping_is_a_part_of_it():
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores of a process are Linux's")
 def test_a_process_has_one_core_and_keeps_its_memory():
     program = (
-        "import os, resource, torch; from benchmarks.worker import own_core; own_core.settle({core})\n"
+        "import os, resource, torch; from benchmarks.worker import probe; probe.settle_on({core})\n"
         "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "make = lambda: [torch.empty(1 << 20).fill_(1.0) for _ in range(4)]\n"
         "make(); before = faults(); [make() and None for _ in range(20)]\n"
@@ -212,3 +214,114 @@ def test_the_host_waits_once_per_queue(device):
     device.synchronisations = 0
     clock.run([call(device, 30.0)] * (2 * clocks.QUEUE_DEPTH))
     assert device.synchronisations == 3
+
+
+# Bursts on a made clock: what is launched, what is timed, and when the device had to wait.
+
+
+class MadeClock:
+    """A device that takes call_s(n) for its n-th launch, and a host that needs host_s to make one."""
+
+    def __init__(self, call_s, host_s: float = 0.0) -> None:
+        self.call_s, self.host_s = call_s, host_s
+        self.host = self.device = 0.0
+        self.launches, self.met, self.furthest = 0, 0, 0
+        self.barrier = self.meet
+        self.marks: list[float] = []
+
+    def stamps(self):
+        return self
+
+    def meet(self) -> None:
+        assert not self.marks, "the ranks meet before the burst"
+        self.met += 1
+
+    def launch(self) -> None:
+        self.host += self.host_s
+        self.device = max(self.device, self.host) + self.call_s(self.launches)
+        self.launches += 1
+
+    def mark(self) -> None:
+        self.marks.append(self.device)
+
+    def idle(self) -> bool:
+        return self.host >= self.marks[-1]
+
+    def keep(self, ahead: int) -> None:
+        self.furthest = max(self.furthest, sum(1 for one in self.marks if one > self.host))
+        if len(self.marks) > ahead:
+            self.host = max(self.host, self.marks[-1 - ahead])
+
+    def seconds(self) -> list[float]:
+        self.host = max(self.host, self.device)
+        return [one - self.marks[0] for one in self.marks]
+
+
+def burst_of(clock: MadeClock, launches: int, calls: int = 1) -> clocks.Burst:
+    return clocks.burst(clock, clocks.Timed(clock.launch, calls), launches)
+
+
+def test_only_the_second_half_is_timed():
+    clock = MadeClock(lambda n: 2e-3 if n < 100 else 1e-3)
+    found = burst_of(clock, 200)
+    assert clock.launches == 200
+    assert found.seconds == pytest.approx(1e-3)
+    assert found.busy_s == pytest.approx(0.3)
+    assert clock.met == 1
+
+
+@pytest.mark.parametrize("launches", [2, 3, 5, 63, 64, 65, 127, 1000])
+def test_every_launch_is_made_and_counted_once(launches):
+    clock = MadeClock(lambda n: 1e-4)
+    found = burst_of(clock, launches, calls=20)
+    assert clock.launches == launches
+    assert found.seconds == pytest.approx(1e-4 / 20)
+    assert found.parts <= clocks.PARTS // 2
+
+
+def test_the_queue_is_filled_and_bounded():
+    clock = MadeClock(lambda n: 1e-3, host_s=1e-5)
+    assert burst_of(clock, 640).starved == 0
+    assert clock.furthest <= clocks.AHEAD + 2
+
+
+def test_a_host_that_is_too_slow_is_seen():
+    found = burst_of(MadeClock(lambda n: 1e-5, host_s=3e-5), 640)
+    assert found.starved == found.parts == 32
+    assert found.seconds == pytest.approx(3e-5, rel=0.05)
+
+
+def test_on_a_cpu_the_host_s_clock_times_it():
+    clock = clocks.HostClock(0, None)
+    before = time.monotonic()
+    found = clocks.burst(clock, clocks.Timed(lambda: time.sleep(1e-3)), 20)
+    assert 1e-3 <= found.seconds < 0.05
+    assert before <= found.from_s < found.to_s <= time.monotonic()
+    assert found.to_s - found.from_s == pytest.approx(found.seconds * 10, rel=1e-6)
+    assert found.starved == 0
+
+
+# The time of a call from the host's side: launch, work and waiting, and nothing that came before it.
+
+
+def test_on_a_gpu_the_clock_starts_on_an_idle_device_with_cold_caches_and_stops_on_an_idle_one():
+    done: list[str] = []
+    clock = SimpleNamespace(
+        _flush=object(),
+        _read=lambda: done.append("flush"),
+        barrier=lambda: done.append("barrier"),
+        synchronize=lambda: done.append("wait"),
+    )
+    clock._whole = lambda call: DeviceClock._whole(clock, call)
+    [seconds] = DeviceClock.whole(clock, [lambda: (done.append("call"), time.sleep(0.002))])
+    assert done == ["flush", "barrier", "wait", "call", "wait"]
+    assert seconds >= 0.002
+
+
+def test_a_points_file_says_how_many_calls():
+    batch = Batch("m16", "triton", ())
+    asked = PointsFile("f3a9", "gemm", 0, 8, (batch,), whole_calls=30)
+    assert parse(asked.as_json()) == asked
+    assert "whole_calls" not in PointsFile("f3a9", "gemm", 0, 8, (batch,)).as_json()
+    with pytest.raises(Unfit, match="whole_calls"):
+        parse(asked.as_json() | {"whole_calls": -1})

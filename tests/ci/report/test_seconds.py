@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.coordinator.session import ledger
+from benchmarks.coordinator import lanes
 from ci.report.seconds import EXPLAINED, ORDER, minutes, seconds_of
 from ci.trials import file as files
 from ci.trials.trial import Trial
@@ -70,7 +70,7 @@ def test_a_phase_of_a_later_version_is_shown_last() -> None:
 
 
 def test_every_phase_that_is_written_is_explained() -> None:
-    written = {*ledger.PHASES.values(), ledger.WARM_UP, ledger.COMPILING, ledger.BETWEEN}
+    written = {*lanes.PHASES.values(), lanes.WARM_UP, lanes.COMPILING, lanes.BETWEEN}
     assert written <= EXPLAINED.keys()
     assert set(ORDER) == EXPLAINED.keys()
 

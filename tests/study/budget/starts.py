@@ -9,7 +9,7 @@ tell as much as one start; the rounds that tell most in a second where a start c
 share processes as far as the statistics go: what is judged together is as independent as from processes of their own.
 
 They do not share them all the same: what one kernel does to its process would reach the others, and a start (0.9 s of
-5 s on an H200) is made while another trial is timed or checked (benchmarks.coordinator.session.quiet).
+5 s on an H200) is made while another trial is timed or checked (benchmarks.coordinator.lanes).
 """
 
 from __future__ import annotations

@@ -1,0 +1,209 @@
+"""Both sides of a script: their processes, and one closure at which they wait, as a case whose arms are the sides.
+
+A side answers at each timer with what it meets, and is asked there for what a trial asks of an arm (CaseRun): it is
+looked at, compared, timed in turn with the other, and checked again; then both scripts go on.  What a side does costs
+that side: it gets a status and a sentence, and the other is timed without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import random
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.adopted.survey import SAMPLE_S
+from benchmarks.coordinator import samples, starting
+from benchmarks.coordinator.case_run import CaseRun
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.lanes import Quiet
+from benchmarks.coordinator.ranks import Failed, Failure, WorkerPool
+from benchmarks.coordinator.samples import ArmFacts
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.trial_file import Status
+
+RUN_S = 7 * 86400.0
+"""How long a script may run in all: what limits it is the time between two timers."""
+
+LATE = "the script did not come to its next timer in time; it was killed"
+
+SHORT_S = 100e-6
+"""Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
+
+MOST_CALLS = 1000
+"""Calls in a sample on a host's clock."""
+
+
+class ScriptSide:
+    """A process that runs the script of one side, from its start to `ended`.
+
+    held: an event that came and has not been dealt with.
+    """
+
+    def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str]) -> None:
+        self.role = checkout.role
+        self.ended: dict[str, Any] | None = None
+        self.failure: Failure | None = None
+        self.held: dict[str, Any] | None = None
+        self._runs, self._printed = False, ""
+        try:
+            with starting.ready(checkout.python):
+                self.pool = WorkerPool(checkout.role, checkout.python, checkout.path, 1, directory, variables)
+        except OSError as error:
+            raise CheckoutError(f"checkout {checkout.role}: cannot start {checkout.python}: {error}") from error
+        self.begin = time.monotonic()
+
+    def go_on(self, op: str = "resume", **fields: Any) -> None:
+        """Have the process run the script, or go on with the samples that it has."""
+        if self.pool.alive and self.ended is None:
+            self.pool.post("the script", RUN_S, op, **fields)
+            self._runs = True
+
+    def next(self, limit_s: float) -> dict[str, Any] | None:
+        """The next timer; None when the script has ended, died, or come to none for so many seconds."""
+        if not self._runs:
+            return None
+        self._runs = False
+        try:
+            [found] = self.pool.collect(limit_s)
+        except Failed as error:
+            late = error.failure.status == Status.HANG
+            self.died(dataclasses.replace(error.failure, why=LATE) if late else error.failure)
+            return None
+        if "event" in found:
+            event: dict[str, Any] = found
+            return event
+        self.ended = found
+        return None
+
+    def died(self, failure: Failure) -> None:
+        """Its process was lost."""
+        self._printed = failure.detail.removeprefix("rank 0: ")
+        self.failure = dataclasses.replace(failure, detail=self._printed)
+
+    def printed(self) -> str:
+        """The end of what the script printed."""
+        return self.pool.workers[0].tail() if self.pool.alive else self._printed
+
+    def kill(self) -> None:
+        """End the process with all it started."""
+        self._printed = self.printed()
+        self.pool.kill()
+
+
+class ScriptPools:
+    """The processes of the sides, in the place of WorkerPools: one that ended is not started again."""
+
+    flush_s = 0.0
+
+    def __init__(self, sides: Iterable[ScriptSide]) -> None:
+        self.pools = {side.role: side.pool for side in sides}
+        self.lost: dict[str, Failure] = {}
+        self.quiet = Quiet()
+
+    def ready(self, roles: Iterable[str]) -> None:
+        """Say which are lost."""
+        self.lost |= {
+            role: Failure(Status.CRASH, "its process ended with that of the other side")
+            for role in roles
+            if not self.pools[role].alive
+        }
+
+
+class ScriptCase(CaseRun):
+    """A closure, by its key, that waits on one side or both.  no_graph: it could not be captured before."""
+
+    spots = False
+
+    def __init__(
+        self, workers: Any, key: str, protocol: Protocol, order: random.Random, directory: Path, no_graph: bool = False
+    ) -> None:
+        backend, _, name = key.partition("/")
+        arms = tuple(PlannedArm(role, backend) for role in workers.pools)
+        super().__init__(workers, PlannedCase(name, 1, arms, "events", 1, 1, 0), protocol, order, {})
+        self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    def _attempt(self) -> None:
+        self._facts = {arm.key: ArmFacts(error={"norm": 0.0, "peak": 0.0}) for arm in self.case.arms}
+        self._start()
+        for arm in self.arms():
+            self._examine(arm)
+        by_role = {arm.role: arm for arm in self.arms()}
+        if set(by_role) == {"base", "head"}:
+            self._compare(**by_role)
+        if self.arms():
+            self._take()
+
+    def _examine(self, arm: PlannedArm) -> None:
+        if arm.key not in self._seen:
+            if (answers := self.step(arm, "first calls", "examine")) is None:
+                return
+            self._seen[arm.key] = answers[0]
+        seen, facts = self._seen[arm.key], self._facts[arm.key]
+        facts.first_call_s, facts.expected_s = seen["first_call_s"], seen["expected_s"]
+        if seen["changed"]:
+            what = "it changes its inputs with every call: they are put back before each, untimed"
+            self.warnings.append(f"{arm.role}: {what} ({len(seen['changed'])} tensors)")
+
+    def _compare(self, base: PlannedArm, head: PlannedArm) -> None:
+        """Outputs of both sides from equal random numbers: base is the reference."""
+        unstable = [arm.role for arm in (base, head) if not self._seen[arm.key]["repeats"]]
+        if unstable:
+            self.warnings.append(f"not compared: equal calls give different outputs ({', '.join(unstable)})")
+            return
+        path = self._directory / f"outputs-{os.urandom(4).hex()}.pt"
+        if self.step(base, "keeping outputs", "keep_outputs", path=str(path)) is None:
+            return
+        answers = self.step(head, "comparing outputs", "compare", path=str(path))
+        path.unlink(missing_ok=True)
+        for found in answers or ():
+            if not found["right"]:
+                self.give_up(head, Failure(Status.WRONG, found["why"]))
+            elif not found["compared"]:
+                self.warnings.append(found["why"])
+            self._facts[head.key].error = {"norm": found["norm"], "peak": found["peak"]}
+
+    def _bundle(self) -> None:
+        """A graph for short closures on a GPU, as many calls a sample as a host's clock needs on a CPU."""
+        arms = self.arms()
+        seen = [self._seen[arm.key] for arm in arms]
+        expected_s = max((one["expected_s"] for one in seen), default=0.0)
+        changes = any(one["changed"] for one in seen)
+        if not all(one["on_gpu"] for one in seen):
+            self.method = "clock"
+            needed = math.ceil(SAMPLE_S / max(expected_s, 1e-9))
+            self._sample_calls = 1 if changes else min(MOST_CALLS, max(1, needed))
+        else:
+            self.method = "graph" if expected_s < SHORT_S and not changes and not self.no_graph else "events"
+        reasons = self._bundled()
+        if self.method == "graph" and (any(reasons) or len(self.arms()) < len(arms)):
+            self.no_graph, self.method = True, "events"
+            why = next(filter(None, reasons), None)
+            self.warnings.append(f"it cannot be captured in a graph ({why}): both sides are timed by events")
+            self._bundled()
+
+    def _bundled(self) -> list[str]:
+        fields = {"calls": self._sample_calls, "graph": self.method == "graph"}
+        answers = [self.step(arm, "graph capture", "bundle", **fields) for arm in self.arms()]
+        return [why for one in answers for why in one or ()]
+
+    def _calls(self, arm: PlannedArm) -> int:
+        return self._sample_calls
+
+    def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
+        self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]
+
+    def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
+        """After timing a side must still give what it gave before, if equal calls give equal outputs at all."""
+        repeats = self._seen[arm.key]["repeats"]
+        answers = self.step(arm, step, "check_after") if repeats else None
+        for found in answers or ():
+            if not found["right"]:
+                why = found["why"].replace("base", "its first call")
+                self.give_up(arm, Failure(Status.WRONG, f"after timing, {why}"))
+        return answers

@@ -1,0 +1,362 @@
+"""What is known of the samples of a case, while it is measured.
+
+The facts of an attempt, the entries of a trial line, what only the run itself can tell of samples, the least time that
+a call can take, and the samples that are not kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.coordinator.sustained import ArmBurst
+from benchmarks.plan import PlannedArm, PlannedCase, known_hardware
+from benchmarks.trial_file import Status
+from kernels import hardware
+from kernels.spec import Cost
+
+STARVED_PARTS = 0.1
+"""Share of the parts of a burst that the device may begin before the host has enqueued them (2026-11-22)."""
+
+
+@dataclasses.dataclass
+class ArmFacts:
+    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank.
+
+    whole_s: of calls from the host's side, of the slowest rank.
+    energy_j, energy_s: of a call, and the seconds in which it was counted, by burst; None where that is not known.
+    """
+
+    knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: dict[str, float] = dataclasses.field(default_factory=dict)
+    code_hash: str | None = None
+    first_call_s: float = 0.0
+    compile_s: float = 0.0
+    expected_s: float = 0.0
+    starved: int = 0
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
+    whole_s: list[float] = dataclasses.field(default_factory=list)
+    energy_j: list[float | None] = dataclasses.field(default_factory=list)
+    energy_s: list[float | None] = dataclasses.field(default_factory=list)
+
+    def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
+        """One sample: the slowest rank counts."""
+        self.seconds.append(max(by_rank))
+        self.by_rank.append(by_rank)
+        self.starved = starved
+
+    def add_burst(self, burst: ArmBurst) -> None:
+        """One burst; it counts as starved if more than STARVED_PARTS of its parts were."""
+        self.add_sample(burst.by_rank, self.starved + (burst.starved > STARVED_PARTS))
+        self.energy_j.append(burst.joules)
+        self.energy_s.append(burst.energy.seconds if burst.energy else None)
+
+    def energy(self) -> dict[str, Any]:
+        """Of an arm that was timed in bursts."""
+        return {"energy_j": self.energy_j, "energy_s": self.energy_s} if any(self.energy_j) else {}
+
+    def ranks(self) -> dict[str, list[float]]:
+        """Seconds between the ranks by round, and the median of each rank: one that is always slower is its GPU."""
+        skew_s = [max(one) - min(one) for one in self.by_rank]
+        return {"skew_s": skew_s, "rank_s": [statistics.median(rank) for rank in zip(*self.by_rank, strict=True)]}
+
+    def proven(self) -> dict[str, Any]:
+        """The part of its entry that needs no timing."""
+        return {key: getattr(self, key) for key in ("knobs", "error", "code_hash", "first_call_s", "compile_s")}
+
+
+def joint(hashes: Sequence[str | None]) -> str | None:
+    """One digest for all ranks, None if any is unknown."""
+    if any(one is None for one in hashes):
+        return None
+    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(map(str, hashes)).encode()).hexdigest()[:16]
+
+
+def shuffled(arms: Sequence[PlannedArm], rounds: int, order: random.Random) -> Iterator[PlannedArm]:
+    """Every arm once per round, each round in an order of its own."""
+    for _ in range(rounds):
+        yield from order.sample(list(arms), len(arms))
+
+
+def same_code(arms: Sequence[PlannedArm], hashes: Sequence[str | None]) -> dict[str, str]:
+    """By key of a point, the key of the first arm that launches the same code in the same way.
+
+    Arms that are no points are never left out: of a backend, the case series has its own samples.
+    """
+    first: dict[str, str] = {}
+    found = {}
+    for arm, code_hash in zip(arms, hashes, strict=True):
+        if code_hash and arm.point and code_hash in first:
+            found[arm.key] = first[code_hash]
+        elif code_hash:
+            first.setdefault(code_hash, arm.key)
+    return found
+
+
+# Entries of the cases of a trial line, by name: what can be read off them, and that of a case that is not measured.
+
+
+def failed_entry(status: Status, why: str, detail: str = "") -> dict[str, Any]:
+    """The entry of an arm that has no samples."""
+    return {"status": status, "why": why, "detail": detail}
+
+
+def skipped_entry(case: PlannedCase) -> dict[str, Any]:
+    """The entry of a case that cannot be measured here."""
+    arms = {arm.key: failed_entry(Status.SKIPPED, case.skip) for arm in case.arms}
+    return {"method": case.method, "warnings": [], "arms": arms}
+
+
+def compiling_s(cases: Mapping[str, Any]) -> float:
+    """Seconds in which first calls compiled, or loaded what was compiled before."""
+    return float(sum(arm.get("compile_s", 0.0) for arm in _arms(cases)))
+
+
+def is_sound(cases: Mapping[str, Any]) -> bool:
+    """Whether no arm failed; one that is skipped or not supported did not."""
+    return not any(Status(arm["status"]).failed for arm in _arms(cases))
+
+
+def _arms(cases: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (arm for case in cases.values() for arm in case["arms"].values())
+
+
+# What only the run itself can tell about the samples of an arm: one sentence per finding.
+#
+# Whether samples have two modes or collapse is decided where they are read (ci.stats), with one set of limits.
+
+
+FIRST_CALL_RATIO, FIRST_CALL_S = 20.0, 0.5
+"""A first call this many times longer than the median, and this long, did work that belongs to set-up.
+
+Loading a process's first module or making a library handle takes up to 0.16 s (H200, 2026-11); searching takes more.
+"""
+
+FIRST_SAMPLE_RATIO = 3.0
+"""A first timed sample this many times longer than the median: the warm-up did not cover it (2026-11)."""
+
+
+def symptoms_of(seconds: Sequence[float], first_call_s: float | None = None) -> list[str]:
+    """All findings about the samples of one arm."""
+    median = statistics.median(seconds)
+    if not median > 0:
+        return ["the median sample is 0 s: the clock cannot resolve this call"]
+    found = [first_call(first_call_s, median), first_sample(seconds, median)]
+    return [sentence for sentence in found if sentence]
+
+
+def first_call(first_s: float | None, median: float) -> str | None:
+    """Work in the first call that belongs to set-up."""
+    if first_s is None or first_s < FIRST_CALL_S or first_s < FIRST_CALL_RATIO * median:
+        return None
+    return f"first call ran {first_s / median:.0f} times longer than the median: work that belongs to set-up"
+
+
+def first_sample(seconds: Sequence[float], median: float) -> str | None:
+    """First-call work inside the timed region."""
+    if len(seconds) < 4 or seconds[0] < FIRST_SAMPLE_RATIO * median:
+        return None
+    ratio = seconds[0] / median
+    return f"the first timed sample ran {ratio:.1f} times longer than the median: first-call work is timed"
+
+
+# Whether an arm runs the same machine code in every trial of a session.
+#
+# It comes out of a compiler's cache, which every process of a user can write: a kernel, a compiler that was killed,
+# or a disk that was full could change what the next trial loads. Or the arm picks its code anew in every process, as
+# an autotuner does by timing; then its trials time different code.
+
+
+CHANGED = (
+    "its machine code differs from that of an earlier trial of this run: either it picks its code anew in every "
+    "process, as an autotuner does by timing, or something wrote to the compiler's cache in between"
+)
+
+
+class CodesSeen:
+    """The digest of the code of every arm, as it was in the first trial that launched it."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str, str, str], str] = {}
+
+    def look(self, kernel: str, entries: Mapping[str, Any]) -> None:
+        """Add a warning for each arm whose code differs from its first trial.  entries: by case, of one trial."""
+        for case, entry in entries.items():
+            for key, arm in entry["arms"].items():
+                launch = (kernel, case, key, json.dumps(arm.get("knobs"), sort_keys=True, default=str))
+                if (code := arm.get("code_hash")) and self._first.setdefault(launch, code) != code:
+                    entry["warnings"].append(f"{key}: {CHANGED}")
+
+
+# The least time that a call can take on a device: below it the clock has not seen the whole call.
+
+
+MARGIN = 0.9
+"""A time below this share of the floor cannot be.  Data sheets give the matrix peak of H100 and H200 at 1830 MHz, and
+the clock goes to 1980 MHz, 8 % above; other peaks are upper bounds.  Of 10,411 arms recorded on H200 the fastest took
+1.21 times its floor (2026-11-22)."""
+
+CACHE_FACTOR = 10
+"""Caches move at most so many times what the memory does: MI300X 17.2 TB/s of Infinity Cache to 5.3 TB/s (AMD CDNA 3
+white paper, 2023); its L2 in all 2 KB per clock and XCD at 2.1 GHz, 34 TB/s, 6.5 times."""
+
+SWITCH_FACTOR = 2
+"""A switch that adds or copies (NVLink SHARP) lets a rank send half of what the nccl-tests convention counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PhysicalFloor:
+    """seconds: no call takes less.  because: by what, in words; "" where nothing is known."""
+
+    seconds: float = 0.0
+    because: str = ""
+
+    def broken_by(self, samples_s: Sequence[float]) -> str:
+        """What is said of samples whose median cannot be; "" if it can."""
+        median_s = statistics.median(samples_s) if samples_s else self.seconds
+        if median_s >= MARGIN * self.seconds:
+            return ""
+        return (
+            f"its time cannot be: {_micro(median_s)} a call, but {self.because} take at least {_micro(self.seconds)}: "
+            "the timed span does not hold the whole work"
+        )
+
+
+def floor_of(declared: Sequence[Mapping[str, Any]], case: str, machine: Mapping[str, Any]) -> PhysicalFloor:
+    """Of a case on a machine, by what checkouts declare it to cost; where they disagree, the least.
+
+    Nothing is known of a CPU, and of a device that is not in kernels/hardware.py.
+    """
+    device = known_hardware(machine)
+    found = []
+    for one in declared:
+        about = next((known for known in one["cases"] if known["name"] == case), None)
+        if device and about and case in one["costs"]:
+            found.append(physical_floor(Cost(**one["costs"][case]), about["dtype"], about["world"], device))
+    return min(found, key=lambda floor: floor.seconds, default=PhysicalFloor())
+
+
+def physical_floor(cost: Cost, dtype: str, world: int, device: hardware.Hardware) -> PhysicalFloor:
+    """The largest of FLOP over peak, bytes over the bandwidth of memory and caches, link bytes over the links.
+
+    What fits in L2 and the last-level cache need not pass through memory, whatever the caches held before.
+    """
+    name = device.market_name
+    cached = device.l2_bytes + device.llc_bytes
+    memory, beyond = device.hbm_bandwidth, max(0, cost.hbm_bytes - cached)
+    peak = _peak(dtype, device)
+    floors = [
+        PhysicalFloor(
+            beyond / memory, f"the {_size(beyond)} beyond its caches at {memory / 1e12:.3g} TB/s of an {name}"
+        ),
+        PhysicalFloor(
+            cost.hbm_bytes / (CACHE_FACTOR * memory),
+            f"{_size(cost.hbm_bytes)} at {CACHE_FACTOR} times the {memory / 1e12:.3g} TB/s of an {name}",
+        ),
+        PhysicalFloor(cost.flops / peak, f"{cost.flops:.3g} FLOP at {peak / 1e12:.4g} TFLOP/s ({dtype}) of an {name}"),
+    ]
+    if world > 1:
+        link = SWITCH_FACTOR * device.link_to(world - 1)
+        said = (
+            f"{_size(cost.link_bytes)} at {SWITCH_FACTOR} times the {link / SWITCH_FACTOR / 1e9:.4g} GB/s of its links"
+        )
+        floors.append(PhysicalFloor(cost.link_bytes / link, said))
+    return max(floors, key=lambda floor: floor.seconds)
+
+
+def _peak(dtype: str, device: hardware.Hardware) -> float:
+    """FLOP/s that no kernel of a dtype exceeds: infinite where the table has no peak; of packed formats the largest."""
+    if dtype not in ("fp32", "fp16", "bf16", "fp8"):
+        return max(device.peak_flops.values())
+    return device.peak_flops.get(dtype, float("inf"))
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:.4g} MB" if count < 1e9 else f"{count / 1e9:.4g} GB"
+
+
+def _micro(seconds: float) -> str:
+    return f"{1e6 * seconds:.3g} us"
+
+
+# Samples that are not kept, at random among the timed ones: what the call did in them is compared afterwards.
+
+
+OF_AN_ARM = ("outputs", "inputs")
+"""The spot checks of an arm in a trial, by what is changed before the call (worker.guards.KINDS).  A call
+that skips its work in a share p of the timed rounds passes them in (1 - p)^2 of the trials, of which there are three or
+more."""
+
+OF_A_POINT = ("inputs",)
+"""Of a point of a sweep; where a kernel has no live inputs the worker changes the outputs."""
+
+LATE = (
+    "in a spot check during timing its output was not complete when the timed span ended: it works in a stream, thread "
+    "or process that the span does not wait for, or when its output is read"
+)
+LEFT = "in a spot check during timing it left its output as it was: work is skipped while it is timed"
+STALE = "in a spot check during timing its inputs had new values, and it gave the result of the old ones"
+WRONG = "in a spot check during timing its output was wrong"
+
+SECRETS = random.SystemRandom()
+"""Where and when must not follow from the trial's number, as the order of the arms does."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedSample:
+    """One sample of an arm.  spot: the kind of a spot check, "" for a sample that counts."""
+
+    arm: PlannedArm
+    spot: str = ""
+
+    def request(self) -> dict[str, Any] | None:
+        """What a measuring process is told of it, equal for all ranks; None for a sample that counts."""
+        return {"kind": self.spot, "secret": secret()} if self.spot else None
+
+
+def secret() -> int:
+    """A seed that no kernel knows."""
+    return SECRETS.getrandbits(62)
+
+
+def with_spot_checks(schedule: Sequence[PlannedArm], chance: random.Random = SECRETS) -> list[PlannedSample]:
+    """The samples of a schedule, in its order, with the spot checks of every arm between them."""
+    found = [PlannedSample(arm) for arm in schedule]
+    for arm in dict.fromkeys(schedule):
+        for kind in OF_A_POINT if arm.point else OF_AN_ARM:
+            found.insert(chance.randrange(len(found) + 1), PlannedSample(arm, kind))
+    return found
+
+
+def spot_checks_after(
+    arms: Sequence[PlannedArm], rounds: int, chance: random.Random = SECRETS
+) -> dict[int, list[PlannedSample]]:
+    """The spot checks of every arm by the number of bursts after which they come."""
+    found: dict[int, list[PlannedSample]] = {}
+    for arm in arms:
+        for kind in OF_A_POINT if arm.point else OF_AN_ARM:
+            found.setdefault(chance.randint(1, rounds * len(arms)), []).append(PlannedSample(arm, kind))
+    return found
+
+
+def spot_sentence(report: Mapping[str, Any]) -> str:
+    """What is said of a spot check, "" if all is well.
+
+    late: the outputs changed after the timed span.  left: one holds what was put there.  why: what is wrong in them.
+    stale: they are right for the values that the inputs had before.  misshapen: they are no plain tensors.
+    """
+    if report["misshapen"]:
+        return f"in a spot check during timing it {report['misshapen']}"
+    if report["late"]:
+        return LATE
+    if report["left"]:
+        return LEFT
+    if not report["why"]:
+        return ""
+    return f"{STALE if report['kind'] == 'inputs' and report['stale'] else WRONG}: {report['why']}"

@@ -1,1 +1,0 @@
-"""What is known of the samples of a case, while it is measured."""

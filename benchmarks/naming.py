@@ -1,0 +1,169 @@
+"""Whose module a name means in a process that imports other people's code.
+
+A project may have packages of its own called kernels, benchmarks, ci or dashboards, and so may its dependencies.  So
+in such a process the harness goes by the name `ridgeline.house`, and the plain names are the project's:
+
+    ridgeline.house.benchmarks   our `benchmarks`; modules that are imported here name each other relatively
+    ridgeline.spec               the contract of declarations: kernels/spec.py of the checkout if that is one of
+                                 Ridgeline (its history is measured by its own contract), else ours
+    kernels, benchmarks, ...     what lies in the checkout; `kernels.spec` is the contract where the project has none
+
+Standard library only: this is imported before anything else.
+
+`python -P PATH/benchmarks/naming.py MODULE ARGUMENTS`: main() of a module of ours beside foreign code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+HARNESS = Path(__file__).resolve().parents[1]
+"""The folder with our rooms."""
+
+HOUSE = "ridgeline.house"
+ROOMS = ("kernels", "benchmarks", "ci", "dashboards")
+
+_in_force = ["kernels"]
+"""The package with the contract; until `open_to`, as where no checkout is measured, it is plain `kernels`."""
+
+
+def settle() -> None:
+    """Take the names of the harness in this process, and give up the plain ones."""
+    _package("ridgeline", [])
+    _package(HOUSE, [str(HARNESS)])
+    for name in [name for name in sys.modules if name.partition(".")[0] in ROOMS]:
+        del sys.modules[name]
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != HARNESS]
+
+
+def our(name: str) -> ModuleType:
+    """A module of ours, such as "benchmarks.worker.requests", by the name that it has here."""
+    return importlib.import_module(f"{HOUSE}.{name}" if HOUSE in sys.modules else name)
+
+
+def open_to(checkout: Path) -> str:
+    """Let the plain names be those of a checkout; returns the package with the contract: "kernels", or ours."""
+    sources = our("kernels.project").layout(checkout).sources
+    sys.path[:0] = [str(folder) for part in sources if (folder := checkout / part).is_dir()]
+    own = carries_contract(checkout)
+    contract = "kernels" if own else f"{HOUSE}.kernels"
+    _in_force.append(contract)
+    sys.meta_path.insert(0, ContractFinder(contract, everywhere=not own))
+    _leave_path_to_children()
+    return contract
+
+
+def repository(checkout: Path) -> Path:
+    """The folder of the repository that a checkout belongs to: of a worktree, that with the folder .git."""
+    for folder in (checkout.resolve(), *checkout.resolve().parents):
+        link = folder / ".git"
+        if link.is_dir():
+            return folder
+        if link.is_file():  # "gitdir: /repository/.git/worktrees/NAME", gitrepository-layout(5)
+            named = Path(link.read_text(encoding="utf-8", errors="replace").partition(":")[2].strip())
+            common = (folder / named).parent.parent
+            return common.parent if common.name == ".git" else folder
+    return checkout
+
+
+def carries_contract(checkout: Path) -> bool:
+    """Whether a checkout is one of Ridgeline, with kernels/spec.py of its own."""
+    spec = checkout / "kernels" / "spec.py"
+    return spec.is_file() and "SPEC_VERSION" in spec.read_text(encoding="utf-8", errors="replace")
+
+
+def contract(part: str) -> ModuleType:
+    """A module of the contract in force, such as "spec" or "registry"."""
+    return importlib.import_module(f"{_in_force[-1]}.{part}")
+
+
+class ContractFinder(MetaPathFinder):
+    """`ridgeline.X` is X of the contract; everywhere: `kernels.X` too, unless somebody else has a module of that name.
+
+    Ours is never found as plain `kernels`, by whatever path: its declarations would be taken for the project's.
+    """
+
+    def __init__(self, contract: str, everywhere: bool) -> None:
+        self._contract, self._everywhere = contract, everywhere
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        room, _, part = name.partition(".")
+        if room == "ridgeline" and part and name != HOUSE and not name.startswith(f"{HOUSE}."):
+            return self._alias(name, part)
+        if room != "kernels" or not self._everywhere:
+            return None
+        found = self._elsewhere(name, path, target)
+        if found is not None:
+            return found
+        return self._alias(name, part) if part else ModuleSpec(name, None, is_package=True)
+
+    def _elsewhere(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            found = finder.find_spec(name, path, target) if finder is not self else None
+            if found is not None and not _is_ours(found):
+                return found
+        return None
+
+    def _alias(self, name: str, part: str) -> ModuleSpec | None:
+        real = f"{self._contract}.{part}"
+        try:
+            there = importlib.util.find_spec(real) is not None
+        except ModuleNotFoundError:
+            there = False
+        return ModuleSpec(name, _Alias(real)) if there else None
+
+
+class _Alias(Loader):
+    """The module of another name, as it is."""
+
+    def __init__(self, real: str) -> None:
+        self._real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._real)
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own
+
+
+def _leave_path_to_children() -> None:
+    """PYTHONPATH without our folder, by which the harness started this process: a kernel may start a Python too."""
+    left = [one for one in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if one and Path(one).resolve() != HARNESS]
+    if left:
+        os.environ["PYTHONPATH"] = os.pathsep.join(left)
+
+
+def _is_ours(spec: ModuleSpec) -> bool:
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
+    ours = HARNESS / "kernels"
+    return any(ours in (Path(place).resolve(), *Path(place).resolve().parents) for place in places)
+
+
+def _package(name: str, places: list[str]) -> None:
+    spec = ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = places
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+def main() -> None:
+    """Settle, then run it; this file is run by its path."""
+    sys.path.insert(0, str(HARNESS))
+    from benchmarks import naming
+
+    naming.settle()
+    del sys.argv[0]
+    naming.our(sys.argv[0]).main()
+
+
+if __name__ == "__main__":
+    main()

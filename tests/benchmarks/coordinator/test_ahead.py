@@ -1,0 +1,195 @@
+"""Compiling beside the trials: what is compiled, in which order, who waits for it, and what becomes of failures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.coordinator.ahead import CompiledAhead, homes, processes
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.lanes import Quiet
+from benchmarks.coordinator.ranks import make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import FillingProcess
+from benchmarks.plan import PlannedArm, PlannedCase
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+
+
+def case(name: str, *arms: str, skip: str = "") -> PlannedCase:
+    planned = tuple(PlannedArm(*arm.split("/")) for arm in arms)
+    return PlannedCase(name, 1, planned, "graph", 1, 1, 0, skip)
+
+
+class Compilers:
+    """Stand-ins for the processes: each launch of a backend needs as many compilations as its name says."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self.running: list[str] = []
+        self.go, self.fails = threading.Event(), ""
+        self.go.set()
+
+    def start(self, role: str, quiet: Quiet) -> Compilers.Process:
+        self.running.append(role)
+        return self.Process(self, role, quiet)
+
+    class Process:
+        def __init__(self, compilers: Compilers, role: str, quiet: Quiet) -> None:
+            self.compilers, self.role, self.quiet = compilers, role, quiet
+
+        def ask(self, op: str, **fields: Any) -> Any:
+            while not self.compilers.go.wait(0.01):
+                self.quiet.refuse()
+            if op == "launches":
+                self.compilers.told.append((self.role, fields["module"], fields["kernel"], "launches"))
+                asked = [one for one in fields["asked"] if one["backend"].isdigit()]
+                return [{**one, "knobs": {"x": x}} for one in asked for x in range(int(one["backend"]))]
+            self.compilers.told.append((self.role, fields["module"], fields["case"], str(fields["knobs"]["x"])))
+            if fields["case"] == self.compilers.fails:
+                raise OSError("no process left")
+            return {"filled": 1, "failed": 0}
+
+        def close(self) -> None:
+            self.compilers.running.remove(self.role)
+
+
+@pytest.fixture
+def compilers() -> Compilers:
+    return Compilers()
+
+
+@pytest.fixture
+def one_process(compilers: Compilers) -> Iterator[CompiledAhead]:
+    ahead = CompiledAhead(compilers.start, 1)
+    yield ahead
+    ahead.close()
+    assert not compilers.running
+    assert not [thread for thread in threading.enumerate() if thread.name == "compiles"]
+
+
+def test_what_is_asked_for_first_is_compiled_first_and_once(compilers, one_process):
+    compilers.go.clear()
+    cases = [
+        case("small", "head/2", "head/eager"),
+        case("large", "head/1", "base/1"),
+        case("huge", "head/1", skip="no"),
+    ]
+    one_process.add("gemm", {"head": "kernels.gemm"}, cases)
+    one_process.add("moe", {"head": "kernels.moe"}, [case("only", "head/1")])
+    one_process.add("gemm", {"head": "kernels.gemm"}, cases)
+    compilers.go.set()
+    for kernel, name in (("gemm", "small"), ("gemm", "large"), ("moe", "only"), ("gemm", "huge"), ("other", "none")):
+        one_process.wait(kernel, name, Quiet())
+    assert compilers.told == [
+        ("head", "kernels.gemm", "gemm", "launches"),
+        ("head", "kernels.gemm", "small", "0"),
+        ("head", "kernels.gemm", "small", "1"),
+        ("head", "kernels.gemm", "large", "0"),
+        ("head", "kernels.moe", "moe", "launches"),
+        ("head", "kernels.moe", "only", "0"),
+    ]
+
+
+def test_who_waits_for_a_compiler_lets_others_be_timed(compilers, one_process):
+    quiet, timed = Quiet(), threading.Event()
+    compilers.go.clear()
+    one_process.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.set()
+
+    with quiet.lane(0):
+        other = threading.Thread(target=times)
+        other.start()
+        threading.Timer(0.2, lambda: timed.wait(PATIENCE_S) and compilers.go.set()).start()
+        one_process.wait("gemm", "small", quiet)
+        assert quiet.in_lane()
+        assert timed.is_set()
+        other.join()
+
+
+def test_a_compiler_that_fails_keeps_nobody_waiting(compilers, one_process, capfd):
+    compilers.fails = "small"
+    one_process.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/2"), case("large", "head/1")])
+    begin = time.monotonic()
+    for name in ("small", "large"):
+        one_process.wait("gemm", name, Quiet())
+    assert time.monotonic() - begin < PATIENCE_S
+    assert "launches compile: OSError: no process left" in capfd.readouterr().err
+
+
+def test_where_the_session_ends_nothing_is_compiled_to_its_end(compilers):
+    compilers.go.clear()
+    ahead = CompiledAhead(compilers.start, 3)
+    ahead.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
+    ahead.close()
+    assert not compilers.running
+    assert not [told for told in compilers.told if told[-1] != "launches"]
+
+
+def test_without_processes_nobody_waits(compilers):
+    ahead = CompiledAhead(compilers.start, 0)
+    ahead.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
+    ahead.wait("gemm", "small", Quiet())
+    ahead.close()
+    assert compilers.told == []
+
+
+def test_the_same_files_are_compiled_once():
+    modules = {"base": {"gemm": "kernels.gemm", "new": "kernels.x"}, "head": {"gemm": "kernels.gemm"}}
+    same = {"base": {"gemm": "d", "new": "e"}, "head": {"gemm": "d"}}
+    assert homes("gemm", modules, same) == {"head": "kernels.gemm"}
+    assert homes("gemm", modules, {**same, "head": {"gemm": "f"}}) == dict.fromkeys(("base", "head"), "kernels.gemm")
+    assert homes("gemm", modules, {}) == dict.fromkeys(("base", "head"), "kernels.gemm")
+    assert homes("new", modules, same) == {"base": "kernels.x"}
+
+
+def test_cores_that_measure_are_not_taken():
+    assert processes("cpu", 64.0) == 0
+    assert [processes("gpu", cores) for cores in (0.0, 2.0, 4.0, 16.0, 200.0)] == [-1, 0, 1, 7, 12]
+
+
+@pytest.mark.slow
+def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
+    """What the declaration of an arm and the candidates of an autotuner name, compiled by the real compiler."""
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    directory = make_directories()
+    device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled")}
+    process = FillingProcess(Checkout("head", ROOT), directory, device, Quiet())
+    try:
+        name = "gptoss20b_gateup_b4_m2048_mild"
+        asked = [{"case": name, "backend": backend, "knobs": {}} for backend in ("triton", "autotune", "loop")]
+        of = {"module": "kernels.grouped_gemm", "kernel": "grouped_gemm_wgrad"}
+        found = process.ask("launches", **of, asked=asked)
+        assert found[0] == asked[0]
+        assert len(found) == 6, "the default, and five points that the autotuner tries"
+        assert {one["backend"] for one in found} == {"triton"}
+        assert process.ask("fill", **of, **found[0]) == {"filled": 1, "failed": 0}
+        assert len(list((tmp_path / "triton").rglob("*.cubin"))) == 1
+        assert process.ask("fill", **of, **{**found[0], "case": "nobody"}) is None
+        assert process.ask("fill", module="kernels.nowhere", kernel="x", case="c", backend="b", knobs={}) is None
+        assert process.ask("launches", **of, asked=asked), "a request that fails costs that request"
+    finally:
+        process.close()
+        remove_directories(directory)
+
+
+@pytest.mark.slow
+def test_on_an_architecture_that_nothing_is_known_of_nothing_is_compiled(tmp_path):
+    directory = make_directories()
+    device = {"arch": "sm_30", "compute_units": 8, "folder": str(directory / "compiled")}
+    process = FillingProcess(Checkout("head", ROOT), directory, device, Quiet())
+    try:
+        asked = [{"case": "n4096_k4096_m1_fp16", "backend": "triton", "knobs": {}}]
+        assert process.ask("launches", module="kernels.gemm", kernel="gemm", asked=asked) == []
+    finally:
+        process.close()
+        remove_directories(directory)

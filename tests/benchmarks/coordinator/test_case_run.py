@@ -1,0 +1,371 @@
+"""Cases timed in graphs, run for real on ranks that live in this process; only the capture is simulated."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from benchmarks.coordinator import case_run
+from benchmarks.coordinator.case_run import CaseRun
+from benchmarks.coordinator.lanes import Quiet
+from benchmarks.coordinator.ranks import Failure, StepFailed
+from benchmarks.coordinator.samples import same_code
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.worker import arms, clocks, failures
+from benchmarks.worker.arms import CaseBench
+from benchmarks.worker.requests import Service
+from kernels.spec import Case, Cost, Kernel, Place, Tolerance
+
+toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance(), live=("x",))
+
+
+@toy.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    return {"x": torch.randn(case.n)}
+
+
+@toy.cost
+def cost(case: Case) -> Cost:
+    return Cost()
+
+
+@toy.reference
+def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    return inputs["x"] * 2
+
+
+def doubling(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    out = torch.empty_like(inputs["x"])
+    return lambda: torch.mul(inputs["x"], 2, out=out)
+
+
+toy.backend("good")(doubling)
+toy.baseline("library")(doubling)
+
+
+@toy.backend("slow")
+def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    call = doubling(case, inputs)
+
+    def late() -> torch.Tensor:
+        time.sleep(case_run.SAMPLE_S)
+        return call()
+
+    return late
+
+
+@toy.backend("stubborn")
+def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    call = doubling(case, inputs)
+
+    def checked() -> torch.Tensor:
+        if SimulatedGraph.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return call()
+
+    return checked
+
+
+@toy.backend("forgetful")
+def forgetful(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Right when called, but writes nothing when it is replayed: as a graph of a call that decides on the host."""
+    out, replaying = torch.empty_like(inputs["x"]), SimulatedGraph
+    return lambda: out if replaying.replaying else torch.mul(inputs["x"], 2, out=out)
+
+
+@toy.backend("copies_the_first")
+def copies_the_first(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Computes for the first copy of the inputs and gives that result for all."""
+    out, first = torch.empty_like(inputs["x"]), FIRST.setdefault("x", inputs["x"])
+    return lambda: torch.mul(first, 2, out=out)
+
+
+FIRST: dict[str, torch.Tensor] = {}
+
+
+class SimulatedGraph:
+    """Replays by calling again."""
+
+    capturing = replaying = False
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self._calls = calls
+
+    def replay(self) -> None:
+        SimulatedGraph.replaying = True
+        for call in self._calls:
+            call()
+        SimulatedGraph.replaying = False
+
+
+def simulated_capture(calls: Sequence[Callable[[], Any]]) -> tuple[SimulatedGraph, list[Any]]:
+    SimulatedGraph.capturing = True
+    try:
+        return SimulatedGraph(calls), [call() for call in calls]
+    finally:
+        SimulatedGraph.capturing = False
+
+
+class LocalPool:
+    """One rank in this process."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self._service = Service(".", None)
+        self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
+        self._service._bench_of, self._service._torch = arms.CaseBench, torch
+        self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
+        self._request: tuple[str, dict[str, Any]] | None = None
+
+        self._service.do_ran = lambda tops: {}
+
+    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
+        self._request = op, fields
+
+    def collect(self) -> list[Any]:
+        op, fields = self._request
+        try:
+            return [self._service.perform(op, fields)]
+        except Exception as error:
+            answer = failures.answer(error)
+            raise StepFailed(
+                Failure(answer["status"], answer["why"], answer["detail"], True, answer["spoiled"])
+            ) from error
+
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        assert self.alive
+        self.post(step, limit_s, op, **fields)
+        return self.collect()
+
+    def kill(self) -> None:
+        self.alive = False
+
+
+class LocalPools(SimpleNamespace):
+    quiet = Quiet()
+    setting = SimpleNamespace(gpu=False)
+    flush_s = 0.0
+
+    strayed: ClassVar[dict[str, str]] = {}
+
+    def tops(self, role: str) -> list[str]:
+        return []
+
+    def look_at(self, role: str, answers: list[Any]) -> None:
+        assert answers == [{}]
+
+    def compiled(self, case: str) -> None:
+        pass
+
+    def ready(self, roles: Iterable[str]) -> None:
+        for role in roles:
+            if role not in self.pools or not self.pools[role].alive:
+                self.pools[role] = LocalPool()
+                self.starts += 1
+
+
+@pytest.fixture
+def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalPools]]:
+    monkeypatch.setattr(clocks, "capture", simulated_capture)
+
+    def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
+        planned = tuple(PlannedArm("head", name) for name in backends)
+        case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
+        setting = SimpleNamespace(gpu=True)
+        workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
+        run_of = CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {})
+        run_of.secret = 3
+        return run_of.run(), workers
+
+    return run
+
+
+def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
+    entry, workers = run_case("good", "library")
+    assert entry["method"] == "graph"
+    assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 4 for arm in entry["arms"].values())
+    assert len(entry["arms"]["head/good"]["seconds"]) == 5
+    arm = workers.pools["head"]._service._bench.arms["good"]
+    assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
+
+
+def test_flushes_of_large_caches_are_time_that_samples_may_take(run_case, monkeypatch):
+    """Flushing 480 MB of cache takes 0.1 s on an idle CPU: 20 warm-up samples are no hang, and requests stay short."""
+    allowed, post = [], LocalPool.post
+
+    def posts(self, step, limit_s, op, **fields):
+        if op == "samples":
+            allowed.append((limit_s, len(fields["order"])))
+        return post(self, step, limit_s, op, **fields)
+
+    monkeypatch.setattr(LocalPool, "post", posts)
+    monkeypatch.setattr(LocalPools, "flush_s", 2.0)
+    run_case("good", "library")
+    assert len(allowed) > 4
+    for limit_s, count in allowed:
+        assert limit_s >= Protocol().deadline_s + 10 * 2.0 * count
+    assert max(count for _, count in allowed[2:]) <= 3
+
+
+def test_a_slow_call_needs_fewer_in_a_graph(run_case):
+    entry, workers = run_case("good", "slow", copies=12, calls=12)
+    assert entry["arms"]["head/slow"]["calls_per_sample"] == case_run.LEAST_CALLS
+    assert entry["arms"]["head/good"]["calls_per_sample"] == 12
+    assert entry["arms"]["head/slow"]["status"] == "ok", "only what is in the graph is checked"
+    assert len(workers.pools["head"]._service._bench.arms["slow"].outputs) == case_run.LEAST_CALLS
+
+
+def test_one_copy_can_be_called_many_times(run_case):
+    entry, workers = run_case("good", copies=1, calls=6)
+    assert entry["arms"]["head/good"]["calls_per_sample"] == 6
+    assert len(workers.pools["head"]._service._bench.arms["good"].calls) == 1
+
+
+def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case):
+    entry, workers = run_case("good", "stubborn", "library")
+    assert entry["method"] == "events"
+    assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 1 for arm in entry["arms"].values())
+    assert "head/stubborn cannot be captured in a graph (RuntimeError: operation not permitted" in entry["warnings"][0]
+    assert workers.starts == 2, "a failed capture is followed by a fresh process"
+
+
+def test_a_call_that_is_right_but_not_in_a_graph_puts_the_whole_case_on_events(run_case):
+    entry, workers = run_case("good", "forgetful")
+    assert entry["method"] == "events"
+    assert {arm["status"] for arm in entry["arms"].values()} == {"ok"}
+    assert (
+        "head/forgetful gives another result in a graph (check of the graph: the output is nan" in entry["warnings"][0]
+    )
+    assert workers.starts == 2
+
+
+def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch):
+    streams = ["own"]
+
+    class Graph:
+        """As torch.cuda.graph: its stream stays the current one if the end of the capture raises."""
+
+        def __init__(self, graph: Any, capture_error_mode: str) -> None:
+            streams.append("capturing")
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *raised: object) -> None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", Graph)
+    monkeypatch.setattr(clocks.bound, "current_stream", lambda: streams[-1])
+    monkeypatch.setattr(clocks.bound, "set_stream", streams.append)
+    with pytest.raises(RuntimeError, match="previous error"):
+        clocks.capture([lambda: None])
+    assert streams == ["own", "capturing", "own"]
+
+
+def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):
+    FIRST.clear()
+    entry, workers = run_case("good", "copies_the_first")
+    assert entry["arms"]["head/good"]["status"] == "ok"
+    assert set(workers.pools["head"]._service._bench.values.held) == {0, 1}
+    assert entry["arms"]["head/copies_the_first"]["status"] == "wrong"
+    assert entry["arms"]["head/copies_the_first"]["why"].startswith("check: ")
+
+
+# Points that launch the same code in the same way are timed once.
+
+
+ANCHOR = PlannedArm("head", "good")
+POINTS = tuple(PlannedArm("head", "good", point=name) for name in ("p1", "p2", "p3"))
+
+
+@pytest.mark.parametrize(
+    ("arms", "hashes", "expected"),
+    [
+        ((ANCHOR, *POINTS), ("a", "b", "a", "b"), {"head/good@p2": "head/good", "head/good@p3": "head/good@p1"}),
+        ((ANCHOR, *POINTS), (None, None, None, "a"), {}),
+        ((ANCHOR, PlannedArm("head", "other")), ("a", "a"), {}),
+        ((POINTS[0], ANCHOR), ("a", "a"), {}),
+    ],
+)
+def test_a_point_is_left_to_the_first_arm_with_its_code(
+    arms: Sequence[PlannedArm], hashes: Sequence[str | None], expected: dict[str, str]
+):
+    assert same_code(arms, hashes) == expected
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, hashes: dict[str, str], *arms: PlannedArm) -> tuple[dict[str, Any], list]:
+    """The entry of a case whose arms trace to these hashes, and the labels in the order in which they were timed."""
+    timed: list[str] = []
+    samples = CaseBench.samples
+    monkeypatch.setattr(CaseBench, "trace", lambda self, label: hashes[label])
+    monkeypatch.setattr(
+        CaseBench,
+        "samples",
+        lambda self, order, *more, **other: timed.extend(order) or samples(self, order, *more, **other),
+    )
+    workers = LocalPools(pools={}, lost={}, starts=0)
+    case = PlannedCase("c", 1, arms, "clock", 1, 1, 0)
+    return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run()["arms"], timed
+
+
+def test_it_carries_the_samples_of_that_arm_and_was_checked_itself(monkeypatch):
+    hashes = {"good": "a", "good@p1": "b", "good@p2": "a", "good@p3": "b"}
+    arms, timed = measured(monkeypatch, hashes, ANCHOR, *POINTS)
+    assert "good@p2" not in timed
+    assert "good@p3" not in timed
+    assert arms["head/good@p3"]["same_as"] == "head/good@p1"
+    assert arms["head/good@p3"]["seconds"] == arms["head/good@p1"]["seconds"]
+    assert arms["head/good@p2"]["same_as"] == "head/good"
+    assert arms["head/good@p2"]["error"] == {"norm": 0.0, "peak": 0.0}
+    assert "same_as" not in arms["head/good@p1"]
+    assert {arm["code_hash"] for arm in arms.values()} == {"a", "b"}
+
+
+def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
+    check, checked = CaseBench.check, []
+
+    def second_is_wrong(self: CaseBench, label: str) -> dict[str, Any]:
+        checked.append(label)
+        if label == "good@p1" and checked.count(label) > 1:
+            raise_wrong()
+        return check(self, label)
+
+    monkeypatch.setattr(CaseBench, "check", second_is_wrong)
+    arms, _ = measured(monkeypatch, dict.fromkeys(("good@p1", "good@p2"), "a") | {"good": "b"}, ANCHOR, *POINTS[:2])
+    assert arms["head/good@p1"]["status"] == arms["head/good@p2"]["status"] == "wrong"
+    assert arms["head/good@p2"]["why"] == "its code is that of head/good@p1: check after timing: a race"
+    assert arms["head/good"]["status"] == "ok"
+
+
+def raise_wrong() -> None:
+    from benchmarks.worker.failures import Refused
+
+    raise Refused("wrong", "a race")
+
+
+def test_points_without_knobs_in_common_are_all_timed(monkeypatch):
+    arms, timed = measured(monkeypatch, {"good": "a", "good@p1": "b", "good@p2": "c"}, ANCHOR, *POINTS[:2])
+    assert set(timed) == {"good", "good@p1", "good@p2"}
+    assert all("same_as" not in arm for arm in arms.values())
+    assert len({tuple(arm["seconds"]) for arm in arms.values()}) == 3
+
+
+@pytest.mark.slow
+def test_a_batch_that_keeps_its_inputs_makes_them_once(monkeypatch):
+    made: list[str] = []
+    init = CaseBench.__init__
+    monkeypatch.setattr(CaseBench, "__init__", lambda self, *rest: made.append("inputs") or init(self, *rest))
+    workers = LocalPools(pools={}, lost={}, starts=0)
+    for keep, count in ((True, 1), (True, 1), (False, 2)):
+        case = PlannedCase("c", 1, (ANCHOR, dataclasses.replace(POINTS[0])), "clock", 1, 1, 0)
+        entry = CaseRun(workers, case, Protocol(rounds=2), random.Random(0), {}, keep_inputs=keep).run()
+        assert {arm["status"] for arm in entry["arms"].values()} == {"ok"}
+        assert len(made) == count
+        assert set(workers.pools["head"]._service._bench.arms) == {"good", "good@p1"}

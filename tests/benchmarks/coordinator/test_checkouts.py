@@ -1,0 +1,99 @@
+"""Names of kernels read from source: all of them, or none at all."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.coordinator.checkouts import Checkout, declared_names, refuse_unknown
+from benchmarks.plan import UsageError
+from kernels.registry import discover
+
+ROOT = Path(__file__).resolve().parents[3]
+IMPORT = "from kernels.spec import Case, Kernel\n"
+
+
+@pytest.fixture
+def names(tmp_path):
+    def read(source: str, **more: str) -> set[str] | None:
+        (tmp_path / "lib" / "deep").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib" / "deep" / "one.py").write_text(IMPORT + source)
+        for name, text in more.items():
+            (tmp_path / "lib" / f"{name}.py").write_text(text)
+        return declared_names(tmp_path, ["lib.deep"])
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("a = Kernel('a', cases=[])\nb = Kernel(name='b')", {"a", "b"}),
+        ("NAME = 'a'\nk = Kernel(NAME)", {"a"}),
+        ("BASE = 'gemm'\nk = Kernel(f'{BASE}_wgrad')", {"gemm_wgrad"}),
+        ("def make():\n    return Kernel('a')", {"a"}),
+        ("def make(p):\n    return Kernel(f'g_{p}')\nmake('x')\nmake(p='y')", {"g_x", "g_y"}),
+        ("def show(k: Kernel) -> dict[str, Kernel]:\n    return isinstance(k, Kernel)", set()),
+        ("import kernels.spec as s\nk = s.Kernel('a')", {"a"}),
+    ],
+)
+def test_a_name_that_is_certain_is_found(names, source, found):
+    assert names(source) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nk = Kernel(os.environ['NAME'])",
+        "for p in ('x', 'y'):\n    Kernel(f'g_{p}')",
+        "NAME = 'a'\nNAME += 'b'\nk = Kernel(NAME)",
+        "def make(p):\n    p = p + 's'\n    return Kernel(p)\nmake('x')",
+        "def make(p):\n    return Kernel(p)\nmany = list(map(make, 'xy'))",
+        "def make(p):\n    return Kernel(p)",
+        "class Mine(Kernel): ...\nk = Mine('a')",
+        "K = Kernel\nk = K('a')",
+        "from kernels.spec import Kernel as K\nk = K('a')",
+        "k = (lambda p: Kernel('g' + p))('x')",
+        "k = Kernel(*['a'])",
+        "k = Kernel(",
+    ],
+)
+def test_one_name_that_is_not_certain_leaves_it_to_the_import(names, source):
+    assert names(source) is None
+
+
+def test_a_function_that_another_module_calls_is_not_certain(names):
+    source = "def make(p):\n    return Kernel(p)\nmake('x')"
+    assert names(source) == {"x"}
+    assert names(source, two="from lib.deep.one import make\nmake('y')") is None
+
+
+def test_a_package_that_lies_elsewhere_is_not_certain(tmp_path):
+    assert declared_names(tmp_path, ["installed"]) is None
+
+
+def test_our_own_names_are_those_that_an_import_finds():
+    registry = discover(["kernels"])
+    assert declared_names(ROOT, ["kernels"]) == set(registry.kernels)
+
+
+def test_only_a_name_that_no_checkout_declares_is_refused(tmp_path):
+    for role in ("base", "head"):
+        (tmp_path / role / "kernels").mkdir(parents=True)
+        (tmp_path / role / "kernels" / "one.py").write_text(IMPORT + f"k = Kernel('of_{role}')")
+    checkouts = [Checkout(role, tmp_path / role) for role in ("base", "head")]
+    refuse_unknown([], checkouts)
+    refuse_unknown(["of_base", "of_head"], checkouts)
+    with pytest.raises(UsageError, match="no kernel 'other'; known: of_base, of_head"):
+        refuse_unknown(["other"], checkouts)
+    (tmp_path / "base" / "kernels" / "two.py").write_text("def broken(:  # Kernel")
+    refuse_unknown(["other"], checkouts)
+
+
+def test_it_takes_less_than_a_second():
+    begin = time.process_time()
+    with pytest.raises(UsageError):
+        refuse_unknown(["gem"], [Checkout("head", ROOT)])
+    assert time.process_time() - begin < 1.0

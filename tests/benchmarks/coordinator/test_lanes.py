@@ -1,0 +1,601 @@
+"""Lanes: one is timed while the others rest; who needs much memory waits for room; stopping leaves none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.coordinator import lanes, ranks
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.lanes import (
+    BY_ITSELF,
+    LANES_VARIABLE,
+    PHASES,
+    Quiet,
+    SecondsLedger,
+    SideBySide,
+    Stopped,
+    phase,
+)
+from benchmarks.coordinator.orders import PlannedTrial
+from benchmarks.coordinator.trial import measure
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
+from benchmarks.worker.requests import CASE_STEPS, Service
+from tests.benchmarks.hostile.kernels import KERNELS
+from tests.benchmarks.hostile.test_hostile_kernels import tree_of
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def others() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as executor:
+        yield executor
+
+
+def soon(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def resting(future: Future[None]) -> bool:
+    """Whether a thread is still waiting after it had time to go on."""
+    time.sleep(0.05)
+    return not future.done()
+
+
+def test_while_one_is_timed_no_other_does_anything(others):
+    quiet, at_work, seen = Quiet(), [0], []
+    lock = threading.Lock()
+
+    def works() -> None:
+        with lock:
+            at_work[0] += 1
+        time.sleep(0.001)
+        with lock:
+            at_work[0] -= 1
+
+    def trial() -> None:
+        with quiet.lane(0):
+            for _ in range(20):
+                quiet.pause()
+                works()
+                with quiet.alone():
+                    seen.append(at_work[0])
+                    works()
+                    seen.append(at_work[0])
+
+    for done in [others.submit(trial) for _ in range(6)]:
+        done.result(PATIENCE_S)
+    assert seen == [0] * 240
+
+
+def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others, monkeypatch):
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.2)
+    quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
+
+    def prepares() -> None:
+        with quiet.lane(0):
+            quiet.pause()
+            paused.append("before anybody wanted to be timed")
+            soon(lambda: quiet._wanting == 1)
+            quiet.pause()
+            paused.append("soon after")
+            request.wait(PATIENCE_S)
+            quiet.pause()
+            paused.append("when all was done")
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.wait(PATIENCE_S)
+
+    first = others.submit(prepares)
+    soon(lambda: len(quiet._lanes) == 1)
+    second = others.submit(times)
+    soon(lambda: len(paused) == 2)
+    time.sleep(0.25)
+    request.set()
+    assert resting(first), "it stops at its next request"
+    assert len(paused) == 2
+    assert not quiet._at_work
+    assert not second.done()
+    timed.set()
+    assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is None
+    assert paused[-1] == "when all was done"
+
+
+@pytest.mark.parametrize(("most_s", "goes_on"), [(PATIENCE_S, True), (0.0, False)])
+def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, most_s, goes_on):
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(lanes, "MOST_PATIENCE_S", most_s)
+    quiet, long, timed = Quiet(), threading.Event(), threading.Event()
+
+    def has_a_long_request() -> None:
+        with quiet.lane(0):
+            quiet.pause()
+            long.wait(PATIENCE_S)
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.wait(PATIENCE_S)
+
+    def prepares() -> None:
+        with quiet.lane(0):
+            soon(lambda: quiet._wanting == 1)
+            time.sleep(lanes.LONG_S + 0.05)
+            quiet.pause()
+
+    first, third = others.submit(has_a_long_request), others.submit(prepares)
+    soon(lambda: len(quiet._lanes) == 2)
+    second = others.submit(times)
+    soon(lambda: quiet._wanting == 1)
+    time.sleep(lanes.LONG_S + 0.05)
+    assert resting(third) is not goes_on
+    assert not second.done()
+    long.set()
+    soon(lambda: quiet._timing)
+    timed.set()
+    for one in (first, second, third):
+        one.result(PATIENCE_S)
+
+
+def test_outside_of_a_lane_nothing_is_waited_for():
+    quiet = Quiet()
+    quiet.pause()
+    with quiet.alone(), quiet.alone():
+        assert not quiet.in_lane()
+    with quiet.lane(0) as lane:
+        with quiet.alone(), quiet.alone():
+            quiet.pause()
+        assert quiet.in_lane()
+    assert not lane.beside
+
+
+@pytest.mark.parametrize("needs", [60, 200, BY_ITSELF])
+def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others, needs):
+    quiet, order = Quiet(room=100), []
+
+    def enters(name: str, wanted: float) -> None:
+        with quiet.lane(wanted) as lane:
+            order.append((name, lane.beside))
+
+    with quiet.lane(50) as first:
+        large = others.submit(enters, "large", needs)
+        soon(lambda: len(quiet._queue) == 1)
+        small = others.submit(enters, "small", 10)
+        assert resting(large)
+        assert resting(small)
+        assert not first.beside
+    large.result(PATIENCE_S)
+    small.result(PATIENCE_S)
+    assert [name for name, _ in order] == ["large", "small"]
+    assert not order[0][1] or needs == 60
+
+
+def test_each_knows_whether_another_was_ever_beside_it(others):
+    quiet = Quiet(room=100)
+    with quiet.lane(50) as one:
+
+        def enters() -> bool:
+            with quiet.lane(50) as two:
+                return two.beside
+
+        assert others.submit(enters).result(PATIENCE_S)
+    assert one.beside
+
+
+def test_stopping_ends_every_wait_and_every_next_request(others):
+    quiet = Quiet(room=100)
+
+    def waits_for_room() -> None:
+        with quiet.lane(BY_ITSELF):
+            pass
+
+    def wants_to_be_timed() -> None:
+        with quiet.lane(0), quiet.alone():
+            pass
+
+    with quiet.lane(0):
+        timed = others.submit(wants_to_be_timed)
+        soon(lambda: quiet._wanting == 1)
+        queued = others.submit(waits_for_room)
+        soon(lambda: len(quiet._queue) == 1)
+        quiet.stop()
+        for stopped in (timed, queued):
+            assert isinstance(stopped.exception(PATIENCE_S), Stopped)
+        for call in (quiet.pause, quiet.refuse):
+            with pytest.raises(Stopped):
+                call()
+    assert not quiet._lanes
+    assert not quiet._at_work
+
+
+# Where the seconds go: each to the request in flight, none twice, and what is left to the coordinator.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def spend(ledger: SecondsLedger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
+    ledger.sent("pool", op, fields)
+    clock.now += seconds
+    ledger.answered("pool")
+
+
+def opened(clock: Clock) -> SecondsLedger:
+    ledger = SecondsLedger(clock)
+    ledger.open()
+    return ledger
+
+
+def test_each_second_is_that_of_its_request(clock: Clock) -> None:
+    ledger = opened(clock)
+    spend(ledger, clock, "join", 1.0)
+    spend(ledger, clock, "samples", 0.25, warm_up=True)
+    clock.now += 0.75
+    spend(ledger, clock, "samples", 2.0, warm_up=False)
+    spend(ledger, clock, "poison", 0.5)
+    spend(ledger, clock, "check", 0.5)
+    whole_s, found = ledger.close()
+    assert found == {"start": 1.0, "warm-up": 0.25, "rounds": 2.0, "checks": 1.0, "between": 0.75}
+    assert whole_s == sum(found.values()) == 5.0
+
+
+def test_a_trial_has_its_own_seconds_only_and_knows_what_was_ahead_of_it(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    spend(ledger, clock, "probe", 3.0)
+    assert ledger.open() == 3.0
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.close() == (1.0, {"inputs": 1.0})
+    clock.now += 2.0
+    assert ledger.open() == 2.0
+    assert ledger.close() == (0.0, {})
+
+
+def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
+    ledger = opened(clock)
+    for pool in ("base", "head"):
+        ledger.sent(pool, "build", {})
+        clock.now += 1.0
+    for pool in ("base", "head"):
+        clock.now += 1.0
+        ledger.answered(pool)
+    assert ledger.close() == (4.0, {"set-up": 4.0})
+
+
+def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
+    ledger = opened(clock)
+    spend(ledger, clock, "call", 3.0)
+    assert ledger.close(2.5) == (3.0, {"first calls": 0.5, "compiling": 2.5})
+    ledger.open()
+    spend(ledger, clock, "call", 1.0)
+    assert ledger.close(2.0) == (1.0, {"compiling": 1.0}), "of several ranks at once, the sum is longer"
+
+
+def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: Clock) -> None:
+    """One prepares for 4 s; beside its second and third a second one is under way, which is timed in the third."""
+    ledger, other = opened(clock), ThreadPoolExecutor(1)
+    ledger.sent("a", "case", {})
+    clock.now += 1.0
+    assert other.submit(ledger.open).result() == 0.0
+    other.submit(ledger.sent, "b", "join", {}).result()
+    clock.now += 1.0
+    other.submit(ledger.answered, "b").result()
+    ledger.answered("a")
+    other.submit(ledger.sent, "b", "samples", {}).result()
+    clock.now += 1.0
+    other.submit(ledger.answered, "b").result()
+    assert other.submit(ledger.close).result() == (1.5, {"start": 0.5, "rounds": 1.0})
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.close() == (2.5, {"inputs": 2.5})
+
+
+def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -> None:
+    ledger, other = opened(clock), ThreadPoolExecutor(1)
+    ledger.sent("a", "fill", {})
+    clock.now += 1.0
+    other.submit(ledger.open).result()
+    other.submit(ledger.sent, "b", "samples", {}).result()
+    clock.now += 2.0
+    other.submit(ledger.answered, "b").result()
+    assert other.submit(ledger.close).result() == (2.0, {"rounds": 2.0})
+    ledger.answered("a")
+    assert ledger.close() == (1.0, {"compiling": 1.0})
+    ledger.lost(1.0)
+    assert ledger.open() == 1.0
+
+
+def test_every_request_of_a_case_has_a_phase() -> None:
+    joining = {"join", "case", "quit"} | {"launches", "fill"}  # the last two of processes that compile
+    assert {*CASE_STEPS, *joining} == PHASES.keys()
+    assert all(hasattr(Service, f"do_{op}") for op in joining)
+    assert phase("new", {}) == "new"
+
+
+# Trials side by side: how many, what is at work while one is timed, whose a fault is, and what stays when it ends.
+
+
+QUICK = Protocol(rounds=4, trials=3, deadline_s=30.0)
+SMALL = Selection(cases=("small",))
+TIMED = ("samples", "whole", "tune")
+"""Requests during which nothing else may be at work."""
+
+
+@pytest.fixture
+def three_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU."""
+    monkeypatch.setenv(LANES_VARIABLE, "3")
+
+
+class Requests:
+    """Every request to measuring processes: (trial's thread, op, begin, end)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[int, str, float, float]] = []
+        begun: dict[Any, tuple[int, str, float]] = {}
+        post, collect = ranks.WorkerPool.post, ranks.WorkerPool.collect
+
+        def posts(pool: Any, step: str, limit_s: float, op: str, *rest: Any, **fields: Any) -> None:
+            begun[pool] = threading.get_ident(), op, time.monotonic()
+            post(pool, step, limit_s, op, *rest, **fields)
+
+        def collects(pool: Any) -> list[Any]:
+            try:
+                return collect(pool)
+            finally:
+                self.seen.append((*begun.pop(pool), time.monotonic()))
+
+        monkeypatch.setattr(ranks.WorkerPool, "post", posts)
+        monkeypatch.setattr(ranks.WorkerPool, "collect", collects)
+
+    def beside(self, ops: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Pairs of requests of different trials at the same time, the first of them one of `ops`."""
+        return [
+            (one, other)
+            for thread, one, begin, end in self.seen
+            for others, other, from_, to in self.seen
+            if one in ops and thread != others and from_ < end and begin < to
+        ]
+
+
+@pytest.mark.slow
+def test_nothing_is_at_work_beside_samples_and_much_beside_the_rest(toy_tree, three_lanes, monkeypatch):
+    requests = Requests(monkeypatch)
+    lines = list(measure(["steady"], [Checkout(role, toy_tree(role)) for role in ("base", "head")], QUICK, None, SMALL))
+    assert sorted(line["trial"] for line in lines) == [0, 1, 2]
+    for line in lines:
+        arms = line["cases"]["small"]["arms"]
+        assert {arm["status"] for arm in arms.values()} == {"ok", "unsupported"}
+        assert all(len(arm["seconds"]) == 4 for arm in arms.values() if "seconds" in arm)
+    assert requests.beside(TIMED) == []
+    assert {other for _, other in requests.beside(("join", "case", "build", "check"))} & {"join", "case", "build"}
+
+
+TUNING = """
+@steady.backend("ours", config=lambda case, arch: {"tile": 16}, tries=lambda case, arch: [("library", {})])
+def ours(case, inputs, *, tile=8, order="rows"):
+    out, call = doubled(inputs)
+
+    class Chosen:
+        def tune(self):
+            log("tune", case.name)
+
+        def __call__(self):
+            return call()
+
+    return Chosen()
+
+def another("""
+
+
+@pytest.mark.slow
+def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_log, three_lanes, monkeypatch):
+    requests = Requests(monkeypatch)
+    declared = '@steady.backend("ours", config=lambda case, arch: {"tile": 16})\ndef ours('
+    tree = toy_tree("tree", replace={declared: TUNING})
+    lines = list(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL))
+    assert {line["cases"]["small"]["arms"]["head/ours"]["status"] for line in lines} == {"ok"}
+    assert toy_log.read_text().count("tune") == sum(op == "tune" for _, op, _, _ in requests.seen) == len(lines)
+    assert requests.beside(TIMED) == []
+
+
+@pytest.mark.slow
+def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
+    begin = time.monotonic()
+    lines = list(measure(["steady"], [Checkout("head", toy_tree("tree"))], QUICK, None, SMALL))
+    whole_s = time.monotonic() - begin
+    told = sum(sum(line["spent_s"].values()) for line in lines)
+    assert told == pytest.approx(sum(line["duration_s"] for line in lines), abs=0.01)
+    assert told + sum(line["ahead_s"] for line in lines) < whole_s
+    assert all(line["duration_s"] > line["spent_s"]["rounds"] > 0 for line in lines)
+    assert {line["side_by_side"] for line in lines} == {3}
+
+
+@pytest.mark.slow
+def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three_lanes):
+    killer = next(kernel for kernel in KERNELS if kernel.name == "kills_parent")
+    tree = tree_of(tmp_path / "tree", [killer])
+    protocol = Protocol(rounds=3, trials=2, deadline_s=10.0)
+    cases = Selection(cases=("one", "small"))
+    lines = list(measure([killer.name, "steady"], [Checkout("head", tree)], protocol, None, cases))
+    wanted = [(name, trial) for name in (killer.name, "steady") for trial in (0, 1)]
+    assert sorted((line["kernel"], line["trial"]) for line in lines) == wanted
+    for line in lines:
+        arms = [arm for case in line["cases"].values() for arm in case["arms"].values()]
+        wanted = {killer.status} if line["kernel"] == killer.name else {"ok", "unsupported", "skipped"}
+        assert {arm["status"] for arm in arms} <= wanted, arms
+
+
+@pytest.mark.slow
+def test_who_leaves_early_leaves_no_process(toy_tree, three_lanes):
+    tree = toy_tree("tree")
+    with contextlib.closing(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL)) as lines:
+        next(lines)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lane")]
+    assert not measuring_below(os.getpid())
+
+
+def measuring_below(process: int) -> list[str]:
+    """Working folders of processes below this one that measure: each has one of its own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            below = entry.name.isdigit() and f"\nPPid:\t{process}\n" in (entry / "status").read_text()
+            if below:
+                found += measuring_below(int(entry.name))
+                folder = os.readlink(entry / "cwd")
+                found += [folder] if "/ridgeline-" in folder else []
+    return found
+
+
+def test_what_one_raises_ends_the_others():
+    quiet, stopped = Quiet(), []
+
+    def works() -> dict[str, Any]:
+        try:
+            with quiet.lane(0):
+                while True:
+                    quiet.pause()
+                    time.sleep(0.001)
+        except BaseException as error:
+            stopped.append(type(error).__name__)
+            raise
+
+    def fails() -> dict[str, Any]:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        list(lanes.run([works, works, fails, works], 3, quiet))
+    assert stopped == ["Stopped", "Stopped"]
+
+
+def needing(**arm: Any) -> tuple[PlannedCase, ...]:
+    """A case of 10 bytes whose only arm has these fields."""
+    return (PlannedCase("c", 1, (PlannedArm("head", "a", **arm),), "graph", 1, 1, 0, memory_bytes=10),)
+
+
+def test_what_would_keep_others_waiting_has_no_other_beside_it():
+    """A library that compiles itself at its first use, as long as it has not; ranks; a kernel that failed."""
+    quiet, beside = Quiet(room=100), {}
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        [lane] = [lane for lane in quiet._lanes if lane.needs != 1]
+        beside[one.kernel, one.number] = lane.needs
+        return {"ahead_s": 0.0, "duration_s": 0.0, "kernel": one.kernel}
+
+    wanted = [
+        PlannedTrial("plain", 0, needing(first_call_s=60.0)),  # it is not installed
+        PlannedTrial("builds", 0, needing(first_call_s=60.0, libraries="humming 0.1")),
+        PlannedTrial("builds", 1, needing(first_call_s=60.0, libraries="humming 0.1")),
+        PlannedTrial("ranks", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, memory_bytes=10),)),
+        PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, "one GPU", memory_bytes=10),)),
+    ]
+    lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None)
+    assert len(list(lanes_of.lines(trial, wanted, 1))) == 5
+    assert beside == {
+        ("plain", 0): 10,
+        ("builds", 0): BY_ITSELF,
+        ("builds", 1): 10,
+        ("ranks", 0): BY_ITSELF,
+        ("skipped", 0): 0,
+    }
+
+
+def test_within_a_turn_the_longest_come_first():
+    took, order = {"quick": 1.0, "slow": 9.0, "middle": 4.0}, []
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        order.append((one.kernel, one.number))
+        return {"ahead_s": 0.0, "duration_s": took[one.kernel], "kernel": one.kernel}
+
+    wanted = [PlannedTrial(name, number, needing()) for number in (0, 1, 2) for name in took]
+    wanted = [one for one in wanted if one != PlannedTrial("middle", 2, needing())]
+    list(SideBySide(Quiet(), {}, lambda line: True, lambda seconds: None).lines(trial, wanted, 1))
+    assert order[:2] == [("quick", 0), ("slow", 0)], "nothing is known yet: as they were planned"
+    assert sorted(order[:5]) == sorted([("quick", 0), ("slow", 0), ("middle", 0), ("slow", 1), ("quick", 1)])
+    assert order[-3:] == [("slow", 2), ("middle", 1), ("quick", 2)]
+
+
+def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_are_told():
+    quiet, lost, alone, hung, both = Quiet(room=100), [], [], [], threading.Barrier(2)
+    known: dict[str, Any] = {"bad": {("c", "head/a"): "hung before"}}
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        again = bool(alone)
+        if not again:
+            both.wait(30.0)
+        if one.kernel == "bad":
+            hung.append(known["bad"])
+            alone.append(len(quiet._lanes) == 1)
+            known["bad"] = {("c", "head/b"): "hung beside others"}
+        if not again:
+            both.wait(30.0)
+        return {"ahead_s": 1.0, "duration_s": 2.0, "kernel": one.kernel, "again": again}
+
+    wanted = [PlannedTrial("bad", 0, needing()), PlannedTrial("good", 0, needing())]
+    lanes_of = SideBySide(quiet, known, lambda line: line["kernel"] != "bad", lost.append)
+    lines = {line["kernel"]: line for line in lanes_of.lines(trial, wanted, 2)}
+    assert lines["bad"]["again"]
+    assert not lines["good"]["again"]
+    assert alone == [False, True]
+    assert hung[1] == hung[0], "what hung beside others is tried by itself"
+    assert lost == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cores", "processes", "load", "wanted"),
+    [
+        ("gpu", 16, 1, 0.0, 8),
+        ("gpu", 64, 1, 0.0, 16),
+        ("gpu", 16, 2, 0.0, 4),
+        ("gpu", 16, 2, 4.0, 3),
+        ("gpu", 16, 2, 15.0, 1),
+        ("gpu", 4, 2, 0.0, 1),
+        ("gpu", 2, 1, 0.0, 1),
+        ("cpu", 64, 1, 0.0, 1),
+    ],
+)
+def test_free_cores_decide_how_many(monkeypatch, tmp_path, kind, cores, processes, load, wanted):
+    monkeypatch.delenv(LANES_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(lanes, "QUOTA", tmp_path / "none")
+    assert lanes.how_many(kind, cores, processes) == wanted
+
+
+def test_a_quota_of_the_container_counts(monkeypatch, tmp_path):
+    monkeypatch.delenv(LANES_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(lanes, "QUOTA", tmp_path / "cpu.max")
+    for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 16)):
+        lanes.QUOTA.write_text(written)
+        assert lanes.how_many("gpu", 64, 1) == wanted
+
+
+def test_what_is_asked_for_must_be_a_number(monkeypatch):
+    monkeypatch.setenv(LANES_VARIABLE, "2")
+    assert lanes.how_many("cpu", 1, 2) == 2
+    for wrong in ("0", "17", "many", "-1", "1.5"):
+        monkeypatch.setenv(LANES_VARIABLE, wrong)
+        with pytest.raises(UsageError, match=r"from 1 to 16"):
+            lanes.how_many("gpu", 64, 1)

@@ -1,0 +1,187 @@
+"""What runs below a process is counted, what the kernel says of its out-of-memory killer, and how an end is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from benchmarks.coordinator import ranks, worker_pools
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.ranks import Failure, PoolDied
+from benchmarks.coordinator.trial import Session
+from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting
+from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection
+from benchmarks.trial_file import Status, Unfit, check
+from ci import harness
+from kernels import symmetric_heap
+from tests.ci.made_trials import trial
+
+FAMILY = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "print('ready', flush=True); input()"], stdin=subprocess.PIPE)
+input()
+"""
+
+
+def test_children_of_children_count():
+    before = ranks.below(os.getpid())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", FAMILY], **pipes) as parent:
+        assert parent.stdout.readline() == b"ready\n"
+        assert ranks.below(os.getpid()) == before + 2
+        assert ranks.below(parent.pid) == 1
+        parent.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"), [("pgfault 7\noom_kill 3\nswap_ra 1\n", 3), ("pgfault 7\n", 0), ("oom_kill", 0)]
+)
+def test_kills_are_counted_where_they_are_told(monkeypatch, tmp_path, text, kills):
+    monkeypatch.setattr(ranks, "VMSTAT", tmp_path / "vmstat")
+    assert ranks.memory_kills() == 0
+    ranks.VMSTAT.write_text(text)
+    assert ranks.memory_kills() == kills
+
+
+def test_a_process_that_was_killed_for_memory_is_said_to_be():
+    killed = os.CLD_KILLED, int(signal.SIGKILL)
+    assert ranks.ending_in_words(*killed, True) == "was killed by SIGKILL (the out-of-memory killer: memory ran out)"
+    assert ranks.ending_in_words(*killed, False) == "was killed by SIGKILL (often the out-of-memory killer)"
+    assert ranks.ending_in_words(os.CLD_KILLED, int(signal.SIGSEGV), True) == "was killed by SIGSEGV"
+
+
+# Which home the heap has is found out once and then the same for every process; a crash on the way is survived.
+
+
+FOUND = {"home": "ipc", "homes": {"torch": {"why": "", "gbs": [[0, 30], [30, 0]]}}}
+
+
+class StandIn:
+    """A pool that was told a home, and answers with what it found; started: (label, home) in order."""
+
+    started: ClassVar[list[tuple[str, str]]] = []
+    answers: ClassVar[dict[str, object]] = {}
+
+    def __init__(self, label, python, checkout, world, directory, variables, ledger, left, quiet):
+        self.home = variables.get(HEAP_VARIABLE, "")
+        self.label, self.alive = label, True
+        type(self).started.append((label, self.home))
+
+    def post(self, *_, **__):
+        pass
+
+    def collect(self):
+        answer = self.answers.get(self.home, {"home": self.home})
+        if isinstance(answer, Exception):
+            self.alive = False
+            raise answer
+        return [{"flush_s": 0.0, "no_heap": "", "heap": answer}] * 2
+
+    def lives(self):
+        return self.alive
+
+    def kill(self):
+        self.alive = False
+
+    quit = close = kill
+
+
+def setting(**changes):
+    given = {"kernel": "k", "world": 2, "modules": {"base": "m", "head": "m"}, "gpu": True, "arch": "gfx942"}
+    given |= {"compute_units": 304, "threads": 1, "flush_bytes": 0, "heap_bytes": 0, "directory": Path("/nowhere")}
+    return WorkerSetting(**{**given, **changes})
+
+
+@pytest.fixture
+def pools(monkeypatch):
+    monkeypatch.setattr(worker_pools, "WorkerPool", StandIn)
+    monkeypatch.setattr(WorkerSetting, "request", lambda self, role: {})
+    monkeypatch.setattr(StandIn, "started", [])
+    monkeypatch.setattr(StandIn, "answers", {"auto": FOUND})
+    checkouts = [Checkout("base", Path()), Checkout("head", Path())]
+
+    def make(**changes):
+        made = WorkerPools(checkouts, setting(**changes))
+        made.ready(["base", "head"])
+        return made
+
+    return make
+
+
+def test_the_first_pool_finds_out_alone_and_the_second_is_told(pools):
+    made = pools()
+    assert StandIn.started == [("k.base", "auto"), ("k.head", "ipc")]
+    assert made.heaps == {"base": FOUND, "head": {"home": "ipc"}}
+
+
+def test_a_home_that_was_asked_for_is_told_to_all(pools):
+    assert pools(heap="torch").heaps == {"base": {"home": "torch"}, "head": {"home": "torch"}}
+    assert StandIn.started == [("k.base", "torch"), ("k.head", "torch")]
+
+
+def test_one_rank_and_ranks_on_a_cpu_have_nothing_to_find_out(pools):
+    pools(world=1)
+    assert StandIn.started == [("k.base", "auto"), ("k.head", "auto")]
+    StandIn.started.clear()
+    pools(gpu=False)
+    assert StandIn.started == [("k.base", ""), ("k.head", "")]
+
+
+def test_an_older_checkout_that_knows_no_homes_is_measured_too(pools):
+    StandIn.answers["auto"] = {}
+    assert pools().heaps == {"base": {}, "head": {}}
+
+
+def test_a_crash_while_the_homes_are_tried_leads_to_ipc(pools):
+    StandIn.answers["auto"] = PoolDied(Failure(Status.CRASH, "rank 1 of 2 was killed by SIGABRT in step: start"))
+    made = pools()
+    assert StandIn.started == [("k.base", "auto"), ("k.base", "ipc"), ("k.head", "ipc")]
+    assert made.lost == {}
+    assert made.notes == [
+        "base: while the homes of the heap were tried, rank 1 of 2 was killed by SIGABRT in step: start; now with "
+        "--heap ipc"
+    ]
+
+
+def test_a_crash_in_the_home_that_was_asked_for_is_the_end(pools):
+    StandIn.answers["torch"] = PoolDied(Failure(Status.CRASH, "rank 0 of 2 was killed by SIGABRT in step: start"))
+    made = pools(heap="torch")
+    assert set(made.lost) == {"base", "head"}
+    assert made.notes == []
+
+
+def told(world, **heaps):
+    return SimpleNamespace(dispatch=None, ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
+
+
+def test_different_homes_are_a_warning_and_what_was_found_is_kept():
+    session = Session([Checkout("head", Path())], Protocol(), Selection())
+    try:
+        assert session.learn(told(2, base=FOUND, head={"home": "ipc"})) == []
+        assert session._heaps[2] == FOUND
+        said = session.learn(told(4, base={"home": "torch"}, head={"home": "ipc"}))
+        assert said == [
+            "the checkouts have their symmetric heaps in different homes (base: torch, head: ipc), which can be what "
+            "differs"
+        ]
+    finally:
+        session.__exit__()
+
+
+def test_the_names_of_the_homes_are_the_same_everywhere():
+    assert HEAPS == harness.HEAPS == symmetric_heap.CHOICES
+    assert HEAP_VARIABLE == symmetric_heap.VARIABLE
+
+
+def test_a_trial_line_holds_what_was_found():
+    check({**trial(), "heap": {"w2": FOUND, "w4": {"home": "torch"}}})
+    wrong = {"home": "ipc", "homes": {"torch": {"why": "", "gbs": [[0, -3]]}}}
+    with pytest.raises(Unfit, match=r"heap\.w2\.homes\.torch\.gbs"):
+        check({**trial(), "heap": {"w2": wrong}})

@@ -1,0 +1,324 @@
+"""What a closure can reach, what it holds, and whether two sides' outputs agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from benchmarks.worker import clocks
+from benchmarks.worker.scripts import closure, timers
+from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, told, tolerance
+from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, function_name, printed
+from benchmarks.worker.scripts.timers import quantile, statement, summary
+from tests.benchmarks.worker import shapes
+
+
+def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
+    return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clocks.HostClock(0, None))
+
+
+GLOBAL = torch.ones(3)
+
+
+def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_globals() -> None:
+    cell, given, module = torch.ones(1), torch.ones(2), torch.nn.Linear(4, 5)
+    held = {"deep": [(cell,)]}
+
+    def call(x: torch.Tensor) -> Any:
+        return held, GLOBAL, module(x)
+
+    shapes = {tuple(one.shape) for one in closure.tensors(functools.partial(call, given)).values()}
+    assert shapes == {(1,), (2,), (3,), (5, 4), (5,)}
+
+
+def test_a_digest_sees_values_types_shapes_and_swaps() -> None:
+    one = torch.arange(100, dtype=torch.float32)
+    others = [one.clone(), one.flip(0), one.double(), one.view(10, 10), one + 1e-6]
+    assert closure.digest(one) == closure.digest(others[0])
+    assert len({closure.digest(one), *map(closure.digest, others[1:])}) == 5
+
+
+def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
+    x, start = torch.full((8,), 2.0), []
+
+    def call() -> torch.Tensor:
+        start.append(float(x[0]))
+        return x.mul_(3)
+
+    made = closure_bench(call)
+    facts = made.examine()
+    assert len(facts["changed"]) == 1
+    made.samples(["x"] * 4, False)
+    assert len(set(start[3:])) == 1
+    assert facts["repeats"]
+
+
+def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path: Any) -> None:
+    x, out = torch.randn(8), torch.zeros(8)
+
+    def into() -> None:
+        torch.add(x, 1, out=out)
+
+    made = closure_bench(into)
+    facts = made.examine()
+    assert facts["changed"] == []
+    assert facts["outputs"] == ["float32[8]"]
+    made.keep_outputs(str(tmp_path / "o.pt"))
+    other = torch.zeros(8)
+    right = closure_bench(lambda: torch.add(x, 1, out=other) is None)
+    right.examine()
+    assert right.compare(str(tmp_path / "o.pt"))["right"]
+
+
+def test_outputs_that_come_and_go_are_seen() -> None:
+    counter = iter(range(100))
+    assert not closure_bench(lambda: torch.full((4,), float(next(counter)))).examine()["repeats"]
+    assert closure_bench(lambda: torch.rand(4)).examine()["repeats"]  # from equal random numbers
+
+
+def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
+    w, seen = torch.ones(3, requires_grad=True), []
+    loss = (w * 2).sum()
+
+    def backward() -> None:
+        seen.append(w.grad is None)
+        loss.backward(retain_graph=True)
+
+    made = closure_bench(backward, no_grad_of=[w])
+    made.examine()
+    made.bundle(5, False)
+    made.samples(["x"] * 3, False)
+    assert all(seen)
+
+
+def test_after_timing_a_closure_must_give_what_it_gave() -> None:
+    state = {"calls": 0}
+
+    def call() -> torch.Tensor:
+        state["calls"] += 1
+        return torch.full((4,), 1.0 if state["calls"] < 10 else 2.0)
+
+    made = closure_bench(call)
+    assert made.examine()["repeats"]
+    made.samples(["x"] * 8, False)
+    assert not made.check_after()["right"]
+
+
+def test_sides_agree_within_what_their_types_round() -> None:
+    x = torch.randn(1000)
+    assert agree([x.half()], [x], True).right
+    assert not agree([x * 1.1], [x], True).right
+    assert not agree([x + 0], [x.flip(0)], True).right
+    different = agree([x * 1.1], [x], False)
+    assert not different.compared
+    assert "inputs hold other values" in different.why
+    assert not agree([x], [x[:10]], True).compared
+    assert not agree([], [], True).compared
+    nan = torch.tensor([1.0, float("nan")])
+    assert agree([nan], [nan.clone()], True).right
+    assert not agree([torch.tensor([1])], [torch.tensor([2])], True).right
+
+
+def test_a_tolerance_is_that_of_the_coarser_type() -> None:
+    half, single = torch.ones(1).half(), torch.ones(1)
+    assert tolerance(half, single) == TOLERANCES[torch.float16]
+    assert tolerance(torch.ones(1, dtype=torch.int8), torch.ones(1, dtype=torch.int8)) == EXACT
+    assert tolerance(single.to(torch.float8_e4m3fn), single) == FEW_BITS
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "mode", "found"),
+    [
+        (None, "mean", 2.5),
+        (None, "median", 2.5),
+        (None, "min", 1.0),
+        (None, "max", 4.0),
+        (None, "all", [4.0, 1.0, 3.0, 2.0]),
+        ([0.5], "mean", 2.5),
+        ([0.0, 0.5, 1.0], "mean", [1.0, 2.5, 4.0]),
+    ],
+)
+def test_summary_is_that_of_triton(quantiles: Any, mode: str, found: Any) -> None:
+    times = [4.0, 1.0, 3.0, 2.0]
+    assert summary(times, quantiles, mode) == found
+    testing = pytest.importorskip("triton.testing")
+    assert summary(times, quantiles, mode) == testing._summarize_statistics(times, quantiles, mode)
+
+
+def test_quantile_is_linear_between_order_statistics() -> None:
+    times = torch.rand(9).tolist()
+    assert quantile(times, 0.2) == pytest.approx(float(torch.quantile(torch.tensor(times), 0.2)))
+
+
+def test_a_statement_is_a_call_that_gives_the_value_of_an_expression() -> None:
+    assert statement("x + y", "y = 2", {"x": 1})() == 3
+    grows = statement("n += 1; seen.append(n)", "n = 0", {"seen": (seen := [])})
+    grows()
+    grows()
+    assert seen == [1, 2]
+
+
+# What a timed closure calls, as text: what can be told is what it does, and nothing else is told.
+
+
+X, W = torch.ones(4, 8), torch.full((8, 3), 2.0)
+EPS = 1e-5
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def closures(
+    x: torch.Tensor, w: torch.Tensor, dtype: torch.dtype, fn: Any = torch.relu
+) -> dict[str, Callable[[], Any]]:
+    size, fn = 3, torch.relu
+
+    def product() -> torch.Tensor:
+        """Returns it."""
+        return x @ w
+
+    return {
+        "torch.relu(x0)": lambda: fn(x),
+        "torch.softmax(x0, dim=-1)": lambda: torch.softmax(x, dim=-1),
+        "torch.nn.functional.layer_norm(x0, (8,), eps=1e-05)": lambda: F.layer_norm(x, (8,), eps=EPS),
+        "x0 @ x1": product,
+        "x0.to(torch.float16)": lambda: x.to(dtype),
+        "x0.narrow(0, 0, 3)": lambda: x.narrow(0, 0, size),
+        "tests.benchmarks.worker.test_scripts.double(x0)": lambda: double(x),
+        "tests.benchmarks.worker.shapes.wide(x0, [1, 2])": functools.partial(shapes.wide, x, [1, 2]),
+        "torch.matmul(x0, x1) + 1": timers.statement(
+            "torch.matmul(a, b) + one", "one = 1", {"a": x, "b": w, "torch": torch}
+        ),
+    }
+
+
+@pytest.mark.parametrize(("text", "call"), closures(X, W, torch.float16).items())
+def test_what_is_told_does_what_the_closure_does(text: str, call: Callable[[], Any]) -> None:
+    found, modules = told(call, [X, W])
+    assert found == text
+    assert all(text.startswith(one) or not modules for one in modules)
+    names = {"x0": X, "x1": W, "torch": torch, "tests": __import__("tests.benchmarks.worker.test_scripts")}
+    assert torch.equal(eval(found, names), call())
+
+
+def untold(x: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    model, other, held = torch.nn.Linear(8, 2), torch.ones(3), [lambda: torch.relu(x), lambda: torch.tanh(x)]
+
+    def two() -> torch.Tensor:
+        y = x * 2
+        return y + 1
+
+    def own(y: torch.Tensor) -> torch.Tensor:
+        return y
+
+    return {
+        "an object": lambda: model(x),
+        "a tensor that is none of its inputs": lambda: x + other,
+        "two statements": two,
+        "a function of a function": lambda: own(x),
+        "a choice": lambda: x if x.sum() > 0 else other,
+        "a function in a list": lambda: held[0](),
+        "a value": lambda: x,
+        "a callable object": model.forward,
+    }
+
+
+@pytest.mark.parametrize(("what", "call"), untold(X).items())
+def test_nothing_is_told_of(what: str, call: Callable[[], Any]) -> None:
+    assert told(call, [X]) == ("", [])
+
+
+def test_lambdas_of_one_line_are_told_apart() -> None:
+    first, second = (lambda: torch.relu(X)), (lambda: torch.tanh(X))
+    assert (told(first, [X]), told(second, [X])) == (("torch.relu(x0)", ["torch"]), ("torch.tanh(x0)", ["torch"]))
+
+
+# ClosureNames of timed closures: what they hold, and what they must not.
+
+
+def here(file: str) -> bool:
+    return file == __file__
+
+
+def timed(names: ClosureNames, function: Any = None, more: dict[str, Any] | None = None) -> TimedName:
+    """A timer: it names what it is called for by the frame that calls it."""
+    return names.of(sys._getframe(1), function, more)
+
+
+def bench(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
+    return timed(names, lambda: x)
+
+
+def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() -> None:
+    found = []
+    names = ClosureNames(here)
+    for size, (rows, columns) in [(1, (2, 3))]:
+        found.append(bench(names, 64, torch.bfloat16, "cublas", torch.ones(2)))
+        measured_ms = 0.123 * size * rows * columns
+        found.append(timed(names))
+    assert found[0].backend == "cublas"
+    assert found[0].case.endswith("bench:size=1,rows=2,columns=3,M=64,dtype=bf16")
+    assert "measured_ms" not in found[1].case
+    assert str(measured_ms) not in found[1].case
+
+
+def test_the_second_of_a_name_gets_a_number_and_lines_do_not_count() -> None:
+    names = ClosureNames(here)
+    first = timed(names)
+
+    second = timed(names)
+    assert second == TimedName(first.backend, f"{first.case}#2")
+
+
+@dataclasses.dataclass
+class Input:
+    x: int
+    kernel_provider: str
+    extra: dict[str, Any]
+
+
+def of_object(names: ClosureNames, input: Input) -> TimedName:
+    return timed(names)
+
+
+def test_fields_of_an_object_are_parameters() -> None:
+    found = of_object(ClosureNames(here), Input(4, "liger", {"hidden": 8, "weights": torch.ones(2)}))
+    assert found.backend == "liger"
+    assert found.case.endswith("x=4,hidden=8")
+
+
+def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider() -> None:
+    def run_ck(x: int) -> int:
+        return x
+
+    assert timed(ClosureNames(here), functools.partial(run_ck, 3)).backend == "run_ck"
+    assert timed(ClosureNames(here), lambda: 0, {"provider": "lib", "label": "a b"}).backend == "lib"
+    assert "label=a-b" in timed(ClosureNames(here), None, {"label": "a b"}).case
+
+
+def test_long_names_are_cut_and_stay_apart() -> None:
+    names = ClosureNames(here)
+    found = {timed(names, None, {f"parameter_{i}_{j}": j for j in range(30)}).case for i in range(3)}
+    assert len(found) == 3
+    assert max(map(len, found)) <= LONGEST
+
+
+def test_values_that_are_no_parameters_are_not_printed() -> None:
+    assert printed(torch.float16) == "fp16"
+    assert printed((4, 8, torch.bfloat16)) == "4x8xbf16"
+    assert printed("a/b c") == "a-b-c"
+    assert printed(torch.ones(3)) == printed(object()) == printed(None) == printed([]) == printed("x" * 60) == ""
+    assert "/" not in printed("torch.nn/x")
+
+
+def test_function_name_looks_inside() -> None:
+    assert function_name(functools.partial(functools.partial(max, 1), 2)) == "max"
+    assert function_name(torch.nn.Linear(2, 2)) == "Linear"
