@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
     for verb in (listing, checking, trying):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
-        verb.add_argument("--json", action="store_true", help="machine-readable")
+        verb.add_argument("--json", action="store_true", help="machine-readable, as `list` and `candidates` always are")
     help = "look at the disk of this folder too; repeatable"
     checking.add_argument("--folder", action="append", default=[], type=Path, metavar="PATH", help=help)
     checking.add_argument("--node", action="store_true", help="only whether the node is fit to measure; without torch")
@@ -133,7 +133,6 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     home = f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)"
     add("--heap", type=of.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
-    add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
 
 def _how_options(run: argparse.ArgumentParser) -> None:
@@ -251,17 +250,9 @@ def _list(arguments: argparse.Namespace) -> int:
         machine = some_gpus(arguments.gpus) if arguments.gpus else session.machine
     chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
     planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
-    if arguments.json:
-        python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
-        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
-        print(json.dumps(known, allow_nan=False))
-        return MEASURED
-    for name, kernel in found.kernels.items():
-        print(f"{name}: backends {', '.join(kernel['backends'])}; baselines {', '.join(kernel['baselines']) or 'none'}")
-        for case in kernel["cases"]:
-            print(f"  {case['name']} ({case['tier']}, world {case['world']}, {case['dtype']})")
-    for module in found.broken:
-        print(f"broken module {module['module']}: {module['reason']}")
+    python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
+    known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
+    print(json.dumps(known, allow_nan=False))
     return MEASURED
 
 
@@ -269,10 +260,11 @@ def _candidates(arguments: argparse.Namespace) -> int:
     named = (arguments.kernel, arguments.case, arguments.backend)
     wanted = candidates.CandidateRequest(*named, arguments.arch, arguments.compute_units)
     found = candidates.ask(Checkout("head", Path(arguments.tree).resolve()), wanted)
+    text = json.dumps(found, allow_nan=False)
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, allow_nan=False))
+        arguments.out.write_text(text)
     else:
-        print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
+        print(text)
     return MEASURED
 
 
@@ -288,7 +280,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.node:
         return _node(arguments)
     report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
-    print(json.dumps(report, allow_nan=False) if arguments.json else doctor.in_words(report))
+    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
     return FAULTS if report["problems"] else MEASURED
 
 
@@ -296,7 +288,7 @@ def _node(arguments: argparse.Namespace) -> int:
     """The preflight alone; see :mod:`benchmarks.preflight`."""
     demand = preflight.Demand(arguments.product, arguments.gpus)
     report = preflight.examine(None, demand, [Path(arguments.tree).resolve(), *arguments.folder])
-    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report))
+    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
     return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 
 

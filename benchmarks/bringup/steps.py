@@ -62,15 +62,12 @@ def of_home(home: str) -> tuple[BringupStep, BringupStep]:
 
 
 FIXED = (
-    BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 2, 180, DRIVER),
-    BringupStep("partition", "SPX/DPX/CPX and NPS, or MIG", "devices:partition", Needs.NOTHING, 1, 120, DRIVER),
+    BringupStep(
+        "machine", "GPUs, partitions, space, sensors, limits: what the doctor says", "machine:machine", Needs.NOTHING,
+        5, 180, DRIVER,
+    ),
     BringupStep("torch", "torch: build, a product on each GPU", "software:torch_build", Needs.NOTHING, 6, 180, DRIVER),
     BringupStep("triton", "Triton: version, a kernel on each GPU", "software:triton_build", Needs.GPU, 7, 180, DRIVER),
-    BringupStep("disk", "free space", "host:disk", Needs.NOTHING, 1, 30, "check the mounts: `df -h`"),
-    BringupStep("shm", "/dev/shm", "host:shm", Needs.NOTHING, 1, 30, "check the mount: `df -h /dev/shm`"),
-    BringupStep("git", "git and the history", "host:git", Needs.NOTHING, 1, 60, "run `git status` here"),
-    BringupStep("asv", "asv, for records", "host:asv", Needs.NOTHING, 1, 60, "run `python -m asv --version`"),
-    BringupStep("sensors", "clocks, power, temperature", "sensors:sensors", Needs.GPU, 1, 60, DRIVER),
     BringupStep("timer", "resolution of the timers", "timing:timer", Needs.TORCH, 5, 60, DRIVER),
     BringupStep("graph", "graph capture and replay", "timing:graph", Needs.GPU, 5, 90, DRIVER),
     BringupStep("heap", "symmetric heap: peer access, allocate, map", "heap:heap", Needs.RANKS, 10, 120, LINKS),

@@ -31,10 +31,11 @@ def examine(
     return {"problems": [one.as_json() for one in said], "facts": found.compact()}
 
 
-def in_words(report: Mapping[str, Any]) -> str:
-    """A report for people."""
-    listed = [f"{one['level'].upper():9} {one['text']}; {one['next_step']}" for one in report["problems"]]
-    return "\n".join([f"GPUs      {report['facts']['gpus']['count']}", *listed] if listed else ["no problem found"])
+def in_words(problems: Sequence[Mapping[str, str]]) -> str:
+    """The problems of a report for people."""
+    shown = [(one, f" ({one['why']})" if one.get("why") else "") for one in problems]
+    lines = [f"{one['level'].upper():9} {one['text']}{why}; {one['next_step']}" for one, why in shown]
+    return "\n".join(lines or ["no problem found"])
 
 
 def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), root: Path = Path("/")) -> NodeFacts:

@@ -53,12 +53,10 @@ def _gpu(root: Path, gpu: PciGpu, owners: dict[int, set[int]]) -> GpuFacts:
 def _processes(root: Path) -> dict[int, set[int]]:
     """Process ids with memory on a GPU, by the minor of its render device."""
     found: dict[int, set[int]] = {}
-    for folder in (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*"):
-        minor = re.search(r"^drm_render_minor (\d+)$", sysfs.text_of(folder / "properties"), re.MULTILINE)
-        gpu = sysfs.text_of(folder / "gpu_id")
-        if minor and int(minor[1]) and gpu:
+    for minor, folder in sysfs.kfd_nodes(root).items():
+        if gpu := sysfs.text_of(folder / "gpu_id"):
             files = (root / "sys/class/kfd/kfd/proc").glob(f"[0-9]*/vram_{gpu}")
-            found[int(minor[1])] = {int(file.parent.name) for file in files if sysfs.text_of(file) not in ("", "0")}
+            found[minor] = {int(file.parent.name) for file in files if sysfs.text_of(file) not in ("", "0")}
     return found
 
 

@@ -54,16 +54,6 @@ class PciGpu:
         return self.driver == DRIVERS[self.vendor]
 
 
-@dataclasses.dataclass(frozen=True)
-class KfdGpu:
-    """A GPU, or a partition of one, that the KFD offers.  cu_count: of this node.  minor: of its render device."""
-
-    node: int
-    cu_count: int
-    gfx: str
-    minor: int
-
-
 def gpu_file(root: Path = Path("/")) -> str:
     """A device file of a GPU that computes, "" if there is none: the KFD's, else that of the first NVIDIA GPU."""
     return next((str(path) for name in GPU_FILES for path in sorted((root / "dev").glob(name))), "")
@@ -102,29 +92,11 @@ def _nvidia_files(root: Path, address: str) -> list[str]:
     return [f"/dev/nvidia{said[1]}"] if said else []
 
 
-def kfd_gpus(root: Path = Path("/")) -> tuple[list[KfdGpu], int]:
-    """GPUs that the KFD offers to us, and the number of nodes that we may not read."""
-    found, denied = [], 0
-    for folder in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*"), key=lambda path: int(path.name)):
-        try:
-            lines = (folder / "properties").read_text().splitlines()
-        except PermissionError:
-            denied += 1
-            continue
-        except OSError:
-            continue
-        properties = {name: int(value) for name, _, value in (line.partition(" ") for line in lines) if value.isdigit()}
-        if properties.get("simd_count"):
-            found.append(_kfd_gpu(int(folder.name), properties))
-    return found, denied
-
-
-def _kfd_gpu(node: int, properties: dict[str, int]) -> KfdGpu:
-    """gfx_target_version is decimal: major * 10000 + minor * 100 + stepping; 90402 is gfx942, written in hex digits."""
-    version = properties.get("gfx_target_version", 0)
-    gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-    per_cu = properties.get("simd_per_cu") or 4
-    return KfdGpu(node, properties["simd_count"] // per_cu, gfx, properties.get("drm_render_minor", 0))
+def kfd_nodes(root: Path = Path("/")) -> dict[int, Path]:
+    """The nodes of the KFD's topology that are GPUs and that we may read, by the minor of their render device."""
+    folders = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
+    minors = {one: re.search(r"^drm_render_minor (\d+)$", text_of(one / "properties"), re.MULTILINE) for one in folders}
+    return {int(minor[1]): folder for folder, minor in minors.items() if minor and int(minor[1])}
 
 
 class Access(enum.Enum):

@@ -60,15 +60,3 @@ def _answer(pool: WorkerPool, wanted: CandidateRequest) -> dict[str, Any]:
     for kernel in wanted.kernels:
         entries += pool.ask("listing candidates", START_S, "candidates", kernel=kernel, **which)[0]
     return {"kernels": list(wanted.kernels), **place, "entries": entries}
-
-
-def in_words(found: dict[str, Any]) -> str:
-    """One line for each case and backend."""
-    lines, kernel = list[str](), ""
-    for entry in found["entries"]:
-        if entry["kernel"] != kernel:
-            kernel = entry["kernel"]
-            lines.append(f"{kernel} on {found['arch']}:")
-        count = entry["why"] or f"{len(entry['candidates'])} candidates, knobs {', '.join(entry['knobs']) or 'none'}"
-        lines.append(f"  {entry['case']} {entry['backend']}: {count}")
-    return "\n".join(lines)

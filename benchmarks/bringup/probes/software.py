@@ -30,7 +30,7 @@ def torch_build(context: StepContext) -> list[Row]:
     if unseen:
         why, _, next_step = unseen.partition("; ")
         return [failed("torch", why, next_step)]
-    rows = [passed("torch", f"{_build(context)}{_untested('torch', environment['torch'])}")]
+    rows = [passed("torch", _build(context))]
     return [*rows, *_products(context)] if context.gpu else rows
 
 
@@ -51,13 +51,6 @@ def other_rocm(built_for: str, installed: str) -> str:
     if not built_for or not installed or doctor.version_numbers(built_for)[:2] == doctor.version_numbers(installed)[:2]:
         return ""
     return f" (this torch was built for ROCm {built_for}; vendor packages must be too)"
-
-
-def _untested(name: str, version: str) -> str:
-    """A remark on a version outside the tested range."""
-    if doctor.is_tested(name, version):
-        return ""
-    return f" (Ridgeline is tested with {' to '.join(map(doctor.dotted, doctor.TESTED[name]))})"
 
 
 def _products(context: StepContext) -> list[Row]:
@@ -95,7 +88,7 @@ def triton_build(context: StepContext) -> list[Row]:
     if not version:
         why = context.environment.get("triton_missing", "no answer")
         return [failed("triton", f"Triton cannot be imported: {why}", "install the Triton that this torch asks for")]
-    said = f"Triton {version}{_untested('triton', version)}{mismatch(_asked_by_torch(), version)}"
+    said = f"Triton {version}{mismatch(_asked_by_torch(), version)}"
     return [passed("triton", said), *_kernels(context)]
 
 

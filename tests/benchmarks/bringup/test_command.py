@@ -43,20 +43,20 @@ def kept(folder: Path) -> list[dict]:
 
 @pytest.mark.slow
 def test_finished_steps_are_not_repeated_and_again_repeats_them(tmp_path, capsys):
-    code, first = bring_up(tmp_path, "--only", "git", "--only", "shm")
+    code, first = bring_up(tmp_path, "--only", "torch", "--only", "machine")
     assert (code, first["resumed"], first["complete"]) == (0, [], True)
-    assert [step["step"] for step in first["steps"]] == ["shm", "git"], "in the order of the steps"
+    assert [step["step"] for step in first["steps"]] == ["machine", "torch"], "in the order of the steps"
     assert "heap" in first["not_run"]
     capsys.readouterr()
 
-    code, second = bring_up(tmp_path, "--only", "git", "--only", "shm", "--only", "asv")
-    assert second["resumed"] == ["shm", "git"]
+    code, second = bring_up(tmp_path, "--only", "torch", "--only", "machine", "--only", "timer")
+    assert second["resumed"] == ["machine", "torch"]
     assert "2 results" in capsys.readouterr().err
-    assert [line["step"] for line in kept(tmp_path)] == ["shm", "git", "asv"]
+    assert [line["step"] for line in kept(tmp_path)] == ["machine", "torch", "timer"]
     assert second["steps"][0] == first["steps"][0]
 
-    bring_up(tmp_path, "--only", "git", "--again")
-    assert [line["step"] for line in kept(tmp_path)] == ["shm", "git", "asv", "git"]
+    bring_up(tmp_path, "--only", "torch", "--again")
+    assert [line["step"] for line in kept(tmp_path)] == ["machine", "torch", "timer", "torch"]
 
 
 @pytest.mark.slow
@@ -64,11 +64,11 @@ def test_finished_steps_are_not_repeated_and_again_repeats_them(tmp_path, capsys
     ("part", "word"), [("machine", "another machine"), ("versions", "other versions"), ("tree", "other code")]
 )
 def test_what_holds_for_something_else_starts_afresh_and_says_so(tmp_path, capsys, part, word):
-    bring_up(tmp_path, "--only", "git")
+    bring_up(tmp_path, "--only", "torch")
     [line] = kept(tmp_path)
     line["holds_for"][part] = "0" * 16
     (tmp_path / "state.jsonl").write_text(json.dumps(line) + "\n")
-    _, second = bring_up(tmp_path, "--only", "git")
+    _, second = bring_up(tmp_path, "--only", "torch")
     assert second["resumed"] == []
     assert f"knows of {word} only: starting afresh" in capsys.readouterr().err
 
@@ -76,8 +76,8 @@ def test_what_holds_for_something_else_starts_afresh_and_says_so(tmp_path, capsy
 @pytest.mark.slow
 def test_a_torn_or_foreign_state_file_is_no_obstacle(tmp_path):
     (tmp_path / "state.jsonl").write_text('{"format": "ridgeline-bringup-step", "version": 1, "ste\n[]\n\x00\n{}')
-    assert bring_up(tmp_path, "--only", "git")[0] == 0
-    assert bring_up(tmp_path, "--only", "git")[1]["resumed"] == ["git"]
+    assert bring_up(tmp_path, "--only", "torch")[0] == 0
+    assert bring_up(tmp_path, "--only", "torch")[1]["resumed"] == ["torch"]
 
 
 def line(step: str, *rows, at: str = "2026-11-22T08:00:00+00:00") -> dict:
@@ -104,10 +104,15 @@ def test_what_failed_or_was_not_here_is_tried_again(tmp_path):
 
 
 def test_what_does_not_exist_is_refused_with_what_does(tmp_path, capsys):
-    for options in (["--only", "heaps"], ["--skip", "backend/gemn"], ["--only", "git", "--skip", "git"], ["--onyl"]):
+    for options in (
+        ["--only", "heaps"],
+        ["--skip", "backend/gemn"],
+        ["--only", "torch", "--skip", "torch"],
+        ["--onyl"],
+    ):
         assert exit_code(options) == 3
     said = capsys.readouterr().err
-    assert "no step 'heaps'; known: devices, partition, torch" in said
+    assert "no step 'heaps'; known: machine, torch, triton" in said
     assert "leave no step" in said
 
 
@@ -120,8 +125,8 @@ def exit_code(options: list[str]) -> int:
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert exit_code(["--only", "git", "--out", str(tmp_path / "file/report.json")]) == 3
-    assert exit_code(["--only", "git", "--state", str(tmp_path)]) == 3
+    assert exit_code(["--only", "torch", "--out", str(tmp_path / "file/report.json")]) == 3
+    assert exit_code(["--only", "torch", "--state", str(tmp_path)]) == 3
     assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -150,11 +155,11 @@ def test_an_interrupted_bring_up_keeps_what_is_finished_and_has_a_report(stand_i
     stand_in("aiter", f"import os, signal, time; os.kill({bringup}, signal.SIGINT); time.sleep(600)")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
     files = ["--state", str(tmp_path / "state.jsonl"), "--out", str(tmp_path / "report.json")]
-    argv = [sys.executable, "-m", "benchmarks.bringup", "--only", "git", "--only", "package/aiter", *files]
+    argv = [sys.executable, "-m", "benchmarks.bringup", "--only", "torch", "--only", "package/aiter", *files]
     ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 130
     assert "what is finished is kept" in ended.stderr
-    assert [one["step"] for one in kept(tmp_path)] == ["git"]
+    assert [one["step"] for one in kept(tmp_path)] == ["torch"]
     whole = json.loads((tmp_path / "report.json").read_text())
     assert "package/aiter" in whole["not_run"]
     assert not whole["complete"]
@@ -195,6 +200,6 @@ def test_numbers_that_are_not_finite_are_left_out():
 @pytest.mark.slow
 def test_a_step_that_fails_is_exit_code_1_and_is_tried_again(stand_in, tmp_path):
     stand_in("aiter", "import os; os.abort()", "amd-aiter")
-    code, first = bring_up(tmp_path, "--only", "package/aiter", "--only", "shm")
+    code, first = bring_up(tmp_path, "--only", "package/aiter", "--only", "machine")
     assert (code, first["counts"]["fail"], first["counts"]["pass"]) == (1, 1, 1)
-    assert bring_up(tmp_path, "--only", "package/aiter", "--only", "shm")[1]["resumed"] == ["shm"]
+    assert bring_up(tmp_path, "--only", "package/aiter", "--only", "machine")[1]["resumed"] == ["machine"]

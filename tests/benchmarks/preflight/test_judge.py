@@ -80,6 +80,7 @@ FAULTS = [
     (node(memlock_bytes=65536), "memlock", "warning", "may lock 64 KiB"),
     (node(shm_bytes=64 << 20), "shm", "warning", "/dev/shm has 64 MiB free"),
     (node(disk_bytes={"/data": 5 << 20}), "disk", "error", "5 MiB are free where /data lies"),
+    (node(disk_bytes={"/data": 1 << 30}), "disk", "warning", "1024 MiB are free where /data lies"),
     (node(absent={"nvml": "gone"}), "library", "warning", "nvml: gone"),
     (node(absent={"amdsmi": "gone", "amd-smi": "no"}), "library", "warning", "amdsmi: gone; amd-smi: no"),
 ]
