@@ -1,7 +1,7 @@
 """Names of the kernels that a checkout declares, read from its source without importing anything.
 
-An import takes 10 s and more, a misspelt name is refused at once.  What cannot be read for certain (a name computed
-from something unknown, a class derived from Kernel) gives None, and the import decides.
+An import takes 10 s and more, a misspelt name is refused at once.  What cannot be read for certain (a name that is
+computed, a class derived from Kernel) gives None, and the import decides.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
         except (OSError, ValueError):
             return None
     try:
-        return {name for source in sources if KERNEL in source for name in names_in(source, sources)}
+        return {name for source in sources if KERNEL in source for name in names_in(source)}
     except (Unreadable, ValueError, SyntaxError):
         return None

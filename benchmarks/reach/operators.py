@@ -86,7 +86,7 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     sources = {path: file.text for path, file in tree.files.items() if path.endswith(".py") and tree.listed(path)}
     found: dict[str, dict[str, None]] = {}
     for path, text in sources.items():
-        for name in names_in(text, sources.values()) if KERNEL in text else ():
+        for name in names_in(text) if KERNEL in text else ():
             found.setdefault(name, {})[part_of(tree, path)] = None
     if _made_elsewhere(tree, [(path, maker) for path, text in sources.items() for maker in makers(text)]):
         raise Unreadable
