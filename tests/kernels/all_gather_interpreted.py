@@ -9,7 +9,7 @@ import torch
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, normal, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import ALIGNMENT, create
+from kernels.symmetric_heap import ALIGNMENT
 from tests.kernels import gluon_shim
 from tests.kernels.fake_ranks import FakeRanks
 
@@ -161,20 +161,3 @@ def one_rank_is_missing(backend: str = "triton") -> None:
     flags = [ranks.view(rank)[1024 : 1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
     assert flags[0].tolist() == [[2, 2], [0, 0]]
     assert flags[1].tolist() == [[2, 2], [0, 0]]
-
-
-def real_ranks(rank: int, world: int, directory: str) -> None:
-    """Real processes with the waiting in: each call returns with a complete output, 10 calls in a row each."""
-    launcher("gluon")
-    case = Case("t", world=world, dtype="fp16", MB=1 / 256)
-    with create(rank, world, "cpu", HEAP, directory) as heap:
-        placed = case.at(Place(rank=rank, world=world, heap=heap))
-        inputs = all_gather.function("inputs")(placed, 5)
-        expected = all_gather.function("reference")(placed, inputs)
-        for backend, knobs in (("triton", {"unroll": 1}), ("gluon", {"rows": 8, "columns": 32})):
-            call = all_gather.backends[backend].build(placed, inputs, programs=2, num_warps=1, **knobs)
-            for turn in range(10):
-                out = call()
-                found = compare(out, expected, all_gather.tolerance)
-                assert found.ok, (backend, turn, rank, found.why)
-                poison(out)

@@ -83,23 +83,6 @@ def everything() -> None:
         check()
 
 
-def real_ranks(rank: int, world: int, directory: str) -> None:
-    """Real processes with the waiting in: calls in a row, outputs poisoned in between, no barrier, as promised."""
-    with create(rank, world, "cpu", 1 << 20, directory) as heap:
-        for name, algorithms in ALGORITHMS.items():
-            kernel = operator(name)
-            case = placed(world, rank, 2, "fp16", heap)
-            inputs = kernel.function("inputs")(case, 5)
-            expected = kernel.function("reference")(case, inputs)
-            for algorithm in algorithms:
-                call = kernel.backends["triton"].build(case, inputs, programs=2, **SMALL, **algorithm)
-                for turn in range(4):
-                    out = call()
-                    found = compare(out, expected, kernel.tolerance_for(case))
-                    assert found.ok, (name, algorithm, turn, rank, found.why)
-                    poison(out)
-
-
 def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
     """two_shot_push with real ranks: new data at every call, calls in a row, no barrier but those of the kernel.
 
@@ -152,7 +135,6 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], ...]] = {
         {"algorithm": "one_shot_pull"},
     ),
     "reduce_scatter": ({"algorithm": "pull"}, {"algorithm": "push"}, {"algorithm": "push_chunks"}),
-    "all_to_all": ({"groups": 1}, {"groups": 2}),
 }
 
 

@@ -9,7 +9,6 @@ import torch
 from kernels.gemm_all_scatter import gemm_all_scatter, launch
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import create
 from tests.kernels.fake_ranks import FakeRanks
 
 HEAP = 1 << 17
@@ -116,20 +115,3 @@ def everything() -> None:
     """All of the above, in one process: importing takes as long as a check."""
     for check in (tails_and_slices, descriptors, only_the_rest_is_cut, bulk, a_share_alone, a_missing_rank_shows):
         check()
-
-
-def real_ranks(rank: int, world: int, directory: str) -> None:
-    """Real processes with the waiting in: each call returns with a complete output, several calls in a row."""
-    with create(rank, world, "cpu", HEAP, directory) as heap:
-        case = placed(world, rank, 33, 32 * world, 72, heap)
-        inputs = gemm_all_scatter.function("inputs")(case, 5)
-        expected = gemm_all_scatter.function("reference")(case, inputs)
-        for backend, knobs in (("triton", {**SMALL, "split_k": 2, "programs": 2}), ("bulk", {"programs": 2})):
-            call = gemm_all_scatter.backends[backend].build(case, inputs, num_warps=1, **knobs)
-            for turn in range(5):
-                out = call()
-                found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
-                assert found.ok, (backend, turn, rank, found.why)
-                heap.barrier()
-                poison(out)
-                heap.barrier()

@@ -27,33 +27,52 @@ def tiny(world=2, rank=0, heap=None, kb=1 / 4, dtype="fp16"):
     return Case("t", world=world, dtype=dtype, KB=kb).at(Place(rank=rank, world=world, heap=heap))
 
 
-def collect_for_real(rank, world, directory):
-    """Backend torch and the gloo baseline, three dtypes, against the reference; poisoned between calls."""
+FOR_REAL = (
+    *(("all_gather", "rccl", dtype, {"MB": 1 / 64}) for dtype in ("fp16", "bf16", "fp32")),
+    *((name, "rccl", dtype, {"KB": 2}) for name in OPERATORS for dtype in ("fp16", "bf16", "fp32")),
+    ("gemm_all_scatter", "blas+rccl", "fp16", {"M": 1, "N": 48, "K": 40}),
+    ("gemm_all_scatter", "blas+rccl", "bf16", {"M": 5, "N": 48, "K": 40}),
+    ("gemm_all_scatter", "blas+rccl", "fp16", {"M": 33, "N": 48, "K": 40}),
+)
+"""Operator, gloo baseline, dtype, dimensions."""
+
+
+def calls_for_real(rank, world, directory):
+    """Backend torch and the gloo baseline of each operator against the reference; poisoned between calls."""
     import torch.distributed as dist
+
+    from kernels.all_gather import vendors
 
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
-    for name in OPERATORS:
+    for name, baseline, dtype, dims in FOR_REAL:
         kernel = operator(name)
-        for dtype in ("fp16", "bf16", "fp32"):
-            case = tiny(world, rank, heap, 2, dtype)
-            inputs = kernel.function("inputs")(case, 11)
-            before, expected = inputs["x"].clone(), kernel.function("reference")(case, inputs)
-            for backend in ("torch", "rccl"):
-                call = kernel.backends[backend].build(case, inputs)
-                for turn in range(3):
-                    out = call()
-                    found = compare(out, expected, kernel.tolerance_for(case))
-                    assert found.ok, (name, backend, dtype, turn, found.why)
-                    poison(out)
-            assert torch.equal(inputs["x"], before), name
-            heap.reset()
+        case = Case("t", world=world, dtype=dtype, **dims).at(Place(rank=rank, world=world, heap=heap))
+        inputs = kernel.function("inputs")(case, 11)
+        before = {key: value.clone() for key, value in inputs.items()}
+        expected = kernel.function("reference")(case, inputs)
+        for backend in ("torch", baseline):
+            call = kernel.backends[backend].build(case, inputs)
+            for turn in range(3):
+                out = call()
+                found = compare(out, expected, kernel.tolerance_for(case))
+                assert found.ok, (name, backend, dtype, turn, found.why)
+                if name == "gemm_all_scatter":  # peers write into the output
+                    heap.barrier()
+                poison(out)
+                if name == "gemm_all_scatter":
+                    heap.barrier()
+        assert all(torch.equal(inputs[key], value) for key, value in before.items()), name
+        if name == "all_gather":
+            assert torch.equal(expected.view(world, -1)[rank], inputs["shard"])
+            assert torch.equal(vendors.over(case, inputs, dist.group.WORLD)(), expected)
+        heap.reset()
     heap.close()
     dist.destroy_process_group()
 
 
 def test_cpu_backends_with_real_ranks(tmp_path):
-    run_ranks(MODULE, "collect_for_real", 2, tmp_path)
+    run_ranks(MODULE, "calls_for_real", 2, tmp_path)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -197,11 +216,6 @@ def bad_knobs():
 @pytest.mark.slow
 def test_in_the_interpreter():
     run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
-
-
-@pytest.mark.slow
-def test_in_the_interpreter_with_real_ranks(tmp_path):
-    run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
 
 
 @pytest.mark.slow

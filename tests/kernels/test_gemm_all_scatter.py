@@ -9,40 +9,11 @@ from kernels.gemm_all_scatter import config, gemm_all_scatter
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import HeapError, create
+from kernels.symmetric_heap import HeapError
 from tests.kernels.fake_ranks import FakeRanks
-from tests.kernels.ranks import run_alone, run_ranks
+from tests.kernels.ranks import run_alone
 
 MODULE, INTERPRETED = "tests.kernels.test_gemm_all_scatter", "tests.kernels.gemm_all_scatter_interpreted"
-
-
-def multiply_for_real(rank, world, directory):
-    """Backend torch and the gloo baseline against the reference, one token and several; poisoned between calls."""
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
-    heap = create(rank, world, "cpu", 1 << 17)
-    for m, dtype in ((1, "fp16"), (5, "bf16"), (33, "fp16")):
-        case = Case("t", world=world, dtype=dtype, M=m, N=24 * world, K=40)
-        case = case.at(Place(rank=rank, world=world, heap=heap))
-        inputs = gemm_all_scatter.function("inputs")(case, 11)
-        expected = gemm_all_scatter.function("reference")(case, inputs)
-        for backend in ("torch", "blas+rccl"):
-            call = gemm_all_scatter.backends[backend].build(case, inputs)
-            for turn in range(3):
-                out = call()
-                found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
-                assert found.ok, (backend, m, dtype, turn, found.why)
-                heap.barrier()
-                poison(out)
-                heap.barrier()
-        heap.reset()
-    heap.close()
-    dist.destroy_process_group()
-
-
-def test_cpu_backends_with_real_ranks(tmp_path):
-    run_ranks(MODULE, "multiply_for_real", 2, tmp_path)
 
 
 def test_declared_once_with_the_tiers():
@@ -235,50 +206,6 @@ def test_the_rest_by_rule():
 
 
 @pytest.mark.slow
-def test_the_rest_compiles_for_hopper():
-    run_alone(MODULE, "rest_fits")
-
-
-def rest_fits():
-    """Without spills, also of tiles whose sums and addresses would not fit in the registers together."""
-    from kernels.hardware import lds_limit
-    from tests.kernels.compiled import compiled, spilled
-
-    for world, tile in ((2, (128, 256)), (4, (128, 128)), (4, (256, 128))):
-        case = gemm_all_scatter.case(f"n4608_k36864_m8192_fp16_w{world}")
-        knobs = {"block_m": tile[0], "block_n": tile[1], "num_stages": 3}
-        (job,) = gemm_all_scatter.compilations["triton"](case, "sm_90", **knobs)
-        assert job.constants["REST"]
-        binary = compiled(job, "sm_90")
-        assert binary.metadata.shared <= lds_limit("sm_90")
-        assert spilled(binary, "sm_90") == 0, (world, tile)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
-def test_a_share_compiles(arch):
-    run_alone(MODULE, "shares_fit", arch)
-
-
-def shares_fit(arch):
-    """Every kernel of a share, fused by pointers and by the copy engine, and bulk; without spills where it is whole."""
-    from kernels.hardware import lds_limit
-    from tests.kernels.compiled import compiled, spilled
-
-    engine = [{"scatter": "tma", "tma": True, "split_k": 1, "cut": "all"}] if arch == "sm_90" else []
-    for name, backend, knobs in (
-        ("n4096_k14336_m64_fp16_w1of8", "triton", {}),
-        ("n4096_k4096_m1024_fp16_w1of2", "triton", {}),
-        *(("n8192_k28672_m512_fp16_w1of2", "triton", given) for given in engine),
-        ("n4096_k4096_m1024_fp16_w1of2", "bulk", {}),
-    ):
-        (job,) = gemm_all_scatter.compilations[backend](gemm_all_scatter.case(name), arch, **knobs)
-        binary = compiled(job, arch)
-        assert binary.metadata.shared <= lds_limit(arch)
-        assert spilled(binary, arch) == 0, (name, arch, knobs)
-
-
-@pytest.mark.slow
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -327,8 +254,3 @@ def plans_of_all_candidates(arch):
 @pytest.mark.slow
 def test_in_the_interpreter():
     run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
-
-
-@pytest.mark.slow
-def test_in_the_interpreter_with_real_ranks(tmp_path):
-    run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
