@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import program, trial_file
 from benchmarks.bringup import report, state, vendor_packages
 from benchmarks.bringup.rows import RowStatus
-from benchmarks.bringup.run import Bringup, Finished, Seen
+from benchmarks.bringup.run import Bringup, Seen
 from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
@@ -83,7 +83,14 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
         known = _known(arguments, holds, steps)
         results, complete = bringup.results, False
         try:
-            _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress)
+            for step in steps:
+                progress.start(step.name)
+                parts = {name: line for name, line in known.items() if step.has(name)}
+                results |= parts
+                for line in bringup.run(step, list(parts)) if step.name not in parts else ():
+                    results[line["step"]] = line
+                    trial_file.append(arguments.state, state.to_keep(line, holds))
+                progress.done += 1
             complete = True
         finally:  # an interrupted bring-up has a report too, which says so
             resumed = [name for name in known if name in results]
@@ -107,28 +114,6 @@ def _known(
         said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
         print(said, file=sys.stderr, flush=True)
     return known
-
-
-def _keep(path: Path, line: Mapping[str, Any], holds: Mapping[str, Any]) -> None:
-    trial_file.append(path, state.to_keep(line, holds))
-
-
-def _run(
-    bringup: Bringup, steps: Sequence[BringupStep], known: Mapping[str, Any], keep: Finished, progress: CaseCounter
-) -> None:
-    """Fill in the result of every step and part by name: what is known, and what is run now."""
-
-    def finished(line: dict[str, Any]) -> None:
-        bringup.results[line["step"]] = line
-        keep(line)
-
-    for step in steps:
-        progress.start(step.name)
-        parts = {name: line for name, line in known.items() if step.has(name)}
-        bringup.results |= parts
-        if step.name not in parts:
-            bringup.run(step, list(parts), finished)
-        progress.done += 1
 
 
 def _facts(seen: Seen) -> dict[str, Any]:

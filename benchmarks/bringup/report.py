@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import platform
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.state import now
 
 FORMAT, VERSION = "ridgeline-bringup", 1
 
@@ -43,11 +43,6 @@ def document(
         "not_run": list(missing),
     }
     return _bounded(without_private(whole))
-
-
-def now() -> str:
-    """UTC, to the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def without_private(value: Any) -> Any:

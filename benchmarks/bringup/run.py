@@ -7,11 +7,10 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bringup import backends, report, rows, state
+from benchmarks.bringup import backends, rows, state
 from benchmarks.bringup.rows import Row, RowStatus
 from benchmarks.bringup.steps import HOMES, BringupStep, Needs
 from benchmarks.coordinator import fingerprint
@@ -27,9 +26,6 @@ LOOK_S = 180.0
 
 CPU_RANKS = 2
 """Ranks on a machine without a GPU: enough to meet."""
-
-Finished = Callable[[dict[str, Any]], None]
-"""Called with each finished step, as state.line makes it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,29 +86,30 @@ class Bringup:
             self.seen = Seen(environment={"torch_missing": error.failure.why}, lost=error.failure.why)
         return self.seen
 
-    def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
-        """Run one step; `finished` gets its result, or (a step in parts) the result of each part that is not done."""
+    def run(self, step: BringupStep, done: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Run one step: its result, or (a step in parts) that of each part that is not done, as the report shows it."""
         lacking = self.seen.lacks(step.needs)
         if self._status(step.after) == RowStatus.FAIL:
             lacking = f"{step.after} failed"
         if lacking:
-            finished(_line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()]))
+            yield state.line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()])
             return
         begin = time.monotonic()
         try:
             if not step.in_parts:
-                finished(_line(step.name, *self._probed(step)))
+                yield state.line(step.name, *self._probed(step))
                 return
             tried = backends.tried(self.checkout, done, self.heap(), self.report_progress)
             with contextlib.closing(tried):
                 for name, seconds, found in tried:
-                    finished(_line(name, seconds, [row.as_json() for row in found]))
+                    yield state.line(name, seconds, [row.as_json() for row in found])
+            return
         except (StepFailed, PoolDied) as error:
-            finished(_line(step.name, time.monotonic() - begin, [_lost(step, error.failure).as_json()]))
+            failure = error.failure
         except (CheckoutError, UsageError, Unkillable) as error:
             why, _, detail = str(error).partition("\n")
-            lost = _lost(step, Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail))
-            finished(_line(step.name, time.monotonic() - begin, [lost.as_json()]))
+            failure = Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail)
+        yield state.line(step.name, time.monotonic() - begin, [_lost(step, failure).as_json()])
 
     def _probed(self, step: BringupStep) -> tuple[float, list[dict[str, Any]]]:
         """Seconds and rows of a step in processes of its own."""
@@ -138,7 +135,9 @@ class Bringup:
 
     def _per_rank(self, step: BringupStep) -> list[dict[str, Any]]:
         world, token = self._world(step), os.urandom(4).hex()
-        heap = self._directory / "shm" / f"heap-{token}"
+        shm = self._directory / "shm"
+        heap = (shm if shm.is_dir() else self._directory) / f"heap-{token}"
+        heap.mkdir()
         shared = {
             "step": step.name,
             "checkout": str(self.checkout.path),
@@ -146,7 +145,7 @@ class Bringup:
             "environment": dict(self.seen.environment),
             "world": world,
             "store": str(self._directory / f"store-{token}"),
-            "heap_directory": str(_made(heap if heap.parent.is_dir() else self._directory / heap.name)),
+            "heap_directory": str(heap),
         }
         device = "cuda:{}" if self.seen.devices else "cpu"
         return [{"context": {**shared, "rank": rank, "device": device.format(rank)}} for rank in range(world)]
@@ -155,15 +154,6 @@ class Bringup:
         """Processes of a step, which have ended on leaving."""
         variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
         return started(label, sys.executable, self.checkout.path, world, self._directory, variables)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
-def _line(name: str, seconds: float, found: list[dict[str, Any]]) -> dict[str, Any]:
-    return state.line(name, seconds, found, rows.status_of(found), report.now())
 
 
 def _lost(step: BringupStep, failure: Failure) -> Row:

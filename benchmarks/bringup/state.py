@@ -5,6 +5,7 @@ One file may hold the steps of several machines and versions: a line says what i
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import platform
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bringup import vendor_packages
-from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.rows import RowStatus, status_of
 from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
@@ -39,9 +40,14 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def line(name: str, seconds: float, rows: list[dict[str, Any]], status: RowStatus, at: str) -> dict[str, Any]:
-    """A finished step, as the report shows it."""
-    return {"step": name, "status": str(status), "seconds": round(seconds, 2), "at": at, "rows": rows}
+def line(name: str, seconds: float, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """A finished step, as the report shows it.  found: its rows."""
+    return {"step": name, "status": str(status_of(found)), "seconds": round(seconds, 2), "at": now(), "rows": found}
+
+
+def now() -> str:
+    """UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def to_keep(finished: Mapping[str, Any], holds: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.bringup import __main__ as program
 from benchmarks.bringup import report, state
-from benchmarks.bringup.rows import RowStatus, failed, not_here, passed, status_of
+from benchmarks.bringup.rows import failed, not_here, passed
 from benchmarks.bringup.steps import all_steps, choose
 from benchmarks.coordinator.signals import ENDING
 from benchmarks.plan import UsageError
@@ -80,9 +80,8 @@ def test_a_torn_or_foreign_state_file_is_no_obstacle(tmp_path):
     assert bring_up(tmp_path, "--only", "torch")[1]["resumed"] == ["torch"]
 
 
-def line(step: str, *rows, at: str = "2026-11-22T08:00:00+00:00") -> dict:
-    found = [row.as_json() for row in rows]
-    return state.to_keep(state.line(step, 1.0, found, status_of(found), at), {"machine": "m"})
+def line(step: str, *rows) -> dict:
+    return state.to_keep(state.line(step, 1.0, [row.as_json() for row in rows]), {"machine": "m"})
 
 
 def test_what_failed_or_was_not_here_is_tried_again(tmp_path):
@@ -173,7 +172,7 @@ def test_the_report_holds_nothing_private(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefgh")
     monkeypatch.setenv("SOME_KEY", "true")
     rows = [failed("x", f"gpu-node-17: no {Path.home()}/.cache, hf_abcdefgh", "see it", detail="hf_abcdefgh").as_json()]
-    steps = [state.line("x", 1.0, rows, RowStatus.FAIL, "now")]
+    steps = [state.line("x", 1.0, rows)]
     whole = report.document({"resumed": [], "fine": True}, steps, 1.0, [])
     text = json.dumps(whole)
     assert "gpu-node-17" not in text
@@ -186,7 +185,7 @@ def test_the_report_is_of_bounded_size():
     rows = [failed("x", "y" * 9000, "z" * 9000, detail="w" * 9000).as_json() for _ in range(500)]
     assert len(rows[0]["text"]) == 600
     assert len(rows[0]["detail"]) == 1500
-    whole = report.document({"resumed": []}, [state.line("x", 1.0, rows, RowStatus.FAIL, "now")], 1.0, [])
+    whole = report.document({"resumed": []}, [state.line("x", 1.0, rows)], 1.0, [])
     assert len(json.dumps(whole)) < 2 * report.LARGEST_BYTES
     assert whole["steps"][0]["rows"][0]["detail"] == ""
     assert whole["counts"] == {"pass": 0, "fail": 500, "not here": 0}

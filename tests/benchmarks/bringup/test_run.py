@@ -26,7 +26,7 @@ def result_of(step: str, deadline_s: float = 60.0, checkout: Path = ROOT) -> dic
     found = []
     with Bringup(Checkout("head", checkout), lambda event: None) as bringup:
         bringup.seen = Seen(environment={"python": "3.11", "torch": "2.13.0"})
-        bringup.run(dataclasses.replace(chosen, deadline_s=deadline_s), [], found.append)
+        found += bringup.run(dataclasses.replace(chosen, deadline_s=deadline_s), [])
     assert len(found) == 1
     return found[0]
 
@@ -123,7 +123,7 @@ def test_a_torch_that_takes_the_first_process_down_is_a_line_of_its_own(stand_in
         assert seen.lost.startswith("the process was killed by SIGABRT")
         found = []
         for step in choose(["torch", "machine", "rccl"], []):
-            bringup.run(step, [], found.append)
+            found += bringup.run(step, [])
     by_step = {result["step"]: row_of({"rows": result["rows"][:1]}) for result in found}
     assert by_step["torch"][1].startswith("torch cannot be imported: the process was killed by SIGABRT")
     assert by_step["machine"][0] == "pass"
@@ -135,7 +135,7 @@ def test_each_kernel_is_kept_as_soon_as_it_is_done_and_not_repeated(toy_tree, to
     found = []
     with Bringup(Checkout("head", toy_tree("tree")), lambda event: None) as bringup:
         bringup.seen = Seen(environment={"torch": "2.13.0"})
-        bringup.run(BACKENDS, ["backend/pairs"], found.append)
+        found += bringup.run(BACKENDS, ["backend/pairs"])
     results = {result["step"]: result for result in found}
     assert list(results) == ["backend/faults", "backend/steady", "backend"]
     assert {row["name"]: row["status"] for row in results["backend/steady"]["rows"]} == {
@@ -187,7 +187,7 @@ def test_fences_are_not_tried_in_a_heap_that_failed(monkeypatch):
         bringup.seen = Seen([{"pci": ""}] * 2, {"torch": "2.13.0"})
         bringup.results = {"heap/ipc": {"status": "fail"}, "heap/torch": {"status": "pass"}}
         found = []
-        bringup.run(next(step for step in choose(["fences"], []) if step.name == "fences/ipc"), [], found.append)
+        found += bringup.run(next(step for step in choose(["fences"], []) if step.name == "fences/ipc"), [])
     assert row_of(found[0]) == ("not here", "heap/ipc failed", "")
 
 
