@@ -17,7 +17,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import Protocol, Selection
 from benchmarks.preflight import judge
-from benchmarks.preflight.types import Demand, Problem
+from benchmarks.preflight.system import Demand, Problem
 
 TESTED = {"python": ((3, 11), (3, 12)), "torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout, listed_packages
 from benchmarks.plan import unknown_kernel
-from benchmarks.reach.names import KERNEL, Unreadable, names_in
+from benchmarks.reach.sources import KERNEL, Unreadable, names_in
 
 
 def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import lifetime
-from benchmarks.isa.targets import environment, target
+from benchmarks.isa.compile import environment, target
 from benchmarks.reach.code import CheckoutCode
 
 HARNESS = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ class CompileProcess:
             self._buffer += received
 
     def _epitaph(self) -> str:
-        from benchmarks.isa.causes import last_words
+        from benchmarks.isa.compile import last_words
 
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

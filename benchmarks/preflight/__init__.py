@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.preflight import host, judge, sources
-from benchmarks.preflight.types import Demand, NodeFacts, Problem
+from benchmarks.preflight import gpus, judge, system
+from benchmarks.preflight.system import Demand, NodeFacts, Problem
 
 __all__ = ["Demand", "examine", "facts", "in_words", "problems"]
 
@@ -40,8 +40,8 @@ def in_words(problems: Sequence[Mapping[str, str]]) -> str:
 
 def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), root: Path = Path("/")) -> NodeFacts:
     """Everything that can be read here."""
-    gpus, absent = sources.gpus(root)
-    return NodeFacts(tuple(sources.chosen(gpus, ours)), absent, **host.read(root, folders))
+    found, absent = gpus.gpus(root)
+    return NodeFacts(tuple(gpus.chosen(found, ours)), absent, **system.settings(root, folders))
 
 
 def problems(found: NodeFacts, wanted: Demand) -> list[Problem]:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.preflight import sysfs
-from benchmarks.preflight.sysfs import HIDING, PciGpu
-from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts, Problem
+from benchmarks.preflight import system
+from benchmarks.preflight.system import HIDING, Demand, GpuFacts, NodeFacts, PciGpu, Problem
 from kernels.hardware import by_market_name
 
 LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
@@ -184,14 +183,14 @@ GROUP = "add this user to the groups `render` and `video`; a container needs --g
 def unusable(seen: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> Iterator[Problem]:
     """Each GPU that this process should be able to use and that torch does not see.  seen: worker.probe.devices()."""
     addresses, missing = {device["pci"] for device in seen}, False
-    for gpu in sysfs.pci_gpus(root):
+    for gpu in system.pci_gpus(root):
         if gpu.address not in addresses and not hiding() and (fault := _fault_of(root, gpu)):
             missing = True
             yield _unusable(f"{gpu.address}: {fault[0]}", fault[1])
-    nodes = (f"/dev/dri/renderD{minor}" for minor in sysfs.kfd_nodes(root))
-    closed = [one for one in ("/dev/kfd", *nodes) if sysfs.access(root, one) is sysfs.Access.DENIED]
+    nodes = (f"/dev/dri/renderD{minor}" for minor in system.kfd_nodes(root))
+    closed = [one for one in ("/dev/kfd", *nodes) if system.access(root, one) is system.Access.DENIED]
     if closed and not missing:
-        yield _unusable(f"no permission on {', '.join(closed[:2])} ({sysfs.owner(root, closed[0])})", GROUP)
+        yield _unusable(f"no permission on {', '.join(closed[:2])} ({system.owner(root, closed[0])})", GROUP)
 
 
 def _unusable(text: str, next_step: str) -> Problem:
@@ -211,19 +210,19 @@ def _fault_of(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
         return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
     if not gpu.taken:
         return None  # vfio-pci and the like: it belongs to a virtual machine
-    computes = gpu.vendor != "amd" or sysfs.access(root, "/dev/kfd") is not sysfs.Access.ABSENT
+    computes = gpu.vendor != "amd" or system.access(root, "/dev/kfd") is not system.Access.ABSENT
     if not gpu.files:  # amdgpu makes a render node for every GPU that it could start
         dropped = gpu.vendor == "amd" and computes
         return ("its driver has started without a render node: it is not healthy", UNHEALTHY) if dropped else None
     if not computes:
         return None  # graphics of a machine that does not compute
     for file in gpu.files:
-        found = sysfs.access(root, file)
-        if found is sysfs.Access.DENIED:
-            return f"no permission on {file} ({sysfs.owner(root, file)})", GROUP
-        if found is sysfs.Access.BROKEN:
+        found = system.access(root, file)
+        if found is system.Access.DENIED:
+            return f"no permission on {file} ({system.owner(root, file)})", GROUP
+        if found is system.Access.BROKEN:
             return f"{file} cannot be opened: it is not healthy", UNHEALTHY
-        if found is not sysfs.Access.OPEN:
+        if found is not system.Access.OPEN:
             return None  # it belongs to another container or job
     next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
     return "its device file can be opened, but torch does not see it", next_step

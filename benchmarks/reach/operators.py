@@ -19,8 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from benchmarks.reach.imports import Imported, imported
-from benchmarks.reach.names import KERNEL, Unreadable, makers, names_in
+from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in
 from benchmarks.reach.tree import SourceTree, module_name
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")

@@ -143,7 +143,7 @@ class Service:
     # ---- compiling, with the device untouched --------------------------------------------------------------------
 
     def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[dict[str, Any]]:
-        """What has to be compiled for arms of a kernel; see benchmarks/isa/filling.py."""
+        """What has to be compiled for arms of a kernel; see benchmarks/isa/worker.py."""
         return list(self._filling(**device).launches(self._declared(module, kernel), asked))
 
     def do_fill(self, module: str, kernel: str, case: str, backend: str, knobs: Any, **device: Any) -> dict[str, int]:
@@ -153,7 +153,7 @@ class Service:
     def _filling(self, arch: str, compute_units: int, folder: str) -> Any:
         if self._filler is None:
             self._refuse_other_contracts()
-            filler = our("benchmarks.isa.filling").Filler
+            filler = our("benchmarks.isa.worker").Filler
             self._filler = filler(arch, compute_units, self._checkout, Path(folder))
         return self._filler
 

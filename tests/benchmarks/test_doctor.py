@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import doctor
-from benchmarks.preflight.types import Problem
+from benchmarks.preflight.system import Problem
 
 GPU = {
     "name": "x1", "kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "count": 1, "compute_units": 132,

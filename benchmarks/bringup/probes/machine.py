@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import doctor
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, failed, passed
-from benchmarks.preflight import judge, sources
+from benchmarks.preflight import gpus, judge
 
 CACHE = Path.home() / ".triton"
 """Where Triton keeps what it has compiled, unless TRITON_CACHE_DIR says otherwise (triton/knobs.py, 3.6 to 3.9)."""
@@ -45,15 +45,15 @@ def machine(context: StepContext) -> list[Row]:
 
 def summary(report: dict[str, Any]) -> Row:
     """What there is, and a reading of the first GPU."""
-    gpus, machine = report["node"]["facts"]["gpus"], report["machine"]
+    told, machine = report["node"]["facts"]["gpus"], report["machine"]
     if machine["kind"] != "gpu":
         return passed("machine", "no GPU: only CPU backends are tried")
     units = "SMs" if machine["arch"].startswith("sm_") else "CUs"
     seen = Counter((one["name"], one["arch"], one["compute_units"]) for one in report["devices"])
     said = ", ".join(f"{number} x {name} ({arch}, {cus} {units})" for (name, arch, cus), number in seen.items())
-    modes = [gpus[name] if isinstance(gpus[name], str) else "mixed" for name in ("compute", "memory") if name in gpus]
-    parts = f" on {gpus['count']} GPUs in mode {'/'.join(modes)}" if modes else ""
-    odd = machine["count"] not in judge.USUAL and machine["count"] == gpus["count"]
+    modes = [told[name] if isinstance(told[name], str) else "mixed" for name in ("compute", "memory") if name in told]
+    parts = f" on {told['count']} GPUs in mode {'/'.join(modes)}" if modes else ""
+    odd = machine["count"] not in judge.USUAL and machine["count"] == told["count"]
     hint = "if a GPU is missing, it fell off the bus: `lspci`, `dmesg`" if odd else ""
     state = report["state"] or {}
     numbers = {name: (state[name], unit) for name, unit in UNITS.items() if state.get(name) is not None}
@@ -68,7 +68,7 @@ def in_use(context: StepContext) -> Iterator[Row]:
     busy = ours
     for look in range(LOOKS if ours else 0):
         time.sleep(PAUSE_S if look else 0.0)
-        found = {gpu.address: gpu for gpu in sources.gpus(root)[0]}
+        found = {gpu.address: gpu for gpu in gpus.gpus(root)[0]}
         busy = [address for address in busy if address in found and judge.is_busy(found[address])]
         if not busy:
             return

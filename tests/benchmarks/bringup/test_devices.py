@@ -12,13 +12,13 @@ from benchmarks import doctor
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import machine
 from benchmarks.bringup.rows import RowStatus
-from benchmarks.preflight import judge, sysfs
+from benchmarks.preflight import judge, system
 from tests.benchmarks.bringup import nodes
 
 
 @pytest.fixture(autouse=True)
 def _no_hiding(monkeypatch):
-    for name in sysfs.HIDING:
+    for name in system.HIDING:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -77,7 +77,7 @@ def test_a_device_file_that_cannot_be_opened(tmp_path, monkeypatch, file, number
         return real(path, *how, **more)
 
     root = nodes.amd_node(tmp_path, 2)
-    monkeypatch.setattr(sysfs.os, "open", refuse)
+    monkeypatch.setattr(system.os, "open", refuse)
     found = said_of(root, 2 if file == "kfd" else 1)
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))

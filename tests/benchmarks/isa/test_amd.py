@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.isa.readers import amd
-from benchmarks.isa.readers.code import Instruction
-from benchmarks.isa.readers.provenance import Provenance, argument_pointer, registers, roles
+from benchmarks.isa import amd
+from benchmarks.isa.amd import Provenance, argument_pointer, registers, roles
+from benchmarks.isa.code import Instruction
 
 METADATA = """
 	.amdhsa_user_sgpr_dispatch_ptr {early}

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.isa.readers.code import Code, Instruction, Jump, immediate_dominators
+from benchmarks.isa.code import Code, Instruction, Jump, immediate_dominators
 
 
 def jump(instruction):

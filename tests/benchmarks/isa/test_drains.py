@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.isa.readers import amd
-from benchmarks.isa.readers.code import Instruction
-from benchmarks.isa.readers.drains import Drains, allowed_under_way, drains, is_counted
-from benchmarks.isa.readers.provenance import Provenance
+from benchmarks.isa import amd
+from benchmarks.isa.amd import Drains, Provenance, allowed_under_way, drains, is_counted
+from benchmarks.isa.code import Instruction
 
 ASSEMBLY = Path(__file__).parent / "assembly"
 PEERS = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.isa.readers import nvidia
-from benchmarks.isa.readers.code import Instruction
+from benchmarks.isa import nvidia
+from benchmarks.isa.code import Instruction
 
 SASS = """
         .global         tile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import preflight
-from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts
+from benchmarks.preflight.system import Demand, GpuFacts, NodeFacts
 
 GPU = GpuFacts(
     address="0000:05:00.0",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.preflight import amd_command, amd_files, amd_library, nvml, sources
-from benchmarks.preflight.types import GpuFacts, NodeFacts
+from benchmarks.preflight import gpus
+from benchmarks.preflight.system import GpuFacts, NodeFacts
 
 
 def refuse(*_: object) -> None:
@@ -54,7 +54,7 @@ H200 = GpuFacts(
 
 
 def test_nvml(fake_nvml: types.SimpleNamespace) -> None:
-    first, second = nvml.read()
+    first, second = gpus.by_nvml()
     assert first == H200
     assert (second.address, second.links, second.links_down) == ("0000:02:00.0", 18, 1)
 
@@ -63,7 +63,7 @@ def test_what_nvml_refuses_is_unknown(fake_nvml: types.SimpleNamespace) -> None:
     for name in [name for name in vars(fake_nvml) if name.startswith("nvmlDeviceGet")]:
         if name not in ("nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo"):
             setattr(fake_nvml, name, refuse)
-    assert list(nvml.read())[0] == GpuFacts("0000:01:00.0", chip_id="2335")
+    assert list(gpus.by_nvml())[0] == GpuFacts("0000:01:00.0", chip_id="2335")
 
 
 @pytest.mark.parametrize(("rows", "retiring", "pending"), [((0, 2, 1, 0), 0, 1), ((0, 2, 0, 0), 1, 0), (None, 1, 1)])
@@ -72,7 +72,7 @@ def test_pages_that_wait(
 ) -> None:
     fake_nvml.nvmlDeviceGetRemappedRows = refuse if rows is None else lambda handle: rows
     fake_nvml.nvmlDeviceGetRetiredPagesPendingStatus = lambda handle: retiring
-    assert list(nvml.read())[0].bad_pages == pending
+    assert list(gpus.by_nvml())[0].bad_pages == pending
 
 
 # ---- AMD: the library --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def fake_amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 
 
 def test_amdsmi(fake_amdsmi: types.SimpleNamespace) -> None:
-    assert list(amd_library.read()) == [
+    assert list(gpus.by_amdsmi()) == [
         GpuFacts(
             *("0000:c1:00.0", "AMD Instinct MI300X", "74a1", "", "SPX", "NPS1", 550.0, 750.0, 2100, "", 4, 2, 1, 7, 1),
             *(False, None, None, ("process of another container (pid 999999999)",)),
@@ -141,9 +141,9 @@ def test_other_shapes_and_units(
     fake_amdsmi: types.SimpleNamespace, name: str, answer: object, field: str, value: object
 ) -> None:
     setattr(fake_amdsmi, f"amdsmi_{name}", lambda *_: answer)
-    assert getattr(list(amd_library.read())[0], field) == value
+    assert getattr(list(gpus.by_amdsmi())[0], field) == value
     setattr(fake_amdsmi, f"amdsmi_{name}", refuse)
-    assert getattr(list(amd_library.read())[0], field) in (None, "")
+    assert getattr(list(gpus.by_amdsmi())[0], field) in (None, "")
 
 
 # ---- AMD: the command --------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_amd_smi(smi: Path) -> None:
-    assert list(amd_command.read()) == [
+    assert list(gpus.by_command()) == [
         GpuFacts(
             *("0000:05:00.0", "AMD Instinct MI325X", "0x74a5", "", "SPX", "NPS1", 1000.0, 1000.0, 2100, "", 0, 1, 0),
             *(2, 1, None, None, None, ("process of another container (pid 999999999)",)),
@@ -193,15 +193,15 @@ def test_amd_smi(smi: Path) -> None:
 def test_only_the_list_of_gpus_is_needed(smi: Path) -> None:
     for name in ANSWERS.keys() - {"static"}:
         (smi / name).write_text("amdgpu not found in modules")
-    [found] = amd_command.read()
+    [found] = gpus.by_command()
     assert (found.compute, found.uncorrected, found.processes, found.links) == ("SPX", None, None, None)
 
 
 @pytest.mark.parametrize("text", ["", "ERROR", "{}", "[]", "7", '[{"gpu": "zero"}]'])
 def test_an_answer_that_is_none(smi: Path, text: str) -> None:
     (smi / "static").write_text(text)
-    with pytest.raises(amd_command.NoAnswer):
-        amd_command.read()
+    with pytest.raises(gpus.NoAnswer):
+        gpus.by_command()
 
 
 # ---- AMD: files --------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_files(root: Path) -> None:
-    assert list(amd_files.read(root)) == [
+    assert list(gpus.by_files(root)) == [
         GpuFacts(
             *("0000:75:00.0", "AMD Instinct MI355X", "0x75a3", "", "SPX", "NPS1", 1400.0, 1400.0, None, "", 9, 1, 1),
             *(None, None, None, 300_000_000, 0, ("vllm (pid 77)",)),
@@ -260,8 +260,8 @@ def test_files(root: Path) -> None:
 
 def test_a_gpu_of_another_job_is_none_of_ours(root: Path) -> None:
     (root / "dev/dri/renderD128").unlink()
-    assert list(amd_files.read(root)) == []
-    assert sources.gpus(root) == ([], {})
+    assert list(gpus.by_files(root)) == []
+    assert gpus.gpus(root) == ([], {})
 
 
 def test_the_library_goes_before_the_files(
@@ -270,7 +270,7 @@ def test_the_library_goes_before_the_files(
     fake_amdsmi.amdsmi_get_gpu_device_bdf = lambda handle: "0000:75:00.0"
     fake_amdsmi.amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI355X", "device_id": 0x75A3}
     fake_amdsmi.amdsmi_get_gpu_memory_partition = refuse
-    [found], absent = sources.gpus(root)
+    [found], absent = gpus.gpus(root)
     assert absent == {}
     assert (found.uncorrected, found.memory, found.used_bytes, found.product) == (2, "NPS1", 300_000_000, "MI355X")
 
@@ -278,7 +278,7 @@ def test_the_library_goes_before_the_files(
 def test_without_any_library_the_reasons_are_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     monkeypatch.setenv("PATH", "/nowhere")
-    [found], absent = sources.gpus(root)
+    [found], absent = gpus.gpus(root)
     assert (found.product, found.uncorrected) == ("MI355X", 1)
     assert set(absent) == {"amdsmi", "amd-smi"}
     assert "ModuleNotFoundError" in absent["amdsmi"]
@@ -296,7 +296,7 @@ def test_without_any_library_the_reasons_are_kept(root: Path, monkeypatch: pytes
     ],
 )
 def test_the_product(name: str, chip: str, product: str) -> None:
-    assert sources.product(name, chip) == product
+    assert gpus.product(name, chip) == product
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_the_gpus_of_a_run(
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert [one.address for one in sources.chosen([GpuFacts(name) for name in "abc"], ours)] == chosen
+    assert [one.address for one in gpus.chosen([GpuFacts(name) for name in "abc"], ours)] == chosen
 
 
 def test_facts_that_gpus_share_stand_once() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reach import operators, tree
-from benchmarks.reach.imports import imported
-from benchmarks.reach.names import Unreadable
+from benchmarks.reach.sources import Unreadable, imported
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNEL = "from kernels.spec import Kernel\n{0} = Kernel('{0}')\n"
