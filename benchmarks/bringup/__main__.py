@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import program, trial_file
-from benchmarks.bringup import report, state, vendor_packages
-from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup import report
 from benchmarks.bringup.run import Bringup, Seen
-from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
+from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose, installed_packages
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.session.progress import CaseCounter
@@ -79,7 +78,7 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     with Bringup(checkout, lambda event: progress.start(f"{BACKENDS.name}: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
         seen = bringup.look()
-        holds = state.holds_for(checkout, seen.devices, seen.environment)
+        holds = report.holds_for(checkout, seen.devices, seen.environment)
         known = _known(arguments, holds, steps)
         results, complete = bringup.results, False
         try:
@@ -89,7 +88,7 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
                 results |= parts
                 for line in bringup.run(step, list(parts)) if step.name not in parts else ():
                     results[line["step"]] = line
-                    trial_file.append(arguments.state, state.to_keep(line, holds))
+                    trial_file.append(arguments.state, report.kept_line(line, holds))
                 progress.done += 1
             complete = True
         finally:  # an interrupted bring-up has a report too, which says so
@@ -106,9 +105,9 @@ def _known(
     arguments: argparse.Namespace, holds: Mapping[str, Any], steps: Sequence[BringupStep]
 ) -> dict[str, dict[str, Any]]:
     """What is finished already of these steps."""
-    if fresh := state.why_fresh(arguments.state, holds):
+    if fresh := report.why_fresh(arguments.state, holds):
         print(fresh, file=sys.stderr, flush=True)
-    found = {} if arguments.again else state.finished(arguments.state, holds)
+    found = {} if arguments.again else report.kept_steps(arguments.state, holds)
     known = {name: line for name, line in found.items() if any(step.has(name) for step in steps)}
     if known:
         said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
@@ -120,7 +119,7 @@ def _facts(seen: Seen) -> dict[str, Any]:
     """What the report says of the machine and its versions."""
     machine = fingerprint.fingerprint(seen.devices, {})
     devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
-    known = {"environment": dict(seen.environment), "packages": vendor_packages.installed()}
+    known = {"environment": dict(seen.environment), "packages": installed_packages()}
     return {"machine": {k: v for k, v in machine.items() if k != "name"}, "devices": devices, **known}
 
 

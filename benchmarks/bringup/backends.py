@@ -10,8 +10,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bringup.rows import Row, failed, not_here, passed
-from benchmarks.bringup.steps import BACKENDS
+from benchmarks.bringup.steps import BACKENDS, Row, failed, not_here, passed
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.trial import Session

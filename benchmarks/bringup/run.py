@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bringup import backends, rows, state
-from benchmarks.bringup.rows import Row, RowStatus
-from benchmarks.bringup.steps import HOMES, BringupStep, Needs
+from benchmarks.bringup import backends, report
+from benchmarks.bringup.steps import HOMES, BringupStep, Needs, Row, RowStatus, failed, not_here
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, Unkillable, WorkerPool
@@ -92,24 +91,24 @@ class Bringup:
         if self._status(step.after) == RowStatus.FAIL:
             lacking = f"{step.after} failed"
         if lacking:
-            yield state.line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()])
+            yield report.step_line(step.name, 0.0, [not_here(step.name, lacking).as_json()])
             return
         begin = time.monotonic()
         try:
             if not step.in_parts:
-                yield state.line(step.name, *self._probed(step))
+                yield report.step_line(step.name, *self._probed(step))
                 return
             tried = backends.tried(self.checkout, done, self.heap(), self.report_progress)
             with contextlib.closing(tried):
                 for name, seconds, found in tried:
-                    yield state.line(name, seconds, [row.as_json() for row in found])
+                    yield report.step_line(name, seconds, [row.as_json() for row in found])
             return
         except (StepFailed, PoolDied) as error:
             failure = error.failure
         except (CheckoutError, UsageError, Unkillable) as error:
             why, _, detail = str(error).partition("\n")
             failure = Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail)
-        yield state.line(step.name, time.monotonic() - begin, [_lost(step, failure).as_json()])
+        yield report.step_line(step.name, time.monotonic() - begin, [_lost(step, failure).as_json()])
 
     def _probed(self, step: BringupStep) -> tuple[float, list[dict[str, Any]]]:
         """Seconds and rows of a step in processes of its own."""
@@ -159,6 +158,6 @@ class Bringup:
 def _lost(step: BringupStep, failure: Failure) -> Row:
     """The row of a step whose process failed."""
     if failure.status == Status.UNSUPPORTED:
-        return rows.not_here(step.name, failure.why)
+        return not_here(step.name, failure.why)
     alone = step.if_lost.replace("{step}", step.name)
-    return rows.failed(step.name, f"{failure.status}: {failure.why}", alone, failure.detail)
+    return failed(step.name, f"{failure.status}: {failure.why}", alone, failure.detail)

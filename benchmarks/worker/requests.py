@@ -126,7 +126,7 @@ class Service:
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
-        kind = importlib.import_module("benchmarks.bringup.context").StepContext
+        kind = importlib.import_module("benchmarks.bringup.steps").StepContext
         module, _, function = probe.partition(":")
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
         return [row if isinstance(row, dict) else row.as_json() for row in found]

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import doctor
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.rows import Row, failed, passed
+from benchmarks.bringup.steps import Row, StepContext, failed, passed
 from benchmarks.preflight import gpus, judge
 
 CACHE = Path.home() / ".triton"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.bringup import backends
-from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.steps import RowStatus
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import PlannedArm, PlannedCase
 

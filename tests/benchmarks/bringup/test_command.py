@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -11,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bringup import __main__ as program
-from benchmarks.bringup import report, state
-from benchmarks.bringup.rows import failed, not_here, passed
-from benchmarks.bringup.steps import all_steps, choose
+from benchmarks.bringup import __main__, report
+from benchmarks.bringup.steps import all_steps, choose, failed, not_here, passed
 from benchmarks.coordinator.signals import ENDING
 from benchmarks.plan import UsageError
 
@@ -33,7 +32,7 @@ def _signals():
 def bring_up(folder: Path, *options: str) -> tuple[int, dict]:
     """Exit code and report of a bring-up of this checkout."""
     files = ["--state", str(folder / "state.jsonl"), "--out", str(folder / "report.json"), "--tree", str(ROOT)]
-    code = program.main([*files, *options])
+    code = __main__.main([*files, *options])
     return code, json.loads((folder / "report.json").read_text())
 
 
@@ -81,7 +80,7 @@ def test_a_torn_or_foreign_state_file_is_no_obstacle(tmp_path):
 
 
 def line(step: str, *rows) -> dict:
-    return state.to_keep(state.line(step, 1.0, [row.as_json() for row in rows]), {"machine": "m"})
+    return report.kept_line(report.step_line(step, 1.0, [row.as_json() for row in rows]), {"machine": "m"})
 
 
 def test_what_failed_or_was_not_here_is_tried_again(tmp_path):
@@ -98,7 +97,7 @@ def test_what_failed_or_was_not_here_is_tried_again(tmp_path):
         line("backend", passed("declared", "2 kernels")),
     ]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    done = state.finished(path, {"machine": "m"})
+    done = report.kept_steps(path, {"machine": "m"})
     assert sorted(done) == ["backend/all_gather", "heap", "rccl", "timer"], "backend has a part to repeat"
 
 
@@ -117,7 +116,7 @@ def test_what_does_not_exist_is_refused_with_what_does(tmp_path, capsys):
 
 def exit_code(options: list[str]) -> int:
     try:
-        return program.main(options)
+        return __main__.main(options)
     except SystemExit as left:
         return left.code
 
@@ -130,7 +129,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path,
 
 
 def test_the_list_of_steps_has_their_seconds(capsys):
-    assert program.main(["--dry-run", "--only", "package", "--only", "fences"]) == 0
+    assert __main__.main(["--dry-run", "--only", "package", "--only", "fences"]) == 0
     said = capsys.readouterr().out
     assert [text.split()[0] for text in said.splitlines()[:2]] == ["fences/torch", "fences/ipc"]
     assert "package/aiter" in said
@@ -141,6 +140,8 @@ def test_the_list_of_steps_has_their_seconds(capsys):
 def test_steps_have_names_and_deadlines_that_fit():
     steps = all_steps()
     assert len({step.name for step in steps}) == len(steps)
+    for module, _, function in (step.probe.partition(":") for step in steps if step.probe):
+        assert callable(getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function))
     assert all(step.deadline_s > 2 * step.expected_s for step in steps)
     assert sum(step.expected_s for step in steps) < 300, "2 H200 take less than 5 minutes"
     assert [step.name for step in choose(["package"], ["package/aiter"])][0] == "package/flydsl"
@@ -172,7 +173,7 @@ def test_the_report_holds_nothing_private(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefgh")
     monkeypatch.setenv("SOME_KEY", "true")
     rows = [failed("x", f"gpu-node-17: no {Path.home()}/.cache, hf_abcdefgh", "see it", detail="hf_abcdefgh").as_json()]
-    steps = [state.line("x", 1.0, rows)]
+    steps = [report.step_line("x", 1.0, rows)]
     whole = report.document({"resumed": [], "fine": True}, steps, 1.0, [])
     text = json.dumps(whole)
     assert "gpu-node-17" not in text
@@ -185,7 +186,7 @@ def test_the_report_is_of_bounded_size():
     rows = [failed("x", "y" * 9000, "z" * 9000, detail="w" * 9000).as_json() for _ in range(500)]
     assert len(rows[0]["text"]) == 600
     assert len(rows[0]["detail"]) == 1500
-    whole = report.document({"resumed": []}, [state.line("x", 1.0, rows)], 1.0, [])
+    whole = report.document({"resumed": []}, [report.step_line("x", 1.0, rows)], 1.0, [])
     assert len(json.dumps(whole)) < 2 * report.LARGEST_BYTES
     assert whole["steps"][0]["rows"][0]["detail"] == ""
     assert whole["counts"] == {"pass": 0, "fail": 500, "not here": 0}

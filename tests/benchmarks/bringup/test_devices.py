@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import doctor
-from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import machine
-from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.steps import RowStatus, StepContext
 from benchmarks.preflight import judge, system
 from tests.benchmarks.bringup import nodes
 

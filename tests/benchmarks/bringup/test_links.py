@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bringup import steps
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.probes import heap, rccl
-from benchmarks.bringup.probes.fences import CONTROLS, MANY, judge
-from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.probes import devices
+from benchmarks.bringup.probes.devices import CONTROLS, MANY, judge_litmus
+from benchmarks.bringup.steps import RowStatus, StepContext
 from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
 from tests.kernels.ranks import run_alone, run_ranks
@@ -56,28 +55,28 @@ def test_a_million_messages_per_pair_and_direction():
 
 
 def test_violations_are_a_fault_with_fences_and_expected_without():
-    row = judge(MANY, [0, 3], seconds=0.1)
+    row = judge_litmus(MANY, [0, 3], seconds=0.1)
     assert row.status == RowStatus.FAIL
     assert row.text.endswith("3 violations (rank 1: 3)")
     assert "send us this report" in row.next_step
     for control in CONTROLS:
-        row = judge(control, [0, control.messages * control.block], seconds=0.1)
+        row = judge_litmus(control, [0, control.messages * control.block], seconds=0.1)
         assert row.status == RowStatus.PASS
         assert "(50 % of what was sent" in row.text
-    assert judge(MANY, [0, 0], seconds=MANY.rounds * 2e-6).text.endswith("0 violations, 2.00 us per exchange")
+    assert judge_litmus(MANY, [0, 0], seconds=MANY.rounds * 2e-6).text.endswith("0 violations, 2.00 us per exchange")
 
 
 def test_gpus_without_peer_access_are_named():
-    row = heap.judge_access([(0, 1), (1, 0)], 12)
+    row = devices.judge_access([(0, 1), (1, 0)], 12)
     assert (row.status, row.text) == (RowStatus.FAIL, "no peer access for 2 of 12 pairs: 0->1, 1->0")
     assert "iommu=pt" in row.next_step
-    assert heap.judge_access([], 12).status == RowStatus.PASS
+    assert devices.judge_access([], 12).status == RowStatus.PASS
 
 
 def test_a_slow_link_is_named():
     rates = {f"{a}->{b}": 48.0 for a in range(4) for b in range(4) if a != b}
-    assert heap.judge_rates(rates).status == RowStatus.PASS
-    row = heap.judge_rates({**rates, "2->3": 12.0})
+    assert devices.judge_rates(rates).status == RowStatus.PASS
+    row = devices.judge_rates({**rates, "2->3": 12.0})
     assert row.status == RowStatus.FAIL
     assert row.text.endswith("much slower: 2->3 12 GB/s")
     assert row.numbers["slowest"] == (12.0, "GB/s")
@@ -85,7 +84,7 @@ def test_a_slow_link_is_named():
 
 def test_a_wrong_all_gather_is_a_fault():
     context = StepContext("rccl", ".", world=2, devices=[{"arch": "gfx942"}] * 2, environment={"nccl": "2.27.7"})
-    right, wrong = (rccl.judge(context, good, 600.0, 2.0) for good in (True, False))
+    right, wrong = (devices.judge_gather(context, good, 600.0, 2.0) for good in (True, False))
     assert right.text == "RCCL 2.27.7, 2 ranks: all-gather of 128 MiB per rank is right, busbw 300 GB/s"
     assert wrong.status == RowStatus.FAIL
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.probes import packages, software
-from benchmarks.bringup.rows import Row, RowStatus
-from benchmarks.bringup.vendor_packages import PACKAGES, VendorPackage
+from benchmarks.bringup.probes import software
+from benchmarks.bringup.steps import PACKAGES, Row, RowStatus, StepContext, VendorPackage
 from kernels import registry
 from tests.benchmarks.bringup import nodes
 
@@ -92,7 +90,7 @@ def test_a_gpu_that_multiplies_wrongly_is_named():
 
 def test_a_package_for_other_gpus_needs_nothing_done(tmp_path):
     steps = {one.name: StepContext(f"package/{one.name}", ".", [nodes.device(0)]) for one in PACKAGES}
-    humming, aiter = (only(packages.package(steps[name])) for name in ("humming", "aiter"))
+    humming, aiter = (only(software.package(steps[name])) for name in ("humming", "aiter"))
     assert (humming.text, humming.next_step) == ("not installed; it is for NVIDIA GPUs", "")
     assert (aiter.text, aiter.next_step) == ("not installed", "pip install amd-aiter, in the build for this torch")
 
@@ -100,13 +98,13 @@ def test_a_package_for_other_gpus_needs_nothing_done(tmp_path):
 def test_names_of_distributions_are_compared_as_indexes_do(monkeypatch):
     chosen = VendorPackage("primus_turbo", "primus_turbo.pytorch", ("primus_turbo",), "amd", "")
     monkeypatch.setattr(
-        packages.importlib.metadata, "packages_distributions", lambda: {"primus_turbo": ["Primus-Turbo"]}
+        software.importlib.metadata, "packages_distributions", lambda: {"primus_turbo": ["Primus-Turbo"]}
     )
-    assert packages.wrong_distribution(chosen) == ""
+    assert software.wrong_distribution(chosen) == ""
 
 
 def test_every_library_that_a_baseline_declares_has_its_step():
-    known = {packages.normal(name) for one in PACKAGES for name in one.distributions}
+    known = {software.normal(name) for one in PACKAGES for name in one.distributions}
     kernels = registry.discover(["kernels"]).kernels.values()
     declared = {name for kernel in kernels for backend in kernel.backends.values() for name in backend.libraries}
-    assert {packages.normal(name) for name in declared} <= known, "add it to benchmarks/bringup/vendor_packages.py"
+    assert {software.normal(name) for name in declared} <= known, "add it to benchmarks/bringup/steps.py"
