@@ -22,9 +22,9 @@ from benchmarks.coordinator.session.kept_lines import of_format
 from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.program import Tally
 from benchmarks.reach.code import of_harness
 from benchmarks.shapes import clean
-from benchmarks.tally import Tally
 from benchmarks.trial_file import Status
 
 FORMAT, VERSION = "ridgeline-check", 1

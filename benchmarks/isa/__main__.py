@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import points
-from benchmarks.arguments import positive
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
 from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
+from benchmarks.program import positive
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 

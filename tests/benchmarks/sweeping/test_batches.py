@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from benchmarks.plan import UsageError
+from benchmarks import sweeping
+from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from benchmarks.protocol import Protocol
-from benchmarks.sweeping import batches, earlier
 from benchmarks.trial_file import FORMAT, Status
 from kernels.spec import Cost
 
@@ -36,13 +35,13 @@ POINTS = tuple(Point("c", "triton", {"block_m": m}) for m in range(1, 24))
 FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
-def planned(file: PointsFile = FILE) -> list[batches.PlannedBatch]:
-    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol()))
+def planned(file: PointsFile = FILE) -> list[sweeping.PlannedBatch]:
+    return list(sweeping.planned_batches(0, file.batches[0], DECLARATION, GPU, Protocol()))
 
 
 def test_a_batch_is_split_where_its_buffers_do_not_fit():
     parts = planned()
-    assert batches.most_points(Cost(**DECLARATION["costs"]["c"]), 1, GPU) == 10  # 16 GB - 6 GB, of 1 GB each
+    assert sweeping.most_points(Cost(**DECLARATION["costs"]["c"]), 1, GPU) == 10  # 16 GB - 6 GB, of 1 GB each
     assert [len(part.batch.points) for part in parts] == [7, 8, 8]
     assert sum((part.batch.points for part in parts), ()) == POINTS
     assert all(part.case.arms[0].key == "head/triton" for part in parts), "every part has the anchor, first"
@@ -70,7 +69,7 @@ def test_what_is_not_timed_is_in_the_line_of_its_point_and_in_one_line_only():
 
 @pytest.mark.parametrize(("count", "most", "sizes"), [(0, 3, [0]), (3, 3, [3]), (4, 3, [2, 2]), (10, 4, [3, 3, 4])])
 def test_parts_are_few_and_of_one_size(count, most, sizes):
-    assert [len(part) for part in batches.parts(POINTS[:count], most)] == sizes
+    assert [len(part) for part in sweeping.parts(POINTS[:count], most)] == sizes
 
 
 def test_a_point_that_found_no_room_comes_again_in_halves():
@@ -87,8 +86,8 @@ def test_unknown_names_are_refused_before_anything_runs():
         (Batch("c", "triton", (Point("c", "ck", {"a": 1}),)), "no backend 'ck'"),
     ):
         with pytest.raises(UsageError, match=words):
-            batches.check(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
-    batches.check(FILE, DECLARATION)
+            sweeping.refuse_undeclared(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
+    sweeping.refuse_undeclared(FILE, DECLARATION)
 
 
 def line(rung: int, arms: dict[str, dict], sweep: str = "s1", batch: int = 0) -> str:
@@ -107,7 +106,7 @@ def test_finished_points_are_left_out_and_lost_ones_are_known(tmp_path):
         json.dumps({"format": FORMAT, "kernel": "gemm", "cases": {"c": {"arms": {third: ok}}}}),
     ]
     path.write_text("\n".join([*whole, line(0, {third: ok})[:90]]))  # the last one is torn
-    known = earlier.read(path, FILE)
+    known = sweeping.earlier_points(path, FILE)
     left = known.left(FILE, 0)
     assert left is not None
     assert left.points == POINTS[2:]
@@ -123,6 +122,6 @@ def test_a_batch_of_arms_without_knobs_is_done_by_its_number(tmp_path):
     path.write_text(line(0, {"head/triton": {"status": "ok"}, "head/blas": {"status": "ok"}}, batch=1) + "\n")
     plain = Batch("c", "triton", (Point("c", "blas"),))
     file = PointsFile("s1", "gemm", 0, 8, (plain, plain, Batch("c", "triton", ())))
-    known = earlier.read(path, file)
+    known = sweeping.earlier_points(path, file)
     assert [known.left(file, index) for index in range(3)] == [plain, None, file.batches[2]]
-    assert earlier.read(tmp_path / "nowhere.jsonl", file).left(file, 1) == plain
+    assert sweeping.earlier_points(tmp_path / "nowhere.jsonl", file).left(file, 1) == plain
