@@ -104,14 +104,13 @@ def test_figures_and_rules_are_of_known_kinds(one):
     assert set(one.guidance) <= set(GUIDES)
 
 
-def test_a_declaration_is_data_of_20_to_40_lines(one):
-    path = Path(package.__path__[0]) / f"{one.name}.py"
-    tree = ast.parse(path.read_text())
-    [declared] = [
-        node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STUDY"
-    ]
-    assert 20 <= declared.end_lineno - declared.lineno + 1 <= 40
-    assert one.question.endswith("?")
+def test_a_declaration_is_data_of_20_to_40_lines():
+    trees = [ast.parse(path.read_text()) for path in Path(package.__path__[0]).glob("*.py")]
+    values = [node.value for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
+    declared = [call for call in values if isinstance(call, ast.Call) and ast.unparse(call.func) == "Study"]
+    assert len(declared) == len(NAMES)
+    assert all(20 <= call.end_lineno - call.lineno + 1 <= 40 for call in declared)
+    assert all(study(name).question.endswith("?") for name in NAMES)
 
 
 def test_the_grid_has_1200_points_and_the_roofline_60():
