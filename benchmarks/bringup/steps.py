@@ -82,7 +82,7 @@ FIXED = (
 BACKENDS = BringupStep(
     "backend", "every baseline and backend, one case", "", Needs.TORCH, 120, float("inf"), ALONE, True
 )
-"""No probe: it is benchmarks.bringup.backends, where each backend has processes and a deadline of its own.  One result
+"""No probe: it is benchmarks.bringup.run, where each backend has processes and a deadline of its own.  One result
 for each kernel, backend/KERNEL."""
 
 

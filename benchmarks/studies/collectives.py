@@ -1,4 +1,4 @@
-"""Studies d, f and g: collectives over CUs, GEMM + all-scatter over ranks, and what each way to write a kernel gains."""
+"""Studies d, f and g: collectives over CUs, GEMM + all-scatter over ranks, and what ways to write a kernel gain."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.bringup import backends
+from benchmarks.bringup import run
 from benchmarks.bringup.steps import RowStatus
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import PlannedArm, PlannedCase
@@ -21,11 +21,11 @@ def cost(flops: int, hbm_bytes: int) -> dict[str, int]:
 def test_the_smallest_case_of_the_most_ranks_is_tried():
     cases = [case("w2_small", 2), case("w4_large", 4), case("w4_small", 4), case("w8", 8, skip="needs 8 GPUs")]
     costs = {"w2_small": cost(0, 1), "w4_large": cost(0, 400), "w4_small": cost(0, 40), "w8": cost(0, 1)}
-    assert [one.name for one in backends.smallest_first(cases, costs)] == ["w4_small", "w4_large"]
+    assert [one.name for one in run.smallest_first(cases, costs)] == ["w4_small", "w4_large"]
 
 
 def test_a_case_without_a_cost_is_not_tried():
-    assert backends.smallest_first([case("costless")], {}) == []
+    assert run.smallest_first([case("costless")], {}) == []
 
 
 def arm(status: str, why: str = "", **more) -> dict:
@@ -46,7 +46,7 @@ RIGHT = arm("ok", first_call_s=0.5, compile_s=1.5, error={"norm": 2e-4, "peak": 
     ],
 )
 def test_what_is_said_of_a_backend(entry, status, text):
-    row = backends.row_of("gemm", "m16", "aiter", entry, ["aiter"])
+    row = run.row_of("gemm", "m16", "aiter", entry, ["aiter"])
     assert (row.name, row.status, row.text) == ("gemm/aiter", status, text)
     assert bool(row.next_step) == (status == RowStatus.FAIL)
     if status == RowStatus.PASS:
@@ -54,9 +54,9 @@ def test_what_is_said_of_a_backend(entry, status, text):
 
 
 def test_kernels_beyond_the_time_are_left_to_the_next_call(toy_tree, toy_log, monkeypatch):
-    monkeypatch.setattr(backends, "BUDGET_S", 0.0)
+    monkeypatch.setattr(run, "BUDGET_S", 0.0)
     checkout = Checkout("head", toy_tree("tree"))
-    found = backends.tried(checkout, ["backend/pairs"], "auto", lambda event: None)
+    found = run.tried_backends(checkout, ["backend/pairs"], "auto", lambda event: None)
     by_part = {part: [row.text for row in rows] for part, _, rows in found}
     assert by_part["backend"] == ["3 kernels"]
     assert "backend/steady" in by_part
@@ -76,11 +76,10 @@ SLOW = PlannedArm("head", "aiter", libraries="amd-aiter 0.1.20", first_call_s=18
 
 def test_what_compiles_itself_on_first_use_comes_last():
     found = [
-        (part, [arm.backend for arm in cases[0].arms])
-        for part, _, cases in backends.parts(planned(OURS, SLOW, QUICK), [])
+        (part, [arm.backend for arm in cases[0].arms]) for part, _, cases in run.parts(planned(OURS, SLOW, QUICK), [])
     ]
     assert found == [("backend/moe", ["ours", "gmm"]), ("backend/moe/compiling", ["aiter"])]
-    left = backends.parts(planned(OURS, SLOW), ["backend/moe"])
+    left = run.parts(planned(OURS, SLOW), ["backend/moe"])
     assert [part for part, _, _ in left] == ["backend/moe/compiling"]
     absent = PlannedArm("head", "aiter", first_call_s=1800.0)
-    assert [part for part, _, _ in backends.parts(planned(OURS, absent), [])] == ["backend/moe"]
+    assert [part for part, _, _ in run.parts(planned(OURS, absent), [])] == ["backend/moe"]

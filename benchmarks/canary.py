@@ -1,7 +1,7 @@
 """The canary: work that is the same on every machine, and a share of it that `ridgeline ci canary` plants.
 
 The gate is asked about known changes: none, and one of exactly so much more work.  `ridgeline ci canary` writes
-two source trees with this package in them; they differ in `planted.SHARE` alone, as two commits differ in one line.
+two source trees with this module in them; they differ in `SHARE` alone, as two commits differ in one line.
 
 `stream` adds two vectors, which memory bounds; `special` takes logarithms of the gamma function, which arithmetic
 bounds.  Both are one call of torch that works through its elements in turn, so a share of additional elements is that
@@ -14,7 +14,8 @@ import torch
 
 from kernels.spec import Case, Cost, Kernel, Tolerance
 
-from .planted import SHARE
+SHARE = 0.0
+"""How much more work head does than base: the one line in which the two trees differ."""
 
 SIZES = {"cpu": 1 << 21, "gpu": 1 << 27}
 """Elements, fp32, by kind of machine: 25 MB and 1.6 GB are moved by `stream`.
