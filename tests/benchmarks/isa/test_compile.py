@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from benchmarks.isa.__main__ import main
+from benchmarks.isa.compile import forget_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
 
@@ -209,3 +214,61 @@ def test_a_file_of_knobs_that_is_not_one_is_refused(tmp_path, text):
     code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
     assert code == 3
     assert "knobs.json" in said
+
+
+# A kernel that moved within its file has the key of a compilation that it had.
+
+
+SOURCE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x):
+    return x + x
+
+
+@triton.jit
+def store(at, VALUE: tl.constexpr):
+    tl.store(at, double(VALUE){more})
+"""
+
+
+def loaded(folder: Path, text: str) -> Any:
+    folder.mkdir()
+    (folder / "one.py").write_text(text)
+    spec = importlib.util.spec_from_file_location("one", folder / "one.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp_path: Path) -> None:
+    text = SOURCE.format(more="")
+    sides = [loaded(tmp_path / "base", text), loaded(tmp_path / "head", f"# a remark\n\n{text}")]
+    other = loaded(tmp_path / "other", SOURCE.format(more=" + 1"))
+    assert sides[0].store.cache_key != sides[1].store.cache_key, "Triton has the line in it"
+    forget_lines()
+    keys = [one.store.cache_key for one in (*sides, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+# Code can be compiled for a part of a chip, without one: the count of compute units that is assumed can be given.
+
+
+def metrics(tmp_path, *options):
+    out = tmp_path / "out.json"
+    asked = ["--arch", "gfx942", "--kernel", "gemm", "--case", "n4096_k14336_m64_fp16", "--backend", "triton"]
+    assert main(["metrics", *asked, *options, "--cache", str(tmp_path), "--out", str(out), "--progress", "none"]) == 0
+    (entry,) = json.loads(out.read_text())["entries"]
+    return entry["hash"], entry["metrics"]["atomics"]
+
+
+def test_a_part_of_a_chip_gets_other_code_than_the_whole(tmp_path):
+    """64 tiles fill 304 CUs with 4 slices each, whose arrivals are counted; 20 CUs are busy without any."""
+    whole, part = metrics(tmp_path), metrics(tmp_path, "--compute-units", "20")
+    assert whole == metrics(tmp_path, "--compute-units", "304")
+    assert whole[0] != part[0]
+    assert [bool(atomics) for _, atomics in (whole, part)] == [True, False]
