@@ -270,7 +270,7 @@ def interpreted_fault():
 
 def interpreted_halves():
     """The values that AMD's bf16 matrix units get are cut, not rounded: they must be the right ones to the last bit."""
-    from tests.kernels.moe_decoding import decoded
+    from tests.kernels.interpreted import decoded
 
     words = torch.arange(256, dtype=torch.int32)
     both = torch.tensor(
