@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .code import Code, Instruction, Jump, Loop
+from .code import Code, Instruction, Jump, counted, hot_loop, widths
 
 # Which loads an address was computed from: how remote stores are distinguished from local ones in AMD code.
 #
@@ -431,12 +431,6 @@ def lds_access(instruction: Instruction) -> tuple[str, str] | None:
     return direction, ("2x" if match[2] else "") + str(int(match[3]) // 8)
 
 
-def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
-    """What makes one innermost loop hotter than another: matrix instructions, then memory, then length."""
-    kinds = Counter(map(kind, instructions))
-    return kinds["mfma"], kinds["load"] + kinds["store"] + kinds["atomic"] + kinds["lds"], len(instructions)
-
-
 def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str, Any]:
     """All metrics that the text gives, by name; see benchmarks.isa.metrics for the meaning and unit of each.
 
@@ -456,16 +450,16 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str
         "agpr_moves_in_loops": sum(i.mnemonic.startswith("v_accvgpr") for i in looped),
         "code_bytes": _comment(text, "codeLenInByte"),
         "instructions": len(everything),
-        "mix": _counted(map(kind, everything)),
-        "matrix": _counted(i.mnemonic for i in everything if kind(i) == "mfma"),
+        "mix": counted(map(kind, everything)),
+        "matrix": counted(i.mnemonic for i in everything if kind(i) == "mfma"),
         **_memory(everything),
         **_remote(code, argument_pointer(text) if translates else None),
         **_lds(everything),
         "barriers": sum(kind(i) == "barrier" for i in everything),
         "waits": sum(kind(i) == "wait" for i in everything),
-        "atomics": _counted(i.mnemonic for i in everything if "atomic" in i.mnemonic),
+        "atomics": counted(i.mnemonic for i in everything if "atomic" in i.mnemonic),
         "loops": len(code.loops),
-        "loop": _loop(code, code.hottest(weight)),
+        "loop": hot_loop(code, kind, "mfma"),
     }
 
 
@@ -477,7 +471,7 @@ def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
     return {
         "load_widths": widths(access_bytes(i) for i in found["load"]),
         "store_widths": widths(access_bytes(i) for i in found["store"]),
-        "store_names": _counted(i.mnemonic for i in found["store"]),
+        "store_names": counted(i.mnemonic for i in found["store"]),
         "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in found["load"]),
     }
 
@@ -497,7 +491,7 @@ def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
         loaded[block] += (access_bytes(instruction) or 8) // 8
     return {
         "remote_store_widths": widths(access_bytes(i) for _, i in stores),
-        "remote_store_names": _counted(i.mnemonic for _, i in stores),
+        "remote_store_names": counted(i.mnemonic for _, i in stores),
         "remote_store_bytes": code.heaviest_path(stored),
         "remote_store_bytes_in_loops": code.heaviest_path(_inside(stored, code)),
         "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for _, i in stores),
@@ -516,31 +510,7 @@ def _lds(instructions: Iterable[Instruction]) -> dict[str, Any]:
     accesses = [access for i in instructions if kind(i) == "lds" and (access := lds_access(i))]
     reads = [width for direction, width in accesses if direction == "read"]
     writes = [width for direction, width in accesses if direction == "write"]
-    return {"lds_read_widths": _counted(reads), "lds_write_widths": _counted(writes)}
-
-
-def _loop(code: Code, loop: Loop | None) -> dict[str, Any]:
-    """Instruction mix of the hottest innermost loop; empty without loops."""
-    if loop is None:
-        return {}
-    body = code.within(loop.blocks)
-    mix = _counted(map(kind, body))
-    return {
-        "instructions": len(body),
-        "depth": loop.depth,
-        "mix": mix,
-        "matrix_share": round(mix.get("mfma", 0) / max(len(body), 1), 4),
-    }
-
-
-def widths(sizes: Iterable[int | None]) -> dict[str, int]:
-    """Instruction counts by bytes per lane, widest first; keys are strings as JSON has them."""
-    counts = Counter(size for size in sizes if size is not None)
-    return {str(size): counts[size] for size in sorted(counts, reverse=True)}
-
-
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items()))
+    return {"lds_read_widths": counted(reads), "lds_write_widths": counted(writes)}
 
 
 def _field(text: str, key: str) -> int:

@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -281,3 +283,34 @@ def _blocks(lines: Sequence[str | Instruction], jump: Callable[[Instruction], Ju
 def _renamed(text: str, names: dict[str, str]) -> str:
     """The text with labels replaced; a symbol of the code is any run of letters, digits and . _ $."""
     return re.sub(r"[.\w$]+", lambda match: names.get(match[0], match[0]), text)
+
+
+# ---- what is counted, alike for every vendor -----------------------------------------------------------------------
+
+
+def hot_loop(code: Code, kind: Callable[[Instruction], str], matrix: str) -> dict[str, Any]:
+    """Instruction mix of the hottest innermost loop, the one with the most matrix instructions, then the most accesses
+    to memory, then the longest; empty without loops.  matrix: what `kind` calls a matrix instruction."""
+
+    def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
+        kinds = Counter(map(kind, instructions))
+        return kinds[matrix], sum(kinds[name] for name in ("load", "store", "atomic", "lds")), len(instructions)
+
+    loop = code.hottest(weight)
+    if loop is None:
+        return {}
+    body = code.within(loop.blocks)
+    mix = counted(map(kind, body))
+    share = round(mix.get(matrix, 0) / max(len(body), 1), 4)
+    return {"instructions": len(body), "depth": loop.depth, "mix": mix, "matrix_share": share}
+
+
+def widths(sizes: Iterable[int | None]) -> dict[str, int]:
+    """Instruction counts by bytes per lane, widest first; keys are strings as JSON has them."""
+    counts = Counter(size for size in sizes if size is not None)
+    return {str(size): counts[size] for size in sorted(counts, reverse=True)}
+
+
+def counted(names: Iterable[str]) -> dict[str, int]:
+    """How often each name occurs, by name."""
+    return dict(sorted(Counter(names).items()))

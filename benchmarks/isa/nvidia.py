@@ -10,12 +10,10 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .amd import widths
-from .code import Code, Instruction, Jump
+from .code import Code, Instruction, Jump, counted, hot_loop, widths
 
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
 """Instructions of the tensor cores; GMMA are warp-group wide (wgmma in PTX)."""
@@ -111,12 +109,6 @@ def access_bytes(instruction: Instruction) -> int | None:
     return next((sizes[word] for word in instruction.mnemonic.split(".")[1:] if word in sizes), 4)
 
 
-def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
-    """What makes one innermost loop hotter than another: tensor-core instructions, then memory, then length."""
-    kinds = Counter(map(kind, instructions))
-    return kinds["matrix"], kinds["load"] + kinds["store"] + kinds["atomic"] + kinds["lds"], len(instructions)
-
-
 def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str, Any]:
     """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.metrics."""
     everything = code.instructions
@@ -132,38 +124,20 @@ def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str,
         "scratch_ops_in_loops": looped["local"],
         "code_bytes": 16 * len(everything),
         "instructions": len(everything),
-        "mix": _counted(map(kind, everything)),
-        "matrix": _counted(i.mnemonic for i in everything if kind(i) == "matrix"),
+        "mix": counted(map(kind, everything)),
+        "matrix": counted(i.mnemonic for i in everything if kind(i) == "matrix"),
         "load_widths": widths(access_bytes(i) for i in everything if kind(i) == "load"),
         "store_widths": widths(access_bytes(i) for i in everything if kind(i) == "store"),
-        "store_names": _counted(i.mnemonic for i in everything if kind(i) == "store"),
+        "store_names": counted(i.mnemonic for i in everything if kind(i) == "store"),
         "loads_to_lds": sum(i.mnemonic.startswith(("LDGSTS", "UTMALDG")) for i in everything),
-        "lds_read_widths": _counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("LDS")),
-        "lds_write_widths": _counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("STS")),
+        "lds_read_widths": counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("LDS")),
+        "lds_write_widths": counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("STS")),
         "barriers": kinds["barrier"],
         "waits": kinds["wait"],
-        "atomics": _counted(i.mnemonic for i in everything if kind(i) == "atomic"),
+        "atomics": counted(i.mnemonic for i in everything if kind(i) == "atomic"),
         "loops": len(code.loops),
-        "loop": _loop(code),
+        "loop": hot_loop(code, kind, "matrix"),
     }
-
-
-def _loop(code: Code) -> dict[str, Any]:
-    loop = code.hottest(weight)
-    if loop is None:
-        return {}
-    body = code.within(loop.blocks)
-    mix = _counted(map(kind, body))
-    return {
-        "instructions": len(body),
-        "depth": loop.depth,
-        "mix": mix,
-        "matrix_share": round(mix.get("matrix", 0) / max(len(body), 1), 4),
-    }
-
-
-def _counted(names: Any) -> dict[str, int]:
-    return dict(sorted(Counter(names).items()))
 
 
 def _used(usage: str, key: str) -> int:

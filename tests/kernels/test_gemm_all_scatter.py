@@ -14,7 +14,7 @@ from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
 from kernels.symmetric_heap import HeapError
-from tests.kernels.fake_ranks import FakeRanks
+from tests.kernels.fake_ranks import FakeRanks, all_right
 from tests.kernels.ranks import run_alone
 
 MODULE = "tests.kernels.test_gemm_all_scatter"
@@ -90,9 +90,7 @@ def test_one_rank_alone_on_a_cpu():
     expected = gemm_all_scatter.function("reference")(case, inputs)
     for backend in ("torch", "blas+rccl"):
         call = gemm_all_scatter.backends[backend].build(case, inputs)
-        poison(call())
-        found = compare(call(), expected, gemm_all_scatter.tolerance_for(case))
-        assert found.ok, (backend, found.why)
+        all_right([call], expected, gemm_all_scatter.tolerance_for(case), backend)
     with pytest.raises(spec.Unsupported, match="one rank alone gathers nothing"):
         gemm_all_scatter.backends["blas+rccl_registered"].build(case, inputs)
 
@@ -280,12 +278,7 @@ def right(world: int, m: int, n: int, k: int, backend: str = "triton", **knobs: 
         given = gemm_all_scatter.function("inputs")(case, 7)
         built.append(gemm_all_scatter.backends[backend].build(case, given, wait=False, **knobs))
     expected = gemm_all_scatter.function("reference")(case, given)
-    for turn in range(2):
-        outputs = [call() for call in built]
-        for rank, out in enumerate(outputs):
-            found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
-            assert found.ok, (turn, rank, world, m, n, k, knobs, found.why)
-            poison(out)
+    all_right(built, expected, gemm_all_scatter.tolerance_for(case), world, m, n, k, knobs)
 
 
 def tails_and_slices() -> None:
@@ -339,10 +332,7 @@ def a_share_alone() -> None:
         ("triton", {**SMALL, "tma": True}),
     ):
         call = gemm_all_scatter.backends[backend].build(case, given, **knobs)
-        for turn in range(2):
-            found = compare(call(), expected, gemm_all_scatter.tolerance_for(case))
-            assert found.ok, (backend, turn, knobs, found.why)
-            poison(call())
+        all_right([call], expected, gemm_all_scatter.tolerance_for(case), backend, knobs)
 
 
 def a_missing_rank_shows() -> None:

@@ -17,6 +17,7 @@ from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
 from kernels._shared.triton_needed import need_triton
 from kernels.spec import Case, Place
+from kernels.symmetric_heap.meeting import gathered
 
 
 @contextlib.contextmanager
@@ -42,13 +43,6 @@ def heap_of(context: StepContext, size: int, home: str | None = None) -> tuple[A
         why = f"rank {context.rank}: {type(error).__name__}: {first_line(error)}"
     reasons = [reason for reason in gathered(why) if reason]
     return (None, reasons[0]) if reasons else (heap, "")
-
-
-def gathered(value: Any) -> list[Any]:
-    """The values of all ranks, in rank order, on every rank."""
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
 
 
 def synchronize(context: StepContext) -> None:
