@@ -6,7 +6,7 @@ import importlib
 import importlib.metadata
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,25 +59,30 @@ def _products(context: StepContext) -> list[Row]:
     import torch
 
     a, b = (torch.randint(-4, 5, (SIZE, SIZE)).double() for _ in range(2))
-    wrong: list[Row] = []
-    for index in range(len(context.devices)):
-        fault = _product_fault(torch, a, b, f"cuda:{index}")
-        if fault:
-            next_step = (
-                "leave it out (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) and read `dmesg`; RAS errors: `amd-smi ras`"
-            )
-            wrong.append(failed("product", f"GPU {index}: {fault}", next_step))
+    next_step = "leave it out (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) and read `dmesg`; RAS errors: `amd-smi ras`"
+    wrong = _on_each_gpu(context, "product", lambda device: product_fault(a, b, device), next_step)
     right = len(context.devices) - len(wrong)
     return [passed("product", f"right on {right} of {len(context.devices)} GPUs"), *wrong] if right else wrong
 
 
-def _product_fault(torch: Any, a: Any, b: Any, device: str) -> str:
+def product_fault(a: Any, b: Any, device: str) -> str:
     """What is wrong with an integer product on a device, which is exact in fp32 and fp16 inputs; "" if it is right."""
-    try:
-        product = (a.to(device, torch.float16) @ b.to(device, torch.float16)).double().cpu()
-    except Exception as error:
-        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    import torch
+
+    product = (a.to(device, torch.float16) @ b.to(device, torch.float16)).double().cpu()
     return "" if torch.equal(product, (a @ b).half().double()) else "a product of small integers is wrong"
+
+
+def _on_each_gpu(context: StepContext, name: str, fault: Callable[[str], str], next_step: str) -> list[Row]:
+    """A row for each GPU on which something is wrong.  fault: what is, by device; it may raise."""
+    rows = []
+    for index in range(len(context.devices)):
+        try:
+            wrong = fault(f"cuda:{index}")
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        rows += [failed(name, f"GPU {index}: {wrong}", next_step)] if wrong else []
+    return rows
 
 
 # ---- Triton ------------------------------------------------------------------------------------------------------
@@ -113,16 +118,9 @@ def _kernels(context: StepContext) -> list[Row]:
     """A kernel on each GPU; the first compiles it."""
     from benchmarks.bringup.probes import link_device
 
-    rows: list[Row] = []
     begin = time.monotonic()
-    for index in range(len(context.devices)):
-        try:
-            wrong = link_device.fault(f"cuda:{index}")
-        except Exception as error:
-            wrong = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        if wrong:
-            next_step = "clear Triton's cache (~/.triton/cache), check its version, and gcc or clang for its launcher"
-            rows.append(failed("kernel", f"GPU {index}: {wrong}", next_step))
+    next_step = "clear Triton's cache (~/.triton/cache), check its version, and gcc or clang for its launcher"
+    rows = _on_each_gpu(context, "kernel", link_device.fault, next_step)
     took = (time.monotonic() - begin, "s")
     done = f"compiled and right on {len(context.devices)} GPUs"
     return rows or [passed("kernel", done, took=took)]

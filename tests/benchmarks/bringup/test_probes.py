@@ -236,15 +236,20 @@ def test_a_triton_that_is_missing(tmp_path):
     assert (row.status, row.text) == (RowStatus.FAIL, "Triton cannot be imported: ImportError: glibc")
 
 
-def test_a_gpu_that_multiplies_wrongly_is_named():
+def test_a_gpu_that_multiplies_wrongly_is_named(tmp_path):
     import torch
 
     a, b = (torch.randint(-4, 5, (16, 16)).double() for _ in range(2))
-    assert software._product_fault(torch, a, b, "cpu") == ""
+    assert software.product_fault(a, b, "cpu") == ""
     spoiled = a.clone()
     spoiled.to = lambda *how: a.half() + 1
-    assert software._product_fault(torch, spoiled, b, "cpu") == "a product of small integers is wrong"
-    assert software._product_fault(torch, a, b, "nowhere").startswith("RuntimeError: ")
+    assert software.product_fault(spoiled, b, "cpu") == "a product of small integers is wrong"
+    two = context(tmp_path, [nodes.device(0), nodes.device(1)])
+    raises = {"cuda:0": "", "cuda:1": "wrong"}
+    assert [row.text for row in software._on_each_gpu(two, "product", raises.pop, "see")] == ["GPU 1: wrong"]
+    assert [row.text for row in software._on_each_gpu(two, "product", raises.pop, "see")][
+        0
+    ] == "GPU 0: KeyError: 'cuda:0'"
 
 
 # ---- packages -----------------------------------------------------------------------------------------------------
