@@ -24,20 +24,25 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import arguments as of
-from benchmarks import doctor, preflight, program, trial_file, verify
+from benchmarks import doctor, preflight, program, sweeping, trial_file, verify
 from benchmarks.coordinator import orders, starting
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.isa.__main__ import main as compiling
-from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
+from benchmarks.plan import (
+    BURST_ROUNDS,
+    HEAP_VARIABLE,
+    HEAPS,
+    Protocol,
+    Selection,
+    UsageError,
+    planned_worlds,
+    some_gpus,
+)
 from benchmarks.points import PointsFile
-from benchmarks.protocol import BURST_ROUNDS
-from benchmarks.sweeping import candidates
-from benchmarks.sweeping import earlier as known_points
-from benchmarks.sweeping.session import measure_points
-from benchmarks.tally import FAULTS, MEASURED, Tally
+from benchmarks.program import FAULTS, MEASURED, Tally
+from benchmarks.sweeping import measure_points
 from benchmarks.trial_file import REGIMES, ROLES
 from kernels.spec import TIERS
 
@@ -69,28 +74,32 @@ def parser() -> argparse.ArgumentParser:
     listing = _verb(verbs, "list", _list, "what a checkout declares")
     many = {"action": "append", "default": []}
     listing.add_argument("--plan", choices=TIERS, help="count the cases that a run of this tier measures, by ranks")
-    listing.add_argument("--gpus", type=of.positive, metavar="N", help="with --plan: on a machine with N GPUs")
+    listing.add_argument("--gpus", type=program.positive, metavar="N", help="with --plan: on a machine with N GPUs")
     listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
     listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
-    trying = _verb(verbs, "candidates", _candidates, "what a sweep could try of a kernel", candidates.__doc__)
+    trying = _verb(
+        verbs, "candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__
+    )
     trying.add_argument("--kernel", action="append", required=True, metavar="NAME", help="whose knobs; repeatable")
     trying.add_argument("--case", **many, metavar="GLOB", help="only these cases; repeatable")
     trying.add_argument("--backend", **many, metavar="NAME", help="only this backend; repeatable")
     trying.add_argument("--arch", metavar="ARCH", help="architecture (default: the first device here)")
-    trying.add_argument("--compute-units", type=of.positive, metavar="N", help="CUs or SMs (default: the device's)")
+    trying.add_argument(
+        "--compute-units", type=program.positive, metavar="N", help="CUs or SMs (default: the device's)"
+    )
     trying.add_argument("--out", type=Path, metavar="FILE", help="write it there, as JSON, in place of printing it")
     turns = "run commands of this package, of which each line on stdin is one as a JSON list, until there is none"
     _verb(verbs, "commands", _commands, turns, program.in_turn.__doc__)
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
     for verb in (listing, checking, trying):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
-        verb.add_argument("--json", action="store_true", help="machine-readable")
+        verb.add_argument("--json", action="store_true", help="machine-readable, as `list` and `candidates` always are")
     help = "look at the disk of this folder too; repeatable"
     checking.add_argument("--folder", action="append", default=[], type=Path, metavar="PATH", help=help)
     checking.add_argument("--node", action="store_true", help="only whether the node is fit to measure; without torch")
     checking.add_argument("--product", default="", metavar="NAME", help="with --node: what its GPUs must be")
     checking.add_argument(
-        "--gpus", type=of.positive, default=0, metavar="N", help="with --node: how many there must be"
+        "--gpus", type=program.positive, default=0, metavar="N", help="with --node: how many there must be"
     )
     return top
 
@@ -110,7 +119,7 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     default, many = Protocol(), {"action": "append", "default": []}
     add = verb.add_argument
     add(
-        "--tree", action="append", type=of.role_value, metavar="ROLE=PATH",
+        "--tree", action="append", type=program.role_value, metavar="ROLE=PATH",
         help="checkout; ROLE is head or base (default: head=.)",
     )  # fmt: skip
     add("--out", type=Path, required=True, metavar="FILE", help=out)
@@ -118,37 +127,42 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     add("--case", **many, metavar="GLOB", help="cases, by name or pattern; repeatable")
     add("--backend", **many, metavar="NAME", help="backend or baseline; repeatable (default: all)")
     add("--tier", default="pr", choices=TIERS, help="the cases of this tier and of the quicker ones")
-    add("--seed", type=of.seed, default=default.seed, metavar="N", help="of the inputs")
+    add("--seed", type=program.seed, default=default.seed, metavar="N", help="of the inputs")
     knob = "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable"
-    add("--set", **many, type=of.knob, metavar="KEY=VALUE", help=knob)
+    add("--set", **many, type=program.knob, metavar="KEY=VALUE", help=knob)
     deadline = f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g}); "
     deadline += "the first use of a library that compiles itself has a limit of its own"
-    add("--deadline", type=of.deadline, default=default.deadline_s, metavar="SECONDS", help=deadline)
-    add("--commit", **many, type=of.role_value, metavar="ROLE=HASH", help="commit of a checkout")
-    add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")
+    add("--deadline", type=program.deadline, default=default.deadline_s, metavar="SECONDS", help=deadline)
+    add("--commit", **many, type=program.role_value, metavar="ROLE=HASH", help="commit of a checkout")
+    add("--date-ms", **many, type=program.role_date, metavar="ROLE=MS", help="its committer date")
     add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
-    add("--env", **many, type=of.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
+    add("--env", **many, type=program.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
     home = f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)"
-    add("--heap", type=of.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
+    add("--heap", type=program.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
-    add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
 
 def _how_options(run: argparse.ArgumentParser) -> None:
     default = Protocol()
     add = run.add_argument
-    add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
-    add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them (default 0)")
+    add("--trials", type=program.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
+    add("--first-trial", type=program.seed, default=0, metavar="N", help="number of the first of them (default 0)")
     rounds = f"per trial (default {default.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"
-    add("--rounds", type=of.positive, metavar="N", help=rounds)
+    add("--rounds", type=program.positive, metavar="N", help=rounds)
     regime = "calls spaced by a flush of the caches, or back to back in bursts at settled power"
     add("--regime", choices=REGIMES, default=default.regime, help=f"{regime} (default {default.regime})")
     burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
-    add("--burst", type=of.burst, default=default.burst_s, metavar="SECONDS", help=burst)
+    add("--burst", type=program.burst, default=default.burst_s, metavar="SECONDS", help=burst)
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     told = "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)"
     add("--orders", action="store_true", help=told)
-    add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
+    add(
+        "--schedule-seed",
+        type=program.seed,
+        default=default.schedule_seed,
+        metavar="N",
+        help="of the order of the arms",
+    )
 
 
 def _points_options(run: argparse.ArgumentParser) -> None:
@@ -158,7 +172,7 @@ def _points_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--points", type=Path, metavar="FILE", help=points)
     deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
     run.add_argument(
-        "--point-deadline", type=of.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
+        "--point-deadline", type=program.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
     )
 
 
@@ -166,9 +180,9 @@ def _points_options(run: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    checkouts = of.checkouts(arguments)
-    protocol = of.protocol(arguments)
-    file = of.points_file(arguments, checkouts) if arguments.points else None
+    checkouts = program.checkouts(arguments)
+    protocol = program.protocol(arguments)
+    file = program.points_file(arguments, checkouts) if arguments.points else None
     _refuse_early(arguments, checkouts)
     if file:
         return _run_points(arguments, file, protocol, checkouts[0])
@@ -179,7 +193,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Protocol, checkout: Checkout) -> int:
-    earlier = known_points.read(arguments.out, file)
+    earlier = sweeping.earlier_points(arguments.out, file)
     if not any(earlier.left(file, index) for index in range(len(file.batches))):
         print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
         return MEASURED
@@ -211,7 +225,7 @@ def _write(
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    checkouts = of.checkouts(arguments)
+    checkouts = program.checkouts(arguments)
     if [checkout.role for checkout in checkouts] != ["head"]:
         raise UsageError("one checkout is verified at a time: --tree head=PATH")
     if arguments.out.suffix == ".gz":
@@ -249,28 +263,21 @@ def _list(arguments: argparse.Namespace) -> int:
         machine = some_gpus(arguments.gpus) if arguments.gpus else session.machine
     chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
     planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
-    if arguments.json:
-        python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
-        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
-        print(json.dumps(known, allow_nan=False))
-        return MEASURED
-    for name, kernel in found.kernels.items():
-        print(f"{name}: backends {', '.join(kernel['backends'])}; baselines {', '.join(kernel['baselines']) or 'none'}")
-        for case in kernel["cases"]:
-            print(f"  {case['name']} ({case['tier']}, world {case['world']}, {case['dtype']})")
-    for module in found.broken:
-        print(f"broken module {module['module']}: {module['reason']}")
+    python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
+    known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
+    print(json.dumps(known, allow_nan=False))
     return MEASURED
 
 
 def _candidates(arguments: argparse.Namespace) -> int:
     named = (arguments.kernel, arguments.case, arguments.backend)
-    wanted = candidates.CandidateRequest(*named, arguments.arch, arguments.compute_units)
-    found = candidates.ask(Checkout("head", Path(arguments.tree).resolve()), wanted)
+    wanted = sweeping.CandidateRequest(*named, arguments.arch, arguments.compute_units)
+    found = sweeping.ask_candidates(Checkout("head", Path(arguments.tree).resolve()), wanted)
+    text = json.dumps(found, allow_nan=False)
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, allow_nan=False))
+        arguments.out.write_text(text)
     else:
-        print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
+        print(text)
     return MEASURED
 
 
@@ -286,7 +293,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.node:
         return _node(arguments)
     report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
-    print(json.dumps(report, allow_nan=False) if arguments.json else doctor.in_words(report))
+    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
     return FAULTS if report["problems"] else MEASURED
 
 
@@ -294,7 +301,7 @@ def _node(arguments: argparse.Namespace) -> int:
     """The preflight alone; see :mod:`benchmarks.preflight`."""
     demand = preflight.Demand(arguments.product, arguments.gpus)
     report = preflight.examine(None, demand, [Path(arguments.tree).resolve(), *arguments.folder])
-    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report))
+    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
     return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 
 

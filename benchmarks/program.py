@@ -1,22 +1,31 @@
-"""What the programs of this package share: strict options, progress on stderr, and exit codes for what ends them."""
+"""What the programs of this package share: options and their values, progress on stderr, exit codes, and the tally of
+what became of the arms of a run or of a verification.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import collections
+import dataclasses
 import json
+import math
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks import lifetime, trial_file
-from benchmarks.coordinator.checkouts import CheckoutError
+from benchmarks import lifetime, points, trial_file
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
-from benchmarks.plan import UsageError
+from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
+from benchmarks.points import PointsFile
+from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
 
 USAGE, INTERRUPTED = 3, 130
 """Exit codes; 3 is also that of a defect, which must never look like a fault of what is measured."""
@@ -82,3 +91,282 @@ def reporter(kind: str) -> Report:
     if kind == "json":
         return lambda event: print(json.dumps(event), file=sys.stderr, flush=True)
     return lambda event: print(f"{event['done']}/{event['total'] or '?'} {event['what']}", file=sys.stderr, flush=True)
+
+
+# Values of the command line, checked before any process is started.
+
+
+MOST_SEED = 2**63
+"""torch.manual_seed takes 64-bit seeds; below this a seed is also a JSON integer of every reader."""
+
+LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
+"""A step takes milliseconds at least, and a day is no deadline (2026-11)."""
+
+SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
+"""A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
+
+
+def role_value(text: str) -> tuple[str, str]:
+    """ROLE=VALUE."""
+    role, equals, value = text.partition("=")
+    if not equals or role not in ROLES or not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=VALUE with ROLE one of {', '.join(ROLES)}")
+    return role, value
+
+
+def role_date(text: str) -> tuple[str, int]:
+    """ROLE=MS, milliseconds since 1970 UTC."""
+    role, value = role_value(text)
+    if not (value.isascii() and value.isdigit()):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of milliseconds since 1970")
+    if len(value) > len(str(LATEST_MS)) or not EARLIEST_MS <= int(value) <= LATEST_MS:
+        raise argparse.ArgumentTypeError(f"{value} ms is not a date between 1970 and 2100")
+    return role, int(value)
+
+
+def knob(text: str) -> tuple[str, Any]:
+    """KEY=VALUE or ROLE.KEY=VALUE; a value is a Python literal that JSON can hold, or else a string."""
+    key, equals, value = text.partition("=")
+    role, dot, name = key.rpartition(".")
+    if not equals or not name.isidentifier() or (dot and role not in ROLES):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = value
+    try:
+        json.dumps(found, allow_nan=False).encode()
+        if isinstance(found, str):
+            found.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: JSON cannot hold this value: {error}") from None
+    return key, found
+
+
+def positive(text: str) -> int:
+    """A number of at least 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A number that torch takes as a seed."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) >= MOST_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to 2**63 - 1")
+    return int(text)
+
+
+def deadline(text: str) -> float:
+    """Seconds that a step may take."""
+    return _seconds(text, LEAST_DEADLINE_S, MOST_DEADLINE_S, "{}")
+
+
+def burst(text: str) -> float:
+    """Seconds of a burst."""
+    return _seconds(text, SHORTEST_BURST_S, LONGEST_BURST_S, "a burst of {}")
+
+
+def _seconds(text: str, least: float, most: float, expected: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected.format(f'{least:g} to {most:g} seconds')}")
+    return seconds
+
+
+def heap(text: str) -> str:
+    """A home of the symmetric heap; the environment's word is held to the same names."""
+    if text not in HEAPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no home of the symmetric heap; known: {', '.join(HEAPS)}")
+    return text
+
+
+def protocol(arguments: argparse.Namespace) -> Protocol:
+    """How the options of `run` ask to measure."""
+    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime")
+    told = {name: getattr(arguments, name) for name in names}
+    told["rounds"] = arguments.rounds or (BURST_ROUNDS if arguments.regime == "sustained" else Protocol().rounds)
+    told["burst_s"], told["point_deadline_s"] = arguments.burst, arguments.point_deadline
+    return Protocol(**told, deadline_s=arguments.deadline)
+
+
+NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
+"""Options that say what a points file says."""
+
+
+def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> PointsFile:
+    """The points that are asked for.  UsageError for a file that cannot be used, or options that say the same."""
+    for option in NAMED_BY_POINTS:
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
+    if [checkout.role for checkout in checkouts] != ["head"]:
+        raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
+    try:
+        return points.read(arguments.points)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def checkouts(arguments: argparse.Namespace) -> list[Checkout]:
+    """The checkouts that the options describe.  What is said of a role needs a --tree of that role."""
+    paths = dict(arguments.tree or [("head", ".")])
+    commits, dates, pythons = dict(arguments.commit), dict(arguments.date_ms), dict(arguments.env)
+    said = [("commit", commits), ("date_ms", dates), ("python", pythons), ("dirty", dict.fromkeys(arguments.dirty))]
+    for option, values in said:
+        for role in values:
+            if role not in paths:
+                raise UsageError(f"there is no --tree {role}=PATH for the {option} of {role!r}")
+    found = []
+    for role, path in paths.items():
+        dirty = True if role in arguments.dirty else (False if role in commits else None)
+        python = pythons.get(role, sys.executable)
+        found.append(Checkout(role, Path(path).resolve(), commits.get(role), dates.get(role), dirty, python))
+    return found
+
+
+# What became of the arms of a run or of a verification: counted once, for the exit code and for people.
+
+
+LEFT_RUNNING = "left running"
+"""In the warnings of a trial, about processes that had to be ended."""
+
+MEASURED, FAULTS, NOTHING = 0, 1, 2
+"""Exit codes: some arm is right and none is wrong, something is wrong, nothing was called."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArmFault:
+    """An arm that ended as it must not.  arm: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check."""
+
+    kernel: str
+    case: str
+    arm: str
+    status: Status
+    why: str
+
+    def in_words(self) -> str:
+        """One line for people."""
+        return f"{self.kernel} {self.case} {self.arm}: {self.status}: {self.why}"
+
+    def as_json(self) -> dict[str, str]:
+        """For machines."""
+        return {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
+
+
+@dataclasses.dataclass
+class ArmTally:
+    """What became of an arm's cases.  error: the largest against a reference, as a share of the reference's norm."""
+
+    kernel: str
+    name: str
+    statuses: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    error: float | None = None
+
+    def add(self, arm: Mapping[str, Any]) -> None:
+        """Count one case."""
+        self.statuses[arm["status"]] += 1
+        if arm["status"] == Status.OK:
+            self.error = max(arm["error"]["norm"], self.error or 0.0)
+
+    def in_words(self) -> str:
+        """One line for people."""
+        counts = [f"{self.statuses[Status.OK]} of {self.statuses.total()} right"]
+        others = (Status.WRONG, Status.ERROR, Status.HANG, Status.CRASH, Status.UNSUPPORTED, Status.SKIPPED)
+        counts += [f"{self.statuses[status]} {status}" for status in others if status in self.statuses]
+        error = f", error {self.error:.1e} at most" if self.error is not None else ""
+        return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
+
+
+class Tally:
+    """What became of all arms, and what is not right."""
+
+    def __init__(self) -> None:
+        self.arms: dict[tuple[str, str], ArmTally] = {}
+        self.broken: dict[str, str] = {}
+        self.reasons: collections.Counter[str] = collections.Counter()
+        self.undeclared: list[str] = []
+        self.left: list[str] = []
+        self._faults: dict[tuple[str, ...], ArmFault] = {}
+
+    @property
+    def faults(self) -> list[ArmFault]:
+        """Every arm that failed; if it did in several trials, as it did last."""
+        return list(self._faults.values())
+
+    def add_trial(self, line: Mapping[str, Any]) -> None:
+        """Count the arms of a trial line."""
+        for case, entry in line["cases"].items():
+            for key, arm in entry["arms"].items():
+                self._add(line["kernel"], case, key, arm)
+        for role, checkout in line["trees"].items():
+            self.broken.update({f"{role} {b['module']}": b["reason"] for b in checkout["broken"]})
+        self.left += [f"{line['kernel']}: {one}" for one in line["warnings"] if LEFT_RUNNING in one]
+        if not any(checkout["declaration"] for checkout in line["trees"].values()):
+            self.undeclared.append(line["kernel"])
+
+    def add_check(self, line: Mapping[str, Any]) -> list[str]:
+        """Count the arms of a line of checks; returns a sentence for each that is not right."""
+        machine = line.get("holds_for", {}).get("machine", "")
+        found = [self._add(line["kernel"], line["case"], name, arm, machine) for name, arm in line["arms"].items()]
+        self.broken.update({module["module"]: module["reason"] for module in line["broken"]})
+        return [fault.in_words() for fault in found if fault]
+
+    def _add(self, kernel: str, case: str, name: str, arm: Mapping[str, Any], machine: str = "") -> ArmFault | None:
+        self.arms.setdefault((kernel, name), ArmTally(kernel, name)).add(arm)
+        if arm["status"] not in FAILED:
+            self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
+            return None
+        fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"])
+        self._faults[kernel, case, name, machine] = fault
+        return fault
+
+    def count(self, status: Status) -> int:
+        """Arms with a status."""
+        return sum(arm.statuses[status] for arm in self.arms.values())
+
+    def exit_code(self, asked: Sequence[str]) -> int:
+        """A broken module is a fault unless the kernels asked for are all there."""
+        if self._faults or self.undeclared or (self.broken and not asked):
+            return FAULTS
+        return MEASURED if self.count(Status.OK) else NOTHING
+
+    def not_measured(self) -> list[str]:
+        """What was not measured, and why, and what a backend left running; one sentence each."""
+        found = [fault.in_words() for fault in self._faults.values()]
+        found += [f"broken module, {module}: {why}" for module, why in self.broken.items()]
+        found += self.left
+        found += [f"no kernel {name!r} in any module that imports" for name in dict.fromkeys(self.undeclared)]
+        if not self.count(Status.OK):
+            counts = [f"{n} {status}" for status in sorted(Status) if (n := self.count(status))]
+            found.append(f"nothing was measured: {', '.join(counts) or 'no case of this tier'}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """A verification, for machines."""
+        arms = [
+            {"kernel": arm.kernel, "backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}
+            for arm in self.arms.values()
+        ]
+        return {
+            "right": self.count(Status.OK),
+            "wrong": len(self._faults),
+            "unsupported": self.count(Status.UNSUPPORTED),
+            "skipped": self.count(Status.SKIPPED),
+            "faults": [fault.as_json() for fault in self._faults.values()],
+            "broken": self.broken,
+            "reasons": self.reasons,
+            "backends": arms,
+        }
+
+    def in_words(self) -> str:
+        """A verification, for people."""
+        lines = [arm.in_words() for arm in self.arms.values()]
+        lines += [f"  {count} times: {why}" for why, count in self.reasons.items()]
+        lines += [f"broken module {module}: {why}" for module, why in self.broken.items()]
+        right, wrong = self.count(Status.OK), len(self._faults)
+        unsupported, skipped = self.count(Status.UNSUPPORTED), self.count(Status.SKIPPED)
+        lines.append(f"{right} right, {wrong} not right; {unsupported} unsupported and {skipped} not for this machine")
+        return "\n".join(lines)

@@ -21,9 +21,9 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.program import Tally
 from benchmarks.reach.code import of_harness
 from benchmarks.shapes import clean
-from benchmarks.tally import Tally
 from benchmarks.trial_file import Status
 
 FORMAT, VERSION = "ridgeline-check", 1

@@ -1,13 +1,12 @@
 """The canary: the gate is asked about changes that are known, by the same way on which it judges a pull request.
 
-Two source trees are made of `benchmarks/canary`.  They are compared as two commits are: own processes, lock-step,
+Two source trees are made of `benchmarks/canary.py`.  They are compared as two commits are: own processes, lock-step,
 looks, policy, confirmation.  Head's tree does a planted share more of the same work; for A/A it differs in a comment.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 
 from rich.console import Console
@@ -35,12 +34,12 @@ def shares(settings: Settings) -> tuple[float, ...]:
 
 
 def trees(folder: Path, share: float, commit: Commit) -> tuple[LocalCheckout, LocalCheckout]:
-    """Base and head in `folder`, made anew: the same package, and the one line in which they differ."""
+    """Base and head in `folder`, made anew: the same module, and the one line in which they differ."""
+    source = (HARNESS / "benchmarks" / "canary.py").read_text()
     lines = {"base": "SHARE = 0.0  # base\n", "head": f"SHARE = {share!r}  # head\n"}
     for role, line in lines.items():
-        package = folder / role / "canary"
-        shutil.copytree(HARNESS / "benchmarks" / "canary", package, dirs_exist_ok=True)
-        (package / "planted.py").write_text(line)
+        (folder / role).mkdir(parents=True, exist_ok=True)
+        (folder / role / "canary.py").write_text(source.replace("SHARE = 0.0\n", line))
         (folder / role / "pyproject.toml").write_text(TREE)
     base, head = (LocalCheckout(role, folder / role, commit) for role in lines)
     return base, head

@@ -26,8 +26,7 @@ SHARED = {
     "benchmarks.studies.types",
     "benchmarks.reach",
     "benchmarks.reach.code",
-    "benchmarks.reach.imports",
-    "benchmarks.reach.names",
+    "benchmarks.reach.sources",
     "benchmarks.reach.operators",
     "benchmarks.reach.tree",
 }
@@ -145,9 +144,8 @@ def test_a_room_imports_only_what_the_table_allows(module: str) -> None:
 
 
 BESIDE_FOREIGN_CODE = (
-    *("benchmarks.worker", "benchmarks.channel", "benchmarks.isa.readers", "benchmarks.naming"),
-    *("benchmarks.isa.worker", "benchmarks.isa.cache", "benchmarks.isa.compile", "benchmarks.isa.causes"),
-    "benchmarks.isa.targets",
+    *("benchmarks.worker", "benchmarks.channel", "benchmarks.naming", "benchmarks.isa.worker"),
+    *("benchmarks.isa.compile", "benchmarks.isa.code", "benchmarks.isa.amd", "benchmarks.isa.nvidia"),
 )
 """What is imported in a process that imports a project's code, whose packages may have the names of ours."""
 

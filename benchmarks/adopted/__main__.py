@@ -17,13 +17,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import arguments as of
 from benchmarks import program, trial_file
+from benchmarks import program as of
 from benchmarks.adopted.session import ScriptSampling, ScriptSession
 from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
 from benchmarks.plan import UsageError
-from benchmarks.tally import NOTHING, Tally
+from benchmarks.program import NOTHING, Tally
 from benchmarks.trial_file import ROLES
 
 PRINTED = "{out}.{role}.txt"

@@ -30,8 +30,7 @@ from benchmarks.coordinator.orders import CaseCounter, Report
 from benchmarks.coordinator.ranks import VARIABLES, Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
-from benchmarks.plan import PlannedCase, Protocol, Selection
-from benchmarks.protocol import WarmUp
+from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}

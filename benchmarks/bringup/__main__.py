@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import program, trial_file
-from benchmarks.bringup import report, state, vendor_packages
-from benchmarks.bringup.rows import RowStatus
-from benchmarks.bringup.run import Bringup, Finished, Seen
-from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
+from benchmarks.bringup import report
+from benchmarks.bringup.run import Bringup, Seen
+from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose, installed_packages
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import CaseCounter
@@ -79,11 +78,18 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     with Bringup(checkout, lambda event: progress.start(f"{BACKENDS.name}: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
         seen = bringup.look()
-        holds = state.holds_for(checkout, seen.devices, seen.environment)
+        holds = report.holds_for(checkout, seen.devices, seen.environment)
         known = _known(arguments, holds, steps)
         results, complete = bringup.results, False
         try:
-            _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress)
+            for step in steps:
+                progress.start(step.name)
+                parts = {name: line for name, line in known.items() if step.has(name)}
+                results |= parts
+                for line in bringup.run(step, list(parts)) if step.name not in parts else ():
+                    results[line["step"]] = line
+                    trial_file.append(arguments.state, report.kept_line(line, holds))
+                progress.done += 1
             complete = True
         finally:  # an interrupted bring-up has a report too, which says so
             resumed = [name for name in known if name in results]
@@ -99,9 +105,9 @@ def _known(
     arguments: argparse.Namespace, holds: Mapping[str, Any], steps: Sequence[BringupStep]
 ) -> dict[str, dict[str, Any]]:
     """What is finished already of these steps."""
-    if fresh := state.why_fresh(arguments.state, holds):
+    if fresh := report.why_fresh(arguments.state, holds):
         print(fresh, file=sys.stderr, flush=True)
-    found = {} if arguments.again else state.finished(arguments.state, holds)
+    found = {} if arguments.again else report.kept_steps(arguments.state, holds)
     known = {name: line for name, line in found.items() if any(step.has(name) for step in steps)}
     if known:
         said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
@@ -109,33 +115,11 @@ def _known(
     return known
 
 
-def _keep(path: Path, line: Mapping[str, Any], holds: Mapping[str, Any]) -> None:
-    trial_file.append(path, state.to_keep(line, holds))
-
-
-def _run(
-    bringup: Bringup, steps: Sequence[BringupStep], known: Mapping[str, Any], keep: Finished, progress: CaseCounter
-) -> None:
-    """Fill in the result of every step and part by name: what is known, and what is run now."""
-
-    def finished(line: dict[str, Any]) -> None:
-        bringup.results[line["step"]] = line
-        keep(line)
-
-    for step in steps:
-        progress.start(step.name)
-        parts = {name: line for name, line in known.items() if step.has(name)}
-        bringup.results |= parts
-        if step.name not in parts:
-            bringup.run(step, list(parts), finished)
-        progress.done += 1
-
-
 def _facts(seen: Seen) -> dict[str, Any]:
     """What the report says of the machine and its versions."""
     machine = fingerprint.fingerprint(seen.devices, {})
     devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
-    known = {"environment": dict(seen.environment), "packages": vendor_packages.installed()}
+    known = {"environment": dict(seen.environment), "packages": installed_packages()}
     return {"machine": {k: v for k, v in machine.items() if k != "name"}, "devices": devices, **known}
 
 

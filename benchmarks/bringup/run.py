@@ -7,13 +7,11 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bringup import backends, report, rows, state
-from benchmarks.bringup.rows import Row, RowStatus
-from benchmarks.bringup.steps import HOMES, BringupStep, Needs
+from benchmarks.bringup import report
+from benchmarks.bringup.steps import BACKENDS, HOMES, BringupStep, Needs, Row, RowStatus, failed, not_here, passed
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.orders import Report
@@ -28,17 +26,15 @@ from benchmarks.coordinator.ranks import (
     remove_directories,
     started,
 )
-from benchmarks.plan import Protocol, UsageError
-from benchmarks.trial_file import Status
+from benchmarks.coordinator.trial import Session
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
+from benchmarks.trial_file import FAILED, Status
 
 LOOK_S = 180.0
 """Importing torch and asking for the devices: a minute from a cold network disk (2026-11)."""
 
 CPU_RANKS = 2
 """Ranks on a machine without a GPU: enough to meet."""
-
-Finished = Callable[[dict[str, Any]], None]
-"""Called with each finished step, as state.line makes it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,29 +95,30 @@ class Bringup:
             self.seen = Seen(environment={"torch_missing": error.failure.why}, lost=error.failure.why)
         return self.seen
 
-    def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
-        """Run one step; `finished` gets its result, or (a step in parts) the result of each part that is not done."""
+    def run(self, step: BringupStep, done: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Run one step: its result, or (a step in parts) that of each part that is not done, as the report shows it."""
         lacking = self.seen.lacks(step.needs)
         if self._status(step.after) == RowStatus.FAIL:
             lacking = f"{step.after} failed"
         if lacking:
-            finished(_line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()]))
+            yield report.step_line(step.name, 0.0, [not_here(step.name, lacking).as_json()])
             return
         begin = time.monotonic()
         try:
             if not step.in_parts:
-                finished(_line(step.name, *self._probed(step)))
+                yield report.step_line(step.name, *self._probed(step))
                 return
-            tried = backends.tried(self.checkout, done, self.heap(), self.report_progress)
+            tried = tried_backends(self.checkout, done, self.heap(), self.report_progress)
             with contextlib.closing(tried):
                 for name, seconds, found in tried:
-                    finished(_line(name, seconds, [row.as_json() for row in found]))
+                    yield report.step_line(name, seconds, [row.as_json() for row in found])
+            return
         except (StepFailed, PoolDied) as error:
-            finished(_line(step.name, time.monotonic() - begin, [_lost(step, error.failure).as_json()]))
+            failure = error.failure
         except (CheckoutError, UsageError, Unkillable) as error:
             why, _, detail = str(error).partition("\n")
-            lost = _lost(step, Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail))
-            finished(_line(step.name, time.monotonic() - begin, [lost.as_json()]))
+            failure = Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail)
+        yield report.step_line(step.name, time.monotonic() - begin, [_lost(step, failure).as_json()])
 
     def _probed(self, step: BringupStep) -> tuple[float, list[dict[str, Any]]]:
         """Seconds and rows of a step in processes of its own."""
@@ -147,7 +144,9 @@ class Bringup:
 
     def _per_rank(self, step: BringupStep) -> list[dict[str, Any]]:
         world, token = self._world(step), os.urandom(4).hex()
-        heap = self._directory / "shm" / f"heap-{token}"
+        shm = self._directory / "shm"
+        heap = (shm if shm.is_dir() else self._directory) / f"heap-{token}"
+        heap.mkdir()
         shared = {
             "step": step.name,
             "checkout": str(self.checkout.path),
@@ -155,7 +154,7 @@ class Bringup:
             "environment": dict(self.seen.environment),
             "world": world,
             "store": str(self._directory / f"store-{token}"),
-            "heap_directory": str(_made(heap if heap.parent.is_dir() else self._directory / heap.name)),
+            "heap_directory": str(heap),
         }
         device = "cuda:{}" if self.seen.devices else "cpu"
         return [{"context": {**shared, "rank": rank, "device": device.format(rank)}} for rank in range(world)]
@@ -166,18 +165,125 @@ class Bringup:
         return started(label, sys.executable, self.checkout.path, world, self._directory, variables)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
-def _line(name: str, seconds: float, found: list[dict[str, Any]]) -> dict[str, Any]:
-    return state.line(name, seconds, found, rows.status_of(found), report.now())
-
-
 def _lost(step: BringupStep, failure: Failure) -> Row:
     """The row of a step whose process failed."""
     if failure.status == Status.UNSUPPORTED:
-        return rows.not_here(step.name, failure.why)
+        return not_here(step.name, failure.why)
     alone = step.if_lost.replace("{step}", step.name)
-    return rows.failed(step.name, f"{failure.status}: {failure.why}", alone, failure.detail)
+    return failed(step.name, f"{failure.status}: {failure.why}", alone, failure.detail)
+
+
+# Every baseline and every backend of ours in one small case, called and compared with the reference.
+#
+# As `ridgeline verify` does it, so that a crash or a hang of one costs that one only.
+
+
+DEADLINE_S = 120.0
+"""For one step of one arm: a first call may compile for a minute."""
+
+BUDGET_S = 420.0
+"""After this no further kernel is begun: ten minutes is what a first contact may take.  What a library compiles on
+first use is not counted: it comes last, and takes the time that its adapter declares."""
+
+OTHER_CASES = 2
+"""Further cases that are tried for an installed library that does not support the smallest."""
+
+
+def tried_backends(
+    checkout: Checkout, done: Sequence[str], heap: str, on_progress: Report
+) -> Generator[tuple[str, float, list[Row]], None, None]:
+    """(name, seconds, rows) of every part that is not done, as soon as it is known; last what is said of the modules.
+
+    Raises UsageError or CheckoutError before anything runs.
+    """
+    begin = time.monotonic()
+    protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S, heap=heap)
+    with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
+        plans = session.plans(session.choose([]))
+        until = time.monotonic() + BUDGET_S
+        for part, name, cases in parts(plans, done):
+            part_begin = time.monotonic()
+            rows = list(_kernel(session, name, cases) if part_begin < until else [_too_late(name)])
+            yield part, time.monotonic() - part_begin, rows
+        yield BACKENDS.name, time.monotonic() - begin, _modules(session, len(plans))
+
+
+def parts(
+    plans: Mapping[str, Sequence[PlannedCase]], done: Sequence[str]
+) -> Iterator[tuple[str, str, list[PlannedCase]]]:
+    """(part, kernel, its cases) of what is not done; last the arms whose library compiles itself on first use."""
+    for last in (False, True):
+        for name, cases in plans.items():
+            own = [with_arms(case, [arm for arm in case.arms if compiles(arm) is last]) for case in cases]
+            part = f"{BACKENDS.name}/{name}{'/compiling' if last else ''}"
+            if any(case.arms for case in own) and part not in done:
+                yield part, name, own
+
+
+def compiles(arm: PlannedArm) -> bool:
+    """Whether its library is installed, and may take longer for set-up and first call than other steps."""
+    return bool(arm.libraries) and arm.first_call_s > DEADLINE_S
+
+
+def with_arms(case: PlannedCase, arms: Sequence[PlannedArm]) -> PlannedCase:
+    """The case with these arms only."""
+    return dataclasses.replace(case, arms=tuple(arms))
+
+
+def _too_late(name: str) -> Row:
+    said = f"not begun: the kernels before it took {BUDGET_S:.0f} s"
+    return not_here(name, said, "run `ridgeline bringup` again: it goes on here")
+
+
+def _modules(session: Session, count: int) -> list[Row]:
+    broken = session.descriptions["head"].broken
+    rows = [failed("module", f"{one['module']} does not import: {one['reason']}", "correct it") for one in broken]
+    return [passed("declared", f"{count} kernels"), *rows]
+
+
+def _kernel(session: Session, name: str, cases: Sequence[PlannedCase]) -> Iterator[Row]:
+    """The rows of one kernel: the smallest case, and further ones for the arms that do not support it."""
+    declared = session.descriptions["head"].kernels[name]
+    order = smallest_first(cases, declared["costs"])
+    if not order:
+        yield not_here(name, next((case.skip for case in cases if case.skip), "it declares no case"))
+        return
+    left = {arm.key for arm in order[0].arms}
+    retried = {arm.key for arm in order[0].arms if arm.libraries}
+    rows: dict[str, Row] = {}
+    for case in order[: 1 + OTHER_CASES]:
+        entries = session.checks({name: [with_arms(case, [arm for arm in case.arms if arm.key in left])]})
+        for _, entry in entries:
+            for key, arm in entry["arms"].items():
+                if key not in rows or arm["status"] != Status.UNSUPPORTED:
+                    rows[key] = row_of(name, case.name, key.partition("/")[2], arm, declared["baselines"])
+                if arm["status"] != Status.UNSUPPORTED or key not in retried:
+                    left.discard(key)
+        if not left:
+            break
+    yield from rows.values()
+
+
+def smallest_first(cases: Sequence[PlannedCase], costs: Mapping[str, Mapping[str, int]]) -> list[PlannedCase]:
+    """Cases that can run here with the most ranks, the cheapest first."""
+    possible = [case for case in cases if not case.skip and case.name in costs]
+    most = max((case.world for case in possible), default=0)
+
+    def work(case: PlannedCase) -> float:
+        return costs[case.name]["flops"] + 100.0 * costs[case.name]["hbm_bytes"]
+
+    return sorted((case for case in possible if case.world == most), key=work)
+
+
+def row_of(kernel: str, case: str, backend: str, arm: Mapping[str, Any], baselines: Sequence[str]) -> Row:
+    """What became of one backend."""
+    kind = "baseline" if backend in baselines else "backend"
+    name, status = f"{kernel}/{backend}", Status(arm["status"])
+    if status == Status.OK:
+        seconds = arm["first_call_s"] + arm["compile_s"]
+        numbers = {"error": (arm["error"]["norm"], "of the norm"), "first_call": (seconds, "s")}
+        return passed(name, f"{kind}, right in {case} (error {arm['error']['norm']:.1e})", **numbers)
+    if status not in FAILED:
+        return not_here(name, f"{kind}, {case}: {arm['why']}")
+    again = f"`ridgeline verify --tier sweep --kernel {kernel} --case {case} --backend {backend}`"
+    return failed(name, f"{kind}, {case}: {status}: {arm['why']}", again, arm.get("detail", ""))

@@ -15,7 +15,7 @@ from benchmarks import trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, started
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach.code import CheckoutCode
-from benchmarks.reach.names import KERNEL, Unreadable, names_in
+from benchmarks.reach.sources import KERNEL, Unreadable, names_in
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 
@@ -232,6 +232,6 @@ def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
         except (OSError, ValueError):
             return None
     try:
-        return {name for source in sources if KERNEL in source for name in names_in(source, sources)}
+        return {name for source in sources if KERNEL in source for name in names_in(source)}
     except (Unreadable, ValueError, SyntaxError):
         return None

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.preflight.amd_library import value, watts
-from benchmarks.preflight.drivers import answer
+from benchmarks.preflight.gpus import answer, value, watts
 
 PERIOD_S = 0.25
 """Time between two readings while a trial runs."""

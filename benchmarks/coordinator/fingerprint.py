@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import known_hardware
-from benchmarks.preflight.sysfs import HIDING, gpu_file
+from benchmarks.preflight.system import HIDING, gpu_file
 from kernels import hardware
 
 NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "partition", "driver"))

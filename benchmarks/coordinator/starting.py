@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import lifetime
 from benchmarks.lifetime import deferred
-from benchmarks.preflight.sysfs import gpu_file
+from benchmarks.preflight.system import gpu_file
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
 """Folder of two programs, the measuring process and the fork server.  They are run by path, never imported here."""

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import hashlib
 import json
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import points
-from benchmarks.arguments import positive
 from benchmarks.coordinator.worker_pools import launch_environment
-from benchmarks.isa import kept
-from benchmarks.isa import points as of_points
-from benchmarks.isa.explain import explain, explain_markdown
-from benchmarks.isa.metrics import document
-from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all, most_for_points
-from benchmarks.isa.targets import ARCHES, UnknownArch, target
+from benchmarks.isa.compile import ARCHES, UnknownArch, target
+from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
+from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
+from benchmarks.points import Point, PointsFile
+from benchmarks.program import positive
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
@@ -100,7 +99,7 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
     choice = Choice(tiers, *named, knob_sets(asked.knobs))
-    runs = _runs(arches, choice, _setting(asked), _reporter(asked.progress))
+    runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
@@ -114,13 +113,14 @@ def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
         raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     target(asked.arch[0])
     file = points.read(asked.points)
-    wanted = of_points.of_file(file)
-    choice = Choice(kernels=(file.operator,), points=of_points.asked(wanted))
-    [run] = _runs(asked.arch, choice, _setting(asked), _reporter(asked.progress))
+    wanted = points_of(file)
+    named = tuple({"case": point.case, **point.as_json()} for point in wanted)
+    choice = Choice(kernels=(file.operator,), points=named)
+    [run] = compile_all(asked.arch, choice, _setting(asked), _reporter(asked.progress))
     listing = run.listing
     if listing and file.operator not in listing["known"] and not listing["broken"]:
         raise ValueError(f"no kernel {file.operator!r}; known: {_some(listing['known'])}")
-    return of_points.document(file, wanted, run)
+    return document_of_points(file, wanted, run)
 
 
 def _setting(asked: argparse.Namespace) -> CompileSetting:
@@ -137,18 +137,6 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
         variables=launch_environment() if asked.launch_cache else None,
         processes=asked.processes or (most_for_points() if asked.points else None),
     )
-
-
-def _runs(arches: Sequence[str], choice: Choice, setting: CompileSetting, report: Any) -> Sequence[Any]:
-    """Every architecture's listing and records: as they were kept, else compiled (always, to fill a launch's cache)."""
-    if setting.variables is not None:
-        return compile_all(arches, choice, setting, report)
-    key = kept.tree_key(arches, choice, setting)
-    if key and (found := kept.load(setting.cache, key)):
-        return found
-    runs = compile_all(arches, choice, setting, report)
-    kept.store(setting.cache, key, runs)
-    return runs
 
 
 def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
@@ -206,6 +194,86 @@ def _exit_code(result: dict[str, Any]) -> int:
     if not good:
         return NONE
     return SOME if bad or result["broken"] or result.get("failures") or result.get("failure") else ALL
+
+
+# The points of a sweep, compiled ahead: which of them load, which are the same code in the same launch.
+
+
+WORST_FIRST = ("failed", "refused", "unsupported", "undeclared", "ok")
+"""The status of a point is the worst of its compilations'."""
+
+
+def points_of(file: PointsFile) -> list[Point]:
+    """Every point of a file once, and the anchors as points without knobs."""
+    found = [point for batch in file.batches for point in (Point(batch.case, batch.anchor), *batch.points)]
+    return list({(point.case, point.label): point for point in found}.values())
+
+
+def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePool) -> dict[str, Any]:
+    """What came out, as JSON: one entry for each point, in their order.
+
+    status, why: the worst of its compilations.  equal: points with the same text launch the same code in the same way;
+    null where this is not known.  will_not_load: why it cannot be launched, or null.  metrics: of the compilation with
+    the most scratch memory and registers.
+    """
+    listing = run.listing or {"triton": None, "broken": [], "units": []}
+    by_point: dict[int, list[dict[str, Any]]] = {}
+    for index, unit in enumerate(listing["units"]):
+        record = run.records.get(index, {"status": "failed", "why": run.failure or "it was not compiled"})
+        by_point.setdefault(unit["point"], []).append(_compilation(run.arch, unit, record))
+    missing = {"status": "failed", "why": run.failure or f"no kernel {file.operator!r}; a broken module may hide it"}
+    return {
+        "format": "ridgeline-isa-points",
+        "version": 1,
+        "sweep": file.sweep,
+        "operator": file.operator,
+        "arch": run.arch,
+        "triton": listing["triton"],
+        "points": [_entry(point, by_point.get(index, [missing])) for index, point in enumerate(points)],
+        "broken": listing["broken"],
+        "failure": run.failure,
+    }
+
+
+def _compilation(arch: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    entry = {"label": unit["label"], "status": record["status"], **unit.get("launch", {})}
+    if record["status"] != "ok" or "metrics" not in record:
+        return entry | {"why": record.get("why", "")}
+    done = finish(record["metrics"], arch)
+    return entry | {"hash": record["hash"], "metrics": done, "will_not_load": will_not_load(done, arch)}
+
+
+def _entry(point: Point, compilations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    worst = min(compilations, key=lambda one: WORST_FIRST.index(one["status"]))
+    about = {"case": point.case, "id": point.id, **point.as_json(), "status": worst["status"]}
+    if worst["status"] != "ok":
+        return about | {"why": worst["why"], "compilations": list(compilations)}
+    grids = [one["grid"] for one in compilations]
+    return about | {
+        "hash": joint([one["hash"] for one in compilations]),
+        "grid": grids[0] if len(grids) == 1 else grids,
+        "equal": equality(compilations),
+        "will_not_load": next((one["will_not_load"] for one in compilations if one["will_not_load"]), None),
+        "metrics": max((one["metrics"] for one in compilations), key=_weight),
+        "compilations": list(compilations),
+    }
+
+
+def joint(hashes: Sequence[str]) -> str:
+    """One hash for all compilations of a point, in order."""
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
+
+
+def equality(compilations: Sequence[Mapping[str, Any]]) -> str | None:
+    """A text that points share if their compilations have the same code, scalar arguments and grids; None: unknown."""
+    if any(one["grid"] is None for one in compilations):
+        return None
+    told = [[one["hash"], one["scalars"], one["grid"]] for one in compilations]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _weight(metrics: Mapping[str, Any]) -> tuple[float, float]:
+    return metrics.get("scratch_bytes") or 0, metrics.get("vgpr") or metrics.get("registers") or 0
 
 
 if __name__ == "__main__":

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import hashlib
+import json
 import math
+import os
+import re
+import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .cache import Cache, key_of, readers_digest
-from .causes import first_cause
-from .readers import amd, nvidia
-from .readers.code import Code, digest
-from .targets import FIXED, Target, target
+from . import amd, nvidia
+from .code import Code, digest
 
 ELEMENT_BYTES = {
     "fp64": 8,
@@ -232,7 +234,7 @@ def key(found: Specialised, arch: str, version: str) -> str:
 
 
 def _unusual_variables() -> dict[str, Any]:
-    """Environment variables that change code, as Triton tells them, apart from those of targets.FIXED."""
+    """Environment variables that change code, as Triton tells them, apart from those of FIXED."""
     from triton._C.libtriton import get_cache_invalidating_env_vars
 
     found = {name: value for name, value in get_cache_invalidating_env_vars().items() if name not in FIXED}
@@ -252,7 +254,7 @@ def forget_half_made_keys() -> None:
 
 
 def forget_lines() -> None:
-    """Have the digests of all functions without the lines they begin at, which are no part of code (targets.FIXED).
+    """Have the digests of all functions without the lines they begin at, which are no part of code (FIXED).
 
     A remark above a kernel is then no other kernel: its commit takes the compilations of the one before.
     """
@@ -355,3 +357,159 @@ def normalised(code: Code, metrics: Mapping[str, Any]) -> str:
     names = ("vgpr", "agpr", "sgpr", "registers", "scratch_bytes", "lds_bytes", "waves_per_group")
     head = ", ".join(f"{name} {metrics[name]}" for name in names if name in metrics)
     return f"; {head}\n{code.text()}"
+
+
+# The architectures that can be compiled for on any machine, and what a compiling process must not inherit.
+
+
+SCRUBBED = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_", "HIP_", "ROCM_", "CUDA_", "NVPTX_", "DISABLE_", "ALLOW_")
+"""Prefixes of environment variables that change code or its text; a compiling process starts without them."""
+
+FIXED = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1", "PYTHONHASHSEED": "0"}
+"""Set in every compiling process: without line numbers the text does not depend on the folder; Triton 3.9 warns that
+the default of floating-point fusion changes in 3.10."""
+
+
+class UnknownArch(ValueError):
+    """An architecture that cannot be compiled for; the text lists the known ones."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What triton.backends.compiler.GPUTarget takes: backend, its name of the architecture, lanes of a wave."""
+
+    backend: str
+    arch: str | int
+    wave_size: int
+
+
+ARCHES: dict[str, Target] = {
+    "gfx942": Target("hip", "gfx942", 64),
+    "gfx950": Target("hip", "gfx950", 64),
+    "sm_90": Target("cuda", 90, 32),
+}
+"""MI300X, MI325X; MI350X, MI355X; H100, H200.  Metrics are read for these, see amd.py and nvidia.py."""
+
+
+def target(arch: str) -> Target:
+    """The target of an architecture; UnknownArch lists the known ones."""
+    if arch not in ARCHES:
+        raise UnknownArch(f"architecture {arch!r} is not known; known: {', '.join(ARCHES)}")
+    return ARCHES[arch]
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a compiling process: the inherited one without what changes code, and FIXED."""
+    kept = {name: value for name, value in inherited.items() if not name.startswith(SCRUBBED)}
+    return kept | FIXED
+
+
+# The first cause of a failed compilation in one sentence.
+
+
+_SAID = (r"LLVM ERROR: (.+)", r"(?:^|\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)")
+"""How messages of LLVM, MLIR, assertions and ptxas begin, the most specific first."""
+
+
+def first_cause(error: BaseException, log: str = "") -> str:
+    """What went wrong first: the compiler's own message if it wrote one, else the innermost exception's.
+
+    log: what the compiler wrote to stderr.  LLVM's and MLIR's messages come before the exception that follows them.
+    """
+    said = _from_log(log)
+    if said:
+        return said
+    where = _where(error)
+    while error.__cause__ is not None:
+        error = error.__cause__
+        where = _where(error) or where
+    message = str(getattr(error, "error_message", None) or "") or _last_line(str(error))
+    text = " ".join(message.split()) or "no message"
+    return f"{type(error).__name__}{where}: {_shortened(text)}"
+
+
+def last_words(log: str) -> str:
+    """What a process that died without an exception wrote: the compiler's own message, else its last line."""
+    return _from_log(log) or _shortened(_last_line(log).strip()) or "it wrote nothing"
+
+
+def _from_log(log: str) -> str:
+    for pattern in _SAID:
+        match = re.search(pattern, log)
+        if match:
+            return f"the compiler says: {_shortened(match[1].strip())}"
+    return ""
+
+
+def _where(error: BaseException) -> str:
+    """at line 12, `total = tl.dot(a, b)`: the line of the kernel's source that Triton names."""
+    source, node = getattr(error, "src", None), getattr(error, "node", None)
+    line = getattr(node, "lineno", None)
+    if not isinstance(source, str) or line is None:
+        return ""
+    lines = source.splitlines()
+    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return f" at line {line}, `{text}`"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip(" ^")]
+    return lines[-1] if lines else ""
+
+
+def _shortened(text: str, limit: int = 300) -> str:
+    text = re.sub(r"/[\w./-]*/([\w.-]+)", lambda match: Path(match[0]).name, text)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+# Compiled results by content: one JSON record per compilation, and code texts named by their own digest.
+#
+# Safe to delete and to share between trees, processes and versions of Triton: the key covers all that decides the
+# result.
+
+
+READERS = ("code.py", "amd.py", "nvidia.py", "compile.py")
+"""Files of this package that turn code into a record: a change to one of them changes every key."""
+
+
+class Cache:
+    """A folder of records (`<key>.json`) and code texts (`<digest>.s`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def load(self, key: str) -> dict[str, Any] | None:
+        """The record, or None if it is not there, torn, or its code text is gone or changed."""
+        try:
+            record = json.loads((self.folder / f"{key}.json").read_text())
+            text = (self.folder / record["asm"]).read_text() if record.get("asm") else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return record if text is None or f"{digest(text)}.s" == record["asm"] else None
+
+    def store(self, key: str, record: dict[str, Any], text: str | None) -> dict[str, Any]:
+        """Keep a record and its code text; returns the record with `asm`, the name of the text's file."""
+        record = record | {"asm": f"{digest(text)}.s" if text is not None else None}
+        if text is not None:
+            self.write(record["asm"], text)
+        self.write(f"{key}.json", json.dumps(record))
+        return record
+
+    def write(self, name: str, text: str) -> None:
+        """A file of the folder, whole or not at all."""
+        descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.replace(temporary, self.folder / name)
+
+
+def readers_digest() -> str:
+    """Digest of the code that makes records: part of every key."""
+    folder = Path(__file__).parent
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in READERS)).hexdigest()[:16]
+
+
+def key_of(parts: dict[str, Any]) -> str:
+    """The key of a record: a digest of everything that decides it, as JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

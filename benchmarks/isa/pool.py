@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import select
@@ -12,12 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import lifetime
-from benchmarks.isa.targets import environment, target
+from benchmarks.isa.compile import environment, target
 from benchmarks.reach.code import CheckoutCode
 
 HARNESS = Path(__file__).resolve().parents[2]
@@ -135,7 +137,7 @@ class CompileProcess:
             self._buffer += received
 
     def _epitaph(self) -> str:
-        from benchmarks.isa.causes import last_words
+        from benchmarks.isa.compile import last_words
 
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -184,50 +186,41 @@ class CompilePool:
         self._choice = dataclasses.asdict(choice)
         self._code = CheckoutCode(setting.tree)
         self._compute_units = setting.compute_units or assumed_units(arch)
-        self._lock = threading.Lock()
-        self._next = 0
-        self._listed = threading.Event()
         self.listing: dict[str, Any] | None = None
         self.failure = ""
         self.records: dict[int, dict[str, Any]] = {}
 
-    def work(self, slot: int) -> None:
-        """What one slot does: list, then compile until nothing is left; a process that died is replaced.
+    def run(self, slots: int) -> None:
+        """List, then compile until nothing is left, by as many processes as there is enough to do for."""
+        first = self._ready()
+        if not first or self.listing is None:
+            return
+        units = self.listing["units"]
+        known = {index: unit for index, unit in enumerate(units) if "status" in unit}
+        self.records |= {index: {"status": unit["status"], "why": unit["why"]} for index, unit in known.items()}
+        left = deque(index for index in range(len(units)) if index not in known)
+        others = max(0, min(slots, len(units) // UNITS_PER_PROCESS) - 1)
+        _in_threads([functools.partial(self._work, left, process) for process in (first, *[None] * others)])
 
-        Slots beyond the first wait for the listing, and start only if there is enough to do for one more.
-        """
-        process: CompileProcess | None = None
-        if slot:
-            self._listed.wait()
-            if not self.listing or len(self.listing["units"]) < UNITS_PER_PROCESS * (slot + 1):
-                return
+    def _work(self, left: deque[int], process: CompileProcess | None) -> None:
+        """Compile what is left; a process that died is replaced."""
         try:
-            while self._more():
-                process = process or self._ready()
-                index = self._take() if process else None
-                if process is None or index is None:
+            while left and not self.failure and (process := process or self._ready()):
+                try:
+                    index = left.popleft()
+                except IndexError:  # another one was quicker
                     return
-                if not self._compile(process, index):
+                try:
+                    request = {"op": "compile", "index": index, "launch_cache": self.setting.variables is not None}
+                    answer = process.ask(request, self.setting.limits)
+                    self._keep(index, answer if answer.pop("ok") else {"status": "failed", "why": answer["why"]})
+                except Ended as end:
+                    process.kill()
                     process = None
+                    self._keep(index, {"status": "failed", "why": str(end)})
         finally:
-            self._listed.set()
             if process:
                 process.kill()
-
-    def _compile(self, process: CompileProcess, index: int) -> bool:
-        """Compile one unit; whether the process is still there."""
-        try:
-            request = {"op": "compile", "index": index, "launch_cache": self.setting.variables is not None}
-            self._keep(index, process.ask(request, self.setting.limits))
-        except Ended as end:
-            process.kill()
-            self._keep(index, {"ok": True, "status": "failed", "why": str(end)})
-            return False
-        return True
-
-    def _more(self) -> bool:
-        with self._lock:
-            return not self.failure and (self.listing is None or self._next < len(self.listing["units"]))
 
     def _ready(self) -> CompileProcess | None:
         """A process that has listed the tree; None if it cannot."""
@@ -237,35 +230,27 @@ class CompilePool:
             listing = process.ask({"op": "list", "choose": self._choice}, limits)
             if not listing["ok"]:
                 raise Ended(listing["why"])
-            with self._lock:
-                if self.listing is not None and listing["units"] != self.listing["units"]:
-                    raise Ended("two processes listed different compilations; declarations must not depend on chance")
-                self.listing = self.listing or listing
-            self._listed.set()
+            if self.listing is not None and listing["units"] != self.listing["units"]:
+                raise Ended("two processes listed different compilations; declarations must not depend on chance")
+            self.listing = self.listing or listing
             return process
         except Ended as end:
             self.failure = f"the kernels could not be listed for {self.arch}: {end}"
             process.kill()
             return None
 
-    def _take(self) -> int | None:
-        """The next unit that needs the compiler."""
-        with self._lock:
-            units = self.listing["units"] if self.listing else []
-            while self._next < len(units):
-                index, self._next = self._next, self._next + 1
-                if "status" not in units[index]:
-                    return index
-                self.records[index] = {"status": units[index]["status"], "why": units[index]["why"]}
-            return None
+    def _keep(self, index: int, record: dict[str, Any]) -> None:
+        self.records[index] = record
+        self._tell(arch=self.arch, done=len(self.records), total=len(self.listing["units"]) if self.listing else 0)
 
-    def _keep(self, index: int, answer: dict[str, Any]) -> None:
-        if not answer.pop("ok"):
-            answer = {"status": "failed", "why": answer["why"]}
-        with self._lock:
-            self.records[index] = answer
-            done, total = len(self.records), len(self.listing["units"]) if self.listing else 0
-        self._tell(arch=self.arch, done=done, total=total)
+
+def _in_threads(works: Sequence[Callable[[], None]]) -> None:
+    """Do all of this at once, to its end."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def most_for_points() -> int:
@@ -283,11 +268,5 @@ def compile_all(
     slots = setting.processes or min(MOST_PROCESSES, max(1, (os.cpu_count() or 1) // len(arches)))
     with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
         runs = [CompilePool(arch, choice, setting, Path(scratch), tell) for arch in arches]
-        threads = [
-            threading.Thread(target=run.work, args=(slot,), daemon=True) for run in runs for slot in range(slots)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _in_threads([functools.partial(run.run, slots) for run in runs])
     return runs

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.preflight import host, judge, sources
-from benchmarks.preflight.types import Demand, NodeFacts, Problem
+from benchmarks.preflight import gpus, judge, system
+from benchmarks.preflight.system import Demand, NodeFacts, Problem
 
 __all__ = ["Demand", "examine", "facts", "in_words", "problems"]
 
@@ -31,16 +31,17 @@ def examine(
     return {"problems": [one.as_json() for one in said], "facts": found.compact()}
 
 
-def in_words(report: Mapping[str, Any]) -> str:
-    """A report for people."""
-    listed = [f"{one['level'].upper():9} {one['text']}; {one['next_step']}" for one in report["problems"]]
-    return "\n".join([f"GPUs      {report['facts']['gpus']['count']}", *listed] if listed else ["no problem found"])
+def in_words(problems: Sequence[Mapping[str, str]]) -> str:
+    """The problems of a report for people."""
+    shown = [(one, f" ({one['why']})" if one.get("why") else "") for one in problems]
+    lines = [f"{one['level'].upper():9} {one['text']}{why}; {one['next_step']}" for one, why in shown]
+    return "\n".join(lines or ["no problem found"])
 
 
 def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), root: Path = Path("/")) -> NodeFacts:
     """Everything that can be read here."""
-    gpus, absent = sources.gpus(root)
-    return NodeFacts(tuple(sources.chosen(gpus, ours)), absent, **host.read(root, folders))
+    found, absent = gpus.gpus(root)
+    return NodeFacts(tuple(gpus.chosen(found, ours)), absent, **system.settings(root, folders))
 
 
 def problems(found: NodeFacts, wanted: Demand) -> list[Problem]:

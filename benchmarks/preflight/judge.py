@@ -1,16 +1,23 @@
-"""What is wrong with a node, by its facts.  Pure; each rule yields nothing on a healthy node."""
+"""What is wrong with a node, by its facts, and which of its GPUs cannot be used and why.
+
+The rules are pure; each yields nothing on a healthy node.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
-from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts, Problem
+from benchmarks.preflight import system
+from benchmarks.preflight.system import HIDING, Demand, GpuFacts, NodeFacts, PciGpu, Problem
 from kernels.hardware import by_market_name
 
-LEAST_DISK_BYTES = 100 << 20
-"""A trial file of the pr tier has some MB; with less than this a run ends in the middle (2026-11)."""
+LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
+"""A trial file of the pr tier has some MB; with less than the first a run ends in the middle.  A nightly run writes
+some 100 MB of trials, Triton's cache up to 1 GB (2026-11)."""
 LEAST_SHM_BYTES = 1 << 30
 """Buffers that ranks share: the largest all_gather of the pr tier on two CPU ranks fills 512 MB (2026-11)."""
 LEAST_MEMLOCK_BYTES = 1 << 30
@@ -124,12 +131,16 @@ def _host(facts: NodeFacts) -> Iterator[Problem]:
 
 def _space(facts: NodeFacts) -> Iterator[Problem]:
     for folder, free in facts.disk_bytes.items():
-        if free < LEAST_DISK_BYTES:
-            said = f"{free >> 20} MiB are free where {folder} lies"
-            yield _error("disk", said, f"free space, at least {LEAST_DISK_BYTES >> 20} MiB")
-    if facts.shm_bytes is not None and facts.shm_bytes < LEAST_SHM_BYTES and len(facts.gpus) > 1:
-        said = f"/dev/shm has {facts.shm_bytes >> 20} MiB free"
-        yield _warning("shm", said, "start the container with --shm-size=16G or --ipc=host")
+        if free < LOW_DISK_BYTES:
+            level: Level = "error" if free < LEAST_DISK_BYTES else "warning"
+            said, least = f"{free >> 20} MiB are free where {folder} lies", f"at least {LOW_DISK_BYTES >> 20} MiB"
+            why = "trials and compiled kernels are written there"
+            yield Problem(
+                "disk", level, said, f"free space, {least}, or put TMPDIR and TRITON_CACHE_DIR elsewhere", why
+            )
+    if facts.shm_bytes is not None and facts.shm_bytes < LEAST_SHM_BYTES:
+        said, next_step = f"/dev/shm has {facts.shm_bytes >> 20} MiB free", "start the container with --shm-size=16G"
+        yield Problem("shm", "warning", said, f"{next_step} or --ipc=host", "ranks share their buffers there")
 
 
 def _libraries(facts: NodeFacts) -> Iterator[Problem]:
@@ -155,3 +166,63 @@ def _error(kind: str, text: str, next_step: str) -> Problem:
 
 def _warning(kind: str, text: str, next_step: str) -> Problem:
     return Problem(kind, "warning", text, next_step)
+
+
+# ---- GPUs that should be there -----------------------------------------------------------------------------------
+
+USUAL = (1, 2, 4, 8)
+"""Numbers of GPUs that nodes and allocations have."""
+
+UNHEALTHY = "read `dmesg | grep -iE 'amdgpu|nvrm'`; reset or replace it, and measure with the others meanwhile"
+"""What to do about a GPU whose driver has given it up."""
+
+GROUP = "add this user to the groups `render` and `video`; a container needs --group-add with the number of the group"
+"""What to do about a device file that the user may not open."""
+
+
+def unusable(seen: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> Iterator[Problem]:
+    """Each GPU that this process should be able to use and that torch does not see.  seen: worker.probe.devices()."""
+    addresses, missing = {device["pci"] for device in seen}, False
+    for gpu in system.pci_gpus(root):
+        if gpu.address not in addresses and not hiding() and (fault := _fault_of(root, gpu)):
+            missing = True
+            yield _unusable(f"{gpu.address}: {fault[0]}", fault[1])
+    nodes = (f"/dev/dri/renderD{minor}" for minor in system.kfd_nodes(root))
+    closed = [one for one in ("/dev/kfd", *nodes) if system.access(root, one) is system.Access.DENIED]
+    if closed and not missing:
+        yield _unusable(f"no permission on {', '.join(closed[:2])} ({system.owner(root, closed[0])})", GROUP)
+
+
+def _unusable(text: str, next_step: str) -> Problem:
+    why = "what uses several GPUs may not run, or means something else, until then"
+    return Problem("gpu_fault", "warning", text, next_step, why)
+
+
+def hiding() -> str:
+    """NAME=VALUE of the variables that hide GPUs from this process on purpose, "" without one."""
+    return ", ".join(f"{name}={os.environ[name]}" for name in HIDING if name in os.environ)
+
+
+def _fault_of(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
+    """What keeps a GPU from being used and what to do, None if nothing does or it is not meant for us."""
+    if not gpu.driver:
+        next_step = "read `dmesg | grep -iE 'amdgpu|nvrm'`; load the driver, or have the GPU looked at"
+        return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
+    if not gpu.taken:
+        return None  # vfio-pci and the like: it belongs to a virtual machine
+    computes = gpu.vendor != "amd" or system.access(root, "/dev/kfd") is not system.Access.ABSENT
+    if not gpu.files:  # amdgpu makes a render node for every GPU that it could start
+        dropped = gpu.vendor == "amd" and computes
+        return ("its driver has started without a render node: it is not healthy", UNHEALTHY) if dropped else None
+    if not computes:
+        return None  # graphics of a machine that does not compute
+    for file in gpu.files:
+        found = system.access(root, file)
+        if found is system.Access.DENIED:
+            return f"no permission on {file} ({system.owner(root, file)})", GROUP
+        if found is system.Access.BROKEN:
+            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
+        if found is not system.Access.OPEN:
+            return None  # it belongs to another container or job
+    next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
+    return "its device file can be opened, but torch does not see it", next_step

@@ -19,8 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from benchmarks.reach.imports import Imported, imported
-from benchmarks.reach.names import KERNEL, Unreadable, makers, names_in
+from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in
 from benchmarks.reach.tree import SourceTree, module_name
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
@@ -86,7 +85,7 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     sources = {path: file.text for path, file in tree.files.items() if path.endswith(".py") and tree.listed(path)}
     found: dict[str, dict[str, None]] = {}
     for path, text in sources.items():
-        for name in names_in(text, sources.values()) if KERNEL in text else ():
+        for name in names_in(text) if KERNEL in text else ():
             found.setdefault(name, {})[part_of(tree, path)] = None
     if _made_elsewhere(tree, [(path, maker) for path, text in sources.items() for maker in makers(text)]):
         raise Unreadable

@@ -1,4 +1,4 @@
-"""Declared experiments: every module here but `types` holds one `STUDY` (benchmarks/studies/types.py)."""
+"""Declared experiments: every Study in a module of this folder (benchmarks/studies/types.py)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.studies.types import Study, StudyError
 @functools.cache
 def studies() -> dict[str, Study]:
     """Every declared study by its name, in the order of names."""
-    names = sorted(one.name for one in pkgutil.iter_modules(__path__) if one.name != "types")
-    found = [importlib.import_module(f"{__name__}.{name}").STUDY for name in names]
-    return {study.name: study for study in sorted(found, key=lambda one: str(one.name))}
+    modules = [importlib.import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__)]
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Study)]
+    return {study.name: study for study in sorted(found, key=lambda one: one.name)}
 
 
 def study(name: str) -> Study:

@@ -1,6 +1,6 @@
 """What a study is: points of operators, measured against an anchor, with the figures and the table they end in.
 
-A study is a module of this folder with one `STUDY`; nothing else is edited to add one.  It is data: no measurement, no
+A study is a `Study` in a module of this folder; nothing else is edited to add one.  It is data: no measurement, no
 figure and no rule is written out by hand, and a column of its own is a function of a row.  Standard library only, so
 that `ci` reads the same declarations.
 

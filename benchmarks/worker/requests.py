@@ -123,7 +123,7 @@ class Service:
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
-        kind = importlib.import_module("benchmarks.bringup.context").StepContext
+        kind = importlib.import_module("benchmarks.bringup.steps").StepContext
         module, _, function = probe.partition(":")
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
         return [row if isinstance(row, dict) else row.as_json() for row in found]
@@ -140,7 +140,7 @@ class Service:
     # ---- compiling, with the device untouched --------------------------------------------------------------------
 
     def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[dict[str, Any]]:
-        """What has to be compiled for arms of a kernel; see benchmarks/isa/filling.py."""
+        """What has to be compiled for arms of a kernel; see benchmarks/isa/worker.py."""
         return list(self._filling(**device).launches(self._declared(module, kernel), asked))
 
     def do_fill(self, module: str, kernel: str, case: str, backend: str, knobs: Any, **device: Any) -> dict[str, int]:
@@ -150,7 +150,7 @@ class Service:
     def _filling(self, arch: str, compute_units: int, folder: str) -> Any:
         if self._filler is None:
             self._refuse_other_contracts()
-            filler = our("benchmarks.isa.filling").Filler
+            filler = our("benchmarks.isa.worker").Filler
             self._filler = filler(arch, compute_units, self._checkout, Path(folder))
         return self._filler
 

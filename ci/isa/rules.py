@@ -61,7 +61,7 @@ class IsaPolicy:
     spills: more spilled vector registers.  scratch_ops_in_loops: more scratch instructions in loops.
     store_width, load_width: mean bytes per lane, head / base, at or below which stores (local or remote) and loads have
     collapsed.  heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
-    drains: more waits for remote stores inside a block of them (benchmarks/isa/readers/drains.py).
+    drains: more waits for remote stores inside a block of them (benchmarks/isa/amd.py).
     occupancy_step: fewer resident waves per SIMD.  matrix_kind: a faster kind of matrix instruction is gone.
     lds_limit: the kernel no longer loads on the chip.
     """

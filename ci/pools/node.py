@@ -81,7 +81,7 @@ def _question(asked: NodeCheck, results: Path) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class NodeReport:
-    """What was found, the worst first, and what the node told (see benchmarks.preflight.types.NodeFacts)."""
+    """What was found, the worst first, and what the node told (see benchmarks.preflight.system.NodeFacts)."""
 
     asked: NodeCheck
     faults: tuple[NodeFault, ...]

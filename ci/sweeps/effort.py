@@ -34,7 +34,7 @@ SHORT_S, GRAPH_CALLS = 50e-6, 20
 """Shorter calls are timed in graphs of so many (benchmarks.plan)."""
 
 WARM_UP_S, WARM_UP_ROUNDS, CHECKS = 0.005, 1, 4
-"""benchmarks.sweeping.session; a check before and one after timing, of a poisoned and a timed call."""
+"""benchmarks.sweeping; a check before and one after timing, of a poisoned and a timed call."""
 
 STAYING = 0.15
 """Of the points of a rung, those that enter the next: 0.03 to 0.2 where the noise is that of recorded H200 trials

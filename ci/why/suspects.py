@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.reach.names import Unreadable
 from benchmarks.reach.operators import compared, declared
+from benchmarks.reach.sources import Unreadable
 from benchmarks.reach.tree import SourceTree
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError, TreeCompiler, Wanted
 from ci.isa.judge import pairs
@@ -26,7 +26,7 @@ from ci.why.types import Suspect, SuspectKind
 
 
 ARCHES = ("gfx942", "gfx950", "sm_90")
-"""For which a source tree can be compiled ahead of time (benchmarks.isa.targets)."""
+"""For which a source tree can be compiled ahead of time (benchmarks.isa.compile)."""
 
 MODIFIERS = ("sc0", "sc1", "nt", "slc", "glc", "lds")
 """Of AMD's memory instructions: how far a cache may keep the line, and whether it goes straight to LDS (CDNA3 and CDNA4

@@ -68,16 +68,15 @@ def _reference_wgrad(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.stack([x["dy"][rows].float().T @ x["a"][rows].float() for rows in _slices(x)])
 
 
-def _declare(
-    product: str,
+def _declared(
+    kernel: Kernel,
     operands: tuple[str, ...],
     reference: Callable[..., Any],
     tensors_to_call: Callable[..., Any],
     compilation: Callable[..., Any],
 ) -> Kernel:
     """One of the three kernels.  They differ in their operands, their reference and the Triton kernel they launch."""
-    live = operands if product == "wgrad" else operands[:1]  # a set-up leaves out the weights of groups without a row
-    kernel = Kernel(f"grouped_gemm_{product}", cases=cases.cases(), tolerance=TOLERANCE, live=live)
+    product = kernel.name.removeprefix("grouped_gemm_")
     kernel.cost(_cost)
     kernel.reference(reference)
 
@@ -123,24 +122,25 @@ def _add_others(kernel: Kernel, product: str) -> None:
     kernel.backend("autotune", tries=tries)(functools.partial(autotune.best, kernel))
 
 
-grouped_gemm_forward = _declare(
-    "forward",
+# live: without the weights, of which a set-up leaves out those of groups without a row.
+grouped_gemm_forward = _declared(
+    Kernel("grouped_gemm_forward", cases=cases.cases(), tolerance=TOLERANCE, live=("a",)),
     ("a", "b"),
     _reference_forward,
     lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs),
 )
 
-grouped_gemm_dgrad = _declare(
-    "dgrad",
+grouped_gemm_dgrad = _declared(
+    Kernel("grouped_gemm_dgrad", cases=cases.cases(), tolerance=TOLERANCE, live=("dy",)),
     ("dy", "b"),
     _reference_dgrad,
     lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs),
 )
 
-grouped_gemm_wgrad = _declare(
-    "wgrad",
+grouped_gemm_wgrad = _declared(
+    Kernel("grouped_gemm_wgrad", cases=cases.cases(), tolerance=TOLERANCE, live=("dy", "a")),
     ("dy", "a"),
     _reference_wgrad,
     lambda case, x, knobs: launch.weights_call(case, x["dy"], x["a"], x["ends"], knobs),

@@ -15,8 +15,7 @@ from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.shapes import Unfit
-from benchmarks.sweeping.earlier import Earlier
-from benchmarks.sweeping.session import measure_points
+from benchmarks.sweeping import Earlier, measure_points
 from tests.benchmarks.test_sampling_plan import CPU, H200, declaration
 
 SWEPT = (Path(__file__).parent / "sweeping/swept.py").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import Selection
-from benchmarks.tally import Tally
+from benchmarks.program import Tally
 from benchmarks.trial_file import append
 from benchmarks.verify import FORMAT, VERSION, main, settled, verify
 

@@ -100,7 +100,7 @@ def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -
     digests = {c.declaration.cases["special_cpu"].definition for c in trial.checkouts.values() if c.declaration}
     assert len(digests) == 1
     for role, share in (("base", 0.0), ("head", 0.01)):
-        assert f"SHARE = {share}" in (tmp_path / role / "canary" / "planted.py").read_text()
+        assert f"SHARE = {share}" in (tmp_path / role / "canary.py").read_text()
 
 
 def test_the_verb_shows_and_adds_records(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Run by test_ahead_of_time.py in a process per architecture: compile what the pull-request cases launch, no GPU."""
+"""Run by test_compiled.py in a process per architecture: compile what is launched, no GPU, and look at the code."""
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,11 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.all_gather import all_gather
-from kernels.gemm import gemm
 from kernels.hardware import lds_limit
-from kernels.spec import Compilation
+from kernels.spec import Case, Compilation
 
 _SHORT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -29,16 +31,17 @@ TARGETS = {
 
 
 def compiled(job: Compilation, arch: str) -> Any:
-    """Compile as a launch would: pointers and sizes that are multiples of 16 are known to be."""
+    """Compile as a launch would, Triton or Gluon: pointers and sizes that are multiples of 16 are known to be."""
     names, signature, hints = job.function.arg_names, {}, {}
     for index, name in enumerate(names):
         value = job.arguments.get(name)
         kind = "constexpr" if name in job.constants else _kind(value)
         signature[name] = kind
-        if kind.startswith("*") or (kind == "i32" and value % 16 == 0):
+        if kind.startswith("*") or (kind == "i32" and value is not None and value % 16 == 0):
             hints[index,] = [["tt.divisibility", 16]]
     constants = {(names.index(name),): value for name, value in job.constants.items()}
-    source = ASTSource(job.function, signature, constexprs=constants, attrs=hints)
+    kind = GluonASTSource if isinstance(job.function, GluonJITFunction) else ASTSource
+    source = kind(job.function, signature, constexprs=constants, attrs=hints)
     return triton.compile(source, target=TARGETS[arch], options=dict(job.options))
 
 
@@ -61,61 +64,200 @@ def spilled(binary: Any, arch: str) -> int:
     return int(re.findall(r"STACK:(\d+)", said)[0])
 
 
-def chooses_pointers(binary: Any) -> bool:
-    """Whether a pointer is chosen from two, which Triton 3.6 cannot compile for AMD; the version here may."""
-    return any("arith.select" in line and "!tt.ptr" in line for line in binary.asm["ttir"].splitlines())
+def stored_widths(binary: Any, arch: str) -> list[int]:
+    """Bytes a lane of every store to global memory; 0 for what is narrower than 4."""
+    if arch.startswith("gfx"):
+        words = re.findall(r"\b(?:global|flat|buffer)_store_(\w+)", binary.asm["amdgcn"])
+        return [{"dwordx4": 16, "dwordx2": 8, "dword": 4}.get(word, 0) for word in words]
+    words = re.findall(r"\bst\.global(?:\.\w+)*?\.((?:v\d\.)?b\d+)", binary.asm["ptx"])
+    return [{"v4.b32": 16, "v2.b32": 8, "b32": 4}.get(word, 0) for word in words]
 
 
-def jobs(kernel: Any, arch: str) -> dict[str, Compilation]:
-    """What the kernel's pull-request cases compile, each distinct job once, by case."""
-    found: dict[str, Compilation] = {}
-    for case in kernel.cases:
-        if case.tier == "pr":
-            for job in kernel.compilations["triton"](case, arch):
-                if (job.constants, job.options) not in [(j.constants, j.options) for j in found.values()]:
-                    found[case.name] = job
-    return found
+def fitting(job: Compilation, arch: str, where: object) -> Any:
+    """The compiled job.  It does not spill, and asks for no more LDS than a workgroup can have."""
+    binary = compiled(job, arch)
+    assert binary.metadata.shared <= lds_limit(arch), (where, binary.metadata.shared)
+    assert spilled(binary, arch) == 0, (where, spilled(binary, arch))
+    return binary
+
+
+def drained(binary: Any, where: object) -> None:
+    """AMD: every wave waits for its own stores before the barrier in front of the release."""
+    order = r"s_waitcnt vmcnt\(0\)[\s\S]*?ASMEND[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
+    assert re.search(order, binary.asm["amdgcn"]), where
+
+
+# ---- defaults --------------------------------------------------------------------------------------------------------
+
+OPERATORS = ("gemm", "all_gather", "gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
+
+
+def operator(name: str) -> Any:
+    return getattr(importlib.import_module(f"kernels.{name}"), name)
+
+
+def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
+    """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name.
+
+    On AMD the others of 8 ranks are compiled by tests/ci/isa/test_own_kernels.py, and looked at by their metrics.
+    Unguarded backends: one case for each number of ranks.  Their code is that of the guarded ones less a wait.
+    """
+    for name in OPERATORS:
+        kernel, seen, unguarded = operator(name), [], set()
+        for case, backend in itertools.product(kernel.cases, kernel.compilations):
+            alone = backend == "triton_unguarded" and case.world in unguarded
+            if alone or not _chosen(name, case, backend, arch):
+                continue
+            unguarded |= {case.world} if backend == "triton_unguarded" else set()
+            for job in kernel.compilations[backend](case, arch):
+                fixed = {key: value for key, value in job.constants.items() if key not in ("PROGRAMS", "ROW")}
+                if (job.label, fixed, job.options) not in seen:
+                    seen.append((job.label, fixed, job.options))
+                    yield f"{name}/{backend}/{case.name}", job
+
+
+def _chosen(name: str, case: Case, backend: str, arch: str) -> bool:
+    if backend in ("partitioned", "gluon"):
+        return case.name in ("w4_fp16_8MB", "w8_fp32_512MB")
+    if name in ("gemm", "all_gather"):
+        return case.tier == "pr" and backend == "triton"
+    if case.name.endswith(("w8_bf16_256MB", "n8192_k28672_m1024_bf16_w8")):
+        return True
+    return case.tier == "pr" and not (case.world == 8 and arch.startswith("gfx"))
+
+
+def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
+    """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
+    from kernels.all_reduce import all_reduce, config, launch
+
+    for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
+        case = all_reduce.case(name)
+        tried = [knobs for knobs in config.candidates(case, arch) if knobs["algorithm"] == "two_shot_push"]
+        for knobs in tried[::4]:
+            full = {**all_reduce.backends["triton"].build.__kwdefaults__, **knobs}
+            yield f"all_reduce/triton/{name}", launch.compilation(case, arch, full)
 
 
 def defaults_fit(arch: str) -> None:
-    """No default configuration spills or asks for more LDS than a workgroup can have."""
-    for kernel in (gemm, all_gather):
-        for case, job in jobs(kernel, arch).items():
-            binary = compiled(job, arch)
-            assert binary.metadata.shared <= lds_limit(arch), (case, binary.metadata.shared)
-            assert spilled(binary, arch) == 0, (case, spilled(binary, arch))
-            assert not chooses_pointers(binary), case
+    """Every default fits, chooses no pointer from two, and stores what it sends wide and before it says so."""
+    count = 0
+    for name, job in itertools.chain(jobs(arch), pushes(arch)):
+        binary = fitting(job, arch, name)
+        lines = binary.asm.get("ttir", "").splitlines()  # Triton 3.6 cannot compile such a choice for AMD
+        assert not any("arith.select" in line and "!tt.ptr" in line for line in lines), name
+        if not name.startswith("gemm/"):
+            _wide(name, job, stored_widths(binary, arch), arch)
+        signals = not name.startswith("gemm/") or (job.constants.get("SPLIT_K", 2) > 1 and job.label != "vector")
+        if arch.startswith("gfx") and signals:
+            drained(binary, name)
+        if job.label == "two_shot_push" and arch == "sm_90":
+            _chunks_are_released_and_acquired(name, binary)
+        count += 1
+    assert count >= 30, count
 
 
-def pushes_16_bytes(arch: str) -> None:
-    """Every store of data to a peer moves 16 bytes a lane; the one narrow store left is the call counter."""
-    for case, job in jobs(all_gather, arch).items():
-        binary = compiled(job, arch)
-        if arch.startswith("gfx"):
-            text, pattern = binary.asm["amdgcn"], r"\b(?:global|flat|buffer)_store_(\w+)"
-            wide, narrow = "dwordx4", ["dword"]
-        else:
-            text, pattern = binary.asm["ptx"], r"\bst\.global(?:\.c[gs]|\.wt)?\.(v4\.b32|\w+)"
-            wide, narrow = "v4.b32", ["b32"]
-        widths = re.findall(pattern, text)
-        assert widths.count(wide) >= job.constants["FANOUT"], (case, widths)
-        assert [w for w in widths if w != wide] == narrow, (case, widths)
+def _wide(name: str, job: Compilation, found: list[int], arch: str) -> None:
+    """16 bytes a lane.  Scalars are 4 bytes wide: the counter of calls and, not in all_gather, that of slices.
+
+    AMD's matrix units leave 4 neighbouring elements in a lane, so the own copy of a tile may go out 8 bytes at a time.
+    """
+    tile = arch.startswith("gfx") and name.startswith("gemm_all_scatter/") and "/bulk/" not in name
+    assert 16 in found or tile, (name, found)
+    assert set(found) <= {16, 4, *([8] if tile else [])}, (name, found)
+    if name.startswith("all_gather/"):
+        assert found.count(16) >= job.constants.get("FANOUT", 1), (name, found)
+        assert found.count(4) == 1, (name, found)
+    assert found.count(4) <= 2, (name, found)
 
 
-def stores_are_drained(arch: str) -> None:
-    """On AMD every wave waits for its own stores before the barrier in front of the release."""
-    for kernel in (gemm, all_gather):
-        for case, job in jobs(kernel, arch).items():
-            if job.constants.get("SPLIT_K", 2) == 1 or job.label == "vector":
-                continue
-            text = compiled(job, arch).asm["amdgcn"]
-            order = r"ASMSTART\s+s_waitcnt vmcnt\(0\)[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
-            assert re.search(order, text), case
+def _chunks_are_released_and_acquired(name: str, binary: Any) -> None:
+    """All threads are between their stores and the one release, and between the acquire and their loads."""
+    steps = r"ld\.global\.cg|st\.global\.v4|bar\.sync|release\.exch|acquire\.add"
+    order = " ".join(re.findall(steps, binary.asm["ptx"]))
+    assert re.search(
+        r"st\.global\.v4 bar\.sync release\.exch (bar\.sync )+acquire\.add (bar\.sync )+ld\.global\.cg", order
+    ), (name, order)
 
 
-def uses_the_copy_engine_and_wgmma(arch: str) -> None:
+# ---- knobs -----------------------------------------------------------------------------------------------------------
+
+
+def knobs_reach_the_code(arch: str) -> None:
+    """What knobs change of the code, beside the defaults; in one process: importing takes as long as a check."""
+    hint_is_what_makes_stores_wide(arch)
+    tiles_of_gluon(arch)
+    shares_fit(arch)
+    if arch == "sm_90":
+        uses_the_copy_engine_and_wgmma()
+        copies_are_waited_for()
+        the_rest_fits()
+
+
+def hint_is_what_makes_stores_wide(arch: str) -> None:
+    """Without the hint the same stores to peers shrink to single elements: so the check of widths can fail."""
+    from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+
+    case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
+    knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, **config.config(case, arch), "hint": False}
+    assert 0 in stored_widths(compiled(launch.compilation(case, arch, knobs), arch), arch)
+
+
+def tiles_of_gluon(arch: str) -> None:
+    """Large tile without spills; runs of a whole lane and rows of a matrix still move 16 bytes; 4 asked, 4 stored."""
+    kernel = operator("all_gather")
+    for knobs, widest in (
+        ({"rows": 32, "columns": 1024, "num_warps": 8}, 16),
+        ({"vector": 0}, 16),
+        ({"width": 4096}, 16),
+        ({"vector": 4}, 4),
+    ):
+        (job,) = kernel.compilations["gluon"](kernel.case("w4_fp16_512MB"), arch, **knobs)
+        found = stored_widths(fitting(job, arch, knobs), arch)
+        assert set(found) == {widest, 4}, (knobs, found)
+
+
+def shares_fit(arch: str) -> None:
+    """Every kernel of a share, fused by pointers and by the copy engine, and bulk; without spills where it is whole."""
+    kernel = operator("gemm_all_scatter")
+    engine = [{"scatter": "tma", "tma": True, "split_k": 1, "cut": "all"}] if arch == "sm_90" else []
+    for name, backend, knobs in (
+        ("n4096_k14336_m64_fp16_w1of8", "triton", {}),
+        ("n4096_k4096_m1024_fp16_w1of2", "triton", {}),
+        *(("n8192_k28672_m512_fp16_w1of2", "triton", given) for given in engine),
+        ("n4096_k4096_m1024_fp16_w1of2", "bulk", {}),
+    ):
+        (job,) = kernel.compilations[backend](kernel.case(name), arch, **knobs)
+        fitting(job, arch, (name, knobs))
+
+
+def uses_the_copy_engine_and_wgmma() -> None:
     """Hopper: large shapes run on wgmma, fed by TMA."""
-    job = jobs(gemm, arch)["n4096_k4096_m1024_fp16"]
-    ptx = compiled(job, arch).asm["ptx"]
+    kernel = operator("gemm")
+    (job,) = kernel.compilations["triton"](kernel.case("n4096_k4096_m1024_fp16"), "sm_90")
+    ptx = compiled(job, "sm_90").asm["ptx"]
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
     assert "cp.async.bulk.tensor" in ptx
+
+
+def copies_are_waited_for() -> None:
+    """Scatter by the copy engine: before the flags go out its writes are complete, not only their source read."""
+    from kernels.gemm_all_scatter import gemm_all_scatter, launch
+
+    knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, "scatter": "tma", "tma": True}
+    for name in ("n8192_k28672_m1024_bf16_w2", "n4608_k36864_m8192_fp16_w8"):
+        case = gemm_all_scatter.case(name)
+        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(launch.compilation(case, "sm_90", knobs), "sm_90").asm["ptx"])
+        assert len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared", ptx)) % case.world == 0
+        order = r"cp\.async\.bulk\.wait_group 0;\s+fence\.proxy\.async;[\s\S]*bar\.sync[\s\S]*release\.exch"
+        assert re.search(order, ptx), name
+        assert not re.search(r"cp\.async\.bulk\.tensor\.2d\.global", ptx[ptx.index("fence.proxy.async;") :]), name
+
+
+def the_rest_fits() -> None:
+    """Without spills, also of tiles whose sums and addresses would not fit in the registers together."""
+    kernel = operator("gemm_all_scatter")
+    for world, tile in ((2, (128, 256)), (4, (128, 128)), (4, (256, 128))):
+        knobs = {"block_m": tile[0], "block_n": tile[1], "num_stages": 3}
+        (job,) = kernel.compilations["triton"](kernel.case(f"n4608_k36864_m8192_fp16_w{world}"), "sm_90", **knobs)
+        assert job.constants["REST"]
+        fitting(job, "sm_90", (world, tile))

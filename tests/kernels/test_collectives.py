@@ -1,6 +1,11 @@
 """all_reduce, reduce_scatter, all_to_all: right on a CPU and in the interpreter, declared completely, strict."""
 
+from __future__ import annotations
+
 import importlib
+import os
+import time
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +20,7 @@ from kernels.symmetric_heap import HeapError, create
 from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_alone, run_ranks
 
-MODULE, INTERPRETED = "tests.kernels.test_collectives", "tests.kernels.collectives_interpreted"
+MODULE = "tests.kernels.test_collectives"
 OPERATORS = ("all_reduce", "reduce_scatter", "all_to_all")
 
 
@@ -27,33 +32,52 @@ def tiny(world=2, rank=0, heap=None, kb=1 / 4, dtype="fp16"):
     return Case("t", world=world, dtype=dtype, KB=kb).at(Place(rank=rank, world=world, heap=heap))
 
 
-def collect_for_real(rank, world, directory):
-    """Backend torch and the gloo baseline, three dtypes, against the reference; poisoned between calls."""
+FOR_REAL = (
+    *(("all_gather", "rccl", dtype, {"MB": 1 / 64}) for dtype in ("fp16", "bf16", "fp32")),
+    *((name, "rccl", dtype, {"KB": 2}) for name in OPERATORS for dtype in ("fp16", "bf16", "fp32")),
+    ("gemm_all_scatter", "blas+rccl", "fp16", {"M": 1, "N": 48, "K": 40}),
+    ("gemm_all_scatter", "blas+rccl", "bf16", {"M": 5, "N": 48, "K": 40}),
+    ("gemm_all_scatter", "blas+rccl", "fp16", {"M": 33, "N": 48, "K": 40}),
+)
+"""Operator, gloo baseline, dtype, dimensions."""
+
+
+def calls_for_real(rank, world, directory):
+    """Backend torch and the gloo baseline of each operator against the reference; poisoned between calls."""
     import torch.distributed as dist
+
+    from kernels.all_gather import vendors
 
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
-    for name in OPERATORS:
+    for name, baseline, dtype, dims in FOR_REAL:
         kernel = operator(name)
-        for dtype in ("fp16", "bf16", "fp32"):
-            case = tiny(world, rank, heap, 2, dtype)
-            inputs = kernel.function("inputs")(case, 11)
-            before, expected = inputs["x"].clone(), kernel.function("reference")(case, inputs)
-            for backend in ("torch", "rccl"):
-                call = kernel.backends[backend].build(case, inputs)
-                for turn in range(3):
-                    out = call()
-                    found = compare(out, expected, kernel.tolerance_for(case))
-                    assert found.ok, (name, backend, dtype, turn, found.why)
-                    poison(out)
-            assert torch.equal(inputs["x"], before), name
-            heap.reset()
+        case = Case("t", world=world, dtype=dtype, **dims).at(Place(rank=rank, world=world, heap=heap))
+        inputs = kernel.function("inputs")(case, 11)
+        before = {key: value.clone() for key, value in inputs.items()}
+        expected = kernel.function("reference")(case, inputs)
+        for backend in ("torch", baseline):
+            call = kernel.backends[backend].build(case, inputs)
+            for turn in range(3):
+                out = call()
+                found = compare(out, expected, kernel.tolerance_for(case))
+                assert found.ok, (name, backend, dtype, turn, found.why)
+                if name == "gemm_all_scatter":  # peers write into the output
+                    heap.barrier()
+                poison(out)
+                if name == "gemm_all_scatter":
+                    heap.barrier()
+        assert all(torch.equal(inputs[key], value) for key, value in before.items()), name
+        if name == "all_gather":
+            assert torch.equal(expected.view(world, -1)[rank], inputs["shard"])
+            assert torch.equal(vendors.over(case, inputs, dist.group.WORLD)(), expected)
+        heap.reset()
     heap.close()
     dist.destroy_process_group()
 
 
 def test_cpu_backends_with_real_ranks(tmp_path):
-    run_ranks(MODULE, "collect_for_real", 2, tmp_path)
+    run_ranks(MODULE, "calls_for_real", 2, tmp_path)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -196,15 +220,153 @@ def bad_knobs():
 
 @pytest.mark.slow
 def test_in_the_interpreter():
-    run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
-
-
-@pytest.mark.slow
-def test_in_the_interpreter_with_real_ranks(tmp_path):
-    run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
+    run_alone(MODULE, "everything", TRITON_INTERPRET="1")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_pushing_in_chunks_with_real_ranks(world, tmp_path):
-    run_ranks(INTERPRETED, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")
+    run_ranks(MODULE, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")
+
+
+# Run by test_collectives.py in processes with TRITON_INTERPRET=1: the collective kernels on a CPU.
+
+
+HEAP = 1 << 18
+SMALL = {"num_warps": 1, "unroll": 1}
+
+
+def placed(world: int, rank: int, kb: float, dtype: str, heap: Any) -> Case:
+    return Case("t", world=world, dtype=dtype, KB=kb).at(Place(rank=rank, world=world, heap=heap))
+
+
+def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
+    """Fake ranks, one after the other.  A rank that pushes is right once all have called, so each calls twice."""
+    kernel, ranks, built, expected = operator(name), FakeRanks(world, HEAP), [], []
+    for heap in ranks.heaps:
+        case = placed(world, heap.rank, kb, dtype, heap)
+        inputs = kernel.function("inputs")(case, 3)
+        built.append(kernel.backends["triton"].build(case, inputs, wait=False, **{**SMALL, **knobs}))
+        expected.append(kernel.function("reference")(case, inputs))
+    algorithm = knobs.get("algorithm", "")
+    outputs = [call() for call in built]
+    if algorithm in (
+        "two_shot_push",
+        "push_chunks",
+    ):  # the first sums of all but the last rank lack the parts of later ranks
+        outputs = [call() for call in built]
+    staged = algorithm in ("one_shot_push", "push") or knobs.get("staged")
+    for turn in range(3 if staged else 2):
+        if staged:  # the last rank alone has found the parts of all
+            outputs = outputs[-1:]
+            expected = expected[-1:]
+        for rank, (out, right) in enumerate(zip(outputs, expected, strict=True)):
+            found = compare(out, right, kernel.tolerance_for(case))
+            assert found.ok, (name, turn, rank, world, kb, dtype, knobs, found.why)
+            poison(out)
+        outputs = [call() for call in built]
+
+
+def all_reduce() -> None:
+    """Every algorithm, with 1, 4 and 8 ranks, whole blocks and tails."""
+    for algorithm in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull"):
+        phases(1, 1.5, "fp16", "all_reduce", algorithm=algorithm, programs=2)
+        phases(4, 2.0625, "fp16", "all_reduce", algorithm=algorithm, programs=2)
+    phases(8, 8.125, "fp32", "all_reduce", algorithm="two_shot", programs=1, unroll=2)
+    phases(8, 8.125, "fp32", "all_reduce", algorithm="two_shot_push", programs=3, ahead=1)
+
+
+def reduce_scatter() -> None:
+    """Every algorithm, as for all_reduce."""
+    for algorithm in ("pull", "push", "push_chunks"):
+        phases(1, 1.5, "fp16", "reduce_scatter", algorithm=algorithm, programs=2)
+        phases(4, 4.0625, "fp16", "reduce_scatter", algorithm=algorithm, programs=2)
+    phases(8, 8.125, "fp32", "reduce_scatter", algorithm="pull", programs=1, unroll=2)
+
+
+def all_to_all() -> None:
+    """Every grouping of the receivers, whole blocks and tails."""
+    for world, kb, groups in ((1, 1.5, 1), (2, 4, 2), (4, 4.0625, 2), (8, 8, 1)):
+        for staged in (0, 1, 9):
+            phases(world, kb, "fp16", "all_to_all", groups=groups, programs=2 * groups, staged=staged)
+
+
+def everything() -> None:
+    """All of the above and the order of sums, in one process: importing takes as long as a check."""
+    for check in (all_reduce, reduce_scatter, all_to_all, sums_are_in_rank_order):
+        check()
+
+
+def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
+    """two_shot_push with real ranks: new data at every call, calls in a row, no barrier but those of the kernel.
+
+    As many chunks ahead as there are or more, and fewer; programs with more chunks than others, and with none; epochs
+    that wrap around.  Each rank dawdles before another call, and all give the same bits.
+    """
+    for kb, programs, ahead, epoch in (
+        (8.125, 3, 1, 0),
+        (8.125, 2, 3, 0),
+        (8.125, 1, 0, 0),
+        (1, 5, 2, 0),
+        (8.125, 3, 2, 2**31 - 7),
+    ):
+        meeting = f"{directory}/{kb}-{programs}-{ahead}-{epoch}"
+        os.makedirs(meeting, exist_ok=True)
+        with create(rank, world, "cpu", 1 << 17, meeting) as heap:
+            case, kernel = placed(world, rank, kb, "fp32", heap), operator("all_reduce")
+            inputs = kernel.function("inputs")(case, 0)
+            heap.signals = _signals_from(heap, epoch)
+            call = kernel.backends["triton"].build(
+                case, inputs, algorithm="two_shot_push", programs=programs, ahead=ahead, **SMALL
+            )
+            for turn in range(5):
+                fresh = kernel.function("inputs")(case, turn)
+                inputs["x"].copy_(fresh["x"])
+                expected = kernel.function("reference")(case, fresh)
+                time.sleep(0.02 * (turn % world == rank))
+                out = call()
+                assert torch.equal(out, expected), (kb, programs, ahead, epoch, turn, rank)
+                poison(out)
+
+
+def _signals_from(heap: Any, epoch: int) -> Any:
+    """heap.signals, but as if the collectives had been at work for long."""
+    zeroed = heap.signals
+
+    def started(*shape: int) -> torch.Tensor:
+        flags = zeroed(*shape).fill_(epoch)
+        heap.barrier()
+        return flags
+
+    return started
+
+
+ALGORITHMS: dict[str, tuple[dict[str, Any], ...]] = {
+    "all_reduce": (
+        {"algorithm": "two_shot"},
+        {"algorithm": "two_shot_push"},
+        {"algorithm": "one_shot_push"},
+        {"algorithm": "one_shot_pull"},
+    ),
+    "reduce_scatter": ({"algorithm": "pull"}, {"algorithm": "push"}, {"algorithm": "push_chunks"}),
+}
+
+
+def sums_are_in_rank_order() -> None:
+    """fp32, where the order shows: the very bits of the reference, for every algorithm."""
+    for name in ("all_reduce", "reduce_scatter"):
+        for algorithm in ALGORITHMS[name]:
+            kernel, ranks, built, expected = operator(name), FakeRanks(4, HEAP), [], []
+            for heap in ranks.heaps:
+                case = placed(4, heap.rank, 2, "fp32", heap)
+                inputs = kernel.function("inputs")(case, 3)
+                expected.append(kernel.function("reference")(case, inputs))
+                built.append(
+                    kernel.backends["triton"].build(case, inputs, wait=False, programs=2, **SMALL, **algorithm)
+                )
+            outputs = [[call() for call in built] for _ in range(2)][-1]  # in chunks: as in phases
+            assert torch.equal(outputs[-1], expected[-1]), (name, algorithm)
+    backwards = expected[0] * 0
+    for rank in reversed(range(4)):
+        backwards += kernel.function("inputs")(placed(4, rank, 2, "fp32", None), 3)["x"].view(4, -1)[0]
+    assert not torch.equal(backwards, expected[0]), "these values do not tell one order from another"

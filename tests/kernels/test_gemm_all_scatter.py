@@ -1,48 +1,23 @@
 """The declaration is complete; CPU backends and the kernels in the interpreter are right; bad input is refused."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 import torch
 
 from kernels import spec
 from kernels._shared.units import compute_units
-from kernels.gemm_all_scatter import config, gemm_all_scatter
+from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import HeapError, create
-from tests.kernels.fake_ranks import FakeRanks
-from tests.kernels.ranks import run_alone, run_ranks
+from kernels.symmetric_heap import HeapError
+from tests.kernels.fake_ranks import FakeRanks, all_right
+from tests.kernels.ranks import run_alone
 
-MODULE, INTERPRETED = "tests.kernels.test_gemm_all_scatter", "tests.kernels.gemm_all_scatter_interpreted"
-
-
-def multiply_for_real(rank, world, directory):
-    """Backend torch and the gloo baseline against the reference, one token and several; poisoned between calls."""
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
-    heap = create(rank, world, "cpu", 1 << 17)
-    for m, dtype in ((1, "fp16"), (5, "bf16"), (33, "fp16")):
-        case = Case("t", world=world, dtype=dtype, M=m, N=24 * world, K=40)
-        case = case.at(Place(rank=rank, world=world, heap=heap))
-        inputs = gemm_all_scatter.function("inputs")(case, 11)
-        expected = gemm_all_scatter.function("reference")(case, inputs)
-        for backend in ("torch", "blas+rccl"):
-            call = gemm_all_scatter.backends[backend].build(case, inputs)
-            for turn in range(3):
-                out = call()
-                found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
-                assert found.ok, (backend, m, dtype, turn, found.why)
-                heap.barrier()
-                poison(out)
-                heap.barrier()
-        heap.reset()
-    heap.close()
-    dist.destroy_process_group()
-
-
-def test_cpu_backends_with_real_ranks(tmp_path):
-    run_ranks(MODULE, "multiply_for_real", 2, tmp_path)
+MODULE = "tests.kernels.test_gemm_all_scatter"
 
 
 def test_declared_once_with_the_tiers():
@@ -115,9 +90,7 @@ def test_one_rank_alone_on_a_cpu():
     expected = gemm_all_scatter.function("reference")(case, inputs)
     for backend in ("torch", "blas+rccl"):
         call = gemm_all_scatter.backends[backend].build(case, inputs)
-        poison(call())
-        found = compare(call(), expected, gemm_all_scatter.tolerance_for(case))
-        assert found.ok, (backend, found.why)
+        all_right([call], expected, gemm_all_scatter.tolerance_for(case), backend)
     with pytest.raises(spec.Unsupported, match="one rank alone gathers nothing"):
         gemm_all_scatter.backends["blas+rccl_registered"].build(case, inputs)
 
@@ -235,50 +208,6 @@ def test_the_rest_by_rule():
 
 
 @pytest.mark.slow
-def test_the_rest_compiles_for_hopper():
-    run_alone(MODULE, "rest_fits")
-
-
-def rest_fits():
-    """Without spills, also of tiles whose sums and addresses would not fit in the registers together."""
-    from kernels.hardware import lds_limit
-    from tests.kernels.compiled import compiled, spilled
-
-    for world, tile in ((2, (128, 256)), (4, (128, 128)), (4, (256, 128))):
-        case = gemm_all_scatter.case(f"n4608_k36864_m8192_fp16_w{world}")
-        knobs = {"block_m": tile[0], "block_n": tile[1], "num_stages": 3}
-        (job,) = gemm_all_scatter.compilations["triton"](case, "sm_90", **knobs)
-        assert job.constants["REST"]
-        binary = compiled(job, "sm_90")
-        assert binary.metadata.shared <= lds_limit("sm_90")
-        assert spilled(binary, "sm_90") == 0, (world, tile)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
-def test_a_share_compiles(arch):
-    run_alone(MODULE, "shares_fit", arch)
-
-
-def shares_fit(arch):
-    """Every kernel of a share, fused by pointers and by the copy engine, and bulk; without spills where it is whole."""
-    from kernels.hardware import lds_limit
-    from tests.kernels.compiled import compiled, spilled
-
-    engine = [{"scatter": "tma", "tma": True, "split_k": 1, "cut": "all"}] if arch == "sm_90" else []
-    for name, backend, knobs in (
-        ("n4096_k14336_m64_fp16_w1of8", "triton", {}),
-        ("n4096_k4096_m1024_fp16_w1of2", "triton", {}),
-        *(("n8192_k28672_m512_fp16_w1of2", "triton", given) for given in engine),
-        ("n4096_k4096_m1024_fp16_w1of2", "bulk", {}),
-    ):
-        (job,) = gemm_all_scatter.compilations[backend](gemm_all_scatter.case(name), arch, **knobs)
-        binary = compiled(job, arch)
-        assert binary.metadata.shared <= lds_limit(arch)
-        assert spilled(binary, arch) == 0, (name, arch, knobs)
-
-
-@pytest.mark.slow
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -326,9 +255,105 @@ def plans_of_all_candidates(arch):
 
 @pytest.mark.slow
 def test_in_the_interpreter():
-    run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
+    run_alone(MODULE, "everything", TRITON_INTERPRET="1")
 
 
-@pytest.mark.slow
-def test_in_the_interpreter_with_real_ranks(tmp_path):
-    run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
+# Run by test_gemm_all_scatter.py in processes with TRITON_INTERPRET=1: the kernels' arithmetic on a CPU.
+
+
+HEAP = 1 << 17
+SMALL = {"block_m": 32, "block_n": 32, "block_k": 32, "programs": 3, "group_m": 2}
+
+
+def placed(world: int, rank: int, m: int, n: int, k: int, heap: Any) -> Case:
+    case = Case("t", world=world, dtype="fp16", M=m, N=n, K=k)
+    return case.at(Place(rank=rank, world=world, heap=heap, compute_units=3))
+
+
+def right(world: int, m: int, n: int, k: int, backend: str = "triton", **knobs: object) -> None:
+    """Fake ranks, one after the other: two rounds into poisoned outputs match the reference on every rank."""
+    ranks, built = FakeRanks(world, HEAP), []
+    for heap in ranks.heaps:
+        case = placed(world, heap.rank, m, n, k, heap)
+        given = gemm_all_scatter.function("inputs")(case, 7)
+        built.append(gemm_all_scatter.backends[backend].build(case, given, wait=False, **knobs))
+    expected = gemm_all_scatter.function("reference")(case, given)
+    all_right(built, expected, gemm_all_scatter.tolerance_for(case), world, m, n, k, knobs)
+
+
+def tails_and_slices() -> None:
+    right(1, 33, 70, 136, **SMALL)
+    right(2, 33, 70, 136, **SMALL, scatter="put", hint=False)
+    right(2, 33, 144, 136, **SMALL, split_k=2, xcds=2)
+    right(4, 40, 160, 136, **{**SMALL, "programs": 2}, split_k=3, scatter="put")
+    right(8, 5, 128, 64, **{**SMALL, "block_m": 16, "block_n": 16}, swap=True)
+    right(2, 1, 80, 200, **{**SMALL, "block_m": 16, "block_n": 64}, swap=True, split_k=4)
+
+
+def descriptors() -> None:
+    """Loads through descriptors, and stores through a descriptor for every rank, whole and in parts."""
+    right(2, 40, 144, 136, **SMALL, tma=True)
+    right(2, 16, 144, 136, **{**SMALL, "block_m": 16}, tma=True, swap=True, split_k=2)
+    for world, parts, flatten in ((1, 1, True), (2, 2, False), (4, 1, True), (8, 2, True)):
+        right(world, 40, 40 * world, 136, **SMALL, tma=True, scatter="tma", parts=parts, flatten=flatten)
+
+
+def only_the_rest_is_cut() -> None:
+    """Rounds of whole tiles, one and several, and slices of the tiles left over, which share a round or need more."""
+    for world, m, n, k, knobs in (
+        (1, 33, 70, 136, {"programs": 4, "split_k": 2}),
+        (1, 100, 70, 136, {"programs": 5, "split_k": 5}),
+        (2, 100, 144, 136, {"programs": 5, "split_k": 3, "scatter": "put", "xcds": 2}),
+        (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True}),
+        (4, 70, 160, 136, {"programs": 4, "split_k": 4, "tma": True, "scatter": "put"}),
+        (4, 40, 160, 136, {"split_k": 3, "swap": True}),
+    ):
+        given = {**SMALL, **knobs, "cut": "rest"}
+        defaults = gemm_all_scatter.backends["triton"].build.__kwdefaults__
+        planned = launch.plan(placed(world, 0, m, n, k, None), "cpu", 3, {**defaults, **given})
+        assert planned.constants["REST"], (world, m, n, k, knobs)
+        right(world, m, n, k, **given)
+
+
+def bulk() -> None:
+    right(2, 33, 80, 40, backend="bulk", programs=2, num_warps=1)
+    right(4, 5, 160, 40, backend="bulk", programs=3, num_warps=1, unroll=2, barrier=False)
+    right(1, 3, 48, 40, backend="bulk", programs=1, num_warps=1)
+
+
+def a_share_alone() -> None:
+    """A rank's share on one device: no heap is given, and the waiting is in."""
+    case = Case("t", dtype="fp16", M=33, N=70, K=136, of=4).at(Place(compute_units=3))
+    given = gemm_all_scatter.function("inputs")(case, 7)
+    expected = gemm_all_scatter.function("reference")(case, given)
+    for backend, knobs in (
+        ("triton", {**SMALL, "split_k": 2, "scatter": "put"}),
+        ("triton_unguarded", SMALL),
+        ("triton", {**SMALL, "tma": True}),
+    ):
+        call = gemm_all_scatter.backends[backend].build(case, given, **knobs)
+        all_right([call], expected, gemm_all_scatter.tolerance_for(case), backend, knobs)
+
+
+def a_missing_rank_shows() -> None:
+    """While rank 1 has not called, its columns stay poisoned everywhere: nobody computes them in its place."""
+    ranks, built, outputs = FakeRanks(2, HEAP), [], []
+    for heap in ranks.heaps:
+        case = placed(2, heap.rank, 32, 64, 64, heap)
+        built.append(
+            gemm_all_scatter.backends["triton"].build(
+                case, gemm_all_scatter.function("inputs")(case, 7), wait=False, **SMALL
+            )
+        )
+        outputs.append(ranks.view(heap.rank)[: 32 * 64 * 2].view(torch.float16).view(32, 64))
+        poison(outputs[-1])
+    built[0]()
+    for out in outputs:
+        assert not out[:, :32].isnan().any()
+        assert out[:, 32:].isnan().all()
+
+
+def everything() -> None:
+    """All of the above, in one process: importing takes as long as a check."""
+    for check in (tails_and_slices, descriptors, only_the_rest_is_cut, bulk, a_share_alone, a_missing_rank_shows):
+        check()

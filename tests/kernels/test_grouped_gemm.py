@@ -395,8 +395,7 @@ def test_every_point_of_a_sweep_fits_and_differs(arch, product):
 
 def compiled(arch, cache):
     """Compile the default knobs of shapes with and without tails for one architecture; print what they need."""
-    from benchmarks.isa.cache import Cache
-    from benchmarks.isa.compile import Compiler
+    from benchmarks.isa.compile import Cache, Compiler
 
     compiler = Compiler(arch, Cache(Path(cache)))
     for case in ("dsv3_gateup_b8_m2048_balanced", "gptoss20b_down_b4_m2048_extreme"):

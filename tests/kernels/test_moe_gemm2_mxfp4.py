@@ -270,7 +270,7 @@ def interpreted_fault():
 
 def interpreted_halves():
     """The values that AMD's bf16 matrix units get are cut, not rounded: they must be the right ones to the last bit."""
-    from tests.kernels.moe_decoding import decoded
+    from tests.kernels.interpreted import decoded
 
     words = torch.arange(256, dtype=torch.int32)
     both = torch.tensor(
@@ -367,8 +367,7 @@ def test_every_point_of_a_sweep_fits_and_differs(arch):
 
 def compiled(arch, cache):
     """Compile the default knobs of decode and prefill cases for one architecture; print what they need."""
-    from benchmarks.isa.cache import Cache
-    from benchmarks.isa.compile import Compiler
+    from benchmarks.isa.compile import Cache, Compiler
 
     compiler = Compiler(arch, Cache(Path(cache)))
     for case in ("kimi_m16_bm16", "dsv3_m16_bm16", "dsv3_m16384_bm64"):

@@ -34,22 +34,6 @@ MODULE = "tests.kernels.test_symmetric_heap"
 # ---- functions of the ranks ------------------------------------------------------------------------------------------
 
 
-def exchange(rank, world, directory):
-    """Every rank pushes into all peers through bases and through peer(), many barriers apart."""
-    with create(rank, world, "cpu", 1 << 16, directory) as heap:
-        box = heap.alloc((world, 5), torch.float32)
-        for turn in range(200):
-            for peer in range(world):
-                heap.peer(peer, box)[rank] = 1000 * turn + rank
-            heap.barrier()
-            assert box[:, 0].tolist() == [1000 * turn + r for r in range(world)], (turn, box)
-            heap.barrier()
-        assert not os.path.exists(directory), "the files stay behind"
-        heap.reset()
-        assert heap.left == heap.bytes
-    print("done")
-
-
 def raw_address(rank, world, directory):
     """bases are addresses valid in this process: write to the peer through its address alone."""
     import ctypes
@@ -60,6 +44,7 @@ def raw_address(rank, world, directory):
     ctypes.c_int64.from_address(address).value = 77 + rank
     heap.barrier()
     assert int(word[0]) == 77 + (1 - rank)
+    assert not os.path.exists(directory), "the files stay behind"
 
 
 def with_process_group(rank, world, directory):
@@ -107,8 +92,9 @@ def files_on_a_cpu(rank, world, directory):
     """The home of CPU ranks passes the same checks."""
     meet(rank, world, directory)
     with create(rank, world, "cpu", 1 << 20) as heap:
-        for check in heap_checks.CHECKS:
+        for check in (*heap_checks.CHECKS, *[heap_checks.exchange] * 40):  # many barriers, which are quick here
             check(heap)
+            heap.reset()
 
 
 def a_call_fails_on_one_rank(rank, world, directory):
@@ -189,19 +175,13 @@ def meeting(tmp_path):
     return tmp_path / "meet"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 4])
-def test_real_ranks_exchange(world, meeting):
-    assert run_ranks(MODULE, "exchange", world, meeting) == ["done\n"] * world
-
-
 @pytest.mark.parametrize("function", ["raw_address", "with_process_group", "one_is_missing", "sizes_differ"])
 def test_two_real_ranks(function, meeting):
     run_ranks(MODULE, function, 2, meeting)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("home", ["ipc_on_a_cpu", "files_on_a_cpu"])
 def test_every_home_passes_the_same_checks(home, world, meeting):
     run_ranks(MODULE, home, world, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")

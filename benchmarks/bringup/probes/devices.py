@@ -1,255 +1,508 @@
-"""The GPUs: how many there are and how many torch sees, permission, products, others who use them, partitions.
-
-Reads files and drivers' libraries; torch's view comes with the context, so that a broken torch breaks nothing here.
-"""
+"""What works on the devices: timers and graphs, the symmetric heap, its fences, the library's all-gather."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import os
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.rows import Row, RowStatus, failed, not_here, passed
-from benchmarks.coordinator import fingerprint
-from benchmarks.preflight import sources, sysfs
-from benchmarks.preflight.judge import is_busy
-from benchmarks.preflight.sysfs import Access, PciGpu
-from benchmarks.preflight.types import GpuFacts
+import torch
+import torch.distributed as dist
 
-LOOKS, PAUSE_S = 3, 1.0
-"""The least of so many looks counts: the memory of a process that just ended is given back after a moment."""
-
-USUAL = (1, 2, 4, 8)
-"""Numbers of GPUs that nodes and allocations have."""
-
-UNHEALTHY = "read `dmesg | grep -iE 'amdgpu|nvrm'`; reset or replace it, and measure with the others meanwhile"
-"""What to do about a GPU whose driver has given it up."""
-
-WHOLE = {"SPX", ""}
-"""Compute partition of a whole GPU; "" on a device without partitions."""
+from benchmarks.bringup.steps import Row, StepContext, failed, not_here, passed
+from benchmarks.worker import clocks, probe
+from benchmarks.worker.failures import first_line
+from kernels import symmetric_heap
+from kernels._shared.triton_needed import need_triton
+from kernels.spec import Case, Place
+from kernels.symmetric_heap.meeting import gathered
 
 
-def devices(context: StepContext) -> list[Row]:
-    """Count, permission, products, and whether somebody else is on them."""
-    root = Path(context.root)
-    pci = sysfs.pci_gpus(root)
-    rows = [*count(root, pci, context.devices, hiding()), *products(context.devices)]
-    return [*rows, *others(context)] if context.devices else rows
+@contextlib.contextmanager
+def group(context: StepContext) -> Iterator[None]:
+    """The default process group of all ranks: RCCL or NCCL, gloo without a GPU.
 
-
-def faults(seen: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> list[Row]:
-    """What is wrong with the GPUs by the files of the system alone: missing, not permitted, mixed, in unequal modes."""
-    pci = sysfs.pci_gpus(root)
-    rows = [*count(root, pci, seen, hiding()), *products(seen)]
-    modes = [(gpu.compute, gpu.memory) for gpu in pci if gpu.compute]
-    if modes and seen:
-        rows.append(judge_partitions(modes, seen))
-    return [row for row in rows if row.status == RowStatus.FAIL and row.name != "count"]
-
-
-def hiding() -> str:
-    """NAME=VALUE of the variables that hide GPUs from this process on purpose, "" without one."""
-    return ", ".join(f"{name}={os.environ[name]}" for name in fingerprint.HIDING if name in os.environ)
-
-
-# ---- how many ----------------------------------------------------------------------------------------------------
-
-
-def count(root: Path, pci: Sequence[PciGpu], seen: Sequence[Mapping[str, Any]], hidden: str) -> Iterator[Row]:
-    """One row for the count, and one for each GPU that should be there and is not."""
-    addresses = {device["pci"] for device in seen}
-    faults = {gpu.address: fault for gpu in pci if (fault := fault_of(root, gpu, gpu.address in addresses, hidden))}
-    for address, (what, next_step) in faults.items():
-        yield failed("GPU", f"{address}: {what}", next_step)
-    yield from kfd_row(root)
-    if not seen:
-        yield no_gpu(pci, faults)
-        return
-    numbers = {"seen": (len(seen), "devices"), "on_pci": (len(pci), "GPUs")}
-    said = f"torch sees {len(seen)} device{'s'[: len(seen) > 1]}" + (f", the PCI bus {len(pci)} GPUs" if pci else "")
-    if faults:
-        yield failed("count", f"{said}; {len(faults)} not usable", "see above; the others are tried", **numbers)
-    elif hidden and len(seen) < len(pci):
-        yield passed("count", f"{said}; others are hidden by {hidden}", **numbers)
-    else:
-        odd = len(seen) == len(pci) and len(seen) not in USUAL
-        hint = "if one is missing, it fell off the bus: `lspci`, `dmesg`"
-        yield passed("count", said, hint if odd else "", **numbers)
-
-
-def no_gpu(pci: Sequence[PciGpu], faults: Mapping[str, Any]) -> Row:
-    """The row of a machine whose torch sees no GPU."""
-    if faults:
-        return failed("count", f"torch sees none of {len(pci)} GPUs on the PCI bus", "see the lines above")
-    return not_here("count", "no GPU: only CPU backends are tried")
-
-
-def fault_of(root: Path, gpu: PciGpu, seen: bool, hidden: str) -> tuple[str, str] | None:
-    """What keeps a GPU from being used and what to do, None if nothing does or it is not meant for us."""
-    if seen or hidden:
-        return None
-    if not gpu.driver:
-        next_step = "read `dmesg | grep -iE 'amdgpu|nvrm'`; load the driver, or have the GPU looked at"
-        return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
-    if not gpu.taken:
-        return None  # vfio-pci and the like: it belongs to a virtual machine
-    if not gpu.files:
-        return _dropped(root, gpu)
-    if gpu.vendor == "amd" and sysfs.access(root, "/dev/kfd") is Access.ABSENT:
-        return None  # graphics of a machine that does not compute
-    for file in gpu.files:
-        found = sysfs.access(root, file)
-        if found is Access.DENIED:
-            return f"no permission on {file} ({sysfs.owner(root, file)})", _group()
-        if found is Access.BROKEN:
-            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
-        if found is not Access.OPEN:
-            return None  # it belongs to another container or job
-    next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
-    return "its device file can be opened, but torch does not see it", next_step
-
-
-def _dropped(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
-    """amdgpu makes a render node for every GPU that it could start."""
-    if gpu.vendor != "amd" or sysfs.access(root, "/dev/kfd") is Access.ABSENT:
-        return None
-    return "its driver has started without a render node: it is not healthy", UNHEALTHY
-
-
-def kfd_row(root: Path) -> Iterator[Row]:
-    """Permission on /dev/kfd, through which all AMD GPUs compute."""
-    if sysfs.access(root, "/dev/kfd") is Access.DENIED:
-        yield failed("kfd", f"no permission on /dev/kfd ({sysfs.owner(root, '/dev/kfd')})", _group())
-    gpus, denied = sysfs.kfd_gpus(root)
-    files = [f"/dev/dri/renderD{gpu.minor}" for gpu in gpus]
-    closed = [file for file in files if sysfs.access(root, file) is Access.DENIED]
-    if closed:
-        said = f"no permission on {closed[0]} ({sysfs.owner(root, closed[0])})"
-        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
-        yield failed("kfd", f"{said}{more}", _group())
-    elif gpus:
-        kinds = Counter((gpu.gfx, gpu.cu_count) for gpu in gpus)
-        said = ", ".join(f"{number} x {gfx} with {cus} CUs" for (gfx, cus), number in kinds.items())
-        yield passed("kfd", f"{said}{f'; {denied} nodes of other containers' if denied else ''}")
-
-
-def _group() -> str:
-    return (
-        "add this user to the groups `render` and `video`; a container needs --group-add with the number of the group"
-    )
-
-
-def products(seen: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    """Whether all devices are one product."""
-    kinds = Counter((d["name"], d["arch"], d["compute_units"], d["memory_bytes"]) for d in seen)
-    said = ", ".join(
-        f"{n} x {name} ({arch}, {cus} {_units(arch)}, {size / 1e9:.0f} GB)"
-        for (name, arch, cus, size), n in kinds.items()
-    )
-    if len({kind[:3] for kind in kinds}) > 1:
-        next_step = "measure one product at a time: HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES with its indices"
-        yield failed("products", f"mixed products: {said}", next_step)
-    elif kinds:
-        yield passed("products", said)
-
-
-def _units(arch: str) -> str:
-    return "SMs" if arch.startswith("sm_") else "CUs"
-
-
-# ---- who else ----------------------------------------------------------------------------------------------------
-
-
-def others(context: StepContext) -> Iterator[Row]:
-    """Whether somebody else uses the GPUs that torch sees.  No process of ours is on them now."""
-    looks = [_gpus(context)]
-    while len(looks) < LOOKS and any(map(is_busy, looks[-1])):
-        time.sleep(PAUSE_S)
-        looks.append(_gpus(context))
-    variable = "HIP_VISIBLE_DEVICES" if context.amd else "CUDA_VISIBLE_DEVICES"
-    yield from judge_use([_least(look) for look in zip(*looks, strict=True)], "" if hiding() else variable)
-
-
-def _gpus(context: StepContext) -> list[GpuFacts]:
-    """What the GPUs that torch sees tell of themselves, in its order."""
-    found = {gpu.address: gpu for gpu in sources.gpus(Path(context.root))[0]}
-    return [found.get(address, GpuFacts(address)) for address in (device["pci"] or "" for device in context.devices)]
-
-
-def _least(looks: Sequence[GpuFacts]) -> GpuFacts:
-    """The last look at a GPU, with the least that it said of its memory and its time."""
-    used = [one.used_bytes for one in looks if one.used_bytes is not None]
-    busy = [one.busy_percent for one in looks if one.busy_percent is not None]
-    return dataclasses.replace(looks[-1], used_bytes=min(used, default=None), busy_percent=min(busy, default=None))
-
-
-def judge_use(gpus: Sequence[GpuFacts], variable: str) -> Iterator[Row]:
-    """One row per busy GPU, or one that all are idle.
-
-    variable: that leaves a GPU out; "" if it is set already, so that its numbers are others than those of `gpus`.
+    After an error it is left as it is: taking it down would wait for the others, and nobody would hear of the error.
     """
-    processes = sorted({one for gpu in gpus for one in gpu.processes or ()})
-    listed = f" (processes on GPUs: {', '.join(processes[:5])})" if processes else ""
-    free = ",".join(str(index) for index, gpu in enumerate(gpus) if not is_busy(gpu))
-    for index, gpu in enumerate(gpus):
-        if is_busy(gpu):
-            shown = f"{(gpu.used_bytes or 0) / 1e9:.1f} GB taken, {gpu.busy_percent or 0} % busy"
-            choice = f", or leave it out: {variable}={free}" if free and variable else ", or choose others"
-            yield failed(
-                "in use", f"GPU {index} is used by somebody else: {shown}{listed}", f"wait or stop them{choice}"
-            )
-    if any(map(is_busy, gpus)):
-        return
-    taken = [gpu.used_bytes for gpu in gpus if gpu.used_bytes is not None]
-    if taken:
-        yield passed("in use", f"all idle, at most {max(taken) / 1e9:.1f} GB taken{listed}")
+    if context.gpu:
+        torch.cuda.set_device(torch.device(context.device))
+    probe.make_process_group(context.rank, context.world, context.device, context.store)
+    yield
+    dist.destroy_process_group()
+
+
+def heap_of(context: StepContext, size: int, home: str | None = None) -> tuple[Any, str]:
+    """(symmetric heap, ""), or (None, why) on every rank as soon as one cannot make it.  home: None for `auto`."""
+    heap, why = None, ""
+    try:
+        place = (context.rank, context.world, context.device)
+        heap = symmetric_heap.create(*place, size, directory=context.heap_directory, home=home)
+    except Exception as error:
+        why = f"rank {context.rank}: {type(error).__name__}: {first_line(error)}"
+    reasons = [reason for reason in gathered(why) if reason]
+    return (None, reasons[0]) if reasons else (heap, "")
+
+
+def synchronize(context: StepContext) -> None:
+    """Wait for this rank's device."""
+    if context.gpu:
+        torch.cuda.synchronize(context.device)
+
+
+def fewest(context: StepContext) -> int:
+    """Lanes of a kernel that has one lane per rank: a power of two."""
+    return max(2, 1 << (context.world - 1).bit_length())
+
+
+# What every time rests on: the clocks' resolution, and graphs that can be captured and replayed.
+
+
+PAIRS = 200
+"""Event pairs that the resolution is taken from."""
+
+COARSE_US = 5.0
+"""A pair around nothing takes 3.0 us on H200 (2026-11); a kernel of 50 us must stand out of it (plan.SHORT_S)."""
+
+HEAD_START, LONGEST_HEAD_START = 10_000_000, 640_000_000
+"""Cycles that the device is busy before the first pair: 5 ms of H200 at full clock, and 0.3 s."""
+
+HOST_COARSE_NS = 1000.0
+"""Linux's monotonic clock steps by tens of ns; a VM without a stable counter by microseconds."""
+
+
+def timer(context: StepContext) -> list[Row]:
+    """The host's clock, and the events of the device."""
+    step = _host_step_ns()
+    numbers = {"step": (step, "ns")}
+    said = f"the host's clock steps by {step:.0f} ns"
+    if step > HOST_COARSE_NS:
+        next_step = "select a better clock source: /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        rows = [failed("host clock", said, next_step, **numbers)]
     else:
-        yield not_here("in use", "memory taken by others cannot be read here")
+        rows = [passed("host clock", said, **numbers)]
+    return [*rows, _events(context)] if context.gpu else rows
 
 
-# ---- partitions --------------------------------------------------------------------------------------------------
+def _host_step_ns() -> float:
+    """The smallest difference that two readings of perf_counter_ns ever have."""
+    steps = []
+    for _ in range(1000):
+        first = now = time.perf_counter_ns()
+        while now == first:
+            now = time.perf_counter_ns()
+        steps.append(now - first)
+    return float(min(steps))
 
 
-def partition(context: StepContext) -> list[Row]:
-    """Compute and memory partition of AMD GPUs, MIG of NVIDIA's."""
-    if not context.devices:
-        return [not_here("partition", "torch sees no GPU")]
-    found, absent = sources.gpus(Path(context.root))
-    if not context.amd:
-        return [judge_mig(_gpus(context), absent.get("nvml", ""), context.devices[0]["compute_units"])]
-    if modes := [(gpu.compute, gpu.memory) for gpu in found if gpu.compute]:
-        return [judge_partitions(modes, context.devices)]
-    why = absent.get("amdsmi", "no answer")
-    where = "current_compute_partition is not in sysfs"
-    return [not_here("partition", f"{where}, and amdsmi does not say it ({why}): a guest, or an old driver")]
+def _events(context: StepContext) -> Row:
+    """Pairs around nothing, and the smallest difference between two times of growing work."""
+    device = torch.device(context.device)
+    torch.cuda.set_device(device)
+    empty = sorted(_times_us(lambda index: None))[PAIRS // 2]
+    times = sorted(set(_times_us(lambda index: torch.cuda._sleep(1000 + 20 * index))))
+    step = min((b - a for a, b in zip(times, times[1:], strict=False)), default=float("inf"))
+    numbers = {"empty_pair": (empty, "us"), "step": (step, "us")}
+    said = f"an event pair around nothing takes {empty:.2f} us; times differ by {step:.3f} us at least"
+    if empty > COARSE_US or step > COARSE_US:
+        return failed("events", said, "update the driver; times of kernels below 50 us cannot be trusted", **numbers)
+    return passed("events", said, **numbers)
 
 
-def judge_mig(gpus: Sequence[GpuFacts], why_absent: str, units: int) -> Row:
-    """One row on the MIG mode of all GPUs."""
-    if why_absent:
-        return not_here("partition", f"MIG mode cannot be read: {why_absent}")
-    parted = sum(gpu.compute == "MIG" for gpu in gpus)
-    if parted:
-        next_step = "parts of a GPU have no links; for whole GPUs an administrator switches MIG off"
-        return passed("partition", f"MIG is on for {parted} of {len(gpus)} GPUs", next_step)
-    return passed("partition", f"no MIG: whole GPUs of {units} SMs")
+def _times_us(work: Any) -> list[float]:
+    """Microseconds between the events of a pair, for PAIRS pairs on a queue that is kept filled.
+
+    A host that others keep busy may not fill it in time, and then the times are the host's: the head start grows until
+    all is enqueued before the device comes to it, or is LONGEST_HEAD_START.
+    """
+    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(PAIRS)]
+    head_start, filled = HEAD_START, False
+    while not filled and head_start <= LONGEST_HEAD_START:
+        torch.cuda._sleep(head_start)
+        for index, (start, end) in enumerate(pairs):
+            start.record()
+            work(index)
+            end.record()
+        filled = not pairs[0][0].query()
+        torch.cuda.synchronize()
+        head_start *= 4
+    return [start.elapsed_time(end) * 1e3 for start, end in pairs]
 
 
-def judge_partitions(modes: Sequence[tuple[str, ...]], seen: Sequence[Mapping[str, Any]]) -> Row:
-    """One row on the modes (compute, memory) of all GPUs."""
-    kinds = Counter("/".join(filter(None, mode)) for mode in modes)
-    said = ", ".join(f"{mode} on {number}" for mode, number in kinds.items())
-    if len(kinds) > 1:
-        next_step = "one mode for all: `sudo amd-smi set --compute-partition SPX`, `--memory-partition NPS1`"
-        return failed("partition", f"GPUs in different modes: {said}", next_step)
-    compute, cus = modes[0][0], seen[0]["compute_units"]
-    if compute in WHOLE:
-        return passed("partition", f"{said} GPUs: whole GPUs of {cus} CUs")
-    parts = f"{len(seen)} devices of {cus} CUs, each a part of a GPU"
-    next_step = "numbers belong to this mode only; for whole GPUs `sudo amd-smi set --compute-partition SPX`"
-    return passed("partition", f"{said} GPUs: {parts}", next_step)
+def graph(context: StepContext) -> list[Row]:
+    """Capture 20 products in a graph, replay it on new inputs, compare."""
+    torch.cuda.set_device(torch.device(context.device))
+    a, b = (torch.randn(256, 256, device=context.device, dtype=torch.float16) for _ in range(2))
+    out = torch.empty_like(a)
+
+    def call() -> Any:
+        return torch.mm(a, b, out=out)
+
+    call()
+    torch.cuda.synchronize()
+    try:
+        captured, _ = clocks.capture([call] * 20)
+    except Exception as error:
+        said = f"a product of torch cannot be captured: {type(error).__name__}: {error}".splitlines()[0]
+        return [failed("graph", said, "short kernels are timed by events then; try another build of torch")]
+    a.normal_()
+    out.zero_()
+    captured.replay()
+    torch.cuda.synchronize()
+    if not torch.allclose(out, torch.mm(a, b)):
+        return [
+            failed("graph", "a replay gives other results than the call", "short kernels cannot be timed; update torch")
+        ]
+    return [passed("graph", "20 calls captured and replayed on new inputs, right")]
+
+
+# The symmetric heap: allocate, map, write to each peer, order of stores, rate per peer.
+
+
+MIB = 64
+"""Sent to a peer in one go: 0.2 ms over NVLink 4, 1.4 ms over one xGMI link of MI300X (48 GB/s)."""
+
+CPU_MIB = 4
+"""The same, on a CPU."""
+
+ORDER_ROUNDS, RATE_LAUNCHES = 20, 10
+"""Rounds of the order test per peer; launches that one rate is taken from."""
+
+LINK_SHARE = 0.5
+"""A link this much slower than the median of all is reported."""
+
+
+def heap(context: StepContext) -> list[dict[str, Any]]:
+    """Rows of rank 0; the others take part.  The step heap/HOME tries one home, the step heap what `auto` takes."""
+    steps = _home if "/" in context.step else _auto
+    with group(context):
+        rows = [row.as_json() for row in steps(context)]
+    return rows if context.rank == 0 else []
+
+
+HEAP_HINT = (
+    "check peer access between the GPUs, --ipc=host and --shm-size of the container, and ulimit -l; "
+    "`ridgeline doctor` names the versions"
+)
+
+
+def _auto(context: StepContext) -> Iterator[Row]:
+    """Peer access, and which home is taken; on a CPU, where there is one only, what it can do."""
+    if context.gpu:
+        yield peer_access(context)
+    size = bytes_of(context)
+    begin = time.monotonic()
+    heap, why = heap_of(context, 3 * size)
+    if heap is None:
+        yield failed("allocate", f"kernels.symmetric_heap.create failed: {why}", HEAP_HINT)
+        return
+    with heap:
+        took = (max(gathered(time.monotonic() - begin)), "s")
+        where = f"{3 * size >> 20} MiB on each of {context.world} ranks, mapped by all"
+        yield passed("allocate", f"{where}; home: {heap.facts['home']}", took=took)
+        if not context.gpu:
+            yield _written(context, heap, *_buffers(context, heap))
+
+
+OTHER_HOME = "nothing, if the step `heap` passes: another home is used; else see its next step"
+
+
+def _home(context: StepContext) -> Iterator[Row]:
+    """What one home can do; that it cannot be had is no fault as long as another can (step heap)."""
+    home = context.part
+    heap, why = heap_of(context, 3 * bytes_of(context), home)
+    if heap is None:
+        yield not_here(home, f"kernels.symmetric_heap.create(home={home!r}) failed: {why}", OTHER_HOME)
+        return
+    with heap:
+        buffers = _buffers(context, heap)
+        yield _written(context, heap, *buffers)
+        yield from _pushed(context, heap, *buffers)
+        heap.barrier()
+
+
+def bytes_of(context: StepContext) -> int:
+    """What is sent to a peer in one go."""
+    return (MIB if context.gpu else CPU_MIB) << 20
+
+
+def _buffers(context: StepContext, heap: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """(what is sent, where on the heap it arrives)."""
+    count = bytes_of(context) // 4
+    return torch.zeros(count, dtype=torch.int32, device=context.device), heap.alloc(count, torch.int32)
+
+
+def peer_access(context: StepContext) -> Row:
+    """Which pairs of GPUs can reach each other's memory."""
+    pairs = [(a, b) for a in range(context.world) for b in range(context.world) if a != b]
+    return judge_access([pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair)], len(pairs))
+
+
+def judge_access(closed: list[tuple[int, int]], pairs: int) -> Row:
+    """closed: pairs (from, to) without access."""
+    if not closed:
+        return passed("peer access", f"all {pairs} pairs")
+    shown = ", ".join(f"{a}->{b}" for a, b in closed[:6]) + (" ..." if len(closed) > 6 else "")
+    next_step = (
+        "check `amd-smi topology` (`nvidia-smi topo -p2p r`), IOMMU passthrough (iommu=pt), ACS, and that the "
+        "container was given all GPUs; parts of a GPU under MIG have no peers"
+    )
+    return failed("peer access", f"no peer access for {len(closed)} of {pairs} pairs: {shown}", next_step)
+
+
+def _written(context: StepContext, heap: Any, source: torch.Tensor, target: torch.Tensor) -> Row:
+    """Each rank copies its numbers to each peer in turn, and checks what it was sent."""
+    wrong = []
+    for shift in range(1, context.world):
+        peer, sender = (context.rank + shift) % context.world, (context.rank - shift) % context.world
+        pattern(source, context.rank, shift)
+        heap.peer(peer, target).copy_(source)
+        synchronize(context)
+        heap.barrier()
+        synchronize(context)
+        if not torch.equal(target, pattern(torch.empty_like(target), sender, shift)):
+            wrong.append(f"{sender}->{context.rank}")
+        heap.barrier()
+    lost = [one for each in gathered(wrong) for one in each]
+    if lost:
+        return failed("write", f"what was written did not arrive: {', '.join(lost[:6])}", HEAP_HINT)
+    return passed("write", f"each of {context.world} ranks to each peer, and checked")
+
+
+def pattern(out: torch.Tensor, rank: int, turn: int) -> torch.Tensor:
+    """Numbers that tell rank, turn and place apart."""
+    torch.arange(out.numel(), dtype=torch.int32, device=out.device, out=out)
+    return out.mul_(64).add_(rank).add_(turn * 7919)
+
+
+def _pushed(context: StepContext, heap: Any, source: torch.Tensor, target: torch.Tensor) -> Iterator[Row]:
+    """Triton stores, then flags: whether all stores are seen behind the flags, and how fast they go."""
+    try:
+        from benchmarks.bringup.probes import link_device
+    except ImportError as error:
+        yield not_here("order of stores", f"Triton cannot be imported: {error}")
+        return
+    programs = min(128, torch.cuda.get_device_properties(context.device).multi_processor_count)
+    arguments = {
+        "source": source, "target": target, "bases": heap.bases, "signals": heap.signals(context.world, programs),
+        "count": source.numel(), "rank": context.rank, "PROGRAMS": programs, "BLOCK": 4096, "WORLD": context.world,
+        "LANES": fewest(context), "AMD": context.amd, "num_warps": 8,
+    }  # fmt: skip
+
+    def launch(peer: int) -> None:
+        link_device.push[(programs,)](**arguments, peer=peer)
+
+    launch((context.rank + 1) % context.world)  # compiles
+    yield _ordered(context, heap, launch, source, target)
+    yield _rated(context, heap, launch, source.numel() * 4)
+
+
+ORDER_HINT = (
+    "Ridgeline's collectives are not safe here: send us this report, trust no time of theirs; RCCL is not affected"
+)
+
+
+def _ordered(context: StepContext, heap: Any, launch: Any, source: torch.Tensor, target: torch.Tensor) -> Row:
+    """A push, and at once, on the same stream, a look at what was received: no other barrier in between."""
+    bad = torch.zeros((), dtype=torch.int64, device=context.device)
+    expected = torch.empty_like(target)
+    for turn in range(ORDER_ROUNDS):
+        for shift in range(1, context.world):
+            pattern(source, context.rank, turn)
+            pattern(expected, (context.rank - shift) % context.world, turn)
+            heap.barrier()
+            launch((context.rank + shift) % context.world)
+            bad += (target != expected).sum()
+    wrong = sum(gathered(int(bad)))
+    done = ORDER_ROUNDS * (context.world - 1)
+    said = f"{done} pushes of {source.numel() * 4 >> 20} MiB per rank: {wrong} elements not there when the flags were"
+    numbers = {"wrong": (wrong, "elements")}
+    return (
+        failed("order of stores", said, ORDER_HINT, **numbers) if wrong else passed("order of stores", said, **numbers)
+    )
+
+
+def _rated(context: StepContext, heap: Any, launch: Any, size: int) -> Row:
+    """GB/s of a push to each peer, all ranks at once, each to another one."""
+    rates = {}
+    for shift in range(1, context.world):
+        peer = (context.rank + shift) % context.world
+        rates[f"{context.rank}->{peer}"] = size / _seconds(heap, launch, peer) / 1e9
+    everything = {name: rate for one in gathered(rates) for name, rate in one.items()}
+    dist.barrier()
+    return judge_rates(everything)
+
+
+def _seconds(heap: Any, launch: Any, peer: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    launch(peer)
+    heap.barrier()
+    start.record()
+    for _ in range(RATE_LAUNCHES):
+        launch(peer)
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e-3 / RATE_LAUNCHES
+
+
+def judge_rates(rates: dict[str, float]) -> Row:
+    """rates: GB/s by "from->to"."""
+    ordered = sorted(rates.values())
+    median = ordered[len(ordered) // 2]
+    slow = [f"{pair} {rate:.0f} GB/s" for pair, rate in rates.items() if rate < LINK_SHARE * median]
+    numbers = {"median": (median, "GB/s"), "slowest": (ordered[0], "GB/s")}
+    numbers |= {pair: (rate, "GB/s") for pair, rate in rates.items()}
+    said = f"{median:.0f} GB/s per peer (median of {len(rates)} directions, {ordered[0]:.0f} to {ordered[-1]:.0f})"
+    if slow:
+        next_step = "check this link: `amd-smi xgmi`, `nvidia-smi nvlink -s`"
+        return failed("rate", f"{said}; much slower: {', '.join(slow[:6])}", next_step, **numbers)
+    return passed("rate", said, **numbers)
+
+
+# A litmus test of the primitives that our collectives rely on: message passing with release and acquire over links.
+
+
+@dataclasses.dataclass(frozen=True)
+class Litmus:
+    """programs x rounds messages per pair and direction, each of `block` int32.  Not both fences: a control."""
+
+    name: str
+    programs: int
+    rounds: int
+    release: bool = True
+    acquire: bool = True
+    block: int = 1024
+
+    @property
+    def messages(self) -> int:
+        """Per pair of ranks and direction."""
+        return self.programs * self.rounds
+
+
+MANY = Litmus("many programs", programs=32, rounds=32768)
+"""1,048,576 messages per pair and direction, from programs on different CUs and dies."""
+
+ONE = Litmus("one program", programs=1, rounds=65536)
+"""The links are idle but for this message: gives the time of one exchange."""
+
+CONTROLS = (
+    Litmus("control, no release", programs=32, rounds=32768, release=False),
+    Litmus("control, no acquire", programs=32, rounds=32768, acquire=False),
+)
+"""The same with one fence less; what they see is what the fences prevent."""
+
+PLANS = (MANY, ONE, *CONTROLS)
+
+
+def fences(context: StepContext, plans: tuple[Litmus, ...] = PLANS) -> list[dict[str, Any]]:
+    """Rows of rank 0; the others take part."""
+    need_triton(Case("fences", world=context.world, place=Place(device=context.device)))
+    with group(context):
+        rows = [row.as_json() for row in _litmus_rows(context, plans)]
+    return rows if context.rank == 0 else []
+
+
+def _litmus_rows(context: StepContext, plans: tuple[Litmus, ...]) -> Iterator[Row]:
+    most = max(plan.programs * context.world * (8 * plan.block + 4) for plan in plans)
+    home = context.part or None
+    heap, why = heap_of(context, most + (1 << 20), home)
+    if heap is None:
+        yield not_here(home or "fences", f"kernels.symmetric_heap.create(home={home!r}) failed: {why}", OTHER_HOME)
+        return
+    with heap:
+        for plan in plans:
+            yield judge_litmus(plan, *_litmus_run(context, heap, plan))
+            heap.reset()
+
+
+def _litmus_run(context: StepContext, heap: Any, plan: Litmus) -> tuple[list[int], float]:
+    """(violations by rank, seconds of the slowest rank)."""
+    from benchmarks.bringup.probes import link_device
+
+    data = heap.alloc((2, plan.programs, context.world, plan.block), torch.int32).zero_()
+    signals = heap.signals(context.world, plan.programs)
+    wrong = torch.zeros((plan.programs, plan.block), dtype=torch.int32, device=context.device)
+
+    def launch(rounds: int) -> None:
+        link_device.litmus[(plan.programs,)](
+            data, signals, heap.bases, wrong, context.rank, rounds, PROGRAMS=plan.programs, BLOCK=plan.block,
+            WORLD=context.world, LANES=fewest(context), AMD=context.amd, RELEASE=plan.release,
+            ACQUIRE=plan.acquire, num_warps=4,
+        )  # fmt: skip
+
+    launch(2)  # compiles
+    synchronize(context)
+    heap.barrier()
+    synchronize(context)
+    begin = time.perf_counter()
+    launch(plan.rounds)
+    synchronize(context)
+    seconds = time.perf_counter() - begin
+    found = gathered((int((wrong > 0).sum()), int(wrong.sum(dtype=torch.int64)), seconds))
+    return [elements for _, elements, _ in found], max(seconds for _, _, seconds in found)
+
+
+def judge_litmus(plan: Litmus, wrong: list[int], seconds: float) -> Row:
+    """wrong: elements by rank that were not those of the round when the flag was."""
+    said = f"{plan.messages:,} messages of {4 * plan.block // 1024} KiB per pair and direction: {sum(wrong)} violations"
+    numbers = {
+        "messages": (plan.messages, "per pair"),
+        "violations": (sum(wrong), "elements"),
+        "exchange": (seconds / plan.rounds * 1e6, "us"),
+    }
+    if not (plan.release and plan.acquire):
+        share = 100 * sum(wrong) / (plan.messages * plan.block * len(wrong) * (len(wrong) - 1))
+        return passed(plan.name, f"{said} ({share:.3g} % of what was sent; this is what the fence prevents)", **numbers)
+    if any(wrong):
+        by_rank = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(wrong) if count)
+        return failed(plan.name, f"{said} ({by_rank})", ORDER_HINT, **numbers)
+    return passed(plan.name, f"{said}, {seconds / plan.rounds * 1e6:.2f} us per exchange", **numbers)
+
+
+# The vendor's collectives: RCCL or NCCL (gloo without a GPU) can meet, move the right data, and how fast.
+
+
+GATHERED_MIB, GATHERED_CPU_MIB = 128, 2
+"""Per rank: large enough for the full rate of the links; small enough for gloo."""
+
+CALLS = 10
+"""Calls that the rate is taken from."""
+
+
+def all_gather(context: StepContext) -> list[dict[str, Any]]:
+    """Row of rank 0; the others take part."""
+    begin = time.monotonic()
+    with group(context):
+        dist.all_reduce(torch.zeros(1, device=context.device))  # connects
+        synchronize(context)
+        row = _gather(context, time.monotonic() - begin)
+    return [row.as_json()] if context.rank == 0 else []
+
+
+def _gather(context: StepContext, connecting_s: float) -> Row:
+    count = (GATHERED_MIB if context.gpu else GATHERED_CPU_MIB) << 18
+    own = torch.full((count,), float(context.rank + 1), device=context.device)
+    out = torch.zeros(count * context.world, device=context.device)
+    dist.all_gather_into_tensor(out, own)
+    synchronize(context)
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        dist.all_gather_into_tensor(out, own)
+    synchronize(context)
+    seconds = max(gathered((time.perf_counter() - begin) / CALLS))
+    right = all(bool((part == rank + 1).all()) for rank, part in enumerate(out.view(context.world, count)))
+    return judge_gather(context, all(gathered(right)), count * 4 * context.world / seconds / 1e9, connecting_s)
+
+
+def judge_gather(context: StepContext, right: bool, algbw: float, connecting_s: float) -> Row:
+    """algbw: GB/s of the whole output; busbw as nccl-tests has it, times (world - 1) / world."""
+    library = f"{'RCCL' if context.amd else 'NCCL'} {context.environment.get('nccl')}" if context.gpu else "gloo"
+    size = GATHERED_MIB if context.gpu else GATHERED_CPU_MIB
+    said = f"{library}, {context.world} ranks: all-gather of {size} MiB per rank"
+    busbw = algbw * (context.world - 1) / context.world
+    numbers = {"algbw": (algbw, "GB/s"), "busbw": (busbw, "GB/s"), "connect": (connecting_s, "s")}
+    if not right:
+        return failed("all_gather", f"{said} is wrong", "set NCCL_DEBUG=INFO and run this step again", **numbers)
+    return passed("all_gather", f"{said} is right, busbw {busbw:.3g} GB/s", **numbers)

@@ -1,17 +1,18 @@
-"""torch and Triton: versions that fit together and this machine, a right product on each GPU."""
+"""torch, Triton and the packages that baselines call: versions that fit, and a right product on each GPU."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import doctor
-from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.rows import Row, failed, passed
+from benchmarks.bringup import steps
+from benchmarks.bringup.steps import Row, StepContext, VendorPackage, failed, not_here, passed
 from benchmarks.coordinator import fingerprint
 
 SIZE = 512
@@ -30,7 +31,7 @@ def torch_build(context: StepContext) -> list[Row]:
     if unseen:
         why, _, next_step = unseen.partition("; ")
         return [failed("torch", why, next_step)]
-    rows = [passed("torch", f"{_build(context)}{_untested('torch', environment['torch'])}")]
+    rows = [passed("torch", _build(context))]
     return [*rows, *_products(context)] if context.gpu else rows
 
 
@@ -53,37 +54,35 @@ def other_rocm(built_for: str, installed: str) -> str:
     return f" (this torch was built for ROCm {built_for}; vendor packages must be too)"
 
 
-def _untested(name: str, version: str) -> str:
-    """A remark on a version outside the tested range."""
-    if doctor.is_tested(name, version):
-        return ""
-    return f" (Ridgeline is tested with {' to '.join(map(doctor.dotted, doctor.TESTED[name]))})"
-
-
 def _products(context: StepContext) -> list[Row]:
     """One row for all GPUs that multiply right, one for each that does not."""
     import torch
 
     a, b = (torch.randint(-4, 5, (SIZE, SIZE)).double() for _ in range(2))
-    wrong: list[Row] = []
-    for index in range(len(context.devices)):
-        fault = _product_fault(torch, a, b, f"cuda:{index}")
-        if fault:
-            next_step = (
-                "leave it out (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) and read `dmesg`; RAS errors: `amd-smi ras`"
-            )
-            wrong.append(failed("product", f"GPU {index}: {fault}", next_step))
+    next_step = "leave it out (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) and read `dmesg`; RAS errors: `amd-smi ras`"
+    wrong = _on_each_gpu(context, "product", lambda device: product_fault(a, b, device), next_step)
     right = len(context.devices) - len(wrong)
     return [passed("product", f"right on {right} of {len(context.devices)} GPUs"), *wrong] if right else wrong
 
 
-def _product_fault(torch: Any, a: Any, b: Any, device: str) -> str:
+def product_fault(a: Any, b: Any, device: str) -> str:
     """What is wrong with an integer product on a device, which is exact in fp32 and fp16 inputs; "" if it is right."""
-    try:
-        product = (a.to(device, torch.float16) @ b.to(device, torch.float16)).double().cpu()
-    except Exception as error:
-        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    import torch
+
+    product = (a.to(device, torch.float16) @ b.to(device, torch.float16)).double().cpu()
     return "" if torch.equal(product, (a @ b).half().double()) else "a product of small integers is wrong"
+
+
+def _on_each_gpu(context: StepContext, name: str, fault: Callable[[str], str], next_step: str) -> list[Row]:
+    """A row for each GPU on which something is wrong.  fault: what is, by device; it may raise."""
+    rows = []
+    for index in range(len(context.devices)):
+        try:
+            wrong = fault(f"cuda:{index}")
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        rows += [failed(name, f"GPU {index}: {wrong}", next_step)] if wrong else []
+    return rows
 
 
 # ---- Triton ------------------------------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ def triton_build(context: StepContext) -> list[Row]:
     if not version:
         why = context.environment.get("triton_missing", "no answer")
         return [failed("triton", f"Triton cannot be imported: {why}", "install the Triton that this torch asks for")]
-    said = f"Triton {version}{_untested('triton', version)}{mismatch(_asked_by_torch(), version)}"
+    said = f"Triton {version}{mismatch(_asked_by_torch(), version)}"
     return [passed("triton", said), *_kernels(context)]
 
 
@@ -117,18 +116,56 @@ def mismatch(requirements: Sequence[str], version: str) -> str:
 
 def _kernels(context: StepContext) -> list[Row]:
     """A kernel on each GPU; the first compiles it."""
-    from benchmarks.bringup.probes import first_kernel
+    from benchmarks.bringup.probes import link_device
 
-    rows: list[Row] = []
     begin = time.monotonic()
-    for index in range(len(context.devices)):
-        try:
-            wrong = first_kernel.fault(f"cuda:{index}")
-        except Exception as error:
-            wrong = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        if wrong:
-            next_step = "clear Triton's cache (~/.triton/cache), check its version, and gcc or clang for its launcher"
-            rows.append(failed("kernel", f"GPU {index}: {wrong}", next_step))
+    next_step = "clear Triton's cache (~/.triton/cache), check its version, and gcc or clang for its launcher"
+    rows = _on_each_gpu(context, "kernel", link_device.fault, next_step)
     took = (time.monotonic() - begin, "s")
     done = f"compiled and right on {len(context.devices)} GPUs"
     return rows or [passed("kernel", done, took=took)]
+
+
+# One package that baselines call: is it there, is it the right one, does it import.
+
+
+def package(context: StepContext) -> list[Row]:
+    """The package that the step is named after.  Its baselines are called in the step `backend`."""
+    chosen = steps.package_of(context.part)
+    name = chosen.name
+    install = f"pip install {chosen.distributions[0]}, in the build for this torch"
+    if not steps.is_installed(chosen):
+        wanted = not context.gpu or chosen.vendor in ("", "amd" if context.amd else "nvidia")
+        why = "not installed" if wanted else f"not installed; it is for {chosen.vendor.upper()} GPUs"
+        return [not_here(name, why, install if wanted and context.gpu else "")]
+    if other := wrong_distribution(chosen):
+        next_step = f"pip uninstall {other}; {install}"
+        return [failed(name, f"`{name}` is installed by {other}, another project of that name", next_step)]
+    begin = time.monotonic()
+    try:
+        module = importlib.import_module(chosen.module)
+    except Exception as error:
+        why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+        return [failed(name, f"{_named(chosen)} does not import: {why}", install)]
+    seconds = time.monotonic() - begin
+    return [passed(name, _named(chosen, getattr(module, "__version__", "")), imported=(seconds, "s"))]
+
+
+def wrong_distribution(chosen: VendorPackage) -> str:
+    """The distribution that brings a module of this name but is not its project, "" if it is (or is not known)."""
+    brought = importlib.metadata.packages_distributions().get(chosen.name, [])
+    right = {normal(name) for name in chosen.distributions}
+    return "" if not brought or any(normal(name) in right for name in brought) else brought[0]
+
+
+def _named(chosen: VendorPackage, said: str = "") -> str:
+    """Distribution and version."""
+    brought = importlib.metadata.packages_distributions().get(chosen.name, [])
+    if not brought:
+        return f"{chosen.name} {said or 'of unknown version'} (no distribution)"
+    return f"{brought[0]} {importlib.metadata.version(brought[0])}"
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

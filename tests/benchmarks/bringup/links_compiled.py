@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from benchmarks.bringup.probes import link_device
-from benchmarks.bringup.probes.fences import MANY
+from benchmarks.bringup.probes.devices import MANY
 from kernels.spec import Compilation
 from tests.kernels.compiled import compiled, spilled
 

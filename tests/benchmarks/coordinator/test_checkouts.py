@@ -17,11 +17,9 @@ IMPORT = "from kernels.spec import Case, Kernel\n"
 
 @pytest.fixture
 def names(tmp_path):
-    def read(source: str, **more: str) -> set[str] | None:
+    def read(source: str) -> set[str] | None:
         (tmp_path / "lib" / "deep").mkdir(parents=True, exist_ok=True)
         (tmp_path / "lib" / "deep" / "one.py").write_text(IMPORT + source)
-        for name, text in more.items():
-            (tmp_path / "lib" / f"{name}.py").write_text(text)
         return declared_names(tmp_path, ["lib.deep"])
 
     return read
@@ -32,9 +30,7 @@ def names(tmp_path):
     [
         ("a = Kernel('a', cases=[])\nb = Kernel(name='b')", {"a", "b"}),
         ("NAME = 'a'\nk = Kernel(NAME)", {"a"}),
-        ("BASE = 'gemm'\nk = Kernel(f'{BASE}_wgrad')", {"gemm_wgrad"}),
         ("def make():\n    return Kernel('a')", {"a"}),
-        ("def make(p):\n    return Kernel(f'g_{p}')\nmake('x')\nmake(p='y')", {"g_x", "g_y"}),
         ("def show(k: Kernel) -> dict[str, Kernel]:\n    return isinstance(k, Kernel)", set()),
         ("import kernels.spec as s\nk = s.Kernel('a')", {"a"}),
     ],
@@ -49,9 +45,7 @@ def test_a_name_that_is_certain_is_found(names, source, found):
         "import os\nk = Kernel(os.environ['NAME'])",
         "for p in ('x', 'y'):\n    Kernel(f'g_{p}')",
         "NAME = 'a'\nNAME += 'b'\nk = Kernel(NAME)",
-        "def make(p):\n    p = p + 's'\n    return Kernel(p)\nmake('x')",
-        "def make(p):\n    return Kernel(p)\nmany = list(map(make, 'xy'))",
-        "def make(p):\n    return Kernel(p)",
+        "def make(p):\n    return Kernel(f'g_{p}')\nmake('x')",
         "class Mine(Kernel): ...\nk = Mine('a')",
         "K = Kernel\nk = K('a')",
         "from kernels.spec import Kernel as K\nk = K('a')",
@@ -62,12 +56,6 @@ def test_a_name_that_is_certain_is_found(names, source, found):
 )
 def test_one_name_that_is_not_certain_leaves_it_to_the_import(names, source):
     assert names(source) is None
-
-
-def test_a_function_that_another_module_calls_is_not_certain(names):
-    source = "def make(p):\n    return Kernel(p)\nmake('x')"
-    assert names(source) == {"x"}
-    assert names(source, two="from lib.deep.one import make\nmake('y')") is None
 
 
 def test_a_package_that_lies_elsewhere_is_not_certain(tmp_path):

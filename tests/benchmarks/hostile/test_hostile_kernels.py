@@ -19,7 +19,7 @@ from benchmarks.coordinator import ranks
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
-from benchmarks.tally import Tally
+from benchmarks.program import Tally
 from tests.benchmarks.conftest import TOY
 from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
 

@@ -6,11 +6,18 @@ import json
 
 import pytest
 
-from benchmarks.isa.cache import Cache, key_of
-from benchmarks.isa.causes import first_cause
-from benchmarks.isa.explain import explain, explain_markdown, limiter
-from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_not_load
-from benchmarks.isa.targets import UnknownArch, environment, target
+from benchmarks.isa.compile import Cache, UnknownArch, environment, first_cause, key_of, target
+from benchmarks.isa.metrics import (
+    MEANING,
+    document,
+    entries,
+    explain,
+    explain_markdown,
+    finish,
+    limiter,
+    mean_width,
+    will_not_load,
+)
 
 RAW = {
     "vgpr": 86,

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.isa.points import document, equality, of_file
+from benchmarks.isa.__main__ import document_of_points as document
+from benchmarks.isa.__main__ import equality, points_of
 from benchmarks.points import Batch, Point, PointsFile
 
 ROOT = Path(__file__).parents[3]
@@ -151,7 +152,7 @@ def run_of(*records: dict, units: list[dict] | None = None, failure: str = "") -
 
 
 def test_a_tree_that_cannot_be_listed_fails_every_point():
-    told = document(FILE, of_file(FILE), run_of(failure="the kernels could not be listed"))
+    told = document(FILE, points_of(FILE), run_of(failure="the kernels could not be listed"))
     assert {(entry["status"], entry["why"]) for entry in told["points"]} == {
         ("failed", "the kernels could not be listed")
     }

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from benchmarks.plan import UsageError
+from benchmarks import points, sweeping
+from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from benchmarks.protocol import Protocol
-from benchmarks.sweeping import batches, earlier
+from benchmarks.shapes import Unfit
 from benchmarks.trial_file import FORMAT, Status
 from kernels.spec import Cost
 
@@ -36,13 +36,13 @@ POINTS = tuple(Point("c", "triton", {"block_m": m}) for m in range(1, 24))
 FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
-def planned(file: PointsFile = FILE) -> list[batches.PlannedBatch]:
-    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol()))
+def planned(file: PointsFile = FILE) -> list[sweeping.PlannedBatch]:
+    return list(sweeping.planned_batches(0, file.batches[0], DECLARATION, GPU, Protocol()))
 
 
 def test_a_batch_is_split_where_its_buffers_do_not_fit():
     parts = planned()
-    assert batches.most_points(Cost(**DECLARATION["costs"]["c"]), 1, GPU) == 10  # 16 GB - 6 GB, of 1 GB each
+    assert sweeping.most_points(Cost(**DECLARATION["costs"]["c"]), 1, GPU) == 10  # 16 GB - 6 GB, of 1 GB each
     assert [len(part.batch.points) for part in parts] == [7, 8, 8]
     assert sum((part.batch.points for part in parts), ()) == POINTS
     assert all(part.case.arms[0].key == "head/triton" for part in parts), "every part has the anchor, first"
@@ -70,7 +70,7 @@ def test_what_is_not_timed_is_in_the_line_of_its_point_and_in_one_line_only():
 
 @pytest.mark.parametrize(("count", "most", "sizes"), [(0, 3, [0]), (3, 3, [3]), (4, 3, [2, 2]), (10, 4, [3, 3, 4])])
 def test_parts_are_few_and_of_one_size(count, most, sizes):
-    assert [len(part) for part in batches.parts(POINTS[:count], most)] == sizes
+    assert [len(part) for part in sweeping.parts(POINTS[:count], most)] == sizes
 
 
 def test_a_point_that_found_no_room_comes_again_in_halves():
@@ -87,8 +87,8 @@ def test_unknown_names_are_refused_before_anything_runs():
         (Batch("c", "triton", (Point("c", "ck", {"a": 1}),)), "no backend 'ck'"),
     ):
         with pytest.raises(UsageError, match=words):
-            batches.check(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
-    batches.check(FILE, DECLARATION)
+            sweeping.refuse_undeclared(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
+    sweeping.refuse_undeclared(FILE, DECLARATION)
 
 
 def line(rung: int, arms: dict[str, dict], sweep: str = "s1", batch: int = 0) -> str:
@@ -107,7 +107,7 @@ def test_finished_points_are_left_out_and_lost_ones_are_known(tmp_path):
         json.dumps({"format": FORMAT, "kernel": "gemm", "cases": {"c": {"arms": {third: ok}}}}),
     ]
     path.write_text("\n".join([*whole, line(0, {third: ok})[:90]]))  # the last one is torn
-    known = earlier.read(path, FILE)
+    known = sweeping.earlier_points(path, FILE)
     left = known.left(FILE, 0)
     assert left is not None
     assert left.points == POINTS[2:]
@@ -123,6 +123,104 @@ def test_a_batch_of_arms_without_knobs_is_done_by_its_number(tmp_path):
     path.write_text(line(0, {"head/triton": {"status": "ok"}, "head/blas": {"status": "ok"}}, batch=1) + "\n")
     plain = Batch("c", "triton", (Point("c", "blas"),))
     file = PointsFile("s1", "gemm", 0, 8, (plain, plain, Batch("c", "triton", ())))
-    known = earlier.read(path, file)
+    known = sweeping.earlier_points(path, file)
     assert [known.left(file, index) for index in range(3)] == [plain, None, file.batches[2]]
-    assert earlier.read(tmp_path / "nowhere.jsonl", file).left(file, 1) == plain
+    assert sweeping.earlier_points(tmp_path / "nowhere.jsonl", file).left(file, 1) == plain
+
+
+# Names of points, the file that asks for them, and how they stand in a trial line.
+
+
+WRITTEN = {
+    "sweep": "s1",
+    "operator": "gemm",
+    "rung": 0,
+    "rounds": 8,
+    "batches": [{"case": "c", "anchor": "triton", "points": [{"backend": "triton", "knobs": {"block_m": 64}}]}],
+}
+
+
+def with_batch(**changed: object) -> dict:
+    return {**WRITTEN, "batches": [{**WRITTEN["batches"][0], **changed}]}
+
+
+def test_an_id_depends_on_case_backend_and_knobs_and_not_on_their_order():
+    known = Point("c", "triton", {"block_m": 64, "tma": True})
+    assert known.id == Point("c", "triton", {"tma": True, "block_m": 64}).id
+    assert len(known.id) == points.ID_DIGITS
+    fewer = Point("c", "triton", {"block_m": 64})
+    others = [Point("d", "triton", known.knobs), Point("c", "gluon", known.knobs), fewer]
+    assert known.id not in {other.id for other in others}
+    assert Point("c", "blas").id == ""
+    assert known.label == f"triton@{known.id}"
+    assert points.split(f"head/{known.label}") == ("triton", known.id)
+    assert points.split("head/blas") == ("blas", "")
+
+
+def test_an_id_is_the_same_on_every_machine():
+    assert Point("c", "triton", {"block_m": 64}).id == "327bc939a7"
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path):
+    file = PointsFile("s1", "gemm", 2, 8, (Batch("c", "triton", (Point("c", "triton", {"b": 1}), Point("c", "blas"))),))
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps(file.as_json()))
+    assert points.read(path) == file
+    assert points.parse(WRITTEN).regime == "spaced"
+
+
+def test_points_that_are_not_timed_are_written_and_read_too(tmp_path):
+    twin, refused = (Point("c", "triton", {"b": b}) for b in (2, 3))
+    untimed = (UntimedPoint(twin, "triton"), UntimedPoint(refused, "", "too much LDS"))
+    file = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", (Point("c", "triton", {"b": 1}),), untimed),))
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps(file.as_json()))
+    assert points.read(path) == file
+
+
+def test_the_anchor_among_its_points_is_the_anchor():
+    [batch] = points.parse(with_batch(points=[{"backend": "triton"}, {"backend": "blas"}])).batches
+    assert batch.points == (Point("c", "blas"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({**WRITTEN, "sweep": 3}, "sweep is 3"),
+        ({**WRITTEN, "rounds": 0}, "rounds is 0; allowed: a whole number from 1"),
+        ({**WRITTEN, "batches": []}, r"batches is \[\]; allowed: a list of at least one batch"),
+        ({**WRITTEN, "regime": "tired"}, 'regime is "tired"; allowed: spaced, sustained'),
+        (with_batch(points=[{"backend": "triton", "knobs": []}]), r"points\[0\].knobs is \[\]; allowed: an object"),
+        (with_batch(points=[{"backend": "a@b"}]), "backends without @"),
+        (with_batch(points=[{"backend": "b"}, {"backend": "b"}]), "allowed: each point once"),
+        (with_batch(anchor=None), "anchor is null"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(tmp_path, value, words):
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(ValueError, match=words) as error:
+        points.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_that_is_none_is_named(tmp_path):
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        points.read(tmp_path / "nowhere.json")
+    (tmp_path / "torn.json").write_text('{"sweep": ')
+    with pytest.raises(ValueError, match=r"torn.json: Expecting value"):
+        points.read(tmp_path / "torn.json")
+
+
+def test_a_line_names_its_points_as_they_are():
+    point = Point("c", "triton", {"b": 1})
+    sweep = {"points": {point.id: point.as_json()}}
+    points.check_line(sweep, ["c"])
+    assert points.without_id(f"head/{point.label}", sweep["points"], "c") == "head/triton"
+    assert points.without_id("head/blas", sweep["points"], "c") == "head/blas"
+    with pytest.raises(Unfit, match="the digest of its case"):
+        points.check_line(sweep, ["another"])
+    with pytest.raises(Unfit, match="one case"):
+        points.check_line(sweep, ["c", "d"])
+    with pytest.raises(Unfit, match="the backend triton"):
+        points.without_id(f"head/gluon@{point.id}", sweep["points"], "c")

@@ -21,12 +21,12 @@ def invoke(folder: Path, *arguments: str):
 
 @pytest.mark.slow
 def test_a_bring_up_of_this_machine(tmp_path: Path) -> None:
-    done = invoke(tmp_path, "--only", "shm", "--only", "package/flydsl")
+    done = invoke(tmp_path, "--only", "torch", "--only", "package/flydsl")
     assert done.exit_code == 0, done.output
     assert "1 pass, 1 not here, 0 fail" in done.stdout
     assert "package/flydsl" in done.stdout
-    again = invoke(tmp_path, "--only", "shm", "--json")
-    assert json.loads(again.stdout)["resumed"] == ["shm"]
+    again = invoke(tmp_path, "--only", "torch", "--json")
+    assert json.loads(again.stdout)["resumed"] == ["torch"]
 
 
 @pytest.mark.parametrize(("ended", "code"), [(1, 1), (0, 0), (3, 3), (-6, 3), (2, 3)])

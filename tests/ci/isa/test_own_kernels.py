@@ -198,7 +198,7 @@ def test_no_kernel_waits_for_one_peer_before_it_stores_to_the_next(arch, cache):
     Every store to a peer moves 16 bytes a lane; AMD's matrix units leave 4 neighbouring elements of a tile of 16 rows
     in a lane, so those of the fused kernel may move 8.
 
-    tests/kernels/test_collectives_compiled.py looks at the assembly of the other numbers of ranks in its own way.
+    tests/kernels/test_compiled.py looks at the assembly of the other numbers of ranks in its own way.
     """
     entries = compiled(ROOT, cache, arch, kernels=sorted(PUSHING), cases=["w8_*", "*_w8"]).entries
     found = [(entry, entry.code.metrics) for entry in entries if entry.code and entry.code.metrics.remote_store_widths]

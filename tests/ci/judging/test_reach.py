@@ -12,7 +12,7 @@ from ci.git.command import GitError
 from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json
-from tests.benchmarks.reach.test_operators import SOURCES, made
+from tests.benchmarks.test_reach import SOURCES, made
 
 FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.studies.cus import STUDY
+from benchmarks.studies.collectives import CUS
 from ci.sweeps.studies.columns import with_own
 from tests.ci.sweeps.studies.made_rows import frame
 
@@ -26,14 +26,14 @@ def rows():
 
 
 def test_what_a_row_takes():
-    assert with_own(STUDY, rows())["cus"].tolist()[1:6] == [8, 16, 8, 16, 8]
-    assert with_own(STUDY, rows())["cus"][[0, 6]].isna().all(), "the library's and the kernel's own choice is no count"
-    assert with_own(STUDY, rows())["maker"].tolist() == ["library"] * 3 + ["triton"] * 3 + ["gluon"]
+    assert with_own(CUS, rows())["cus"].tolist()[1:6] == [8, 16, 8, 16, 8]
+    assert with_own(CUS, rows())["cus"][[0, 6]].isna().all(), "the library's and the kernel's own choice is no count"
+    assert with_own(CUS, rows())["maker"].tolist() == ["library"] * 3 + ["triton"] * 3 + ["gluon"]
 
 
 def test_share_of_the_library_at_equal_cus():
     """Twice as fast with 8 CUs; nothing where the library has no time with as many, in this case or at all."""
-    found = with_own(STUDY, rows())["library_percent"]
+    found = with_own(CUS, rows())["library_percent"]
     assert found[1] == pytest.approx(100)
     assert found[3] == pytest.approx(200)
     assert all(math.isnan(found[i]) for i in (0, 2, 4, 5, 6))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.studies.scaling import STUDY
+from benchmarks.studies.collectives import SCALING
 from ci.sweeps.studies.columns import column, with_own
 from tests.ci.sweeps.studies.made_rows import frame
 
@@ -29,7 +29,7 @@ def rows(**more):
 
 
 def said(made, name):
-    return column(with_own(STUDY, made), name)
+    return column(with_own(SCALING, made), name)
 
 
 def test_overhead_is_against_who_multiplies():

@@ -1,1 +1,0 @@
-"""Reading machine code: instructions and loops, metrics of AMD and NVIDIA code, stores to other ranks."""

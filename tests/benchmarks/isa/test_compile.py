@@ -1,0 +1,274 @@
+"""Everything that can go wrong in compiling: each fault is one sentence, and the rest goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.isa.__main__ import main
+from benchmarks.isa.compile import forget_lines
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
+
+ROOT = Path(__file__).resolve().parents[3]
+FAULTS = Path(__file__).parent / "faults"
+
+
+def run(*arguments):
+    """(exit code, standard output, standard error) of the command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.isa", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def compile_for_gfx942(tree, cache, *more):
+    """The options of a compilation without progress lines."""
+    return ["--tree", tree, "--arch", "gfx942", "--cache", cache, "--progress", "none", *more]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """All faults at once on both AMD architectures, with tight limits."""
+    out = tmp_path_factory.mktemp("faults") / "isa.json"
+    limits = ("--timeout", 15, "--memory", 1500)
+    files = ("--tree", FAULTS, "--cache", out.parent / "cache", "--out", out)
+    code, _, said = run("metrics", *files, "--arch", "gfx942", "--arch", "gfx950", *limits, "--progress", "none")
+    assert code == 1, said
+    return json.loads(out.read_text()) | {"folder": out.parent / "cache"}
+
+
+def entry(result, kernel, arch="gfx942"):
+    (found,) = (e for e in result["entries"] if (e["kernel"], e["arch"]) == (kernel, arch))
+    return found
+
+
+def test_the_sound_kernel_goes_on_and_equal_compilations_are_merged(result):
+    for arch in ("gfx942", "gfx950"):
+        assert entry(result, "sound", arch)["status"] == "ok"
+        assert entry(result, "sound", arch)["cases"] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        ("hangs", "it took longer than 15 s and was stopped"),
+        ("eats", "it took more than 1500 MB of memory and was stopped"),
+    ],
+)
+def test_limits_are_said_in_words(result, kernel, why):
+    assert entry(result, kernel)["status"] == "failed"
+    assert entry(result, kernel)["why"] == why
+
+
+def test_a_function_whose_digest_cannot_be_made_fails_every_time(result):
+    assert entry(result, "unread")["cases"] == ["one", "two"]
+    assert entry(result, "unread")["why"].startswith("RuntimeError: Unsupported function referenced: ")
+
+
+def test_a_crash_of_the_compiler_is_a_result(result):
+    assert entry(result, "dies")["why"].startswith("the compiling process died (signal SIGABRT)")
+
+
+def test_the_first_cause_names_the_line_of_the_kernel(result):
+    why = entry(result, "misfit")["why"]
+    assert why == (
+        "ValueError at line 2, `tl.store(target + tl.arange(0, BLOCK), tl.load(source + tl.arange(0, 2 * "
+        "BLOCK)))`: Cannot make_shape_compatible: incompatible dimensions at index 0: 1024 and 2048"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("bad_option", "option 'num_wraps' means nothing to the hip backend"),
+        ("foreign_option", "option 'maxnreg' means nothing to the hip backend"),
+        ("bad_parameter", "copy has no parameter 'BLOK'; it has source, target, N, BLOCK"),
+        ("missing_parameter", "bad_at_compile_time needs HOW, which the declaration does not give"),
+        ("bad_type", "argument 'source' has the type '*float16'; a pointer type is '*' and one of fp64, fp32, fp16"),
+        ("tuned", "function is a Autotuner; declare the @triton.jit or @gluon.jit function itself"),
+    ],
+)
+def test_a_declaration_that_would_not_be_what_it_says_is_refused_by_name(result, kernel, said):
+    assert entry(result, kernel)["status"] == "refused"
+    assert said in entry(result, kernel)["why"]
+
+
+def test_a_failing_declaration_is_named(result):
+    assert entry(result, "undeclared")["why"] == ("its isa() declaration failed: KeyError: 'no tile for this shape'")
+
+
+def test_an_option_that_an_architecture_overrides_is_noted(result):
+    assert entry(result, "kpack", "gfx942")["notes"] == []
+    assert any("kpack" in note for note in entry(result, "kpack", "gfx950")["notes"])
+
+
+def test_unsupported_is_not_a_failure(result):
+    assert entry(result, "only_gfx950", "gfx942")["status"] == "unsupported"
+    assert entry(result, "only_gfx950", "gfx942")["why"] == "needs gfx950"
+    assert entry(result, "only_gfx950", "gfx950")["status"] == "ok"
+
+
+def test_a_tensor_in_a_storage_beyond_2_gib_gets_no_buffer_loads(result):
+    texts = {kernel: (result["folder"] / entry(result, kernel)["asm"]).read_text() for kernel in ("sound", "large")}
+    assert "buffer_load_dwordx2" in texts["sound"]
+    assert "global_load_dwordx2" in texts["large"]
+    assert "buffer_load" not in texts["large"]
+
+
+def test_a_module_that_does_not_import_is_counted(result):
+    assert [b["module"] for b in result["broken"]] == ["faulty.missing"]
+    assert "no_such_package" in result["broken"][0]["why"]
+
+
+def test_an_unknown_architecture_is_refused_with_the_known_ones():
+    code, out, said = run("metrics", "--tree", FAULTS, "--arch", "gfx90z")
+    assert (code, out) == (3, "")
+    assert said.strip() == "Error: architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"
+
+
+def test_a_tree_that_is_not_a_folder_is_refused(tmp_path):
+    code, _, said = run("metrics", "--tree", tmp_path / "none", "--arch", "gfx942")
+    assert code == 3
+    assert "is not a folder" in said
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(tmp_path):
+    out = tmp_path / "none" / "isa.json"
+    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--out", out)
+    assert (code, said) == (3, f"Error: --out {out} cannot be written: its folder does not exist\n")
+
+
+def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
+    tree = FAULTS.parent / "tree"
+    code, _, said = run("metrics", "--tree", tree, "--arch", "gfx942", "--kernel", "gem", "--cache", tmp_path)
+    assert code == 3
+    assert "no kernel 'gem'; known: sample_all_gather, " in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (["--backend", "trytone"], "no backend 'trytone' with an isa() declaration; known: triton"),
+        (["--case", "zzz*"], "no case of tier pr matches 'zzz*'; there are "),
+    ],
+)
+def test_a_name_that_chooses_nothing_is_a_usage_error_unless_the_tree_may_lack_it(tmp_path, arguments, known):
+    chosen = compile_for_gfx942(FAULTS.parent / "tree", tmp_path, *arguments)
+    code, _, said = run("metrics", *chosen)
+    assert code == 3
+    assert known in said
+    code, out, _ = run("metrics", *chosen, "--lenient")
+    assert (code, json.loads(out)["entries"]) == (2, [])
+
+
+def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
+    package = tmp_path / "ends"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["ends"]\n')
+    (package / "__init__.py").write_text("import os\nos._exit(7)\n")
+    code, out, _ = run("metrics", "--tree", tmp_path, "--arch", "gfx942", "--cache", tmp_path / "cache")
+    assert code == 2
+    assert json.loads(out)["failures"] == [
+        {
+            "arch": "gfx942",
+            "why": (
+                "the kernels could not be listed for gfx942: the compiling process died (exit code 7): it wrote nothing"
+            ),
+        }
+    ]
+
+
+def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_path):
+    (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
+    knobs = ("--kernel", "sample_gemm", "--knobs", tmp_path / "knobs.json")
+    code, out, said = run("metrics", *compile_for_gfx942(FAULTS.parent / "tree", tmp_path / "cache", *knobs))
+    assert code == 0, said
+    found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
+    assert found[2] is None
+    assert found[4].startswith("it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B")
+
+
+def test_a_declaration_without_knobs_refuses_them(tmp_path):
+    (tmp_path / "knobs.json").write_text('[{"block": 64}]')
+    knobs = ("--kernel", "sound", "--knobs", tmp_path / "knobs.json")
+    _, out, _ = run("metrics", *compile_for_gfx942(FAULTS, tmp_path / "cache", *knobs))
+    (only,) = json.loads(out)["entries"]
+    assert only["why"].startswith("its isa() declaration does not take the knobs block")
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", "[1]"])
+def test_a_file_of_knobs_that_is_not_one_is_refused(tmp_path, text):
+    (tmp_path / "knobs.json").write_text(text)
+    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
+    assert code == 3
+    assert "knobs.json" in said
+
+
+# A kernel that moved within its file has the key of a compilation that it had.
+
+
+SOURCE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x):
+    return x + x
+
+
+@triton.jit
+def store(at, VALUE: tl.constexpr):
+    tl.store(at, double(VALUE){more})
+"""
+
+
+def loaded(folder: Path, text: str) -> Any:
+    folder.mkdir()
+    (folder / "one.py").write_text(text)
+    spec = importlib.util.spec_from_file_location("one", folder / "one.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp_path: Path) -> None:
+    text = SOURCE.format(more="")
+    sides = [loaded(tmp_path / "base", text), loaded(tmp_path / "head", f"# a remark\n\n{text}")]
+    other = loaded(tmp_path / "other", SOURCE.format(more=" + 1"))
+    assert sides[0].store.cache_key != sides[1].store.cache_key, "Triton has the line in it"
+    forget_lines()
+    keys = [one.store.cache_key for one in (*sides, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+# Code can be compiled for a part of a chip, without one: the count of compute units that is assumed can be given.
+
+
+def metrics(tmp_path, *options):
+    out = tmp_path / "out.json"
+    asked = ["--arch", "gfx942", "--kernel", "gemm", "--case", "n4096_k14336_m64_fp16", "--backend", "triton"]
+    assert main(["metrics", *asked, *options, "--cache", str(tmp_path), "--out", str(out), "--progress", "none"]) == 0
+    (entry,) = json.loads(out.read_text())["entries"]
+    return entry["hash"], entry["metrics"]["atomics"]
+
+
+def test_a_part_of_a_chip_gets_other_code_than_the_whole(tmp_path):
+    """64 tiles fill 304 CUs with 4 slices each, whose arrivals are counted; 20 CUs are busy without any."""
+    whole, part = metrics(tmp_path), metrics(tmp_path, "--compute-units", "20")
+    assert whole == metrics(tmp_path, "--compute-units", "304")
+    assert whole[0] != part[0]
+    assert [bool(atomics) for _, atomics in (whole, part)] == [True, False]

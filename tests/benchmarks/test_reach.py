@@ -1,0 +1,600 @@
+"""What an operator's code is in repositories of all kinds, and what a process must not have run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks.reach import operators, tree
+from benchmarks.reach.code import CheckoutCode
+from benchmarks.reach.operators import compared
+from benchmarks.reach.sources import Unreadable, imported
+from benchmarks.reach.tree import of_folder
+from kernels.project import layout
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARED = "from ridgeline.spec import Kernel\nimport mine.ops\nrms = Kernel('rms')\n"
+
+
+def written(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def reached(root: Path, **settings: str) -> set[str]:
+    """What operator rms reaches, whose package is perf."""
+    written(root, {"ridgeline.toml": 'kernels = ["perf"]\n' + "".join(f"{k} = {v}\n" for k, v in settings.items())})
+    tree = of_folder(root)
+    return operators.reached(tree, operators.declared(tree)["rms"])
+
+
+@pytest.mark.parametrize("source", ["", "src/", "python/", "packages/mine/src/"])
+@pytest.mark.parametrize("package", [True, False])
+def test_what_a_declaration_imports_is_found_in_whatever_folder_the_repository_keeps_it(tmp_path, source, package):
+    files = {"perf/norms.py": DECLARED, f"{source}mine/ops.py": "from .deep import one\n", f"{source}mine/deep.py": ""}
+    if package:
+        files |= {f"{source}mine/__init__.py": "", "perf/__init__.py": ""}
+    written(tmp_path, {**files, "other/mine_ops.py": "", "docs/notes.txt": ""})
+    assert reached(tmp_path) == set(files)
+
+
+@pytest.mark.parametrize(
+    ("build", "sources"),
+    [
+        ('[tool.setuptools.packages.find]\nwhere = ["python"]', ["python"]),
+        ('[tool.setuptools.package-dir]\n"" = "lib"', ["lib"]),
+        ('[tool.setuptools.package-dir]\nmine = "code/mine"', ["code"]),
+        ('[tool.hatch.build.targets.wheel]\npackages = ["python/mine"]', ["python"]),
+        ('[tool.hatch.build.targets.wheel.sources]\npython = ""', ["python"]),
+        ('[[tool.poetry.packages]]\ninclude = "mine"\nfrom = "lib"', ["lib"]),
+        ('[tool.pdm.build]\npackage-dir = "lib"', ["lib"]),
+        ('[tool.maturin]\npython-source = "python"', ["python"]),
+        ('[tool.scikit-build.wheel]\npackages = ["python/mine"]', ["python"]),
+        ('[tool.pytest.ini_options]\npythonpath = ["tools", "."]', ["tools"]),
+        ('[tool.ridgeline]\nsources = ["extra"]', ["extra"]),
+        ("[tool]\nsetuptools = 3", []),
+    ],
+)
+def test_the_folders_that_packages_lie_in_are_those_of_the_build_tool(tmp_path, build, sources):
+    written(tmp_path, {"pyproject.toml": build})
+    assert list(layout(tmp_path).sources) == ["", "src", *sources]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import importlib, os\nimportlib.import_module(os.environ['IMPL'])",
+        "import importlib as i\nload = i.import_module\nload('mine.ops')",
+        "from importlib import import_module as get\nget(NAME)",
+        "__import__('mi' + 'ne')",
+        "exec(open(PATH).read())",
+        "getattr(__builtins__, 'exec')(TEXT)",
+        "import runpy\nrunpy.run_path(PATH)",
+        "from importlib.util import spec_from_file_location\nspec_from_file_location('x', PATH)",
+        "from importlib.metadata import entry_points\nentry_points()['mine'].load()",
+        "import pkgutil\npkgutil.resolve_name(NAME)",
+        "def broken(:",
+    ],
+)
+def test_where_an_import_cannot_be_followed_every_file_counts(tmp_path, text):
+    files = {"perf/norms.py": DECLARED, "mine/ops.py": text, "elsewhere/impl.py": "", "data/table.bin": ""}
+    written(tmp_path, {**files, "README.md": "", "results/machine/record.json": "", ".hidden/x.py": ""})
+    assert reached(tmp_path) == set(files)
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("from pathlib import Path\nPath(__file__).with_name('table.csv')", {"data/deep/table.csv"}),
+        ("open(ROOT / 'data' / NAME)", {"data/table.bin", "data/deep/table.csv"}),
+        ("open(f'{ROOT}/data/{NAME}.csv')", {"data/table.bin", "data/deep/table.csv"}),
+        ("import glob\nglob.glob(ROOT + '/*.cfg')", {"tools/one.cfg"}),
+        ("import subprocess\nsubprocess.run([PYTHON, 'tools/make.py'])", {"tools/make.py", "tools/one.cfg"}),
+        ("import sys\nsys.path.insert(0, TOOLS)\nimport make", {"tools/make.py", "tools/one.cfg"}),
+        ("from tools import *", {"tools/__init__.py", "tools/make.py", "tools/one.cfg"}),
+        ("model.eval()\nx = 'a sentence with data in it'", set()),
+    ],
+)
+def test_files_that_are_named_in_strings_count_and_those_that_are_not_do_not(tmp_path, text, more):
+    files = {"perf/norms.py": DECLARED, "mine/ops.py": text, "mine/beside.json": ""}
+    others = {"data/table.bin": "", "data/deep/table.csv": "", "tools/make.py": "", "tools/one.cfg": ""}
+    written(tmp_path, {**files, **others, "tools/__init__.py": "", "tests/test_ops.py": ""})
+    assert reached(tmp_path) - {"tools/__init__.py"} == (set(files) | more) - {"tools/__init__.py"}
+
+
+def test_sources_of_machine_code_count_for_every_operator_wherever_they_lie(tmp_path):
+    files = {"perf/norms.py": DECLARED, "mine/ops.py": "", "csrc/rms.cu": "", "csrc/rms.h": "", "mine/_C.so": ""}
+    assert reached(written(tmp_path, files)) == set(files)
+
+
+def git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_what_git_ignores_is_left_out_unless_a_process_could_import_it(tmp_path):
+    files = {"perf/norms.py": DECLARED, "mine/ops.py": "", ".gitignore": "*.so\n_version.py\ncache.json\n"}
+    written(tmp_path, {**files, "mine/_C.so": "", "mine/_version.py": "", "mine/cache.json": "", "mine/new.json": ""})
+    git(tmp_path, "init", "-q")
+    assert reached(tmp_path) == {"perf/norms.py", "mine/ops.py", "mine/_C.so", "mine/new.json"}
+    assert "mine/_version.py" in of_folder(tmp_path).files
+
+
+def test_a_submodule_counts_by_its_commit(tmp_path):
+    other = written(tmp_path / "other", {"a.py": ""})
+    root = written(tmp_path / "root", {"perf/norms.py": DECLARED, "mine/ops.py": ""})
+    for folder in (other, root):
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "one")
+    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "third_party/other")
+    assert "third_party/other/" in reached(root)
+    assert of_folder(root).files["third_party/other/"].digest == git(other, "rev-parse", "HEAD")
+
+
+def test_a_kept_result_hangs_on_the_variables_that_the_code_names(tmp_path, monkeypatch):
+    written(tmp_path, {"perf/norms.py": DECLARED, "mine/ops.py": "import os\nos.environ.get('MY_TILE')"})
+    reached(tmp_path)
+    assert CheckoutCode(tmp_path).environment("perf.norms") == {}
+    monkeypatch.setenv("MY_TILE", "64")
+    assert CheckoutCode(tmp_path).environment("perf.norms") == {"MY_TILE": "64"}
+
+
+FACTORY = "from ridgeline.spec import Kernel\ndef make(name):\n    return Kernel(name)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "readable"),
+    [
+        ("from mine.factory import make\ngemm = make('gemm')", False),
+        ("from mine import factory as f\nglobals()['x'] = f.make('gemm')", False),
+        ("from ..mine.factory import make\ngemm = make('gemm')", False),
+        ("import vendor\ngemm = vendor.kernels.make('gemm')", False),
+        ("import vendor\n@vendor.operator\ndef gemm(): ...", False),
+        ("from mine.plain import table\nT = table(3)", True),
+        ("import torch, functools\nD = torch.device('cpu')\n@functools.cache\ndef f(): ...", True),
+        (
+            "from ridgeline.spec import Case, Kernel\nr = Kernel('rms', cases=[Case('a')])\n@r.inputs\ndef i(): ...",
+            True,
+        ),
+    ],
+)
+def test_an_operator_that_somebody_else_makes_is_not_overlooked(tmp_path, text, readable):
+    files = {"perf/norms.py": DECLARED, "perf/more.py": text, "mine/ops.py": "", "mine/factory.py": FACTORY}
+    sides = [written(tmp_path / name, {**files, "mine/plain.py": "def table(n): ..."}) for name in ("base", "head")]
+    for side in sides:
+        written(side, {"ridgeline.toml": 'kernels = ["perf"]'})
+    written(sides[1], {"perf/more.py": f"{text}\n# changed"})
+    found = operators.compared(*map(of_folder, sides))
+    assert bool(found.unknown) is not readable, found
+
+
+def test_a_package_behind_a_link_is_read(tmp_path):
+    written(tmp_path / "elsewhere", {"norms.py": DECLARED, "tuned.toml": ""})
+    root = written(tmp_path / "root", {"mine/ops.py": "", "loop/x.py": ""})
+    (root / "perf").symlink_to(tmp_path / "elsewhere")
+    (root / "loop" / "again").symlink_to(root)
+    git(root, "init", "-q")
+    assert reached(root) == {"perf/norms.py", "perf/tuned.toml", "mine/ops.py"}
+
+
+# ---- what ran --------------------------------------------------------------------------------------------------------
+
+PROCESS = """
+import json, sys
+sys.path.insert(0, {root!r})
+from benchmarks import naming
+naming.settle()
+from pathlib import Path
+checkout = Path(sys.argv[1])
+ran = naming.our("benchmarks.worker.ran")
+naming.open_to(checkout)
+watching = ran.RanFiles(checkout)
+exec(sys.argv[2])
+print(json.dumps(watching.new(json.loads(sys.argv[3]))))
+"""
+
+
+def seen(checkout: Path, program: str, *paths: Path) -> str:
+    """The fault of a process that imports the declaration of a checkout and runs a program; "" where there is none."""
+    code = CheckoutCode(checkout)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        PROCESS.format(root=str(ROOT)),
+        str(checkout),
+        program,
+        json.dumps(code.tops),
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, env=env, cwd=checkout.parent)
+    assert not said.returncode, said.stderr
+    found = code.ran("perf.norms", **json.loads(said.stdout))
+    assert set(found.files) <= code.files("perf.norms")
+    return found.fault
+
+
+def test_a_module_of_python_is_not_one_of_a_package_that_has_its_name(tmp_path):
+    """Nor is the entry of a finder in sys.path a file that was read."""
+    declared = DECLARED.replace("Kernel('rms')", "'rms'")
+    files = {"perf/__init__.py": "", "perf/norms.py": declared, "mine/__init__.py": "", "mine/ops.py": "exec('')"}
+    root = written(tmp_path, {**files, "mine/types.py": "", "mine/json.py": "", "ridgeline.toml": 'kernels = ["perf"]'})
+    assert "mine/types.py" in CheckoutCode(root).files("perf.norms")
+    assert seen(root, "import types, json; import perf.norms") == ""
+    opening = (
+        "import contextlib, os; os.chdir(sys.argv[1])\nwith contextlib.suppress(OSError): open('__editable__.hook')"
+    )
+    assert seen(root, opening) == ""
+
+
+@pytest.fixture
+def sides(tmp_path) -> tuple[Path, Path]:
+    """A repository, and a worktree of it that lacks what the repository has as well."""
+    files = {"perf/__init__.py": "", "perf/norms.py": "import mine.ops\n", "mine/ops.py": "", "data/t.bin": "x"}
+    root = written(
+        tmp_path / "repository", {**files, "ridgeline.toml": 'kernels = ["perf"]', ".gitignore": ".ridgeline"}
+    )
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "one")
+    base = root / ".ridgeline" / "trees" / "abc"
+    git(root, "worktree", "add", "-q", "--detach", str(base))
+    written(root, {"mine/new.py": "", "extra/only.py": "", "mine/cache.json": "{}"})
+    return root, base
+
+
+def test_a_process_that_ran_its_own_checkout_is_in_order(sides):
+    for side in sides:
+        assert seen(side, "import perf.norms") == ""
+
+
+def test_what_the_process_wrote_itself_is_no_code_of_the_commit(sides):
+    program = "import perf.norms\np = checkout / 'mine' / 'made.json'\np.write_text('{}')\np.read_text()"
+    assert seen(sides[0], program) == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("import mine.new", "new.py, which is not in this side's checkout"),
+        ("import only", "only.py, which is not in this side's checkout"),
+        ("open({root!r} + '/data/t.bin')", "t.bin, which is not in this side's checkout"),
+        ("open(checkout / 'data' / 't.bin')", "data/t.bin, though nothing in the source of the operator says so"),
+        ("import os\nos.close(os.open(checkout / 'data' / 't.bin', os.O_RDONLY))", "data/t.bin, though nothing"),
+        ("import mmap\nf = open(checkout / 'data' / 't.bin', 'rb')\nm = mmap.mmap(f.fileno(), 0, access=1)", "though"),
+        ("import mine.ops, sys\nsys.modules.pop('mine.ops')\nimport mine\nmine.__path__ = [{root!r} + '/mine']\n"
+         "import mine.ops", "mine/ops.py, not that of this side's checkout"),
+    ],
+)  # fmt: skip
+def test_code_of_the_repository_that_is_not_this_sides_is_named(sides, program, says):
+    root, base = sides
+    paths = [root, root / "extra"]
+    assert says in seen(base, "import perf.norms\n" + program.format(root=str(root)), *paths)
+
+
+def test_a_copy_that_is_installed_elsewhere_is_named_with_the_next_step(tmp_path):
+    files = {"perf/norms.py": "import mine.ops", "python/mine/ops.py": "", "ridgeline.toml": 'kernels = ["perf"]'}
+    checkout = written(tmp_path / "checkout", files)
+    installed = written(tmp_path / "site" / "mine", {"__init__.py": "", "ops.py": ""}).parent
+    assert "not that of this side's checkout (python/mine/ops.py in" in seen(checkout, "import perf.norms", installed)
+    written(checkout, {"ridgeline.toml": 'kernels = ["perf"]\nsources = ["python"]'})
+    assert "not that of this" in seen(checkout, "import perf.norms", installed), "a package goes before a namespace"
+    written(checkout, {"python/mine/__init__.py": ""})
+    assert seen(checkout, "import perf.norms", installed) == ""
+
+
+def test_a_stand_in_for_a_library_is_not_taken_for_it(tmp_path):
+    files = {"perf/norms.py": "import json\nimport torchy\nexec(TEXT)", "tests/stubs/torchy/__init__.py": ""}
+    checkout = written(tmp_path / "checkout", {**files, "tools/json.py": "", "ridgeline.toml": 'kernels = ["perf"]'})
+    library = {f"torchy/{name}.py": "" for name in ("__init__", "nn", "cuda", "jit")}
+    installed = written(tmp_path / "site", library)
+    assert seen(checkout, "import torchy, json", installed) == ""
+
+
+def test_a_file_that_git_ignores_must_not_decide_what_runs(sides):
+    written(sides[0], {".gitignore": ".ridgeline\ncache.json"})
+    assert "no file of the commit" in seen(sides[0], "open(checkout / 'mine' / 'cache.json')")
+
+
+# Changes that hide from whoever looks at imports: each is in the digest, or what ran is refused with a sentence.
+
+
+LOAD = "from pathlib import Path\nHERE = Path(__file__).parent\n"
+
+
+def zipped(text: str) -> bytes:
+    """An archive with one module."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("packed.py", text)
+    return held.getvalue()
+
+
+PLANTS: dict[str, tuple[str, str, tuple[str | bytes, str | bytes]]] = {
+    "a module that a variable chooses": (
+        "import importlib, os\nimportlib.import_module('mine.' + os.environ.get('IMPL', 'fast'))",
+        "mine/fast.py",
+        ("x = 1", "x = 2"),
+    ),
+    "one of two imports": (
+        "import os\nif os.environ.get('FAST'):\n    from mine import fast\nelse:\n    from mine import slow",
+        "mine/slow.py",
+        ("x = 1", "x = 2"),
+    ),
+    "a table that is read at set-up": (
+        LOAD + "def build(): return (HERE / 'table.bin').read_bytes()",
+        "mine/table.bin",
+        ("1", "2"),
+    ),
+    "a table in another folder": (LOAD + "open(HERE.parent / 'tables' / 'a.bin')", "tables/a.bin", ("1", "2")),
+    "a constant in a TOML": (
+        "import tomllib\ntomllib.load(open(ROOT + '/limits.toml', 'rb'))",
+        "conf/limits.toml",
+        ("n = 1", "n = 2"),
+    ),
+    "whatever matches a pattern": (LOAD + "next((HERE.parent / 'conf').glob('*.cfg'))", "conf/one.cfg", ("1", "2")),
+    "a name that is made of pieces": ("open(f'{ROOT}/{ARCH}_{DTYPE}.json')", "conf/gfx942_fp16.json", ("1", "2")),
+    "a kernel made by a template": (LOAD + "T = (HERE / 'kernel.tmpl').read_text()", "mine/kernel.tmpl", ("a", "b")),
+    "exec of a text": (
+        LOAD + "exec((HERE.parent / 'gen' / 'kernel.txt').read_text())",
+        "gen/kernel.txt",
+        ("x=1", "x=2"),
+    ),
+    "eval by another name": ("import builtins as b\ngetattr(b, 'eval')(open(P).read())", "gen/kernel.txt", ("1", "2")),
+    "CUDA that is built at set-up": ("from torch.utils.cpp_extension import load\nload(N, S)", "csrc/k.cu", ("1", "2")),
+    "a header of it": ("from torch.utils.cpp_extension import load\nload(N, S)", "csrc/k.cuh", ("1", "2")),
+    "a library in the repository": ("import ctypes\nctypes.CDLL(P)", "lib/libk.so", ("1", "2")),
+    "a code object": ("import hip\nhip.load(P)", "objects/k.hsaco", ("1", "2")),
+    "a pickled function": (
+        LOAD + "import pickle\npickle.load(open(HERE / 'f.pkl', 'rb'))",
+        "mine/f.pkl",
+        (pickle.dumps(len), pickle.dumps(abs)),
+    ),
+    "all names of a package": ("from extra import *", "extra/impl.py", ("x = 1", "x = 2")),
+    "a package that imports when asked": (
+        "import extra\nextra.impl",
+        "extra/__init__.py",
+        ("def __getattr__(n):\n    import importlib\n    return importlib.import_module('.' + n, __name__)", "x = 2"),
+    ),
+    "what such a package imports": ("import lazy\nlazy.impl", "lazy/impl.py", ("x = 1", "x = 2")),
+    "a script folder on the path": (
+        "import sys\nsys.path.insert(0, TOOLS)\nimport helper",
+        "bench/tools/helper.py",
+        ("x = 1", "x = 2"),
+    ),
+    "a program of its own": ("import subprocess\nsubprocess.run([PYTHON, 'tools/gen.py'])", "tools/gen.py", ("1", "2")),
+    "what that program imports": (
+        "import subprocess\nsubprocess.run([PYTHON, 'tools/gen2.py'])",
+        "tools/parts.py",
+        ("1", "2"),
+    ),
+    "a run of a path": ("import runpy\nrunpy.run_path(P)", "scripts/impl", ("x = 1", "x = 2")),
+    "a source without an ending": (
+        "from importlib.machinery import SourceFileLoader\nSourceFileLoader('x', P)",
+        "bin/impl",
+        ("1", "2"),
+    ),
+    "an archive of modules": (
+        "import sys\nsys.path.append(R + '/lib.zip')\nimport packed",
+        "lib.zip",
+        (zipped("x = 1"), zipped("x = 2")),
+    ),
+    "an entry point": (
+        "from importlib.metadata import entry_points\nentry_points(group='mine')",
+        "plugins/a.py",
+        ("1", "2"),
+    ),
+    "resources of a package": (
+        "from importlib import resources\nresources.files('mine').joinpath('w.dat')",
+        "mine/w.dat",
+        ("1", "2"),
+    ),
+    "a module beside the declaration": ("import perf._helpers", "perf/_helpers.py", ("x = 1", "x = 2")),
+}
+"""What mine/ops.py holds, and a file in two versions."""
+
+BESIDE = {
+    "ridgeline.toml": 'kernels = ["perf"]',
+    "lazy/__init__.py": str(PLANTS["a package that imports when asked"][2][0]),
+    "extra/__init__.py": "__all__ = ['impl']",
+    "tools/gen2.py": "import parts",
+}
+
+
+def side(root: Path, name: str, which: int) -> Path:
+    text, path, versions = PLANTS[name]
+    files = {
+        "perf/norms.py": DECLARED,
+        "mine/__init__.py": "",
+        "mine/ops.py": text,
+        "ridgeline.toml": 'kernels = ["perf"]',
+    }
+    written(root, {**files, **{beside: str(content) for beside, content in BESIDE.items()}})
+    content = versions[which]
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_hidden_change_is_another_code(tmp_path, name):
+    base, head, again = (side(tmp_path / str(number), name, number % 2) for number in range(3))
+    found = compared(of_folder(base), of_folder(head))
+    assert PLANTS[name][1] in found.differing.get("rms", ()), found
+    assert CheckoutCode(base).digest("perf.norms") != CheckoutCode(head).digest("perf.norms")
+    assert CheckoutCode(base).digest("perf.norms") == CheckoutCode(again).digest("perf.norms"), "a path decides nothing"
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("open(os.environ['WEIGHTS']).read()", "which is not in this side's checkout"),
+        ("open(checkout / chr(119) / ('b' + 'in')).read()", "though nothing in the source of the operator says so"),
+        ("sys.path.insert(0, os.environ['ELSEWHERE'])\nimport only_there", "which is not in this side's checkout"),
+        ("import ctypes\nctypes.CDLL(os.environ['LIBRARY'])", "which is not in this side's checkout"),
+    ],
+)
+def test_what_no_source_tells_is_refused_when_it_ran(tmp_path, monkeypatch, program, says):
+    files = {
+        "perf/norms.py": DECLARED.replace("import mine.ops", ""),
+        "w/bin": "1",
+        "ridgeline.toml": 'kernels = ["perf"]',
+    }
+    root = written(tmp_path, {**files, ".gitignore": ".ridgeline\nout", "more/only_there.py": ""})
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "one")
+    base = root / ".ridgeline" / "trees" / "abc"
+    git(root, "worktree", "add", "-q", "--detach", str(base))
+    library = root / "libempty.so"
+    (root / "empty.c").write_text("int empty(void) { return 0; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(root / "empty.c")], check=True)
+    for variable, value in (("WEIGHTS", root / "w/bin"), ("ELSEWHERE", root / "more"), ("LIBRARY", library)):
+        monkeypatch.setenv(variable, os.fspath(value))
+    assert says in seen(base, f"import os, sys\n{program}")
+
+
+# What a changed file can reach: never fewer operators than use it, and not their neighbours.
+
+
+KERNEL = "from kernels.spec import Kernel\n{0} = Kernel('{0}')\n"
+
+SOURCES = {
+    "kernels/__init__.py": "",
+    "kernels/spec.py": "class Kernel: ...\n",
+    "kernels/gemm/__init__.py": KERNEL.format("gemm") + "def build():\n    from . import launch\n",
+    "kernels/gemm/launch.py": "from ..shared import tiles\nimport helper.deep\n",
+    "kernels/gemm/tuned.toml": "[m1]\n",
+    "kernels/gather.py": KERNEL.format("gather") + "import importlib\nimportlib.import_module('kernels.lazy')\n",
+    "kernels/lazy.py": "import kernels\ndef f(): return kernels.attribute.x\n",
+    "kernels/attribute.py": "x = 1\n",
+    "kernels/reduce/__init__.py": KERNEL.format("reduce") + "from kernels.shared.loader import load\nload('one')\n",
+    "kernels/shared/__init__.py": "",
+    "kernels/shared/tiles.py": "",
+    "kernels/shared/alone.py": "",
+    "kernels/shared/loader.py": "import importlib as i\ndef load(a): return i.import_module(f'kernels.scans.{a}')\n",
+    "kernels/scans/__init__.py": "",
+    "kernels/scans/one.py": "",
+    "helper/__init__.py": "",
+    "helper/deep.py": "import more\n",
+    "more.py": "",
+    "unused.py": "",
+    "docs/words.py": "gemm gather reduce",
+}
+
+
+def made(folder: Path, changed: dict[str, str | None]) -> tree.SourceTree:
+    for name, text in {**SOURCES, **changed}.items():
+        if text is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    return tree.of_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "differing"),
+    [
+        ("kernels/gemm/launch.py", {"gemm"}),
+        ("kernels/gemm/tuned.toml", {"gemm"}),
+        ("kernels/shared/tiles.py", {"gemm"}),
+        ("kernels/shared/__init__.py", {"gemm", "reduce"}),
+        ("kernels/lazy.py", {"gather"}),
+        ("kernels/attribute.py", {"gather"}),
+        ("kernels/scans/one.py", {"reduce"}),
+        ("kernels/shared/alone.py", set()),
+        ("kernels/spec.py", {"gemm", "gather", "reduce"}),
+        ("kernels/__init__.py", {"gemm", "gather", "reduce"}),
+        ("helper/deep.py", {"gemm"}),
+        ("more.py", {"gemm"}),
+        ("unused.py", set()),
+        ("docs/words.py", set()),
+    ],
+)
+def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, differing):
+    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {changed: SOURCES[changed] + "# more\n"})
+    found = operators.compared(base, head)
+    assert (set(found.differing), found.unknown) == (differing, "")
+    assert set(found.same) == {"gemm", "gather", "reduce"} - differing
+    assert set(found.differing.values()) <= {(changed,)}, "the file is named"
+
+
+def test_the_package_that_an_operator_lies_in_counts_though_nothing_names_it(tmp_path):
+    alone = {"other/__init__.py": "", "other/sort.py": "import theirs\nsort = theirs.Kernel('sort')\n"}
+    for side, more in (("base", ""), ("head", "limit = 2\n")):
+        made(tmp_path / side, {**alone, "other/__init__.py": more})
+    for side in ("base", "head"):
+        (tmp_path / side / "ridgeline.toml").write_text('kernels = ["kernels", "other"]')
+    found = operators.compared(*(tree.of_folder(tmp_path / side) for side in ("base", "head")))
+    assert found.differing == {"sort": ("other/__init__.py",)}
+
+
+def test_a_file_that_is_new_or_gone_counts(tmp_path):
+    base = made(tmp_path / "base", {"kernels/gemm/new.py": ""})
+    head = made(tmp_path / "head", {"kernels/gather.py": None, "kernels/scan.py": KERNEL.format("scan")})
+    assert set(operators.compared(base, head).differing) == {"gemm", "gather", "scan"}
+
+
+def test_what_cannot_be_read_reaches_everything(tmp_path):
+    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {"kernels/odd.py": "k = Kernel(make())"})
+    assert "cannot be read" in operators.compared(base, head).unknown
+    with pytest.raises(Unreadable):
+        operators.declared(head)
+    (tmp_path / "base" / "ridgeline.toml").write_text('kernels = ["kernels", "more"]')
+    other = tree.of_folder(tmp_path / "base")
+    assert "kernels, more in head" in operators.compared(base, other).unknown
+
+
+def test_a_file_that_does_not_parse_may_import_anything():
+    assert imported("def (", "a.b", False).dynamic
+    assert imported("from .. import c", "a.b.d", False).modules >= {"a", "a.c"}
+    assert imported("from . import c", "a.b", True).modules >= {"a.b", "a.b.c"}
+
+
+ORACLE = """
+import importlib, json, os, sys
+found = {}
+for name, module in json.loads(sys.argv[1]).items():
+    read, write = os.pipe()
+    if not os.fork():
+        importlib.import_module(module)
+        files = [getattr(one, "__file__", None) for one in list(sys.modules.values())]
+        os.write(write, json.dumps([one for one in files if one]).encode())
+        os._exit(0)
+    os.close(write)
+    found[name] = json.loads(open(read).read())
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_whatever_an_operator_imports_when_it_runs_is_reached():
+    ours = tree.of_folder(ROOT)
+    homes = operators.declared(ours)
+    modules = {name: parts[0].replace("/", ".") for name, parts in homes.items()}
+    preload = f"import torch\n{ORACLE}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(
+        [sys.executable, "-c", preload, json.dumps(modules)], cwd=ROOT, env=env, capture_output=True, check=True
+    )
+    for name, files in json.loads(said.stdout).items():
+        own = {str(Path(one).relative_to(ROOT)) for one in files if Path(one).is_relative_to(ROOT / "kernels")}
+        assert own
+        assert own <= operators.reached(ours, homes[name]), name
+
+
+def test_our_operators_do_not_reach_each_other():
+    ours = tree.of_folder(ROOT)
+    found = operators.reached(ours, ["kernels/gemm"])
+    assert {"kernels/gemm/launch.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
+    assert not [path for path in found if path.startswith(("kernels/all_reduce/", "kernels/grouped_gemm/"))]
