@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Checkout, declared_names, refuse_unknown
+from benchmarks.coordinator.checkouts import Checkout, declared_names, describe, refuse_unknown
 from benchmarks.plan import UsageError
 from kernels.registry import discover
 
@@ -85,3 +85,25 @@ def test_it_takes_less_than_a_second():
     with pytest.raises(UsageError):
         refuse_unknown(["gem"], [Checkout("head", ROOT)])
     assert time.process_time() - begin < 1.0
+
+
+DECLARED = """from kernels.spec import Case, Cost, Kernel, Tolerance
+again = Kernel("again", cases=[Case("c", n=1, dtype="fp32")], tolerance=Tolerance())
+again.inputs(lambda case, seed: {})
+again.cost(lambda case: Cost())
+again.reference(lambda case, inputs: None)
+again.backend("ours")(lambda case, inputs: print)
+"""
+
+
+def test_a_kernel_that_two_modules_declare_is_the_first_ones_and_one_that_is_imported_is_nobody_elses(
+    toy_tree, tmp_path
+):
+    """Each module is imported in a process of its own, so what two of them have is told apart by who holds it."""
+    files = {"toy/one.py": DECLARED, "toy/three.py": DECLARED, "toy/two.py": "from .one import again\n"}
+    found = describe([Checkout("head", toy_tree("tree", files))], tmp_path, {}, 60.0)["head"]
+    assert found.kernels.keys() == {"again", "faults", "pairs", "steady"}
+    assert {one["module"]: one["reason"] for one in found.broken} == {
+        "toy.three": "DeclarationError: kernel 'again' in toy.three is declared by another module already"
+    }
+    assert found.modules["again"] == "toy.two"

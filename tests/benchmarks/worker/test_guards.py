@@ -1,9 +1,9 @@
-"""What of the objects that the harness measures with is another one now."""
+"""What of the objects that the harness measures with is another one now, and what inputs and comparisons hold."""
 
 import pytest
 import torch
 
-from benchmarks.worker import bound
+from benchmarks.worker import arms, bound, guards
 from benchmarks.worker.arms import _marks, _words
 from benchmarks.worker.guards import WORDS
 
@@ -100,3 +100,10 @@ def test_one_changed_bit_is_seen_and_by_its_copy_and_name(dtype):
     after = _marks([*copies, None])
     assert [(copy, name) for copy in range(2) for name in "xy" if before[copy][name] != after[copy][name]] == [(1, "y")]
     assert after[2] == {}
+
+
+def test_a_comparison_that_changes_is_seen_on_two_tensors_that_did_not(monkeypatch):
+    pair = guards.KnownPair(arms.harness_numerics(), "cpu")
+    assert pair.disturbed() == ""
+    monkeypatch.setattr(torch.linalg, "vector_norm", lambda tensor, dtype: torch.zeros((), dtype=dtype))
+    assert pair.disturbed() == guards.COMPARED_OTHERWISE
