@@ -81,6 +81,7 @@ class WorkerPools:
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
+    tuning: by role, backends whose set-up chooses by times.
     flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
     checkout: digests by path.  strayed: by role, what they must not have run.
     """
@@ -93,6 +94,7 @@ class WorkerPools:
         self.notes: list[str] = []
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
+        self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
         self.ran: dict[str, dict[str, str]] = {}
         self.strayed: dict[str, str] = {}
@@ -184,7 +186,7 @@ class WorkerPools:
             self._start_failed(role, error.failure)
             return
         self._failed_starts[role] = 0
-        self.heaps[role] = answers[0].get("heap") or {}
+        self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
         self.flush_s = max(self.flush_s, *(answer["flush_s"] for answer in answers))
         self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap

@@ -151,6 +151,7 @@ class LocalPool:
 class LocalPools(SimpleNamespace):
     quiet = Quiet()
     setting = SimpleNamespace(gpu=False)
+    tuning: ClassVar[dict[str, list[str]]] = {}
     flush_s = 0.0
 
     strayed: ClassVar[dict[str, str]] = {}
