@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from ci.history.exact import SERIES, CodePoint, CodeRecord
-from dashboards.columns import minute
 from dashboards.lanes import natural
+from dashboards.values import minute
 
 ABSENT = "absent"
 """Stands in a list of changes where the record has no such series, so that a gap is not taken for a change."""
@@ -32,7 +34,7 @@ def by_kernel(records: Sequence[CodeRecord]) -> dict[str, dict[str, Any]]:
     """
     newest = list({record.commit: record for record in records}.values())
     newest.sort(key=lambda record: record.date_ms)
-    commits = [[record.commit, minute(record.date_ms)] for record in newest]
+    commits = [[record.commit, minute(pd.Timestamp(record.date_ms, unit="ms"))] for record in newest]
     found: dict[str, dict[str, Any]] = {}
     for (kernel, backend, configuration, arch), metrics in sorted(_lines(newest).items(), key=_place):
         page = found.setdefault(kernel, {"commits": commits, "units": _units(), "series": []})

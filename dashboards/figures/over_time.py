@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from ci.history.types import Moved
 from ci.records.rates import Rate
 from dashboards.figures.studies import canvas
-from dashboards.lanes import breaks, commits
+from dashboards.lanes import commits
+from dashboards.series import redefined
 from dashboards.values import ends_in_rate, headline, in_rate
 
 LEAST_SPAN = 0.02
@@ -78,7 +79,7 @@ class _Line:
 def _draw_line(axes: Axes, line: _Line) -> None:
     """One stretch per benchmark definition with its interval, holes left open, crosses where a case failed."""
     ok = (line.rows["status"] == "ok").to_numpy()
-    starts = breaks(line.rows, line.at)
+    starts = line.at[redefined(line.rows, np.zeros(len(line.rows)))].tolist()
     stretch = np.searchsorted(starts, line.at, side="right")
     values, (low, high) = in_rate(line.rows, line.rate), ends_in_rate(line.rows, line.rate)
     label = line.backend if ok.any() else f"{line.backend}, never measured"

@@ -16,11 +16,10 @@ from typing import Any
 import pandas as pd
 
 from ci.history.analysis import History
-from dashboards.lanes import Lane
 from dashboards.machines import NotesOf, no_notes
 from dashboards.overview import Declared, overview_data
-from dashboards.sources import lanes_of
-from dashboards.views.together import together
+from dashboards.series import together
+from dashboards.sources import Lane, lanes_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,9 +27,9 @@ class SiteInput:
     """What every view draws from.
 
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
-    (`dashboards.recent`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None where a
-    site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers: rows of
-    baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
+    (`dashboards.sources.lasting`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None
+    where a site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers:
+    rows of baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
     """
 
     frame: pd.DataFrame
@@ -51,7 +50,7 @@ class SiteInput:
     @functools.cached_property
     def overviews(self) -> dict[str, dict[str, Any]]:
         """By the slug of a lane, the data of its overview."""
-        return {lane.slug: overview_data(lane.columns, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
+        return {lane.slug: overview_data(lane.series, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
 
     def _declared(self, machine: str) -> Declared:
         """The cases of a kernel by its newest trial at a commit of a machine."""
@@ -65,7 +64,7 @@ class SiteInput:
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
-        """By the slug of a lane, the newest rows that stand together (`dashboards.views.together.together`)."""
+        """By the slug of a lane, the newest rows that stand together (`dashboards.series.together`)."""
         return {lane.slug: together(lane.frame) for lane in self.lanes}
 
 

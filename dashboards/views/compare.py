@@ -15,11 +15,12 @@ import pandas as pd
 
 from ci.records import causes as keeping
 from ci.records.causes import RecordedCause
-from dashboards.lanes import BLOCK, DEFINITION, KEY, CommitCounts
+from dashboards.lanes import BLOCK, DEFINITION, KEY
 from dashboards.overview import SPARK_POINTS
+from dashboards.series import CASE, latest, numbers, timed
+from dashboards.sources import Counts
 from dashboards.values import minute
 from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.together import CASE, latest, numbers, timed
 
 SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
 
@@ -27,7 +28,7 @@ NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
 
-def compare_data(rows: pd.DataFrame, counts: CommitCounts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
+def compare_data(rows: pd.DataFrame, counts: Counts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
     """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane; causes: of its machine.
 
     {"commits": [[hash, date, env, timed series, block]], "usual": [index of the earlier, of the later] or null,
@@ -37,9 +38,7 @@ def compare_data(rows: pd.DataFrame, counts: CommitCounts, causes: Sequence[Reco
     place = numbers(rows, ["commit"])
     first = _firsts(place)
     at = rows.iloc[first]
-    of_commit = {
-        commit: [timed, n // BLOCK] for n, (commit, timed) in enumerate(zip(counts.commits, counts.timed, strict=True))
-    }
+    of_commit = {commit: [good, n // BLOCK] for n, (commit, (_, good)) in enumerate(counts.items())}
     dates = [minute(date) for date in at["date"]]
     digests, definitions = _definitions(rows, place)
     shown = [[one.base, one.head, dataclasses.asdict(one.explanation)] for one in causes]

@@ -18,7 +18,8 @@ import pandas as pd
 from ci.history.exact import CodeRecord
 from ci.history.types import HistoryEvent, Moved
 from dashboards import code
-from dashboards.lanes import KEY, Lane, slug
+from dashboards.lanes import KEY, slug
+from dashboards.sources import Lane
 from dashboards.values import significant
 from dashboards.views import SiteInput, View, feed
 
@@ -138,7 +139,7 @@ def looked(site: SiteInput) -> dict[str, Any]:
     return {
         "machines": int(timed["machine"].nunique()),
         "series": len(timed[["machine", *KEY]].drop_duplicates()),
-        "points": sum(sum(lane.counts.ok) for lane in site.lanes),
+        "points": sum(ok for lane in site.lanes for ok, _ in lane.counts.values()),
         "commits": int(timed["commit"].nunique()),
         "newest": {"hash": newest["commit"], "date_ms": milliseconds(newest["date"])},
     }

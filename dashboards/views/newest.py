@@ -16,17 +16,17 @@ import pandas as pd
 from ci.records import rates
 from ci.stats.types import FloatArray
 from dashboards.lanes import KEY, natural
-from dashboards.values import CostRow, costs, different, in_rate, minute, significant
+from dashboards.series import timed
+from dashboards.values import CostRow, costs, different, half_width, in_rate, microseconds, minute, significant
 from dashboards.views import CHARTS, SiteInput
 from dashboards.views.beside import beside
-from dashboards.views.together import half_width, microseconds, timed
 
 CASES = ("values.js", *CHARTS, "views/cases.js")
 """Scripts of a view that draws these data."""
 
 
 def newest_data(rows: pd.DataFrame) -> dict[str, Any]:
-    """What the scripts read.  rows: of a lane, as `dashboards.views.together.together` gives them.
+    """What the scripts read.  rows: of a lane, as `dashboards.series.together` gives them.
 
     {"cases": [{"kernel", "case", "tier", "dtype", "world", "commit", "date", "env", "rate", "shape": {name: value},
     "cost": {field of CostRow: value}, "arms": [{"backend", "baseline", "status", "why", "us", "low", "high", "value",

@@ -11,18 +11,15 @@ import pandas as pd
 
 from ci.records import derived
 from dashboards.lanes import DEFINITION, KEY
-from dashboards.values import minute
+from dashboards.series import MONTH, earlier, timed
+from dashboards.values import microseconds, minute
 from dashboards.views import SiteInput, View
 from dashboards.views.newest import CASES
-from dashboards.views.together import earlier, microseconds, timed
 from kernels.hardware import Hardware
-
-MONTH = 30
-"""Days before a lane's newest record from which a trail starts, where there is so old a record."""
 
 
 def roofline_data(newest: pd.DataFrame, before: pd.DataFrame) -> dict[str, Any]:
-    """What static/views/roofline.js reads beside the newest numbers; rows as `dashboards.views.together` gives them.
+    """What static/views/roofline.js reads beside the newest numbers; rows as `dashboards.series` gives them.
 
     {"roofs": {"device", "hbm": bytes/s, "peaks": {dtype: FLOP/s}} or null, "before": [{"kernel", "case", "backend",
     "us", "commit", "date"}]}, before: older times under the same benchmark definition, of another commit.

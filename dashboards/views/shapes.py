@@ -13,7 +13,8 @@ import numpy as np
 
 from ci.trials.file import read
 from ci.trials.trial import Trial
-from dashboards.lanes import Lane, natural
+from dashboards.lanes import natural
+from dashboards.sources import Lane
 from dashboards.values import significant
 from dashboards.views import SiteInput, View
 from dashboards.views.newest import CASES

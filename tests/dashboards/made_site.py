@@ -12,7 +12,7 @@ from ci.history.analysis import History
 from dashboards import build, machines
 from dashboards.draft import aside
 from dashboards.lanes import tidy
-from dashboards.sources import HeldRows
+from dashboards.sources import HeldRows, held
 from dashboards.views import SiteInput
 
 
@@ -55,4 +55,4 @@ def site_files(
 
 
 def _held(frame: pd.DataFrame) -> list[HeldRows]:
-    return HeldRows.of(tidy(frame)) if len(frame) else []
+    return held(tidy(frame)) if len(frame) else []

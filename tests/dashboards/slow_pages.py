@@ -9,149 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records.rates import Rate
-from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, Lane, breaks, commits, natural
-from dashboards.overview import GROUPS, MOVED_ALONE, MOVED_BESIDE_BASELINE, SPARK_POINTS
-from dashboards.values import CostRow, costs, count, different, headline, in_rate, minute, one, significant
-
-
-def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
-    """{"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time}.
-
-    static/overview.js and static/kernel.js read it.
-    """
-    order = commits(frame)
-    index = {commit: i for i, commit in enumerate(order["commit"])}
-    rows = [row for _, part in frame.groupby(["kernel", "case"], sort=True) for row in _case_rows(part, index)]
-    rows.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
-    _mark_here(rows)
-    _mark_headlines(rows)
-    dated = [[commit, minute(date)] for commit, date, _ in order.itertuples(index=False)]
-    measured = [row for row in rows if row["value"] is not None]
-    last = len(order) - 1
-    newest = {"at": last, "measured": len([r for r in measured if r["good_at"] == last]), "of": len(measured)}
-    data = {"commits": dated, "rows": rows, "absent": _absent(frame, index)}
-    return data | {
-        "newest": newest,
-        "baselines": _baselines(frame),
-        "cpu": False,
-        "history": _history(frame, rows, index),
-    }
-
-
-def _history(frame: pd.DataFrame, rows: list[dict[str, Any]], index: dict[str, int]) -> list[dict[str, Any]]:
-    """For each unit and kernel the headline with most points, of these the fastest; and its baseline."""
-    found = []
-    for unit, rates in GROUPS.items():
-        own = [row for row in rows if row["headline"] and row["spark"] and row["rate"] in rates]
-        lines: list[dict[str, Any]] = []
-        for kernel in dict.fromkeys(row["kernel"] for row in own):
-            best = max((r for r in own if r["kernel"] == kernel), key=lambda r: (len(r["spark"]), r["value"] or 0.0))
-            for backend in filter(None, (best["backend"], best["baseline_name"])):
-                same = (frame["kernel"] == kernel) & (frame["case"] == best["case"]) & (frame["backend"] == backend)
-                good = frame[same & (frame["status"] == "ok") & frame["seconds"].notna()].tail(SPARK_POINTS)
-                if not len(good):
-                    continue
-                good = good[same_definition(good, good.iloc[-1])]
-                said = {"kernel": kernel, "case": best["case"], "backend": backend, "rate": best["rate"]}
-                said |= {"baseline": bool(good["baseline"].iloc[-1]), "at": [index[one] for one in good["commit"]]}
-                lines.append(said | {"values": significant(in_rate(good, best["rate"]), 4)})
-        found += [{"unit": unit, "lines": lines}] if lines else []
-    return found
-
-
-def _baselines(frame: pd.DataFrame) -> list[list[Any]]:
-    newest = frame.drop_duplicates(KEY, keep="last")
-    vendors = newest[newest["baseline"]]
-    return [[kernel, sorted(set(rows["backend"]))] for kernel, rows in vendors.groupby("kernel", sort=True)]
-
-
-def _mark_here(rows: list[dict[str, Any]]) -> None:
-    def tried(row: dict[str, Any]) -> bool:
-        return row["value"] is not None or row["status"] not in ("unsupported", "skipped")
-
-    for row in rows:
-        row["here"] = tried(row)
-
-
-def _mark_headlines(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        same = [other for other in rows if other["kernel"] == row["kernel"] and other["here"]]
-        wanted = [other["case"] for other in same if other["tier"] == "pr"] or [other["case"] for other in same[:1]]
-        row["headline"] = row["here"] and row["case"] in wanted
-
-
-def _case_rows(part: pd.DataFrame, index: dict[str, int]) -> Iterable[dict[str, Any]]:
-    """One row per own backend of a case; of a case that has only baselines, one row per baseline."""
-    rate = headline(part)
-    own = part[~part["baseline"]]
-    for _, rows in (own if len(own) else part).groupby("backend", sort=True):
-        newest = rows.iloc[-1]
-        yield {
-            **{column: newest[column] for column in (*KEY, "tier", "dtype", "status", "why")},
-            "baseline": not len(own),
-            "world": count(newest["world"]),
-            "rate": rate,
-            "gone": False,
-            "at": index[newest["commit"]],
-            **_newest(rows[(rows["status"] == "ok") & rows["seconds"].notna()], rate, index),
-        }
-
-
-def _newest(good: pd.DataFrame, rate: Rate, index: dict[str, int]) -> dict[str, Any]:
-    """The last good row in the unit of the case, its step from the good row before it, and the recent line."""
-    if not len(good):
-        return {"value": None, "spark": [], "step": None}
-    last, recent = good.iloc[-1], good.tail(SPARK_POINTS)
-    return {
-        "value": significant(in_rate(good.tail(1), rate))[0],
-        "us": one(last["seconds"] * 1e6),
-        "share": one(last["peak_share"], 4),
-        "ratio": one(last["baseline_ratio"], 4),
-        "baseline_name": last["baseline_name"] or None,
-        "good_at": index[last["commit"]],
-        "step": _step(good),
-        "spark": significant(in_rate(recent[same_definition(recent, last)], rate), 4),
-    }
-
-
-def _step(good: pd.DataFrame) -> dict[str, Any] | None:
-    """Change of speed against the commit before, as shares: of the time alone, and of the ratio to the baseline.
-
-    `moved` is "faster" or "slower" only if the intervals are apart and the speed has changed enough, and so has the
-    ratio to the baseline where there is one: that takes out what heat does to the whole device.
-    """
-    if len(good) < 2:
-        return None
-    before, last = good.iloc[-2], good.iloc[-1]
-    if not same_definition(good.tail(2), last)[0]:
-        return {"redefined": True, "from": before["commit"]}
-    alone = before["seconds"] / last["seconds"] - 1
-    beside = last["baseline_ratio"] / before["baseline_ratio"] - 1
-    return {
-        "from": before["commit"],
-        "speed": one(alone, 4),
-        "ratio": one(beside, 4),
-        "moved": _moved(alone, beside, before, last),
-        "env": before["env"] != last["env"],
-    }
-
-
-def _moved(alone: float, beside: float, before: pd.Series, last: pd.Series) -> str | None:
-    apart = last["seconds_low"] > before["seconds_high"] or last["seconds_high"] < before["seconds_low"]
-    if np.isfinite(beside):
-        moved = alone * beside > 0 and min(abs(alone), abs(beside)) >= MOVED_BESIDE_BASELINE
-    else:
-        moved = abs(alone) >= MOVED_ALONE
-    return ("faster" if alone > 0 else "slower") if apart and moved else None
-
-
-def _absent(frame: pd.DataFrame, index: dict[str, int]) -> list[dict[str, Any]]:
-    """Arms whose newest record has no time, with the reason; baselines too."""
-    newest = frame.drop_duplicates(KEY, keep="last")
-    gone = newest[newest["status"] != "ok"].sort_values(["status", *KEY])
-    gone = gone.assign(at=gone["commit"].map(index))
-    return gone[[*KEY, "status", "why", "at"]].to_dict("records")
+from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, commits, natural
+from dashboards.sources import Lane
+from dashboards.values import CostRow, costs, count, different, headline, minute, significant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +50,6 @@ def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
         "whys": whys,
         "cases": [_case(name, rows, index) for name, rows in by_case],
         "series": [_series(rows, index) for _, rows in by_arm],
-        "rows": overview_data(frame)["rows"],
     }
 
 
@@ -279,8 +138,14 @@ def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFra
     return [(str(env), part) for env, part in rows.groupby("env", sort=True)]
 
 
-def same_definition(rows: pd.DataFrame, other: pd.Series) -> np.ndarray:
-    """Which rows have the benchmark definition of `other`: that of the case, or of the kernel where one lacks notes."""
-    kernel, case = (rows[column].to_numpy(str) for column in DEFINITION)
-    known = (case != "") & (other["case_yardstick"] != "")
-    return np.where(known, case == other["case_yardstick"], kernel == other["yardstick"])
+def breaks(rows: pd.DataFrame, at: np.ndarray) -> list[int]:
+    """Commits from which on another definition holds: of the case, or of the kernel where one side lacks notes."""
+    found, before = [], None
+    for i, *now in zip(at.tolist(), *(rows[column] for column in DEFINITION), strict=True):
+        if now[0] == "":
+            continue
+        which = 1 if before and before[1] and now[1] else 0
+        if before and before[which] != now[which]:
+            found.append(i)
+        before = now
+    return found

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboards import build, past_file
+from dashboards import build, sources
 from dashboards.apart import apart
-from dashboards.recent import Past
 from tests.dashboards import large_records, synthetic
 
 HERE = os.getpid()
@@ -70,9 +69,9 @@ def files(site: Path) -> dict[str, bytes]:
 def test_kept_numbers_are_read_without_a_copy_and_nan_stays_nan(tmp_path: Path) -> None:
     rows = synthetic.large(6, 3)
     rows.loc[::4, "seconds"] = np.nan
-    past_file.save(tmp_path / "kept", "all", Past(rows))
-    count, past = past_file.load(tmp_path / "kept", ["", "all"])
+    sources.save(tmp_path / "kept", "all", rows, {})
+    count, past, _ = sources.load(tmp_path / "kept", ["", "all"])
     assert (count, past is not None) == (1, True)
-    assert not past.rows["seconds"].to_numpy().flags.writeable, "it is the file's own memory"
-    np.testing.assert_array_equal(past.rows["seconds"], rows["seconds"])
-    assert past.rows.astype(object).where(past.rows.notna(), "").equals(rows.astype(object).where(rows.notna(), ""))
+    assert not past["seconds"].to_numpy().flags.writeable, "it is the file's own memory"
+    np.testing.assert_array_equal(past["seconds"], rows["seconds"])
+    assert past.astype(object).where(past.notna(), "").equals(rows.astype(object).where(rows.notna(), ""))

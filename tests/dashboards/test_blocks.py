@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.records import derived, store
-from dashboards import blocks, build, history_rows, lanes, past_file, recent, sources
+from dashboards import build, lanes, overview, sources
 from dashboards.views import SiteInput, compare
 from dashboards.views.listed import VIEWS
 from tests.dashboards import large_records, made_site, node, shown, synthetic
@@ -28,9 +27,8 @@ from tests.dashboards.test_draft import whole
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three commits to a block."""
-    monkeypatch.setattr(blocks, "BLOCK", 3)
+    monkeypatch.setattr(sources, "BLOCK", 3)
     monkeypatch.setattr(compare, "BLOCK", 3)
-    monkeypatch.setattr(history_rows, "BLOCK", 3)
 
 
 def joined(files: dict[str, bytes]) -> dict[tuple[str, str], Any]:
@@ -99,13 +97,12 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
     found = []
     for lane in sources.lanes_of(frame):
         order = list(dict.fromkeys(lane.frame["commit"]))
-        past = None
+        kept = lane.frame.head(0)
         for start in range(0, len(order), commits):
             rows = lane.frame[lane.frame["commit"].isin(order[start : start + commits])]
-            past = recent.and_then(past, rows, lasting_only=True)
-        assert past is not None
-        found.append(lanes.Lane(lane.machine, lane.env, past.rows, past.counts))
-    return SiteInput(recent.stacked([lane.frame for lane in found]), known=tuple(found), peers=lambda: frame)
+            kept = sources.lasting(sources.stacked([kept, rows]))
+        found.append(sources.Lane(lane.machine, lane.env, kept, lane.counts))
+    return SiteInput(sources.stacked([lane.frame for lane in found]), known=tuple(found), peers=lambda: frame)
 
 
 @pytest.mark.slow
@@ -126,7 +123,7 @@ def test_what_lasts_of_odd_histories(rows: list[Any], commits: int) -> None:
 
 def test_what_lasts_does_not_grow_with_the_history() -> None:
     frame = lanes.tidy(synthetic.history(300, synthetic.CASES[:1], machines=["mi300x-8-0f3a9c1e"]))
-    assert recent.lasting(frame).sum() < 2 * recent.SPARK_POINTS * 3 + 300  # three series, and a row of each commit
+    assert len(sources.lasting(frame)) < 2 * overview.SPARK_POINTS * 3 + 300  # three series, and a row of each commit
 
 
 # ---- from records ---------------------------------------------------------------------------------------------------
@@ -148,8 +145,8 @@ def one_more(results: Path, commits: int) -> None:
 @pytest.mark.usefixtures("small_blocks")
 def test_a_site_that_grew_has_the_bytes_of_one_built_afresh(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, made = growing / "results", []
-    make = blocks.kernel_block
-    monkeypatch.setattr(blocks, "kernel_block", lambda rows: made.append(len(rows)) or make(rows))
+    make = build.kernel_block
+    monkeypatch.setattr(build, "kernel_block", lambda rows, dated: made.append(len(rows["at"])) or make(rows, dated))
     for commits in range(9, 12):
         build.build(results, growing / "site")
         one_more(results, commits)
@@ -205,11 +202,9 @@ def test_a_record_that_changed_long_ago_changes_its_block(growing: Path) -> None
 
 def test_what_lasts_is_read_as_it_was_written(tmp_path: Path) -> None:
     frame = lanes.tidy(derived.derive(synthetic.large(6, 4)))
-    past = recent.and_then(None, frame, lasting_only=False)
-    past_file.save(tmp_path / "a" / "lane.arrow", "two", past)
-    assert past_file.load(tmp_path / "a" / "lane.arrow", ["", "one", "other"]) == (0, None)
-    count, found = past_file.load(tmp_path / "a" / "lane.arrow", ["", "one", "two"])
-    assert count == 2
-    assert found is not None
-    assert dataclasses.astuple(found.counts) == dataclasses.astuple(past.counts)
-    pd.testing.assert_frame_equal(found.rows, past.rows)
+    counts = sources.counts_of(frame)
+    sources.save(tmp_path / "a" / "lane.arrow", "two", frame, counts)
+    assert sources.load(tmp_path / "a" / "lane.arrow", ["", "one", "other"]) == (0, None, {})
+    count, rows, told = sources.load(tmp_path / "a" / "lane.arrow", ["", "one", "two"])
+    assert (count, told) == (2, counts)
+    pd.testing.assert_frame_equal(rows, frame)

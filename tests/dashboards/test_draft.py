@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards import blocks, build, draft
-from dashboards.script import script_json
+from dashboards import build, draft
+from dashboards.values import script_json
 from tests.dashboards import made_site, synthetic
 
 
@@ -33,13 +33,13 @@ def whole(folder: Path) -> dict[str, bytes]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Kernels whose blocks were made, not taken over."""
     found: list[str] = []
-    make = blocks.kernel_block
+    make = build.kernel_block
 
-    def noted(rows: Any) -> Any:
-        found.append(rows.texts["kernel"].at(0))
-        return make(rows)
+    def noted(rows: Any, commits: Any) -> Any:
+        found.append(rows["kernel"][0])
+        return make(rows, commits)
 
-    monkeypatch.setattr(blocks, "kernel_block", noted)
+    monkeypatch.setattr(build, "kernel_block", noted)
     return found
 
 

@@ -10,9 +10,7 @@ import pytest
 
 from ci.history.health import apart
 from ci.records import derived, store
-from dashboards import blocks, build, history, history_rows
-from dashboards.history_rows import COLUMNS
-from dashboards.sources import ReadRows
+from dashboards import build, history, sources
 from tests.dashboards import large_records, synthetic
 
 ROOT = Path(__file__).parents[2]
@@ -20,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 def kept_rows(results: Path) -> pd.DataFrame:
     """As a build reads them."""
-    sources, _, kept = build.read(results)
-    return history_rows.history_rows([one for one in sources if isinstance(one, ReadRows)], "", kept)
+    found, _, kept = build.read(results)
+    return sources.history_rows([one for one in found if isinstance(one, sources.ReadRows)], "", kept)
 
 
 def all_rows(results: Path) -> pd.DataFrame:
@@ -50,8 +48,7 @@ def test_the_history_of_the_recorded_data_needs_no_other_columns(recorded: Path)
 
 @pytest.mark.slow
 def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_rows, "BLOCK", 3)
-    monkeypatch.setattr(blocks, "BLOCK", 3)
+    monkeypatch.setattr(sources, "BLOCK", 3)
     for commits in range(2, 9):
         frame = synthetic.large(6, commits)
         new = frame["commit"] == frame["commit"].iloc[-1]
@@ -59,4 +56,4 @@ def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch:
         rows = kept_rows(tmp_path / "results")
         pd.testing.assert_frame_equal(rows, all_rows(tmp_path / "results")[list(rows)])
     assert len(rows) == 6 * 7
-    assert set(rows) <= set(COLUMNS)
+    assert set(rows) <= set(sources.HISTORY_COLUMNS)

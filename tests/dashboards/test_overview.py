@@ -9,7 +9,6 @@ import pytest
 
 from ci.records import derived
 from dashboards import lanes, overview, sources
-from dashboards.columns import columns
 from tests.dashboards import synthetic
 from tests.dashboards.shown import overview_data
 
@@ -153,7 +152,7 @@ def test_vendor_libraries_are_named_by_kernel() -> None:
 
 def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> None:
     frame = synthetic.lively(12)
-    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].columns)
+    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].series)
     assert len(rows) == frame[frame["machine"] == rows_machine(frame)].groupby(["kernel", "case", "backend"]).ngroups
     assert {tuple(row) for row in rows} == {tuple(", ".join(overview.COLUMNS).split(", "))}, "as data/README.txt says"
     gemm = next(row for row in rows if (row["case"], row["backend"]) == ("llm_up_m4096", "triton"))
@@ -193,7 +192,7 @@ def test_the_picture_of_the_history_is_the_longest_headline_of_each_kernel_and_i
 
 def test_on_a_cpu_nothing_is_marked_and_no_library_is_compared_with() -> None:
     frame = synthetic.with_times([1e-3, 2e-3], [1e-3, 1e-3])
-    data = overview.overview_data(columns(frame), cpu=True)
+    data = overview.overview_data(overview.LaneSeries.of(frame), cpu=True)
     assert (data["cpu"], [row["step"]["moved"] for row in data["rows"]]) == (True, [None])
     assert step_of(frame)["moved"] == "slower"
     assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="cpu"))] == [True]
@@ -204,7 +203,7 @@ def test_a_case_that_is_declared_no_more_leaves_the_newest_numbers() -> None:
     cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
     frame = synthetic.history(3, cases, machines=[MI300X])
     last = frame["commit"].drop_duplicates().iloc[-1]
-    rows = columns(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
+    rows = overview.LaneSeries.of(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
     asked = []
 
     def declared(kernel: str, commit: str, env: str) -> list[str]:
