@@ -224,7 +224,7 @@ def _newest(
     shown, numbers = overviews[lane.slug], overview.newest(lane.series)
     yield _data(f"{lane.slug}/overview", shown | {"broken": broken})
     yield from beside(f"{lane.slug}/overview", numbers)
-    csv_head, *lines = csv_lines(numbers)
+    csv_head, *lines = csv_lines(numbers, list(numbers[0]))
     for part in parts(lane.series.rows, "kernel"):
         kernel = part["kernel"][0]
         name = f"kernel-{slug(kernel)}"

@@ -1,11 +1,11 @@
 """Where the rows of a lane come from, and what is carried on of them from one build to the next.
 
 What the pages show beside their charts is decided by a few of a lane's rows.  Newest numbers, sparklines, marks,
-trails, definitions: each looks at the last rows of a series, or at those where something changed.  `lasting` finds rows
-from which every one of them comes out as from all rows; with newer rows added it does so again.  The history reads all rows,
-but a third of their columns.  So a history that only grows need not be read again: what is kept of its full blocks lies
-in one file for each lane, and one for each machine's history, beside the records' cache.  They save time (the Parquet
-parts of 3 million rows take seconds to unpack) and are safe to delete.
+trails, definitions: each looks at the last rows of a series, or at those where something changed.  `lasting` finds
+rows from which every one of them comes out as from all rows; with newer rows added it does so again.  The history
+reads all rows, but a third of their columns.  So a history that only grows need not be read again: what is kept of its
+full blocks lies in one file for each lane, and one for each machine's history, beside the records' cache.  They save
+time (the Parquet parts of 3 million rows take seconds to unpack) and are safe to delete.
 """
 
 from __future__ import annotations

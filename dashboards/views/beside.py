@@ -16,15 +16,15 @@ def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
     if rows:
         lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
         yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
-        yield f"data/{path}.csv", as_csv(csv_lines(rows))
+        yield f"data/{path}.csv", as_csv(csv_lines(rows, list(rows[0])))
 
 
-def csv_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """The head and a line for each row, as CSV."""
     lines = _Lines()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    writer.writerow(columns)
+    writer.writerows([_cell(row[name]) for name in columns] for row in rows)
     return lines
 
 

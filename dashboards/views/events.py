@@ -6,8 +6,6 @@ was released meanwhile, and the machine code.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,36 +17,16 @@ from ci.history.exact import CodeRecord
 from ci.history.types import HistoryEvent, Moved
 from dashboards import code
 from dashboards.lanes import KEY, slug
-from dashboards.sources import Lane
 from dashboards.values import significant
 from dashboards.views import SiteInput, View, feed
+from dashboards.views.beside import as_csv, csv_lines
 
 COLUMNS = (
-    "id",
-    "state",
-    "kind",
-    "direction",
-    "machine",
-    "kernels",
-    "cases",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "p_value",
-    "first_bad",
-    "first_bad_date",
-    "author",
-    "subject",
-    "pull_request",
-    "last_good",
-    "between",
-    "owner",
-    "reason",
-    "link",
-    "causes",
-    "ended_at",
+    *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
+    *("first_bad", "first_bad_date", "author", "subject", "pull_request", "last_good", "between", "owner", "reason"),
+    *("link", "causes", "ended_at"),
 )
-"""Columns of events.csv, in this order; ratio is new time / old time, dates are UTC days."""
+"""Columns of events.csv; ratio is new time / old time, dates are UTC days."""
 
 
 def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
@@ -77,7 +55,7 @@ def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
     yield "feed.xml", feed.atom(found)
     whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
     yield "events.json", whole.encode("ascii") + b"\n"
-    yield "events.csv", as_csv(found)
+    yield "events.csv", as_csv(csv_lines(map(_fields, found), COLUMNS))
 
 
 VIEW = View(
@@ -141,13 +119,11 @@ def looked(site: SiteInput) -> dict[str, Any]:
         "series": len(timed[["machine", *KEY]].drop_duplicates()),
         "points": sum(ok for lane in site.lanes for ok, _ in lane.counts.values()),
         "commits": int(timed["commit"].nunique()),
-        "newest": {"hash": newest["commit"], "date_ms": milliseconds(newest["date"])},
+        "newest": {
+            "hash": newest["commit"],
+            "date_ms": 0 if pd.isna(newest["date"]) else int(newest["date"].timestamp() * 1000),
+        },
     }
-
-
-def milliseconds(date: pd.Timestamp) -> int:
-    """Milliseconds since 1970, 0 where there is no date."""
-    return 0 if pd.isna(date) else int(date.timestamp() * 1000)
 
 
 # ---- undecided -------------------------------------------------------------------------------------------------------
@@ -158,29 +134,23 @@ def undecided(site: SiteInput, events: Sequence[HistoryEvent]) -> list[dict[str,
 
     One point does not make a step: the next record decides.  The largest change comes first.
     """
+
+    def place(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
+
     told = {(*moved.key, moved.first_bad) for event in events for moved in event.moved}
-    rows = [row for lane in site.lanes for row in _apart(lane, site.overviews[lane.slug]) if _place(row) not in told]
-    return sorted(rows, key=lambda row: (-abs(math.log1p(row["speed"])), _place(row)))
-
-
-def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
-
-
-def _apart(lane: Lane, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for row in found["rows"]:
-        step = row["step"] or {}
-        if step.get("moved"):
-            at, date = found["commits"][row["good_at"]]
-            named = {name: row[name] for name in KEY}
-            yield {
-                "machine": lane.machine,
-                **named,
-                "at": at,
-                "date": date,
-                "from": step["from"],
-                "speed": step["speed"],
-            }
+    rows = []
+    for lane in site.lanes:
+        found = site.overviews[lane.slug]
+        for row in found["rows"]:
+            step = row["step"] or {}
+            if step.get("moved"):
+                at, date = found["commits"][row["good_at"]]
+                named = {"machine": lane.machine, **{name: row[name] for name in KEY}, "at": at, "date": date}
+                rows.append(named | {name: step[name] for name in ("from", "speed")})
+    return sorted(
+        (row for row in rows if place(row) not in told), key=lambda row: (-_size(1 + row["speed"]), place(row))
+    )
 
 
 # ---- what was released -----------------------------------------------------------------------------------------------
@@ -227,41 +197,22 @@ def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
 
 
 def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
-    ratio, low, high = significant([moved.step.ratio, moved.step.ratio_low, moved.step.ratio_high])
-    return {
-        "machine": moved.key.machine,
-        "backend": moved.key.backend,
-        "case": moved.key.case,
-        "direction": str(moved.direction),
-        "by": moved.judged_by,
-        "at": moved.first_bad,
-        "from": moved.last_good,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "event": of_event.get((moved.key, moved.first_bad)),
-    }
+    key, step = moved.key, moved.step
+    told = {"machine": key.machine, "backend": key.backend, "case": key.case, "direction": str(moved.direction)}
+    told |= {"by": moved.judged_by, "at": moved.first_bad, "from": moved.last_good}
+    ends = zip(("ratio", "low", "high"), significant([step.ratio, step.ratio_low, step.ratio_high]), strict=True)
+    return told | dict(ends) | {"event": of_event.get((key, moved.first_bad))}
 
 
 # ---- files for other programs ----------------------------------------------------------------------------------------
 
 
-def as_csv(events: Iterable[HistoryEvent]) -> bytes:
-    """COLUMNS of each event; several names or causes in one field are divided by "; "."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for event in events:
-        fields = _fields(event)
-        writer.writerow([_field(fields[name]) for name in COLUMNS])
-    return out.getvalue().encode("utf-8", "backslashreplace")
-
-
 def _fields(event: HistoryEvent) -> dict[str, Any]:
+    """A row of events.csv; several names or causes in one field are divided by "; "."""
     return {
-        **event.as_json(),
-        "kernels": _names(moved.key.kernel for moved in event.moved),
-        "cases": _names(moved.key.case for moved in event.moved),
+        **plain(event.as_json()),
+        "kernels": "; ".join(dict.fromkeys(moved.key.kernel for moved in event.moved)),
+        "cases": "; ".join(dict.fromkeys(moved.key.case for moved in event.moved)),
         "first_bad": event.first_bad.hash,
         "first_bad_date": feed.stamp(event.first_bad.date_ms)[:10],
         "author": event.first_bad.author,
@@ -271,15 +222,3 @@ def _fields(event: HistoryEvent) -> dict[str, Any]:
         "causes": "; ".join(f"{cause.kind}: {cause.text}" for cause in event.causes),
         "ended_at": event.ended_at.hash if event.ended_at else None,
     }
-
-
-def _names(names: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(names))
-
-
-def _field(value: Any) -> Any:
-    """A number or a text; an apostrophe keeps a spreadsheet from running a text as a formula."""
-    if isinstance(value, float):
-        return plain(value)
-    text = "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

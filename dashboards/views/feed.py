@@ -8,13 +8,14 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote
-from xml.etree import ElementTree
+
+import jinja2
 
 from ci.history.types import CommitFacts, HistoryEvent
 
-ATOM = "http://www.w3.org/2005/Atom"
-FEED_ID = "urn:ridgeline:events"
+TEMPLATE = Path(__file__).parent.parent / "templates" / "feed.xml"
 ENTRIES = 200
 """Newest events in the feed.  A reader keeps what it has seen; events.json has all."""
 
@@ -24,38 +25,20 @@ NO_CHARACTER = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 def atom(events: Sequence[HistoryEvent], limit: int = ENTRIES) -> bytes:
     """The feed of events that come newest first; valid without any event too."""
-    ElementTree.register_namespace("", ATOM)
-    feed = ElementTree.Element(f"{{{ATOM}}}feed")
-    _text(feed, "title", "Ridgeline: events of the history")
-    _text(feed, "id", FEED_ID)
-    _text(feed, "updated", stamp(max((_changed(event).date_ms for event in events), default=0)))
-    _text(ElementTree.SubElement(feed, f"{{{ATOM}}}author"), "name", "Ridgeline")
-    _link(feed, "self", "feed.xml")
-    _link(feed, "alternate", "events.html")
-    for event in events[:limit]:
-        _entry(feed, event)
-    ElementTree.indent(feed, " ")
-    return ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True) + b"\n"
-
-
-def _entry(feed: ElementTree.Element, event: HistoryEvent) -> None:
-    entry = ElementTree.SubElement(feed, f"{{{ATOM}}}entry")
-    _text(entry, "title", title(event))
-    _text(entry, "id", f"urn:ridgeline:event:{quote(event.id, safe='')}")
-    _text(entry, "updated", stamp(_changed(event).date_ms))
-    _text(entry, "published", stamp(event.first_bad.date_ms))
-    _link(entry, "alternate", f"events.html#event={quote(event.id, safe='')}")
-    for term in (event.kind, event.direction, event.state):
-        ElementTree.SubElement(entry, f"{{{ATOM}}}category", term=str(term))
-    _text(entry, "content", "\n".join(_sentences(event)), type="text")
-
-
-def _text(parent: ElementTree.Element, tag: str, text: str, **attributes: str) -> None:
-    ElementTree.SubElement(parent, f"{{{ATOM}}}{tag}", attributes).text = NO_CHARACTER.sub("\ufffd", text)
-
-
-def _link(parent: ElementTree.Element, rel: str, href: str) -> None:
-    ElementTree.SubElement(parent, f"{{{ATOM}}}link", rel=rel, href=href)
+    entries = [
+        {
+            "title": title(event),
+            "id": quote(event.id, safe=""),
+            "updated": stamp(_changed(event).date_ms),
+            "published": stamp(event.first_bad.date_ms),
+            "terms": [str(term) for term in (event.kind, event.direction, event.state)],
+            "sentences": _sentences(event),
+        }
+        for event in events[:limit]
+    ]
+    template = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, keep_trailing_newline=True)
+    updated = stamp(max((_changed(event).date_ms for event in events), default=0))
+    return NO_CHARACTER.sub("\ufffd", template.render(updated=updated, entries=entries)).encode()
 
 
 def _changed(event: HistoryEvent) -> CommitFacts:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ci.records import rates
 from ci.stats.types import FloatArray
 from dashboards.lanes import KEY, natural
-from dashboards.series import timed
-from dashboards.values import CostRow, costs, different, half_width, in_rate, microseconds, minute, significant
+from dashboards.series import PAIRED, Arrays, timed
+from dashboards.values import costs, different, half_width, in_rate, microseconds, minute, significant
 from dashboards.views import CHARTS, SiteInput
 from dashboards.views.beside import beside
 
@@ -35,51 +33,34 @@ def newest_data(rows: pd.DataFrame) -> dict[str, Any]:
     of_best: speed / speed of the best backend, at most 1.  standing: "best", "tied" (it and the best are apart by no
     more than their 99 % intervals together) or "".
     """
-    lane = _LaneColumns.of(rows)
-    groups = sorted(lane.groups().items(), key=lambda group: (group[0][0], natural(group[0][1])))
-    return {"cases": [_case(lane, at) for _, at in groups]}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _LaneColumns:
-    """The columns of a lane's rows as lists and arrays, each made once."""
-
-    columns: Mapping[str, Sequence[Any]]
-    cost: Sequence[CostRow]
-    rates: Mapping[rates.Rate, Sequence[float | None]]
-    times: Contenders
-
-    @classmethod
-    def of(cls, rows: pd.DataFrame) -> _LaneColumns:
-        texts = (*KEY, "tier", "dtype", "world", "commit", "env", "status", "why", "baseline")
-        columns: dict[str, Sequence[Any]] = {name: rows[name].tolist() for name in texts}
-        columns |= {"date": [minute(date) for date in rows["date"]]}
-        columns |= {"shape": rows["shape"].tolist() if "shape" in rows else [""] * len(rows)}
-        columns |= {"us": microseconds(rows), "low": microseconds(rows, "seconds_low")}
-        columns |= {"high": microseconds(rows, "seconds_high")}
-        in_rates = {rate: significant(in_rate(rows, rate)) for rate in rates.Rate}
-        return cls(columns, costs(rows), in_rates, Contenders.of(rows))
-
-    def groups(self) -> dict[tuple[str, str], list[int]]:
-        """Indices of the rows of each (kernel, case): own backends first, then baselines, by name."""
-        found: dict[tuple[str, str], list[int]] = {}
-        own = zip(self.columns["baseline"], self.columns["backend"], range(len(self.cost)), strict=True)
-        for _, _, i in sorted(own):
-            found.setdefault((self.columns["kernel"][i], self.columns["case"][i]), []).append(i)
-        return found
-
-
-def _case(lane: _LaneColumns, at: list[int]) -> dict[str, Any]:
-    cost = different(lane.cost[i] for i in sorted(at))[-1]
-    newest, rate = {name: values[max(at)] for name, values in lane.columns.items()}, rates.headline(cost)
-    told = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
-    return {
-        **{name: newest[name] for name in told},
-        "rate": rate.value,
-        "shape": shape_of(newest["shape"]),
-        "cost": {name: value for name, value in cost._asdict().items() if value},
-        "arms": _arms(lane, at, rate),
-    }
+    texts = (*KEY, "tier", "dtype", "world", "commit", "env", "status", "why", "baseline")
+    columns: dict[str, Sequence[Any]] = {name: rows[name].tolist() for name in texts}
+    columns["date"] = [minute(date) for date in rows["date"]]
+    columns["shape"] = rows["shape"].tolist() if "shape" in rows else [""] * len(rows)
+    ends = (("us", "seconds"), ("low", "seconds_low"), ("high", "seconds_high"))
+    columns |= {name: microseconds(rows, column) for name, column in ends}
+    speeds = {rate: significant(in_rate(rows, rate)) for rate in rates.Rate}
+    times, cost = contenders(rows), costs(rows)
+    cases: dict[tuple[str, str], list[int]] = {}
+    for _, _, i in sorted(zip(columns["baseline"], columns["backend"], range(len(rows)), strict=True)):  # ours first
+        cases.setdefault((columns["kernel"][i], columns["case"][i]), []).append(i)
+    found = []
+    for _, at in sorted(cases.items(), key=lambda case: (case[0][0], natural(case[0][1]))):
+        own, newest = (
+            different(cost[i] for i in sorted(at))[-1],
+            {name: column[max(at)] for name, column in columns.items()},
+        )
+        rate = rates.headline(own)
+        of_best, standing = standings({name: column[at] for name, column in times.items()})
+        told = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
+        arms = [
+            {name: columns[name][i] for name in ("backend", "baseline", "status", "why", "us", "low", "high")}
+            | {"value": speeds[rate][i], "of_best": share, "standing": word}
+            for i, share, word in zip(at, significant(of_best, 4), standing, strict=True)
+        ]
+        about = {name: newest[name] for name in told} | {"rate": rate.value, "shape": shape_of(newest["shape"])}
+        found.append(about | {"cost": {name: value for name, value in own._asdict().items() if value}, "arms": arms})
+    return {"cases": found}
 
 
 def shape_of(text: str) -> dict[str, Any]:
@@ -88,81 +69,46 @@ def shape_of(text: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
-def _arms(lane: _LaneColumns, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
-    of_best, standing = standings(lane.times.at(at))
-    told = ("backend", "baseline", "status", "why", "us", "low", "high")
-    shares = significant(of_best, 4)
-    return [
-        {name: lane.columns[name][i] for name in told}
-        | {"value": lane.rates[rate][i], "of_best": shares[n], "standing": standing[n]}
-        for n, i in enumerate(at)
-    ]
-
-
 # ---- who is best -----------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Contenders:
+def contenders(rows: pd.DataFrame) -> Arrays:
     """Times of rows and where they lie beside a baseline, for `standings`; NaN where not known.
 
     seconds; half: half of the 99 % interval of the time, as a logarithm.  backend; paired_with: the baseline that was
     timed round by round beside the row ("" without); ratio, ratio_half: baseline's time / time, as logarithms.
     """
-
-    seconds: FloatArray
-    half: FloatArray
-    backend: npt.NDArray[np.object_]
-    paired_with: npt.NDArray[np.object_]
-    ratio: FloatArray
-    ratio_half: FloatArray
-
-    @classmethod
-    def of(cls, rows: pd.DataFrame) -> Contenders:
-        """From columns of the frame; `paired_*` may be absent."""
-        seconds, nothing = np.where(timed(rows), rows["seconds"], np.nan), np.full(len(rows), np.nan)
-        backend, names = rows["backend"].to_numpy(object), np.full(len(rows), "", object)
-        if "paired_with" not in rows:
-            return cls(seconds, half_width(rows), backend, names, nothing, nothing)
-        ratio, low, high = (rows[f"paired_{end}"].to_numpy(float) for end in ("ratio", "low", "high"))
+    names, nothing = np.full(len(rows), "", object), np.full(len(rows), np.nan)
+    told: Arrays = {"paired_with": names, "ratio": nothing, "ratio_half": nothing}
+    if "paired_with" in rows:
+        ratio, low, high = (rows[name].to_numpy(float) for name in PAIRED)
         with np.errstate(divide="ignore", invalid="ignore"):
-            place, half = np.log(ratio), np.log(high / low) / 2
-        return cls(seconds, half_width(rows), backend, rows["paired_with"].to_numpy(object), place, half)
-
-    def at(self, index: list[int]) -> Contenders:
-        """Some of the rows."""
-        return Contenders(*(getattr(self, field.name)[index] for field in dataclasses.fields(self)))
-
-    def beside(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """Logarithm of the speed relative to a baseline, and half of its interval; 0 for the baseline itself."""
-        mine, itself = self.paired_with == name, self.backend == name
-        return tuple(np.where(itself, 0.0, np.where(mine, one, np.nan)) for one in (self.ratio, self.ratio_half))
+            told = {"ratio": np.log(ratio), "ratio_half": np.log(high / low) / 2}
+        told |= {"paired_with": rows["paired_with"].to_numpy(object)}
+    own = {"seconds": np.where(timed(rows), rows["seconds"], np.nan), "half": half_width(rows)}
+    return {**told, **own, "backend": rows["backend"].to_numpy(object)}
 
 
-def standings(rows: Contenders) -> tuple[FloatArray, list[str]]:
+def standings(rows: Arrays) -> tuple[FloatArray, list[str]]:
     """Speed relative to the best backend, NaN without a time, and "best", "tied" or "" of each row of one case.
 
     Where two rows were timed round by round beside the same baseline, their ratios to it are compared: what the device
     does to all backends is not in them.  Else their times are.  Two estimates are tied if their logarithms are apart by
     no more than the root of the sum of the squared half-widths (Zou and Donner, Statistics in Medicine 27(10), 2008).
     """
-    seconds = rows.seconds
+    seconds = rows["seconds"]
     if not np.isfinite(seconds).any():
         return seconds, [""] * len(seconds)
     best = int(np.nanargmin(seconds))
-    apart, reach = np.log(seconds / seconds[best]), _together(rows.half, best)
-    name = rows.paired_with[best] or rows.backend[best]
-    place, half = rows.beside(name)
+    name = rows["paired_with"][best] or rows["backend"][best]
+    mine, itself = rows["paired_with"] == name, rows["backend"] == name
+    place, half = (np.where(itself, 0.0, np.where(mine, rows[end], np.nan)) for end in ("ratio", "ratio_half"))
     paired = np.isfinite(place) & np.isfinite(place[best])
-    apart = np.where(paired, place[best] - place, apart)
-    reach = np.where(paired, _together(half, best), reach)
+    apart = np.where(paired, place[best] - place, np.log(seconds / seconds[best]))
+    half, alone = np.nan_to_num(half), np.nan_to_num(rows["half"])
+    reach = np.where(paired, np.hypot(half, half[best]), np.hypot(alone, alone[best]))
     standing = ["best" if i == best else "tied" if apart[i] <= reach[i] else "" for i in range(len(seconds))]
     return seconds[best] / seconds, standing
-
-
-def _together(half: FloatArray, best: int) -> FloatArray:
-    half = np.nan_to_num(half)
-    return np.hypot(half, half[best])
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

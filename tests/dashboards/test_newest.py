@@ -13,7 +13,7 @@ from dashboards import lanes
 from dashboards.series import earlier, timed, together
 from dashboards.views import SiteInput
 from dashboards.views.beside import beside
-from dashboards.views.newest import Contenders, newest_beside, newest_data, newest_files, standings
+from dashboards.views.newest import newest_beside, newest_data, newest_files, standings
 from dashboards.views.roofline import roofline_data
 from tests.dashboards import synthetic
 
@@ -77,16 +77,16 @@ def test_the_roofs_are_those_of_one_device_and_absent_where_it_is_not_known() ->
 # ---- who is best -----------------------------------------------------------------------------------------------------
 
 
-def of(names: list[str], seconds: list[float], half: float, **paired: Any) -> Contenders:
+def of(names: list[str], seconds: list[float], half: float, **paired: Any) -> dict[str, np.ndarray]:
     nothing = [np.nan] * len(names)
-    return Contenders(
-        np.array(seconds),
-        np.full(len(names), half),
-        np.array(names, object),
-        np.array(paired.get("beside", [""] * len(names)), object),
-        np.array(paired.get("ratio", nothing), float),
-        np.array(paired.get("ratio_half", nothing), float),
-    )
+    return {
+        "seconds": np.array(seconds),
+        "half": np.full(len(names), half),
+        "backend": np.array(names, object),
+        "paired_with": np.array(paired.get("beside", [""] * len(names)), object),
+        "ratio": np.array(paired.get("ratio", nothing), float),
+        "ratio_half": np.array(paired.get("ratio_half", nothing), float),
+    }
 
 
 def test_backends_within_the_interval_are_tied_and_one_is_best() -> None:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 import pytest
-from dashboards.series import together
 
 from ci.records import causes
 from ci.records.causes import Explanation, RecordedCause, TriedCause
+from dashboards.series import together
 from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.hostile_texts import TEXTS
 
