@@ -16,7 +16,7 @@ from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
 from dashboards import recorded_sweeps
-from dashboards.figures import cases, machines, over_time
+from dashboards.figures import cases
 from dashboards.figures.studies import canvas
 from dashboards.figures.studies.error import FigureError, exit_code
 
@@ -28,7 +28,7 @@ def _history(wanted: argparse.Namespace) -> Path:
     frame = _frame(wanted)
     machine = _machine(frame, wanted, kernel, case)
     moved = () if wanted.plain else _moved(frame, wanted.results)
-    return over_time.history(frame, machine, kernel, case, wanted.out, wanted.rate, moved)
+    return cases.history(frame, machine, kernel, case, wanted.out, wanted.rate, moved)
 
 
 def _moved(frame: pd.DataFrame, results: Path) -> list[Moved]:
@@ -63,7 +63,7 @@ def _programs(wanted: argparse.Namespace) -> Path:
 
 
 def _health(wanted: argparse.Namespace) -> Path:
-    return machines.health(machine_health(readings.load(wanted.results)), wanted.machine, wanted.out)
+    return cases.health(machine_health(readings.load(wanted.results)), wanted.machine, wanted.out)
 
 
 def _sweep(wanted: argparse.Namespace) -> Path:

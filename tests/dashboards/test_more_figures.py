@@ -14,7 +14,7 @@ from ci.history.kept import CurvePoint
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards.figures import __main__ as command
-from dashboards.figures import cases, machines, over_time
+from dashboards.figures import cases
 from dashboards.figures.studies.error import FigureError
 from tests.dashboards import synthetic
 
@@ -86,10 +86,10 @@ def test_health_has_one_line_per_gpu(tmp_path: Path, drawn: list[Figure]) -> Non
     gpus = tuple(DeviceHealth(1900.0 - n, 700.0, 60.0, 0.0, None, None) for n in range(8))
     sessions = tuple(SessionHealth(n * 86_400_000, "c" * 40, f"s{n}", 3, gpus, 0.01 if n else None) for n in range(9))
     one = MachineHealth("m", "8 × MI300X", 9, 0.0, sessions, ())
-    machines.health([one], None, tmp_path / "m.svg")
+    cases.health([one], None, tmp_path / "m.svg")
     assert [list(heights) for heights in lines(drawn[0]).values()] == [[1900.0 - n] * 9 for n in range(8)]
     with pytest.raises(FigureError, match="no notes are of machine 'x'; there is: m"):
-        machines.health([one], "x", tmp_path / "m.svg")
+        cases.health([one], "x", tmp_path / "m.svg")
 
 
 def test_steps_are_marked_where_they_begin(tmp_path: Path, drawn: list[Figure]) -> None:
@@ -98,9 +98,9 @@ def test_steps_are_marked_where_they_begin(tmp_path: Path, drawn: list[Figure]) 
     key = SeriesKey(MI300X, str(rows["kernel"].iloc[0]), "triton", str(rows["case"].iloc[0]))
     commit = list(dict.fromkeys(rows["commit"]))[12]
     moved = Moved(key, Step(12, 1.0, 1.04, 1.04, 1.03, 1.05, 1e-9), Direction.SLOWER, "ratio", commit, "")
-    over_time.history(frame, *key[:2], key.case, tmp_path / "h.svg", moved=[moved])
-    (said,) = (text for text in drawn[0].axes[0].texts if "time" in text.get_text())
-    assert (said.get_text(), said.xy[0]) == ("triton: time +4.0%", 11.5)
+    cases.history(frame, *key[:2], key.case, tmp_path / "h.svg", moved=[moved])
+    (said,) = (line for line in drawn[0].axes[0].lines if "time" in str(line.get_label()))
+    assert (said.get_label(), said.get_xdata()[0]) == ("triton: time +4.0%", 11.5)
 
 
 def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ci.records.rates import Rate
@@ -83,15 +82,6 @@ def known_rate(rate: str) -> Rate:
         raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}") from None
 
 
-def canvas(title: str, ylabel: str, height: float = 3.6) -> tuple[Figure, Axes]:
-    """A figure 8 inches wide with one pair of axes."""
-    figure = Figure(figsize=(8, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(plain(title), loc="left", fontsize=10)
-    axes.set_ylabel(ylabel)
-    return figure, axes
-
-
 def plain(text: str) -> str:
     """A name as text: what cannot be printed is written out."""
     shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
@@ -102,17 +92,6 @@ def elided(text: str, most: int) -> str:
     """A name in at most so many letters, its middle left out: names of cases differ at both ends."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[len(shown) - (most - most // 2 - 1) :]}"
-
-
-def look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
-    """Colour of an own backend by its place among them; every baseline is grey and dashed."""
-    own = sorted(rows.loc[~rows["baseline"], "backend"].unique())
-    return {"color": COLOURS[own.index(backend) % len(COLOURS)], "linewidth": 1.5} if backend in own else BASELINE
-
-
-def legend(figure: Figure) -> None:
-    """Below the axes, where it hides nothing."""
-    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 
 def foot(figure: Figure, lines: Sequence[str], legend_rows: int = 0) -> float:

@@ -20,6 +20,10 @@ LEAST_SPAN = 0.02
 """Least span of a linear axis as a share of its values: noise of 0.1 % must not fill the figure."""
 
 LONGEST_LABEL = 44
+
+MOST_NAMES = 24
+"""Names along x that are all written; of more only as many as fit."""
+
 FONT = 7.5
 
 
@@ -122,6 +126,9 @@ def _names(axes: Axes, axis: Axis, name: str, names: Sequence[str], width: float
         axis.set_major_formatter(NullFormatter())
         return
     labels = [canvas.elided(one, LONGEST_LABEL) for one in names]
+    if name == "x" and len(labels) > MOST_NAMES:
+        step = math.ceil(sum(len(label) + 2 for label in labels) * LETTER / (0.8 * width))
+        labels = [label if n % step == 0 else "" for n, label in enumerate(labels)]
     axis.set_ticklabels(labels)
     axes.grid(False, axis=name)
     if name == "x" and sum(len(label) + 2 for label in labels) * LETTER > 0.8 * width:
