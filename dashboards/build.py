@@ -41,28 +41,12 @@ PAST = ".cache/site"
 SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 """Where the code is that makes the files: with other code they are made again."""
 
-_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
-_EVENTS = ["static/views/why.js", "static/views/event_words.js", "static/views/event_table.js"]
-_HEADLINES = [f"static/{name}.js" for name in ("lanes", "chart_lines", "chart", "views/headlines")]
-_KERNEL_SCRIPTS = [
-    "values",
-    "timeline",
-    "lanes",
-    "chart_lines",
-    "chart",
-    "panel",
-    "views/page",
-    "numbers",
-    "steps",
-    "together",
-    "history",
-    "curves",
-    "kernel",
-]
-_KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
+_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js"]
+_INDEX = ["views/event_words", "chart", "overview"]
+_KERNEL = ["views/event_words", "views/checks", "values", "timeline", "chart", "panel", "history", "kernel"]
 SCRIPTS = {
-    "index.html": [*_SHARED, *_EVENTS, *_HEADLINES, "static/views/front.js", "static/overview.js"],
-    "kernel.html": [*_SHARED, *_EVENTS, "static/views/verified.js", *_KERNEL],
+    "index.html": [*_SHARED, *(f"static/{name}.js" for name in _INDEX)],
+    "kernel.html": [*_SHARED, *(f"static/{name}.js" for name in _KERNEL)],
 }
 """Scripts of each page, in the order in which they need each other."""
 

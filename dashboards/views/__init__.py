@@ -103,5 +103,5 @@ class View:
     of_history: bool = False
 
 
-CHARTS = ("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/pictures.js")
-"""Scripts of a view that draws by ECharts and has a table."""
+CHARTS = ("echarts/charts.min.js", "views/pictures.js")
+"""Scripts of a view that draws by ECharts."""

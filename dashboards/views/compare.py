@@ -22,8 +22,6 @@ from dashboards.sources import Counts
 from dashboards.values import minute
 from dashboards.views import CHARTS, SiteInput, View
 
-SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
-
 NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
@@ -102,7 +100,7 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 VIEW = View(
     "compare",
     "Compare",
-    scripts=("values.js", *CHARTS, "views/why.js", "views/event_words.js", *(f"views/{name}.js" for name in SCRIPTS)),
+    scripts=("values.js", *CHARTS, "views/event_words.js", "views/comparison.js", "views/compare.js"),
     styles=("views/views.css",),
     reads=("*/*/kernel-*", "*/*/paired"),
     data=_data,

@@ -62,7 +62,7 @@ VIEW = View(
     "events",
     "Events",
     "views/events.html",
-    scripts=("views/why.js", "views/event_words.js", "views/event_table.js", "views/events.js"),
+    scripts=("views/event_words.js", "views/events.js"),
     data=data,
     files=files,
     of_history=True,

@@ -14,7 +14,7 @@ from ci.history.health.machines import MachineHealth, SessionHealth, machines
 from ci.history.kept import CanaryRun
 from dashboards.lanes import slug
 from dashboards.values import one
-from dashboards.views import SiteInput, View
+from dashboards.views import CHARTS, SiteInput, View
 from dashboards.views.beside import beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
@@ -159,7 +159,7 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "machines",
     "Machines",
-    scripts=("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/checks.js", "views/machines.js"),
+    scripts=(*CHARTS, "views/checks.js", "views/machines.js"),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

@@ -121,7 +121,7 @@ VIEW = View(
     "pull_request",
     "Pull request",
     "views/pull_request.html",
-    scripts=("views/why.js", "views/event_words.js", "views/pull_request.js"),
+    scripts=("views/event_words.js", "views/pull_request.js"),
     data=data,
     files=files,
     shown=lambda site: bool(site.reports),

@@ -61,7 +61,7 @@ def _counts(counts: dict[str, int]) -> dict[str, int]:
 VIEW = View(
     "checks",
     "Checks",
-    scripts=("views/page.js", "views/checks.js", "views/records.js"),
+    scripts=("views/checks.js", "views/records.js"),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

@@ -117,7 +117,7 @@ def _chosen(site: SiteInput, lane: Lane, sweep: Sweep) -> dict[str, Knobs]:
 VIEW = View(
     "shapes",
     "Shapes",
-    scripts=(*CASES, "views/shape_axes.js", "views/heat_map.js", "views/shapes.js"),
+    scripts=(*CASES, "views/shapes.js"),
     styles=("views/views.css",),
     reads=("*/newest",),
     data=_data,

@@ -67,7 +67,7 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "sustained",
     "Sustained",
-    scripts=("views/page.js", "views/sustained.js"),
+    scripts=("views/sustained.js",),
     styles=("views/views.css",),
     shown=_shown,
     data=_data,

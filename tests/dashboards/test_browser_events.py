@@ -289,14 +289,14 @@ def test_a_pull_request_shows_each_case_with_its_interval(page: chromium.Page, s
     page.open(f"{site}/pull_request.html")
     report = pull_request.read(GOLDEN / "slower.json")
     assert texts(page, "h1")[0] == f"SLOWER {report['why']}"
-    rows = texts(page, ".report:first-child .cases-of-report tbody tr")
+    rows = texts(page, ".report:first-child [data-table=report] tbody tr")
     assert len(rows) == sum(case["verdict"] != "SAME" for case in report["cases"])
     assert rows[0].split()[:2] == ["SLOWER", "up_m1024"]
     assert "+3.1 %" in rows[0]
     bars = "[...document.querySelectorAll('.report:first-child .interval')].map(b => b.getAttribute('class'))"
     assert page.run(bars)[0] == "interval slower"
     page.run("document.querySelector('#all').click()")
-    assert len(texts(page, ".report:first-child .cases-of-report tbody tr")) == len(report["cases"])
+    assert len(texts(page, ".report:first-child [data-table=report] tbody tr")) == len(report["cases"])
     assert hash_of(page)["all"] == "1"
     harmless = "window.pwned === undefined && document.querySelector('img') === null"
     assert page.run(harmless), "the hostile report beside it"
