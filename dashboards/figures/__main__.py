@@ -17,7 +17,6 @@ from ci.records import store
 from ci.records.derived import derive
 from dashboards import recorded_sweeps
 from dashboards.figures import cases
-from dashboards.figures.studies import canvas
 from dashboards.figures.studies.error import FigureError, exit_code
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
@@ -103,7 +102,7 @@ def _machine(frame: pd.DataFrame, wanted: argparse.Namespace, kernel: str, case:
     """The machine that was named, else the only one that has the case."""
     if wanted.machine:
         return str(wanted.machine)
-    return canvas.the_machine(canvas.chosen(frame, kernel=kernel, case=case))
+    return cases.the_machine(cases.chosen(frame, kernel=kernel, case=case))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,9 +23,17 @@ from dashboards.figures.studies.error import FigureError
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import parse
-from dashboards.lanes import KEY, commits, natural, without_ranks
+from dashboards.lanes import KEY, commits, natural, tidy, without_ranks
 from dashboards.series import redefined
 from dashboards.values import ends_in_rate, headline, in_rate
+
+LABELS = {
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "HBM GB/s",
+    Rate.ALGBW: "algbw, GB/s",
+    Rate.BUSBW: "busbw, GB/s",
+    Rate.TIME: "time, µs (less is better)",
+}
 
 MOST_CASES = 60
 """Cases of one figure of backends: more lines cannot be read on a page of paper."""
@@ -58,7 +66,7 @@ def shapes(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | s
     Bytes: payload of a collective, else least HBM traffic.
     """
     rows = _newest(frame, machine, kernel)
-    wanted = canvas.known_rate(rate) if rate else headline(rows)
+    wanted = known_rate(rate) if rate else headline(rows)
     rows = rows.assign(size=rows["payload_bytes"].where(rows["payload_bytes"] > 0, rows["hbm_bytes"]))
     rows = rows[rows["size"] > 0].sort_values(["size", "case"], kind="stable")
     if not len(rows):
@@ -102,8 +110,8 @@ def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path:
 
 def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
     """The newest record of each collective case of a kernel over its payload; one line per backend, dtype and world."""
-    wanted = canvas.known_rate(rate)
-    rows = canvas.chosen(frame, machine=machine, kernel=kernel)
+    wanted = known_rate(rate)
+    rows = chosen(frame, machine=machine, kernel=kernel)
     rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(KEY, keep="last")
     if not len(rows):
         raise FigureError(f"{kernel} on {machine} has no measured case with a payload; curves are for collectives")
@@ -121,7 +129,7 @@ def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str
 
     case: any of its names; its number of ranks is left out of account.  Default: the problem that takes longest.
     """
-    rows = canvas.chosen(frame, kernel=kernel)
+    rows = chosen(frame, kernel=kernel)
     rows = rows[(rows["status"] == "ok") & (rows["world"] > 1)]
     worlds = rows["world"].astype(int)
     rows = rows.assign(shape=[without_ranks(name, world) for name, world in zip(rows["case"], worlds, strict=True)])
@@ -132,7 +140,7 @@ def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str
     rows = rows[rows["shape"] == wanted_shape].sort_values("date", kind="stable")
     rows = rows.drop_duplicates(["backend", "world"], keep="last")
     told = _told("scaling", f"{kernel} / {wanted_shape}", rows)
-    rows, speed = _in_rate(rows, canvas.known_rate(rate) if rate else headline(rows))
+    rows, speed = _in_rate(rows, known_rate(rate) if rate else headline(rows))
     return drawn(told | {"y": speed, "group": "backend", "baselines": _baselines(rows)}, rows, path)
 
 
@@ -177,8 +185,8 @@ def history(
     The line breaks where the benchmark definition changed or nothing was measured.
     moved: steps of the history; those of this case are marked at their first bad commit.
     """
-    rows = canvas.chosen(frame, machine=machine, kernel=kernel, case=case)
-    wanted = canvas.known_rate(rate) if rate else headline(rows)
+    rows = chosen(frame, machine=machine, kernel=kernel, case=case)
+    wanted = known_rate(rate) if rate else headline(rows)
     order = commits(rows)
     dates = ["" if pd.isna(date) else f"{date:%Y-%m-%d} " for date in order["date"]]
     names = tuple(date + commit[:8] for date, commit in zip(dates, order["commit"], strict=True))
@@ -193,8 +201,8 @@ def history(
         marks.append(Marks(said, "rule", (place[one.first_bad] - 0.5,), (math.nan,), look=1 + n))
     peaks = in_rate(rows, wanted, "roofline_seconds") if wanted is not Rate.TIME else np.array([])
     peak = next(iter(peaks[np.isfinite(peaks)][::-1]), None)
-    said = "" if peak is None else f"100 % of peak: {peak:.4g} {canvas.LABELS[wanted]}"
-    x, y = PictureAxis("", "category", names), PictureAxis(canvas.LABELS[wanted])
+    said = "" if peak is None else f"100 % of peak: {peak:.4g} {LABELS[wanted]}"
+    x, y = PictureAxis("", "category", names), PictureAxis(LABELS[wanted])
     told = _told("curve", f"{kernel} / {case}", rows)
     return _saved(told, Picture(told["title"], (PicturePanel("", x, y, tuple(marks), said=said),)), path)
 
@@ -267,8 +275,8 @@ def health(found: Sequence[MachineHealth], machine: str | None, path: Path | str
 
 def _newest(frame: pd.DataFrame, machine: str | None, kernel: str | None) -> pd.DataFrame:
     """The newest timed row of every case and backend of one machine."""
-    rows = canvas.chosen(frame, kernel=kernel, machine=machine)
-    machine = canvas.the_machine(rows)
+    rows = chosen(frame, kernel=kernel, machine=machine)
+    machine = the_machine(rows)
     timed = rows[(rows["status"] == "ok") & (rows["seconds"] > 0)]
     if not len(timed):
         raise FigureError(f"{kernel or 'nothing'} on {machine} has no timed case")
@@ -309,3 +317,33 @@ def drawn(told: dict[str, Any], rows: pd.DataFrame, path: Path | str) -> Path:
 def _saved(told: dict[str, Any], made: Picture, path: Path | str) -> Path:
     with canvas.style():
         return canvas.save(paper.draw(parse(told, KEYS), made), path)
+
+
+def chosen(frame: pd.DataFrame, **wanted: str | None) -> pd.DataFrame:
+    """Tidy rows whose columns have these values (None: any); FigureError lists what there is if that is not there."""
+    rows = tidy(frame)
+    for column, value in wanted.items():
+        if value is None:
+            continue
+        found = rows[rows[column] == value]
+        if not len(found):
+            present = ", ".join(sorted(rows[column].astype(str).unique())) or "nothing"
+            raise FigureError(f"no record has {column} {value!r}; there is: {present}")
+        rows = found
+    return rows
+
+
+def the_machine(rows: pd.DataFrame) -> str:
+    """The machine of rows; FigureError where they are of several and none was named."""
+    names = sorted(rows["machine"].unique())
+    if len(names) != 1:
+        raise FigureError(f"these records are of {len(names)} machines; name one with --machine: {', '.join(names)}")
+    return str(names[0])
+
+
+def known_rate(rate: str) -> Rate:
+    """A rate by its name."""
+    try:
+        return Rate(rate)
+    except ValueError:
+        raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}") from None

@@ -10,7 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from dashboards.figures import cases
-from dashboards.figures.studies import canvas, panel_axes
+from dashboards.figures.studies import panel_axes
+from dashboards.figures.studies.error import FigureError
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
@@ -86,12 +87,12 @@ def test_a_curve_shows_the_newest_records_by_payload(tmp_path: Path, drawn: list
 def test_what_cannot_be_drawn_says_what_there_is(tmp_path: Path) -> None:
     frame = synthetic.history(2)
     with pytest.raises(
-        canvas.FigureError, match="no record has case 'm65'; there is: llm_down_m64, llm_up_m4096, square_8192"
+        FigureError, match="no record has case 'm65'; there is: llm_down_m64, llm_up_m4096, square_8192"
     ):
         cases.history(frame, MI300X, "gemm", "m65", tmp_path / "h.svg")
-    with pytest.raises(canvas.FigureError, match="curves are for collectives"):
+    with pytest.raises(FigureError, match="curves are for collectives"):
         cases.curve(frame, MI300X, "gemm", tmp_path / "c.svg")
-    with pytest.raises(canvas.FigureError, match="'tflop' is not known; choose one of tflops"):
+    with pytest.raises(FigureError, match="'tflop' is not known; choose one of tflops"):
         cases.history(frame, MI300X, "gemm", "llm_down_m64", tmp_path / "h.svg", rate="tflop")
-    with pytest.raises(canvas.FigureError, match="there is: nothing"):
+    with pytest.raises(FigureError, match="there is: nothing"):
         cases.curve(frame.iloc[:0], MI300X, "gemm", tmp_path / "c.svg")

@@ -7,20 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import pandas as pd
 from matplotlib.figure import Figure
 
-from ci.records.rates import Rate
-from dashboards.figures.studies.error import FigureError
-from dashboards.lanes import tidy
-
-LABELS = {
-    Rate.TFLOPS: "TFLOPS",
-    Rate.GBS: "HBM GB/s",
-    Rate.ALGBW: "algbw, GB/s",
-    Rate.BUSBW: "busbw, GB/s",
-    Rate.TIME: "time, µs (less is better)",
-}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour vision."""
 
@@ -50,36 +38,6 @@ _STYLE: dict[str, Any] = {
 def style() -> Any:
     """The context in which a figure is drawn and saved."""
     return mpl.rc_context(_STYLE)
-
-
-def chosen(frame: pd.DataFrame, **wanted: str | None) -> pd.DataFrame:
-    """Tidy rows whose columns have these values (None: any); FigureError lists what there is if that is not there."""
-    rows = tidy(frame)
-    for column, value in wanted.items():
-        if value is None:
-            continue
-        found = rows[rows[column] == value]
-        if not len(found):
-            present = ", ".join(sorted(rows[column].astype(str).unique())) or "nothing"
-            raise FigureError(f"no record has {column} {value!r}; there is: {present}")
-        rows = found
-    return rows
-
-
-def the_machine(rows: pd.DataFrame) -> str:
-    """The machine of rows; FigureError where they are of several and none was named."""
-    names = sorted(rows["machine"].unique())
-    if len(names) != 1:
-        raise FigureError(f"these records are of {len(names)} machines; name one with --machine: {', '.join(names)}")
-    return str(names[0])
-
-
-def known_rate(rate: str) -> Rate:
-    """A rate by its name."""
-    try:
-        return Rate(rate)
-    except ValueError:
-        raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}") from None
 
 
 def plain(text: str) -> str:

@@ -208,6 +208,7 @@
   const SMALL_FROM = 250; // points of a panel from which on they are small
 
   const WIDEST = 1240; // pixels of a page
+  const LEAST_SPAN = 0.02; // of the values of a linear axis
   const BAR = 0.8; // part of a name's room that its bars take together
 
   const colourOf = (colours, {look, tone}) => (tone ? colours[tone] : look === null ? colours.baseline : colours.series[look % 6]);
@@ -236,8 +237,16 @@
     const place = vertical ? {} : {nameLocation: "middle", nameGap: 28};
     if (axis.names.length) return R.axis(colours, {...title, ...place, ...namesAxis(axis, vertical, width)});
     if (logarithmic(axis)) return R.axis(colours, {...title, ...place, ...logAxis(axis, values)});
-    const limits = axis.zero ? {min: 0} : {scale: true};
+    const limits = axis.zero ? {min: 0} : around(values) || {scale: true};
     return R.axis(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: value => tickOf(axis, value)}});
+  }
+
+  /** Limits for values that are nearly equal: noise must not fill the axis, nor must they look like nothing on it. */
+  function around(values) {
+    const [low, high] = [Math.min(...values), Math.max(...values)],
+      room = LEAST_SPAN * Math.max(Math.abs(low), Math.abs(high)),
+      step = 10 ** Math.floor(Math.log10(room));
+    return high - low < room && {min: Math.floor((low - room) / step) * step, max: Math.ceil((high + room) / step) * step};
   }
 
   /** A name in so many letters, its middle left out: names of cases differ at both ends. */
