@@ -22,15 +22,13 @@ import pandas as pd
 
 from ci.records import causes, derived, store
 from ci.trials.trial import Trial
-from dashboards import history, machines, overview, sources
+from dashboards import history, overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.kernel_page import kernel_block, kernel_head, paired_block
-from dashboards.lanes import commits, lane_slug, slug, tidy
-from dashboards.series import by_series, parts
+from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
 from dashboards.sources import Lane, LaneSource, ReadRows, Rows, RowSource, digest_of, lane_sources
 from dashboards.values import minute, receive, script_json
-from dashboards.views import SiteInput, View, pull_request
-from dashboards.views.beside import as_csv, beside, csv_lines
+from dashboards.views import SiteInput, View, as_csv, beside, csv_lines, describe, pull_request
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
@@ -69,7 +67,7 @@ def build(
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
     untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
-    meanwhile: how the history is made beside the rest (`dashboards.apart.apart`); by itself when it is asked for.
+    meanwhile: how the history is made beside the rest (`history.made_apart`); by itself when it is asked for.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -193,7 +191,7 @@ def _block(path: str, frame: pd.DataFrame) -> Iterator[File]:
 
 def _lane(draft: Draft, lane: Lane, site: SiteInput, made_of: str) -> dict[str, Any]:
     """Add the files of what is newest in a lane; return what the pages must know before they load one."""
-    facts = machines.describe(lane.frame, site.notes_of)
+    facts = describe(lane.frame, site.notes_of)
     paths = list(draft.digests)
     make = functools.partial(_newest, lane, site.overviews, facts.broken, paths)
     draft.part(f"{lane.slug}/newest", digest_of(made_of, repr(facts.broken)), make)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ci.records import rates
-from dashboards.lanes import DEFINITION, KEY, natural
-from dashboards.series import PAIRED, Arrays, costs_by_case, redefined, stretches
+from dashboards.lanes import DEFINITION, KEY, PAIRED, Arrays, costs_by_case, natural, redefined, stretches
 from dashboards.values import Bools, CostRow, Floats, Ints, count, rounded, significant
 
 COUNTED = ("at", "good_at")

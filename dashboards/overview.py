@@ -17,8 +17,7 @@ import pandas as pd
 
 from ci.records import rates
 from ci.records.rates import Rate
-from dashboards.lanes import KEY, commits, natural
-from dashboards.series import CASE, Arrays, alike, by_series, costs_by_case, stretches
+from dashboards.lanes import CASE, KEY, Arrays, alike, by_series, commits, costs_by_case, natural, stretches
 from dashboards.values import Floats, Ints, count, in_rate, minute, one, significant
 
 SPARK_POINTS = 50

@@ -29,9 +29,23 @@ from ci.history.exact import VERSIONS
 from ci.history.health.apart import CASE as HEALTH_CASE
 from ci.records import derived, rates
 from ci.records.frame import MachineRows, RecordPlace
-from dashboards.lanes import BLOCK, DEFINITION, KEY, lane_slug, slug, tidy
+from dashboards.lanes import (
+    BLOCK,
+    CASE,
+    DEFINITION,
+    KEY,
+    MONTH,
+    days,
+    lane_slug,
+    latest,
+    newest_places,
+    numbers,
+    slug,
+    stretches,
+    tidy,
+    timed,
+)
 from dashboards.overview import SPARK_POINTS, LaneSeries
-from dashboards.series import CASE, MONTH, days, latest, newest_places, numbers, stretches, timed
 from dashboards.values import NO_DATE, Bools, Ints, milliseconds
 
 Counts = Mapping[str, tuple[int, int]]

@@ -15,9 +15,9 @@ from ci.history.health.machines import machines as machine_health
 from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
-from dashboards import recorded_sweeps
 from dashboards.figures import cases
-from dashboards.figures.studies.error import FigureError, exit_code
+from dashboards.figures.studies.picture import FigureError, exit_code
+from dashboards.views import studies as recorded_sweeps
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
 
@@ -67,7 +67,7 @@ def _health(wanted: argparse.Namespace) -> Path:
 
 def _sweep(wanted: argparse.Namespace) -> Path:
     found = recorded_sweeps.the_sweep(wanted.results, _named(wanted, "kernel"), wanted.machine)
-    told, data = recorded_sweeps.figure(found, wanted.case)
+    told, data = recorded_sweeps.sweep_figure(found, wanted.case)
     if not len(data):
         raise FigureError(f"the sweep has no case {wanted.case!r}; it has {', '.join(found.cases)}")
     return cases.drawn(told, data, wanted.out)

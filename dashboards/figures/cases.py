@@ -18,13 +18,11 @@ from ci.history.kept import CurvePoint
 from ci.history.types import Moved
 from ci.records import derived
 from ci.records.rates import Rate
-from dashboards.figures.studies import canvas, columns, paper
-from dashboards.figures.studies.error import FigureError
+from dashboards.figures.studies import columns, paper
 from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
+from dashboards.figures.studies.picture import FigureError, Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import parse
-from dashboards.lanes import KEY, commits, natural, tidy, without_ranks
-from dashboards.series import redefined
+from dashboards.lanes import KEY, commits, natural, redefined, tidy, without_ranks
 from dashboards.values import ends_in_rate, headline, in_rate
 
 LABELS = {
@@ -315,8 +313,8 @@ def drawn(told: dict[str, Any], rows: pd.DataFrame, path: Path | str) -> Path:
 
 
 def _saved(told: dict[str, Any], made: Picture, path: Path | str) -> Path:
-    with canvas.style():
-        return canvas.save(paper.draw(parse(told, KEYS), made), path)
+    with paper.style():
+        return paper.save(paper.draw(parse(told, KEYS), made), path)
 
 
 def chosen(frame: pd.DataFrame, **wanted: str | None) -> pd.DataFrame:

@@ -15,9 +15,8 @@ import pandas as pd
 
 from ci.records import causes as keeping
 from ci.records.causes import RecordedCause
-from dashboards.lanes import BLOCK, DEFINITION, KEY
+from dashboards.lanes import BLOCK, CASE, DEFINITION, KEY, latest, numbers, timed
 from dashboards.overview import SPARK_POINTS
-from dashboards.series import CASE, latest, numbers, timed
 from dashboards.sources import Counts
 from dashboards.values import minute
 from dashboards.views import CHARTS, SiteInput, View

@@ -11,11 +11,10 @@ from ci.history import kept
 from ci.history.health import readings
 from ci.history.health.apart import HealthFinding
 from ci.history.health.machines import MachineHealth, SessionHealth, machines
-from ci.history.kept import CanaryRun
-from dashboards.lanes import slug
+from ci.history.kept import CanaryRun, CaseCheck, Verified
+from dashboards.lanes import KEY, slug
 from dashboards.values import one
-from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.beside import beside
+from dashboards.views import CHARTS, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
 """Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
@@ -164,4 +163,61 @@ VIEW = View(
     data=_data,
     files=_files,
     of_history=True,
+)
+
+
+# What was verified: every backend of every kernel, on how many ranks, when, at which commit, and what failed.
+
+
+def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str, Any]:
+    """{"rows": [verified row], "failures": [{"machine", "kernel", "backend", "case", "status", "why", "at"}],
+    "problems": [text]}, which static/views/records.js reads."""
+    failures = [
+        {"machine": one.machine, "kernel": one.kernel, "backend": one.backend, "case": one.case}
+        | {"status": one.status, "why": one.why, "at": one.at}
+        for row in rows
+        for one in row.failures
+    ]
+    return {"rows": [verified_row(row) for row in rows], "failures": failures, "problems": list(problems)}
+
+
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
+def _read_checks(site: SiteInput) -> tuple[list[Verified], list[str]]:
+    found, problems = kept.case_checks(site.results_dir) if site.results_dir else ([], [])
+    return kept.verified([*found, *_of_trials(site)]), [text.replace(f"{site.results_dir}/", "") for text in problems]
+
+
+def _of_trials(site: SiteInput) -> Iterator[CaseCheck]:
+    """A trial compares all that it times with the reference: the newest record of every arm is a check of it."""
+    for lane in site.lanes:
+        rows = lane.frame.drop_duplicates(KEY, keep="last")
+        names = ("commit", "kernel", "case", "world", "dtype", "backend", "status", "why")
+        dates = (moment.isoformat(timespec="seconds") for moment in rows["date"])
+        for at, *texts in zip(dates, *(rows[name].tolist() for name in names), strict=True):
+            commit, kernel, case, world, *others = texts
+            yield CaseCheck(at, lane.machine, commit, kernel, case, int(world) if world == world else 1, *others, None)
+
+
+def _check_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    yield "views/checks", records_data(*_read_checks(site))
+
+
+def _check_files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
+    rows = [verified_row(row) for row in _read_checks(site)[0]]
+    flat = [{**{k: v for k, v in row.items() if k != "counts"}, **_counts(row["counts"])} for row in rows]
+    yield from beside("views/checks", flat)
+
+
+def _counts(counts: dict[str, int]) -> dict[str, int]:
+    """Every status, so that all rows have the same columns."""
+    return {status: counts.get(status, 0) for status in (kept.GOOD, *kept.FAILED, "unsupported", "skipped")}
+
+
+CHECKS = View(
+    "checks",
+    "Checks",
+    scripts=("views/checks.js", "views/records.js"),
+    styles=("views/views.css", "views/machines.css"),
+    data=_check_data,
+    files=_check_files,
 )

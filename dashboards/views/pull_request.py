@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dashboards.views import SiteInput, View
-from dashboards.views.beside import as_csv, csv_lines
+from dashboards.views import SiteInput, View, as_csv, csv_lines
 
 SIZE_LIMIT = 8_000_000
 """Bytes, as `ci.report.json_report.SIZE_LIMIT`: 3,000 cases with evidence are about 2 MB."""

@@ -11,11 +11,12 @@ import pandas as pd
 
 from ci.history import kept
 from ci.history.kept import CurvePoint
+from ci.records import regimes, sustained
 from ci.records.rates import Rate, headline
+from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from dashboards.lanes import natural, slug, without_ranks
 from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
-from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.beside import beside
+from dashboards.views import CHARTS, SiteInput, View, beside
 
 
 def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
@@ -133,4 +134,69 @@ VIEW = View(
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,
+)
+
+
+# Sustained calls beside spaced ones: time, ratio to the vendor library in either regime, joules.
+
+
+def sustained_row(row: BesideRow) -> dict[str, Any]:
+    """A row of the table, which static/views/sustained.js reads; times in microseconds, null where there is none."""
+    return {
+        "machine": row.machine,
+        "kernel": row.kernel,
+        "case": row.case,
+        "backend": row.backend,
+        "baseline": row.baseline,
+        "commit": row.sustained.commit,
+        "spaced_commit": row.spaced.commit if row.spaced else "",
+        **_time("spaced", row.spaced),
+        **_time("sustained", row.sustained),
+        **_joules(row.joules),
+    }
+
+
+def _time(regime: str, time: RegimeTime | None) -> dict[str, float | None]:
+    us = None if time is None else one(1e6 * time.seconds)
+    numbers = {name: _known(getattr(time, name, None)) for name in ("ratio", "low", "high")}
+    return {f"{regime}_us": us, **{f"{regime}_{name}": value for name, value in numbers.items()}}
+
+
+def _joules(found: JoulesPerCall | None) -> dict[str, float | None]:
+    names = {"joules": "joules", "joules_low": "low", "joules_high": "high"}
+    return {name: _known(getattr(found, field, None)) for name, field in names.items()}
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or value != value else one(value)
+
+
+def _has_sustained(site: SiteInput) -> bool:
+    """Only a site of records that have sustained times has this page."""
+    return site.results_dir is not None and regimes.folder_of(site.results_dir, regimes.SUSTAINED).is_dir()
+
+
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
+def _sustained_rows(site: SiteInput) -> list[dict[str, Any]]:
+    if site.results_dir is None:
+        return []
+    return [sustained_row(row) for row in sustained.beside(site.results_dir, site.frame if len(site.frame) else None)]
+
+
+def _sustained_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    yield "views/sustained", {"rows": _sustained_rows(site)}
+
+
+def _sustained_files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
+    yield from beside("views/sustained", _sustained_rows(site))
+
+
+SUSTAINED = View(
+    "sustained",
+    "Sustained",
+    scripts=("views/sustained.js",),
+    styles=("views/views.css",),
+    shown=_has_sustained,
+    data=_sustained_data,
+    files=_sustained_files,
 )

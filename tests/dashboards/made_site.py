@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ci.history.analysis import History
-from dashboards import build, machines
+from dashboards import build
 from dashboards.draft import aside
 from dashboards.lanes import tidy
 from dashboards.sources import HeldRows, held
-from dashboards.views import SiteInput
+from dashboards.views import NotesOf, SiteInput, no_notes
 
 
 def build_frame(
@@ -21,7 +21,7 @@ def build_frame(
     out_dir: Path | str,
     repo_url: str | None = None,
     *,
-    notes_of: machines.NotesOf = machines.no_notes,
+    notes_of: NotesOf = no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
     past: History | None = None,
@@ -41,7 +41,7 @@ def build_frame(
 def site_files(
     frame: pd.DataFrame,
     repo: str | None = None,
-    notes_of: machines.NotesOf = machines.no_notes,
+    notes_of: NotesOf = no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
     past: History | None = None,

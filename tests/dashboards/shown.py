@@ -9,8 +9,7 @@ import pandas as pd
 
 from dashboards import overview
 from dashboards.kernel_page import kernel_block
-from dashboards.lanes import commits
-from dashboards.series import by_series
+from dashboards.lanes import by_series, commits
 from dashboards.values import minute, script_json
 
 

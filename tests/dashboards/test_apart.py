@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dashboards import build, sources
-from dashboards.apart import apart
+from dashboards.history import made_apart as apart
 from tests.dashboards import large_records, synthetic
 
 HERE = os.getpid()

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards import lanes, sources
-from dashboards.lanes import ranks
-from dashboards.series import stretches
+from dashboards.lanes import ranks, stretches
 from dashboards.values import plain
 from tests.dashboards import shown, slow_pages, synthetic
 

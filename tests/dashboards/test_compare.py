@@ -14,8 +14,8 @@ import pytest
 from ci.records.causes import Explanation, RecordedCause
 from dashboards import lanes, sources
 from dashboards.kernel_page import paired_block
+from dashboards.lanes import by_series
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
-from dashboards.series import by_series
 from dashboards.views import compare
 from tests.dashboards import node, synthetic
 

@@ -20,9 +20,8 @@ from ci.__main__ import VERBS
 from ci.history.exact import CodePoint, CodeRecord
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats.types import Step
-from dashboards import code
 from dashboards.lanes import tidy
-from dashboards.views import SiteInput, events, feed
+from dashboards.views import SiteInput, events
 from tests.dashboards import made_history, synthetic
 from tests.dashboards.hostile_texts import TEXTS
 from tests.dashboards.made_history import MI300X
@@ -144,7 +143,7 @@ def test_an_entry_keeps_its_id_and_date_while_history_grows(frame: pd.DataFrame)
     before, after = (
         {
             e.findtext(f"{ATOM}id"): e.findtext(f"{ATOM}updated")
-            for e in ElementTree.fromstring(feed.atom(known)).iter(f"{ATOM}entry")
+            for e in ElementTree.fromstring(events.atom(known)).iter(f"{ATOM}entry")
         }
         for known in ([first], [last, first])
     )
@@ -194,12 +193,12 @@ def spread(page: dict[str, Any], changes: list[list[Any]]) -> list[Any]:
     values: list[Any] = []
     for n, (start, value) in enumerate(changes):
         end = changes[n + 1][0] if n + 1 < len(changes) else len(page["commits"])
-        values += [code.ABSENT] * (start - len(values)) + [value] * (end - start)
+        values += [events.ABSENT] * (start - len(values)) + [value] * (end - start)
     return values
 
 
 def test_changes_of_machine_code_say_every_value() -> None:
-    page = code.by_kernel(records())["gemm"]
+    page = events.by_kernel(records())["gemm"]
     found = {(s["backend"], s["case"], s["label"], s["arch"]): s["metrics"] for s in page["series"]}
     assert found["triton", "m64", "", "gfx942"] == {
         "vgpr": [[0, 128], [2, None], [3, 256]],
@@ -215,7 +214,7 @@ def test_changes_of_machine_code_say_every_value() -> None:
 
 def test_a_kernel_without_recorded_code_has_an_empty_list(site: SiteInput) -> None:
     told = dict(events.data(site))["views/history-gemm"]
-    assert told["code"] == code.nothing()
+    assert told["code"] == events.no_code()
     assert {step["event"] for step in told["steps"]} >= {"gemm-40", "machine-20", "library-25"}
 
 

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from dashboards.figures import cases
-from dashboards.figures.studies import panel_axes
-from dashboards.figures.studies.error import FigureError
+from dashboards.figures.studies import paper
+from dashboards.figures.studies.picture import FigureError
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
@@ -48,7 +48,7 @@ def test_noise_does_not_fill_the_axis(tmp_path: Path, drawn: list[Figure]) -> No
     frame["seconds_low"] = frame["seconds_high"] = frame["seconds"]
     cases.history(frame, MI300X, "gemm", "llm_down_m64", tmp_path / "h.png", rate="time")
     low, high = drawn[0].axes[0].get_ylim()
-    assert (high - low) / high >= panel_axes.LEAST_SPAN * 0.99
+    assert (high - low) / high >= paper.LEAST_SPAN * 0.99
 
 
 @pytest.mark.parametrize("commits", [1, 2])

@@ -14,7 +14,7 @@ from ci.history import kept
 from ci.history.kept import CanaryCase, CanaryRun
 from dashboards import build
 from dashboards.lanes import tidy, without_ranks
-from dashboards.views import SiteInput, View, machines, records, scaling
+from dashboards.views import SiteInput, View, machines, scaling
 from tests.ci import made_trials
 from tests.dashboards import synthetic
 
@@ -72,9 +72,9 @@ def test_the_newest_check_of_a_case_counts(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_told_with_its_reason(tmp_path: Path) -> None:
-    told = data(records.VIEW, site_of(folder(tmp_path, check(triton={"status": "wrong", "why": HOSTILE}))))
+    told = data(machines.CHECKS, site_of(folder(tmp_path, check(triton={"status": "wrong", "why": HOSTILE}))))
     assert told["views/checks"]["failures"][0]["why"] == HOSTILE
-    (csv,) = (content for path, content in records.VIEW.files(site_of(tmp_path)) if path.endswith("csv"))
+    (csv,) = (content for path, content in machines.CHECKS.files(site_of(tmp_path)) if path.endswith("csv"))
     assert csv.decode().splitlines()[0].endswith("ok,wrong,crash,hang,error,unsupported,skipped")
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_check_is_named_and_left_out(tmp_path: Path) -> None:
     (tmp_path / "checks" / "torn.jsonl.gz").write_bytes(gzip.compress(b"x" * 999)[:20])
     found, problems = kept.case_checks(tmp_path)
     assert (len(found), len(problems)) == (1, 3)
-    assert len(data(records.VIEW, site_of(tmp_path))["views/checks"]["problems"]) == 3
+    assert len(data(machines.CHECKS, site_of(tmp_path))["views/checks"]["problems"]) == 3
     assert kept.case_checks(tmp_path / "none") == ([], [])
 
 

@@ -15,7 +15,7 @@ from ci.history.types import Direction, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards.figures import __main__ as command
 from dashboards.figures import cases
-from dashboards.figures.studies.error import FigureError
+from dashboards.figures.studies.picture import FigureError
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"

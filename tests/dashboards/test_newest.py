@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 
 from dashboards import lanes
-from dashboards.series import earlier, timed, together
-from dashboards.views import SiteInput
-from dashboards.views.beside import beside
-from dashboards.views.newest import newest_beside, newest_data, newest_files, standings
-from dashboards.views.roofline import roofline_data
+from dashboards.lanes import earlier, timed, together
+from dashboards.views import SiteInput, beside
+from dashboards.views.newest import newest_beside, newest_data, newest_files, roofline_data, standings
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"

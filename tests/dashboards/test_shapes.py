@@ -13,8 +13,7 @@ import pytest
 from ci.records import derived, store
 from dashboards import lanes
 from dashboards.views import SiteInput
-from dashboards.views.newest import newest_data, shape_of
-from dashboards.views.shapes import VIEW, configurations, sweeps
+from dashboards.views.newest import SHAPES, configurations, newest_data, shape_of, sweeps
 from tests.ci import made_trials as made
 
 MACHINE = made.MACHINE["name"]
@@ -74,7 +73,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> SiteInput:
 
 
 def test_the_setting_of_the_records_is_ringed(recorded: SiteInput) -> None:
-    ((path, (data,)),) = VIEW.data(recorded)
+    ((path, (data,)),) = SHAPES.data(recorded)
     assert path == f"{MACHINE}/configurations"
     assert data["chosen"] == [1, 1]
 
@@ -87,13 +86,13 @@ def test_the_dimensions_of_a_case_reach_the_page(recorded: SiteInput) -> None:
 
 
 def test_without_a_results_folder_there_are_no_sweeps(recorded: SiteInput) -> None:
-    assert dict(VIEW.data(SiteInput(recorded.frame))) == {f"{MACHINE}/configurations": []}
-    assert dict(VIEW.data(SiteInput(pd.DataFrame()))) == {}
+    assert dict(SHAPES.data(SiteInput(recorded.frame))) == {f"{MACHINE}/configurations": []}
+    assert dict(SHAPES.data(SiteInput(pd.DataFrame()))) == {}
 
 
 def test_the_curves_of_this_repository_are_a_sweep() -> None:
     root = Path(__file__).parents[2] / "results"
     frame = lanes.tidy(derived.derive(store.load(root, machine="h200x4-b112377d")))
-    ((_, found),) = VIEW.data(SiteInput(frame, results_dir=root))
+    ((_, found),) = SHAPES.data(SiteInput(frame, results_dir=root))
     assert {one["backend"] for one in found} >= {"triton", "gluon"}
     assert all(len(one["configs"]) > 2 and np.isfinite(np.array(one["us"], float)).all() for one in found)

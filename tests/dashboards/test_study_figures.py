@@ -17,11 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dashboards.figures.studies import __main__ as command
-from dashboards.figures.studies import canvas, columns, paper
-from dashboards.figures.studies.error import FigureError
-from dashboards.figures.studies.foot import foot
+from dashboards.figures.studies import columns, paper
 from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.picture import Marks, Picture
+from dashboards.figures.studies.lines import foot
+from dashboards.figures.studies.picture import FigureError, Marks, Picture
 from dashboards.figures.studies.spec import parse
 from tests.dashboards import made_studies
 
@@ -49,7 +48,7 @@ def made(name: str, **changes: Any) -> Picture:
 def drawn(name: str) -> Figure:
     said, data = MADE[name]
     spec = parse(said, KEYS)
-    with canvas.style():
+    with paper.style():
         figure = paper.draw(spec, picture(spec, data))
         figure.draw_without_rendering()
     return figure

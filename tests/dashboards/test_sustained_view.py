@@ -8,7 +8,7 @@ import pytest
 
 from ci.records import store
 from dashboards import build
-from dashboards.views import sustained
+from dashboards.views import scaling
 from tests.ci import made_trials
 from tests.ci.records.sustained.test_sustained_records import sustained as sustained_trial
 from tests.dashboards import chromium
@@ -52,7 +52,7 @@ def test_without_sustained_records_there_is_no_such_page(tmp_path: Path) -> None
     file = made_trials.write(tmp_path / "t.jsonl", made_trials.trial())
     store.record([file], tmp_path / "results")
     assert not (build.build(tmp_path / "results", tmp_path / "site") / "sustained.html").exists()
-    assert list(sustained.VIEW.data(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
+    assert list(scaling.SUSTAINED.data(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
 
 
 def test_the_page_shows_both_regimes_and_filters(site: Path, page: chromium.Page) -> None:

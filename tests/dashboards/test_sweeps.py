@@ -10,7 +10,7 @@ import pytest
 
 from ci.records import store
 from dashboards.figures import __main__ as command
-from dashboards.views import SiteInput, sweeps
+from dashboards.views import SiteInput, studies
 from tests.ci.made_trials import BASE, HEAD, tree, write
 from tests.ci.sweeps.made_sweeps import line
 from tests.dashboards import chromium, made_site, synthetic
@@ -32,7 +32,7 @@ def results(tmp_path: Path) -> Path:
 
 def told(results: Path) -> dict[str, Any]:
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
-    return {path: received(value) for path, value in sweeps.VIEW.data(site)}
+    return {path: received(value) for path, value in studies.SWEEPS.data(site)}
 
 
 def test_the_newest_sweep_of_an_operator_is_listed_with_its_winners(results: Path) -> None:

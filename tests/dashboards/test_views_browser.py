@@ -11,7 +11,7 @@ import pytest
 
 from ci.records import causes
 from ci.records.causes import Explanation, RecordedCause, TriedCause
-from dashboards.series import together
+from dashboards.lanes import together
 from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.hostile_texts import TEXTS
 

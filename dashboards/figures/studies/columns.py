@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.studies.error import FigureError
-from dashboards.figures.studies.picture import PictureAxis
-from dashboards.figures.studies.quantities import Quantity
-from dashboards.figures.studies.spec import FigureSpec
+from dashboards.figures.studies.picture import FigureError, PictureAxis
+from dashboards.figures.studies.spec import FigureSpec, Quantity
 
 MOST_GROUPS = 12
-"""Groups with a look of their own: six colours, twice (`dashboards.figures.studies.canvas.COLOURS`)."""
+"""Groups with a look of their own: six colours, twice (`dashboards.figures.studies.paper.COLOURS`)."""
 
 MOST_PANELS = 24
 """Three of them beside each other are a page; more are a table."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 Number = float
 """A place on an axis; NaN where there is none.  On an axis of names: the index of the name."""
@@ -106,3 +108,21 @@ class Picture:
 def numbers(values: Iterable[float]) -> tuple[Number, ...]:
     """Plain numbers; what is not finite is NaN."""
     return tuple(value if math.isfinite(value) else math.nan for value in map(float, values))
+
+
+# What cannot be drawn, and how a program that draws says so.
+
+
+class FigureError(ValueError):
+    """There is nothing to draw; the text says what the records have instead."""
+
+
+def exit_code(draw: Callable[[], Iterable[Path]]) -> int:
+    """Draw and print the paths: 0.  What cannot be drawn or written is said on stderr: 3."""
+    try:
+        for path in draw():
+            print(path)
+    except (FigureError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    return 0
