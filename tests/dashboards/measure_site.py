@@ -2,7 +2,7 @@
 
     python -m tests.dashboards.measure_site --series 3000 --commits 1000
 
-The records are synthetic (`tests.dashboards.large_records`).  A build reads them, makes the data of all pages and
+The records are synthetic (`tests.dashboards.synthetic`).  A build reads them, makes the data of all pages and
 writes the site; so is the reading of the rows that the history is judged by, and that history itself is told apart
 (with --history).  Each build is a process of its own; so are the libraries that it imports.  With --command it is
 `python -m dashboards` that builds, as a person feels it.  With --chromium the seconds until the compare page can be
@@ -27,7 +27,8 @@ from pathlib import Path
 
 from dashboards import standing
 from tests import needed
-from tests.dashboards import chromium, large_records, synthetic
+from tests.dashboards import chromium, synthetic
+from tests.dashboards import synthetic as large_records
 
 LOADED = "document.querySelector('#shown') && document.querySelector('#shown').textContent"
 
