@@ -313,6 +313,7 @@ def test_no_page_of_events_is_wider_than_the_window(page: chromium.Page, site: s
 def test_print_repeats_the_heads_of_columns(page: chromium.Page, site: str) -> None:
     page.size(1400, 1000, "dark", "print")
     page.open(f"{site}/index.html")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "on paper it is light"
     heads: Any = page.run("[...document.querySelectorAll('thead')].map(e => getComputedStyle(e).display)")
     assert set(heads) == {"table-header-group"}
     gone = "['nav', '.quick', '.tools'].map(s => getComputedStyle(document.querySelector(s)).display)"

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ci.records import store
 from ci.records import store as records
 from dashboards import __main__ as program
-from dashboards import build, draft, lanes, overview, standing
+from dashboards import build, draft, lanes, standing
 from dashboards.__main__ import main
 from dashboards.values import script_json
 from dashboards.views import SiteInput, View
@@ -160,13 +160,6 @@ def test_no_records_make_a_page_that_says_what_to_do(tmp_path: Path) -> None:
         site = build.build(results, tmp_path / "site")
         assert "There are no records yet" in (site / "index.html").read_text()
         assert "ridgeline run" in (site / "index.html").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("commits", [1, 2])
-def test_few_commits(commits: int) -> None:
-    files = made_site.site_files(synthetic.history(commits))
-    assert len(received(files, "h200x2-1a2b3c4d/0/kernel-gemm")["commits"]) == commits
 
 
 def test_infinities_and_missing_numbers_become_holes() -> None:
@@ -431,15 +424,6 @@ def test_markup_is_never_made_from_text() -> None:
         ), path.name
 
 
-def test_the_spark_points_of_the_help_are_those_of_the_build() -> None:
-    limits = site_of(made_site.site_files(small(1)))["limits"]
-    assert limits == {
-        "spark": overview.SPARK_POINTS,
-        "beside": overview.MOVED_BESIDE_BASELINE,
-        "alone": overview.MOVED_ALONE,
-    }
-
-
 # Building again: what is taken over from the site that stands, and what is made anew; texts that no page can carry.
 
 
@@ -561,19 +545,6 @@ LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS
 @given(st.recursive(LEAVES, st.lists, max_leaves=10))
 def test_json_for_a_script_is_what_the_standard_library_reads(value: Any) -> None:
     assert json.loads(script_json(value)) == json.loads(json.dumps(value))
-
-
-@pytest.mark.usefixtures("_own_pages")
-def test_names_that_every_object_has_are_only_values() -> None:
-    """A kernel, case or backend of such a name must not become the key of an object."""
-    names = ["constructor", "toString", "__proto__"]
-    made = [synthetic.history(2, [synthetic.gemm(n, 64, 64, 64, kernel=n)], backends=(n,)) for n in names]
-    files = made_site.site_files(pd.concat(made, ignore_index=True))
-    for path, content in files.items():
-        if path.startswith("data/") and path.endswith(".js"):
-            keys = set(re.findall(rb'"([^"]*)":', content))
-            assert not keys & {name.encode() for name in names}, path
-    assert len([path for path in files if path.startswith("kernels/")]) == len(names)
 
 
 # A site that stands is not built again, unless anything that it shows has changed.

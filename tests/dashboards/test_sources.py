@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ci.history.health import apart
@@ -29,7 +29,6 @@ from dashboards.views import SiteInput, compare
 from dashboards.views.listed import VIEWS
 from tests.dashboards import made_site, node, synthetic
 from tests.dashboards import made_site as shown
-from tests.dashboards import synthetic as large_records
 from tests.dashboards.made_site import kernel_data
 from tests.dashboards.test_build import received, site_of, whole
 
@@ -310,23 +309,12 @@ def test_blocks_join_to_what_one_block_of_all_commits_says(small_blocks: None, m
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-def test_odd_histories_join_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=20, max_size=40))
+def test_odd_histories_join_too(small_blocks: None, monkeypatch: pytest.MonkeyPatch, rows: list[Odd]) -> None:
     monkeypatch.setattr(build, "VIEWS", ())
-    rng = np.random.default_rng(3)
-    for _ in range(8):
-        frame = odd_history([_odd_row(rng) for _ in range(60)], commits=12)
-        assert joined(made_site.site_files(frame)) == all_at_once(frame)
-
-
-def _odd_row(rng: np.random.Generator) -> Any:
-    def one(*values: Any) -> Any:
-        return values[rng.integers(len(values))]
-
-    status = one("ok", "ok", "ok", "wrong", "unsupported")
-    row = (int(rng.integers(12)), one("triton", "gluon", "blas"), status, one("", "a", "b"), one("", "a", "b"))
-    cost = (one(0.0, 1e9, np.nan), one(0.0, 1e6, 2e6))
-    return (*row, one(1e-3, 1.01e-3, 2e-3, np.nan)), cost, one("m2", "m16")
+    frame = odd_history(rows)
+    assert joined(made_site.site_files(frame)) == all_at_once(frame)
 
 
 # ---- what lasts -----------------------------------------------------------------------------------------------------
@@ -381,13 +369,13 @@ def test_what_lasts_does_not_grow_with_the_history() -> None:
 @pytest.fixture
 def growing(tmp_path: Path) -> Path:
     """A folder of records of eight commits."""
-    large_records.add(synthetic.large(6, 8), tmp_path / "results")
+    synthetic.add(synthetic.large(6, 8), tmp_path / "results")
     return tmp_path
 
 
 def one_more(results: Path, commits: int) -> None:
     frame = synthetic.large(6, commits)
-    large_records.add(frame[frame["commit"] == frame["commit"].iloc[-1]].reset_index(drop=True), results)
+    synthetic.add(frame[frame["commit"] == frame["commit"].iloc[-1]].reset_index(drop=True), results)
 
 
 @pytest.mark.slow
@@ -441,7 +429,7 @@ def test_a_record_that_changed_long_ago_changes_its_block(growing: Path) -> None
     name.unlink()
     build.build(results, growing / "site")
     assert whole(growing / "site") != before
-    large_records.add(old, results)
+    synthetic.add(old, results)
     build.build(results, growing / "site")
     shutil.rmtree(results / build.PAST)
     assert whole(growing / "site") == whole(build.build(results, growing / "afresh"))
@@ -501,7 +489,7 @@ def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch:
     for number in range(2, 9):
         frame = synthetic.large(6, number)
         new = frame["commit"] == frame["commit"].iloc[-1]
-        large_records.add(frame[new].reset_index(drop=True), tmp_path / "results")
+        synthetic.add(frame[new].reset_index(drop=True), tmp_path / "results")
         rows = kept_rows(tmp_path / "results")
         pd.testing.assert_frame_equal(rows, all_rows(tmp_path / "results")[list(rows)])
     assert len(rows) == 6 * 7
@@ -550,10 +538,10 @@ def test_a_site_with_its_history_made_apart_is_the_same_site_with_one_more_commi
     frame.loc[(frame["backend"] == "triton") & (frame["date"] > frame["date"].iloc[240]), "seconds"] *= 1.3
     last = frame["commit"] == frame["commit"].iloc[-1]
     results = {name: tmp_path / name / "results" for name in ("grown", "whole")}
-    large_records.add(frame[~last].reset_index(drop=True), results["grown"])
+    synthetic.add(frame[~last].reset_index(drop=True), results["grown"])
     build.build(results["grown"], tmp_path / "site", meanwhile=made_apart)
-    large_records.add(frame[last].reset_index(drop=True), results["grown"])
-    large_records.add(frame, results["whole"])
+    synthetic.add(frame[last].reset_index(drop=True), results["grown"])
+    synthetic.add(frame, results["whole"])
     found = [files(build.build(results["grown"], tmp_path / "site", meanwhile=made_apart))]
     found.append(files(build.build(results["whole"], tmp_path / "alone")))
     assert found[0] == found[1]

@@ -17,7 +17,6 @@ from tests.ci.sweeps.made_sweeps import line
 from tests.dashboards import chromium, made_site, made_studies, synthetic
 from tests.dashboards.made_site import received
 from tests.dashboards.synthetic import TEXTS
-from tests.dashboards.test_build import received as received_file
 
 MACHINE = "h200x1-537ca5d2"
 
@@ -102,15 +101,6 @@ def test_without_studies_the_site_has_nothing_new(tmp_path: Path) -> None:
     assert not any(
         "studies" in path for path in made_site.site_files(frame, results_dir=tmp_path) if "static" not in path
     )
-
-
-def test_the_same_studies_give_the_same_site(results: Path) -> None:
-    frame = synthetic.history(1, synthetic.CASES[:1])
-    first, second = (made_site.site_files(frame, results_dir=results) for _ in "ab")
-    assert first == second
-    listed = received_file(first, "views/studies")["studies"]
-    assert [one["name"] for one in listed] == ["m_sweep"]
-    assert f"studies/m_sweep/{MACHINE}/curve.png" in first
 
 
 def test_studies_alone_are_a_page_without_records(results: Path) -> None:

@@ -64,12 +64,6 @@ def test_a_view_draws_and_fits_on_screen_phone_and_paper(page: chromium.Page, si
         assert page.run("document.documentElement.scrollWidth") <= width, "the page does not scroll sideways"
 
 
-def test_a_view_without_records_says_so(page: chromium.Page, frame: pd.DataFrame, tmp_path: object) -> None:
-    out = made_site.build_frame(frame.iloc[:0], f"{tmp_path}/site")
-    page.open(f"{out.as_uri()}/compare.html")
-    assert "There are no records yet" in page.texts("main")[0]
-
-
 def test_odd_records_leave_no_view_broken(page: chromium.Page, tmp_path: object) -> None:
     """One commit: nothing that runs, and cases without cost or definition."""
     one = synthetic.history(1, synthetic.CASES[:2])
@@ -323,12 +317,3 @@ def test_a_phone_needs_no_sideways_scrolling(page: chromium.Page, machines_site:
     page.size(390, 800, "dark")
     opened(page, f"{machines_site}/{name}.html")
     assert page.run("document.documentElement.scrollWidth") <= 390
-
-
-def test_a_chart_is_read_with_the_keyboard(page: chromium.Page, machines_site: str) -> None:
-    opened(page, f"{machines_site}/machines.html")
-    page.run("document.querySelector('.plot').focus()")
-    page.key("ArrowRight")
-    said = "document.querySelector('.scroll:has(.plot) + p').innerText"
-    page.wait(f"{said}.includes('GPU 0')")
-    assert "1,980 MHz" in page.run(said)
