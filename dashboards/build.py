@@ -229,11 +229,12 @@ def _with_json(path: str, value: Any) -> Iterator[File]:
 def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
     """Add the data files and the other files of a view; return the paths of its data."""
     paths = []
-    for path, value in view.data(records):
-        draft.add(*_data(path, value))
-        paths.append(f"data/{path}.js")
-    for name, content in view.files(records):
-        draft.add(name, content)
+    for path, value in view.make(records):
+        if isinstance(value, bytes):
+            draft.add(path, value)
+        else:
+            draft.add(*_data(path, value))
+            paths.append(f"data/{path}.js")
     return paths
 
 

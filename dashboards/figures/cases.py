@@ -49,8 +49,8 @@ def backends(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path |
     for look in columns.groups(rows, "backend", _baselines(rows)):
         part = columns.within(rows, "backend", look)
         speed, low, high = (numbers(part["least"] / part[name]) for name in ("seconds", "seconds_high", "seconds_low"))
-        places = numbers(cases.index(case) for case in part["case"])
-        marks.append(Marks(look.name, "dots", speed, places, low, high, look.look, look.dashed, look.dashed > 0))
+        places = map(cases.index, part["case"])
+        marks.append(look.marks("dots", speed, places, low=low, high=high))
     x = PictureAxis("speed / speed of the fastest baseline (more is better)")
     y = PictureAxis("", "category", tuple(cases))
     panel = PicturePanel("", x, y, tuple(marks), upright=False, level=1.0)
@@ -211,13 +211,14 @@ def _over_commits(
     """A backend: a line for each benchmark definition, holes left open; a mark where it failed, at the least value."""
     at, ok = np.array([place[commit] for commit in rows["commit"]]), (rows["status"] == "ok").to_numpy()
     starts = at[redefined(rows, np.zeros(len(rows)))]
-    looks: dict[str, Any] = {"look": look.look, "dashed": look.dashed, "hollow": look.dashed > 0}
     values = in_rate(rows, rate), *ends_in_rate(rows, rate)
-    name = look.name if ok.any() else f"{look.name}, never measured"
+    if not ok.any():
+        look = dataclasses.replace(look, name=f"{look.name}, never measured")
     for part in np.split(np.flatnonzero(ok), np.searchsorted(at[ok], starts)):
         lines = np.full((3, len(place)), np.nan)
         lines[:, at[part]] = [column[part] for column in values]
-        yield Marks(name, "line", tuple(map(float, range(len(place)))), *map(numbers, lines), **looks)
+        values_there, low, high = map(numbers, lines)
+        yield look.marks("line", range(len(place)), values_there, low=low, high=high)
     failed = at[~ok & ok.any()]
     if len(failed):
         yield Marks(f"{look.name}, not measured", "dots", numbers(failed), (least,) * len(failed), look=None, dashed=3)

@@ -145,6 +145,15 @@
     return found;
   }
 
+  /** A series at other commits.  spread: its values there; at(i): where a commit of its own is, or the next of them. */
+  const placed = (series, spread, at) => ({
+    ...series,
+    ...Object.fromEntries(["us", "low", "high", "ratio"].filter(name => series[name]).map(name => [name, spread(series[name])])),
+    ...Object.fromEntries(["samples", "trials", "cost"].map(name => [name, series[name].map(([i, value]) => [at(i), value])])),
+    breaks: series.breaks.map(at).filter(i => i >= 0),
+    bad: Object.fromEntries(Object.entries(series.bad).map(([i, why]) => [at(Number(i)), why])),
+  });
+
   /** The data of a kernel with room for the commits that were only compiled: there every series has undefined. */
   function together(data, compiled) {
     const all = mergedCommits(data.commits, compiled);
@@ -156,18 +165,9 @@
       values.forEach((value, i) => (wide[at[i]] = value));
       return wide;
     };
-    const moved = changes => changes.map(([i, value]) => [at[i], value]);
     let env = data.commits[0][2];
     const commits = all.map(([hash, date, own]) => [hash, date, (env = own ?? env)]);
-    const series = data.series.map(one => ({
-      ...one,
-      ...Object.fromEntries(
-        ["us", "low", "high", "ratio"].filter(name => one[name]).map(name => [name, spread(one[name])]),
-      ),
-      ...Object.fromEntries(["samples", "trials", "cost"].map(name => [name, moved(one[name])])),
-      breaks: one.breaks.map(i => at[i]),
-      bad: Object.fromEntries(Object.entries(one.bad).map(([i, why]) => [at[i], why])),
-    }));
+    const series = data.series.map(one => placed(one, spread, i => at[i]));
     return {...data, commits, series};
   }
 
@@ -225,13 +225,7 @@
       place = new Map(at.map((i, n) => [i, n])),
       behind = i => at.findIndex(one => one >= i),
       taken = values => at.map(i => values[i] ?? null);
-    const series = all.map(one => ({
-      ...one,
-      ...Object.fromEntries(["us", "low", "high", "ratio"].filter(name => one[name]).map(name => [name, taken(one[name])])),
-      ...Object.fromEntries(["samples", "trials", "cost"].map(name => [name, one[name].map(([i, value]) => [behind(i), value])])),
-      breaks: one.breaks.map(behind).filter(n => n >= 0),
-      bad: Object.fromEntries(Object.entries(one.bad).map(([i, why]) => [place.get(Number(i)), why])),
-    }));
+    const series = all.map(one => placed(one, taken, behind));
     const lanes = code.lanes.map(lane => ({...lane, values: at.map(i => lane.values.findLast((value, n) => n <= i && value !== undefined))}));
     return {
       data: {...data, commits: taken(data.commits), series},

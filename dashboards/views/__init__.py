@@ -78,38 +78,31 @@ class SiteInput:
         return {lane.slug: together(lane.frame) for lane in self.lanes}
 
 
-def nothing(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """For a view that needs no files of its own of this kind."""
-    return iter(())
-
-
-def always(site: SiteInput) -> bool:
-    """For a view that every site has."""
-    return True
+Made = Iterator[tuple[str, Any]]
+"""(path, value) of the files of a page."""
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
     """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
 
+    make: yields the files of the page.  A value that JSON knows, or with arrays of numbers (NaN is null), is a data
+    file, which a script loads with `Ridgeline.load(path)`; paths are unique over the site: "<lane slug>/<view
+    name>..." or "views/<view name>...".  Bytes are a file for people and other programs (JSON, CSV, a feed), its
+    path from the root.
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
     reads: patterns of the paths of data files of others that its scripts load.
-    data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
-    knows, and arrays of numbers; NaN is null.  Paths are unique over the site: "<lane slug>/<view name>..." or
-    "views/<view name>...".
-    files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
     of_history: whether it shows events, steps or peers, which are made beside the other views.
     """
 
     name: str
     title: str
+    make: Callable[[SiteInput], Made]
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    shown: Callable[[SiteInput], bool] = always
-    data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
-    files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
+    shown: Callable[[SiteInput], bool] = lambda _: True
     of_history: bool = False
 
 

@@ -7,7 +7,7 @@ had at each commit, so that numbers of different definitions are never compared,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dashboards.lanes import BLOCK, CASE, DEFINITION, KEY, latest, numbers, time
 from dashboards.overview import SPARK_POINTS
 from dashboards.sources import Counts
 from dashboards.values import minute
-from dashboards.views import CHARTS, SiteInput, View
+from dashboards.views import CHARTS, Made, SiteInput, View
 
 NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
@@ -89,7 +89,7 @@ def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
     return None
 
 
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def _make(site: SiteInput) -> Made:
     causes = keeping.load(site.results_dir)[0] if site.results_dir else []
     for lane in site.lanes:
         own = [one for one in causes if one.machine == lane.machine]
@@ -99,8 +99,8 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 VIEW = View(
     "compare",
     "Compare",
+    _make,
     scripts=("values.js", *CHARTS, "views/event_words.js", "views/comparison.js", "views/compare.js"),
     styles=("views/views.css",),
     reads=("*/*/kernel-*", "*/*/paired"),
-    data=_data,
 )

@@ -22,7 +22,7 @@ from ci.history.exact import SERIES, CodePoint, CodeRecord
 from ci.history.types import CommitFacts, HistoryEvent, Moved
 from dashboards.lanes import KEY, natural, slug
 from dashboards.values import minute, significant
-from dashboards.views import SiteInput, View, as_csv, csv_lines
+from dashboards.views import Made, SiteInput, View, as_csv, csv_lines
 
 COLUMNS = (
     *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
@@ -32,9 +32,10 @@ COLUMNS = (
 """Columns of events.csv; ratio is new time / old time, dates are UTC days."""
 
 
-def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def make(site: SiteInput) -> Made:
     """views/events: {"events"}; views/verdict: {"looked", "undecided", "notes"}; views/history-KERNEL: steps, versions,
-    code."""
+    code.  feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv.
+    """
     found = newest_first(site.history.events if site.history else ())
     yield "views/events", {"events": [listed(event) for event in found]}
     notes = site.history.notes if site.history else ()
@@ -45,6 +46,10 @@ def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
             f"views/history-{slug(kernel)}",
             {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or no_code()},
         )
+    yield "feed.xml", atom(found)
+    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
+    yield "events.json", whole.encode("ascii") + b"\n"
+    yield "events.csv", as_csv(csv_lines(map(_fields, found), COLUMNS))
 
 
 def code_of(site: SiteInput) -> Sequence[CodeRecord]:
@@ -52,23 +57,8 @@ def code_of(site: SiteInput) -> Sequence[CodeRecord]:
     return getattr(site.history, "code", ())
 
 
-def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv."""
-    found = newest_first(site.history.events if site.history else ())
-    yield "feed.xml", atom(found)
-    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
-    yield "events.json", whole.encode("ascii") + b"\n"
-    yield "events.csv", as_csv(csv_lines(map(_fields, found), COLUMNS))
-
-
 VIEW = View(
-    "events",
-    "Events",
-    "views/events.html",
-    scripts=("views/event_words.js", "views/events.js"),
-    data=data,
-    files=files,
-    of_history=True,
+    "events", "Events", make, "views/events.html", scripts=("views/event_words.js", "views/events.js"), of_history=True
 )
 
 

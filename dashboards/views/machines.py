@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ci.history.health.machines import MachineHealth, SessionHealth, machines
 from ci.history.kept import CanaryRun, CaseCheck, Verified
 from dashboards.lanes import KEY, slug
 from dashboards.values import one
-from dashboards.views import CHARTS, SiteInput, View, beside
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
 """Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
@@ -122,8 +121,16 @@ def verified_row(row: kept.Verified) -> dict[str, Any]:
     }
 
 
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    found, runs, rows = _read(site)
+def _machines(site: SiteInput) -> Made:
+    """From the folder of records; nothing but names where a site is built of a bare frame."""
+    found: list[MachineHealth] = []
+    runs: list[CanaryRun] = []
+    rows: list[kept.Verified] = []
+    if site.results_dir is not None:
+        frame = site.frame if site.peers is None else site.peers()
+        found = machines(readings.load(site.results_dir), frame if len(frame) else None)
+        runs = kept.canary_runs(site.results_dir)[0]
+        rows = kept.verified(kept.case_checks(site.results_dir)[0])
     health = {one.machine: one for one in found}
     listed = machines_data(found, runs, (lane.machine for lane in site.lanes))
     yield "views/machines", listed
@@ -131,37 +138,22 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
         name = entry["machine"]
         own = [run for run in runs if run.machine == name]
         yield entry["path"], machine_data(name, health.get(name), own, [row for row in rows if row.machine == name])
-
-
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[kept.Verified]]:
-    """From the folder of records; nothing where a site is built of a bare frame."""
-    if site.results_dir is None:
-        return [], [], []
-    frame = site.frame if site.peers is None else site.peers()
-    found = machines(readings.load(site.results_dir), frame if len(frame) else None)
-    return found, kept.canary_runs(site.results_dir)[0], kept.verified(kept.case_checks(site.results_dir)[0])
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """Sessions, device by device, of every machine."""
-    for health in _read(site)[0]:
-        rows = [
+    for seen in found:
+        sessions = [
             {"at_ms": session.at_ms, "commit": session.commit, "trials": session.trials, "noise": session.noise}
             | {"gpu": place, **{name: getattr(device, name) for name in FIELDS}}
-            for session in health.sessions
+            for session in seen.sessions
             for place, device in enumerate(session.devices)
         ]
-        yield from beside(f"views/machine-{slug(health.machine)}", rows)
+        yield from beside(f"views/machine-{slug(seen.machine)}", sessions)
 
 
 VIEW = View(
     "machines",
     "Machines",
+    _machines,
     scripts=(*CHARTS, "views/checks.js", "views/machines.js"),
     styles=("views/views.css", "views/machines.css"),
-    data=_data,
-    files=_files,
     of_history=True,
 )
 
@@ -181,10 +173,14 @@ def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str,
     return {"rows": [verified_row(row) for row in rows], "failures": failures, "problems": list(problems)}
 
 
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _read_checks(site: SiteInput) -> tuple[list[Verified], list[str]]:
+def _checks(site: SiteInput) -> Made:
     found, problems = kept.case_checks(site.results_dir) if site.results_dir else ([], [])
-    return kept.verified([*found, *_of_trials(site)]), [text.replace(f"{site.results_dir}/", "") for text in problems]
+    verified = kept.verified([*found, *_of_trials(site)])
+    data = records_data(verified, [text.replace(f"{site.results_dir}/", "") for text in problems])
+    yield "views/checks", data
+    statuses = (kept.GOOD, *kept.FAILED, "unsupported", "skipped")  # all of them: every row has the same columns
+    flat = [row | {status: row["counts"].get(status, 0) for status in statuses} for row in data["rows"]]
+    yield from beside("views/checks", [{name: row[name] for name in row if name != "counts"} for row in flat])
 
 
 def _of_trials(site: SiteInput) -> Iterator[CaseCheck]:
@@ -198,26 +194,10 @@ def _of_trials(site: SiteInput) -> Iterator[CaseCheck]:
             yield CaseCheck(at, lane.machine, commit, kernel, case, int(world) if world == world else 1, *others, None)
 
 
-def _check_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    yield "views/checks", records_data(*_read_checks(site))
-
-
-def _check_files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    rows = [verified_row(row) for row in _read_checks(site)[0]]
-    flat = [{**{k: v for k, v in row.items() if k != "counts"}, **_counts(row["counts"])} for row in rows]
-    yield from beside("views/checks", flat)
-
-
-def _counts(counts: dict[str, int]) -> dict[str, int]:
-    """Every status, so that all rows have the same columns."""
-    return {status: counts.get(status, 0) for status in (kept.GOOD, *kept.FAILED, "unsupported", "skipped")}
-
-
 CHECKS = View(
     "checks",
     "Checks",
+    _checks,
     scripts=("views/checks.js", "views/records.js"),
     styles=("views/views.css", "views/machines.css"),
-    data=_check_data,
-    files=_check_files,
 )

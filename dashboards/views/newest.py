@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 from collections import defaultdict
@@ -22,7 +21,7 @@ from ci.trials.trial import Trial
 from dashboards.lanes import DEFINITION, KEY, MONTH, PAIRED, Arrays, earlier, natural, timed
 from dashboards.sources import Lane
 from dashboards.values import costs, different, half_width, in_rate, microseconds, minute, significant
-from dashboards.views import CHARTS, SiteInput, View, beside
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 from kernels.hardware import Hardware
 
 CASES = ("values.js", *CHARTS, "views/cases.js")
@@ -120,20 +119,12 @@ def standings(rows: Arrays) -> tuple[FloatArray, list[str]]:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1)
-def _newest(site: SiteInput) -> dict[str, Any]:
-    return {f"{lane.slug}/newest": newest_data(site.newest[lane.slug]) for lane in site.lanes}
-
-
-def newest_files(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """The data file of each lane."""
-    return iter(_newest(site).items())
-
-
-def newest_beside(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """The same numbers for other programs, one row per case and backend."""
-    for path, data in newest_files(site):
-        yield from beside(path, [_flat(case, arm) for case in data["cases"] for arm in case["arms"]])
+def newest(site: SiteInput) -> Made:
+    """The data file of each lane; the same numbers for other programs, one row per case and backend."""
+    for lane in site.lanes:
+        data = newest_data(site.newest[lane.slug])
+        yield f"{lane.slug}/newest", data
+        yield from beside(f"{lane.slug}/newest", [_flat(case, arm) for case in data["cases"] for arm in case["arms"]])
 
 
 def _flat(case: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
@@ -145,14 +136,7 @@ def _flat(case: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
 # Backends beside each other: every case with every backend, which is best, and which are as good within the noise.
 
 
-BACKENDS = View(
-    "backends",
-    "Backends",
-    scripts=(*CASES, "views/backends.js"),
-    styles=("views/views.css",),
-    data=newest_files,
-    files=newest_beside,
-)
+BACKENDS = View("backends", "Backends", newest, scripts=(*CASES, "views/backends.js"), styles=("views/views.css",))
 
 
 # Speed over the shape of a case, and tile configurations over shapes where sweeps are recorded.
@@ -230,7 +214,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> Callable[[Knobs], dict[
     return told
 
 
-def _shape_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def _shapes(site: SiteInput) -> Made:
     trials = list(_trials(site.results_dir)) if site.results_dir else []
     for lane in site.lanes:
         found = sweeps(trial for trial in trials if trial.machine.name == lane.machine)
@@ -254,12 +238,7 @@ def _chosen(site: SiteInput, lane: Lane, sweep: Sweep) -> dict[str, Knobs]:
 
 
 SHAPES = View(
-    "shapes",
-    "Shapes",
-    scripts=(*CASES, "views/shapes.js"),
-    styles=("views/views.css",),
-    reads=("*/newest",),
-    data=_shape_data,
+    "shapes", "Shapes", _shapes, scripts=(*CASES, "views/shapes.js"), styles=("views/views.css",), reads=("*/newest",)
 )
 
 
@@ -307,7 +286,7 @@ def _same_definition(pairs: pd.DataFrame) -> np.ndarray:
     return np.where(known, case, kernel)
 
 
-def _roofline_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def _roofline(site: SiteInput) -> Made:
     for lane in site.lanes:
         yield f"{lane.slug}/roofline", roofline_data(site.newest[lane.slug], earlier(lane.frame, MONTH))
 
@@ -315,8 +294,8 @@ def _roofline_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 ROOFLINE = View(
     "roofline",
     "Roofline",
+    _roofline,
     scripts=(*CASES, "views/roofline.js"),
     styles=("views/views.css",),
     reads=("*/newest",),
-    data=_roofline_data,
 )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dashboards.views import SiteInput, View, as_csv, csv_lines
+from dashboards.views import Made, SiteInput, View, as_csv, csv_lines
 
 SIZE_LIMIT = 8_000_000
 """Bytes, as `ci.report.json_report.SIZE_LIMIT`: 3,000 cases with evidence are about 2 MB."""
@@ -103,13 +103,9 @@ def _taken(value: Any, shape: Any) -> Any:
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
-def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """views/pull_request: {"reports": [one per report file]}."""
+def make(site: SiteInput) -> Made:
+    """views/pull_request, pull_request.json: what the page draws of each report; pull_request.csv: its cases."""
     yield "views/pull_request", {"reports": list(site.reports)}
-
-
-def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """pull_request.json: what the page draws; pull_request.csv: its cases."""
     text = json.dumps({"reports": list(site.reports)}, indent=1, allow_nan=False)
     yield "pull_request.json", text.encode("ascii") + b"\n"
     cases = [case | {"machine": one["machine"].get("name", "")} for one in site.reports for case in one["cases"]]
@@ -119,9 +115,8 @@ def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "pull_request",
     "Pull request",
+    make,
     "views/pull_request.html",
     scripts=("views/event_words.js", "views/pull_request.js"),
-    data=data,
-    files=files,
     shown=lambda site: bool(site.reports),
 )

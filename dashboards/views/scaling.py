@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,11 @@ import pandas as pd
 from ci.history import kept
 from ci.history.kept import CurvePoint
 from ci.records import regimes, sustained
-from ci.records.rates import Rate, headline
+from ci.records.rates import Rate
 from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from dashboards.lanes import natural, slug, without_ranks
-from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
-from dashboards.views import CHARTS, SiteInput, View, beside
+from dashboards.values import count, headline, in_rate, minute, one, significant
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 
 def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
@@ -33,7 +31,8 @@ def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The newest number of each backend in each case, on whichever machine it was measured."""
-    quoted = _rates(rows)
+    found = {name: headline(part) for name, part in rows.groupby(["kernel", "case"], observed=True)}
+    quoted = [found[name] for name in zip(rows["kernel"], rows["case"], strict=True)]
     in_each = {rate: significant(in_rate(rows, rate)) for rate in {*quoted, Rate.BUSBW}}
     columns = {
         "kernel": rows["kernel"],
@@ -52,16 +51,6 @@ def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
         "date": map(minute, rows["date"]),
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _rates(rows: pd.DataFrame) -> list[Rate]:
-    """The unit in which the case of each row is quoted."""
-    names, found = list(zip(rows["kernel"], rows["case"], strict=True)), costs(rows)
-    of_case: dict[tuple[str, str], list[CostRow]] = {}
-    for name, cost in zip(names, found, strict=True):
-        of_case.setdefault(name, []).append(cost)
-    quoted = {name: headline(different(those)[-1]) for name, those in of_case.items()}
-    return [quoted[name] for name in names]
 
 
 def curves_data(points: list[CurvePoint], chosen: dict[tuple[str, str, str, str], int]) -> list[dict[str, Any]]:
@@ -99,41 +88,28 @@ def _knobs(trial: Any, machine: str, kernel: str, case: str) -> dict[tuple[str, 
     }
 
 
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _products(site: SiteInput) -> list[dict[str, Any]]:
-    """Points of measured rows of several ranks by product, whatever the number of its devices."""
+def _scaling(site: SiteInput) -> Made:
+    """Points of measured rows of several ranks by product, whatever the number of its devices; curves over CUs."""
     parts = [rows[(rows["world"] > 1) & (rows["status"] == "ok")] for rows in site.newest.values()]
     rows = pd.concat(parts) if parts else site.frame
     rows = rows[np.isfinite(rows["seconds"].astype(float))] if len(rows) else rows
-    return [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
-
-
-def _path(product: dict[str, Any]) -> str:
-    return f"views/scaling-{slug(product['device'])}"
-
-
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    products = _products(site)
+    products = [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
+    paths = [f"views/scaling-{slug(product['device'])}" for product in products]
     points = kept.curve_points(site.results_dir)[0] if site.results_dir else []
-    listed = [{"device": product["device"], "path": _path(product)} for product in products]
+    listed = [{"device": product["device"], "path": path} for product, path in zip(products, paths, strict=True)]
     drawn = curves_data(points, chosen_programs(site, points) if len(site.frame) else {})
     yield "views/scaling", {"products": listed, "curves": drawn}
-    for product in products:
-        yield _path(product), product
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for product in _products(site):
-        yield from beside(_path(product), product["points"])
+    for product, path in zip(products, paths, strict=True):
+        yield path, product
+        yield from beside(path, product["points"])
 
 
 VIEW = View(
     "scaling",
     "Scaling",
+    _scaling,
     scripts=(*CHARTS, "views/scaling.js"),
     styles=("views/views.css", "views/machines.css"),
-    data=_data,
-    files=_files,
 )
 
 
@@ -171,32 +147,19 @@ def _known(value: float | None) -> float | None:
     return None if value is None or value != value else one(value)
 
 
-def _has_sustained(site: SiteInput) -> bool:
-    """Only a site of records that have sustained times has this page."""
-    return site.results_dir is not None and regimes.folder_of(site.results_dir, regimes.SUSTAINED).is_dir()
-
-
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _sustained_rows(site: SiteInput) -> list[dict[str, Any]]:
-    if site.results_dir is None:
-        return []
-    return [sustained_row(row) for row in sustained.beside(site.results_dir, site.frame if len(site.frame) else None)]
-
-
-def _sustained_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    yield "views/sustained", {"rows": _sustained_rows(site)}
-
-
-def _sustained_files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    yield from beside("views/sustained", _sustained_rows(site))
+def _sustained(site: SiteInput) -> Made:
+    frame = site.frame if len(site.frame) else None
+    found = sustained.beside(site.results_dir, frame) if site.results_dir else ()
+    rows = [sustained_row(row) for row in found]
+    yield "views/sustained", {"rows": rows}
+    yield from beside("views/sustained", rows)
 
 
 SUSTAINED = View(
     "sustained",
     "Sustained",
+    _sustained,
     scripts=("views/sustained.js",),
     styles=("views/views.css",),
-    shown=_has_sustained,
-    data=_sustained_data,
-    files=_sustained_files,
+    shown=lambda site: bool(site.results_dir) and regimes.folder_of(site.results_dir, regimes.SUSTAINED).is_dir(),
 )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
 import gzip
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from dashboards.figures.studies.picture import FigureError, Picture
 from dashboards.figures.studies.spec import KNOWN, parse, read_data, read_spec
 from dashboards.lanes import slug
 from dashboards.values import one
-from dashboards.views import CHARTS, SiteInput, View, beside
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 ROOM = "studies"
 SUFFIXES = (".png", ".svg", ".csv", ".json")
@@ -187,27 +186,14 @@ def _safe(name: str) -> str:
     return f"{slug(stem)}.{suffix}"
 
 
-@functools.lru_cache(maxsize=1)  # the page, its files and whether it is there are of the same
-def _studies(site: SiteInput) -> tuple[StudyFolder, ...]:
-    return tuple(read(site.results_dir))
-
-
-def _shown(site: SiteInput) -> bool:
-    return bool(_studies(site))
-
-
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    good = [study for study in _studies(site) if not study.problem]
-    problems = [study.problem for study in _studies(site) if study.problem]
+def _studies(site: SiteInput) -> Made:
+    found = read(site.results_dir)
+    good = [study for study in found if not study.problem]
+    problems = [study.problem for study in found if study.problem]
     yield "views/studies", {"studies": [listed(study) for study in good], "problems": problems}
     for study in good:
         yield f"views/study/{study.path}", shown(study)
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for study in _studies(site):
-        names = [*TABLES, *(file for name in study.figures for file in _files_of(name))]
-        for name in names:
+        for name in [*TABLES, *(file for figure in study.figures for file in _files_of(figure))]:
             if (study.folder / name).is_file():
                 yield f"{ROOM}/{study.path}/{_safe(name)}", (study.folder / name).read_bytes()
 
@@ -215,12 +201,11 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "studies",
     "Studies",
+    _studies,
     template="views/alone.html",
     scripts=(*CHARTS, "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
-    shown=_shown,
-    data=_data,
-    files=_files,
+    shown=lambda site: bool(read(site.results_dir)),
 )
 
 
@@ -403,41 +388,26 @@ def shown_sweep(sweep: RecordedSweep) -> dict[str, Any]:
     return {"figure": shown_figure, "winners": winners(sweep.rows), "points": sweep.rows}
 
 
-@functools.lru_cache(maxsize=1)  # the page, its files and whether it is there are of the same
-def _sweeps(site: SiteInput) -> tuple[tuple[RecordedSweep, ...], tuple[str, ...]]:
-    """What can be shown_sweep, and a sentence on each file that cannot."""
+def _sweeps(site: SiteInput) -> Made:
+    """What can be shown, and a sentence on each file that cannot."""
     found, problems = [], []
     for path in newest_sweeps(site.results_dir):
         try:
             found.append(read_sweep(path))
         except (FigureError, OSError) as error:
             problems.append(str(error).replace(f"{site.results_dir}/", ""))
-    return tuple(found), tuple(problems)
-
-
-def _has_sweeps(site: SiteInput) -> bool:
-    return bool(newest_sweeps(site.results_dir))
-
-
-def _sweep_data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    found, problems = _sweeps(site)
-    yield "views/sweeps", {"sweeps": [listed_sweep(sweep) for sweep in found], "problems": list(problems)}
+    yield "views/sweeps", {"sweeps": [listed_sweep(sweep) for sweep in found], "problems": problems}
     for sweep in found:
         yield sweep.path, shown_sweep(sweep)
-
-
-def _sweep_files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for sweep in _sweeps(site)[0]:
         yield from beside(sweep.path, sweep.rows)
 
 
 SWEEPS = View(
     "sweeps",
     "Sweeps",
+    _sweeps,
     template="views/alone.html",
     scripts=(*CHARTS, "views/experiments.js", "views/sweeps.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
-    shown=_has_sweeps,
-    data=_sweep_data,
-    files=_sweep_files,
+    shown=lambda site: bool(newest_sweeps(site.results_dir)),
 )

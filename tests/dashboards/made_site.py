@@ -16,7 +16,7 @@ from dashboards.kernel_page import kernel_block
 from dashboards.lanes import by_series, commits, tidy
 from dashboards.sources import HeldRows, held
 from dashboards.values import minute, script_json
-from dashboards.views import NotesOf, SiteInput, no_notes
+from dashboards.views import NotesOf, SiteInput, View, no_notes
 
 
 def build_frame(
@@ -82,3 +82,13 @@ def kernel_data(frame: pd.DataFrame) -> Any:
 def received(value: Any) -> Any:
     """What the page receives of a value."""
     return json.loads(script_json(value))
+
+
+def data_of(view: View, site: SiteInput) -> dict[str, Any]:
+    """The data files of a view."""
+    return {path: value for path, value in view.make(site) if not isinstance(value, bytes)}
+
+
+def files_of(view: View, site: SiteInput) -> dict[str, bytes]:
+    """Its files for people and other programs."""
+    return {path: value for path, value in view.make(site) if isinstance(value, bytes)}

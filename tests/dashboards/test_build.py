@@ -641,16 +641,13 @@ def test_a_worktree_has_its_refs_elsewhere(results: Path, tmp_path: Path) -> Non
 def _newest(site: SiteInput) -> Iterator[tuple[str, Any]]:
     for lane in site.lanes:
         yield f"{lane.slug}/extra", {"rows": len(lane.frame)}
-
-
-def _beside(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    yield "extra.csv", b"rows\n%d\n" % len(site.frame)
+        yield "extra.csv", b"rows\n%d\n" % len(site.frame)
 
 
 def test_a_listed_view_becomes_a_page_with_its_data_and_its_place_in_the_navigation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    view = View("extra", "Extra <page>", scripts=("table.js",), data=_newest, files=_beside)
+    view = View("extra", "Extra <page>", _newest, scripts=("table.js",))
     monkeypatch.setattr(build, "VIEWS", (view,))
     frame = synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
     files = made_site.site_files(frame)
@@ -663,7 +660,7 @@ def test_a_listed_view_becomes_a_page_with_its_data_and_its_place_in_the_navigat
 
 
 def test_without_records_the_views_are_there_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "VIEWS", (View("extra", "Extra", data=_newest),))
+    monkeypatch.setattr(build, "VIEWS", (View("extra", "Extra", _newest),))
     files = made_site.site_files(synthetic.history(1).iloc[:0])
     assert not any(name.endswith("/extra.js") for name in files)
     assert b"There are no records yet" in files["extra.html"]

@@ -26,7 +26,7 @@ from ci.stats.types import Step
 from dashboards import __main__ as program
 from dashboards.lanes import tidy
 from dashboards.views import SiteInput, events, pull_request
-from tests.dashboards import made_history, synthetic
+from tests.dashboards import made_history, made_site, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.synthetic import TEXTS
 
@@ -58,7 +58,7 @@ def _hostile(event: HistoryEvent, text: str, number: int) -> HistoryEvent:
 
 
 def test_the_page_loads_every_event_with_its_largest_series_first(shown_site: SiteInput) -> None:
-    found = dict(events.data(shown_site))["views/events"]["events"]
+    found = made_site.data_of(events.VIEW, shown_site)["views/events"]["events"]
     assert [event["first_bad"]["date_ms"] for event in found] == sorted(
         (event.first_bad.date_ms for event in shown_site.history.events), reverse=True
     )
@@ -69,7 +69,7 @@ def test_the_page_loads_every_event_with_its_largest_series_first(shown_site: Si
 
 
 def test_what_was_looked_at_counts_series_and_points_with_a_time(shown_site: SiteInput, frame: pd.DataFrame) -> None:
-    told = dict(events.data(shown_site))["views/verdict"]["looked"]
+    told = made_site.data_of(events.VIEW, shown_site)["views/verdict"]["looked"]
     timed = frame[frame["status"] == "ok"]
     assert told["points"] == len(timed)
     assert told["series"] == timed.groupby(["machine", "kernel", "case", "backend"]).ngroups
@@ -117,7 +117,7 @@ def test_releases_are_told_where_a_version_is_another(frame: pd.DataFrame) -> No
 
 
 def test_the_feed_is_what_rfc_4287_asks_for(shown_site: SiteInput) -> None:
-    files = dict(events.files(shown_site))
+    files = made_site.files_of(events.VIEW, shown_site)
     root = ElementTree.fromstring(files["feed.xml"])
     entries = root.findall(f"{ATOM}entry")
     assert len(entries) == len(shown_site.history.events)
@@ -136,7 +136,7 @@ def test_the_feed_is_what_rfc_4287_asks_for(shown_site: SiteInput) -> None:
     )
     assert gemm.find(f"{ATOM}link").get("href") == "events.html#event=gemm-40"
     assert "by A. Author" in gemm.findtext(f"{ATOM}content")
-    assert dict(events.files(SiteInput(shown_site.frame)))["feed.xml"].count(b"<entry") == 0
+    assert made_site.files_of(events.VIEW, SiteInput(shown_site.frame))["feed.xml"].count(b"<entry") == 0
 
 
 def _hash(shown_site: SiteInput, name: str) -> str:
@@ -157,7 +157,7 @@ def test_an_entry_keeps_its_id_and_date_while_history_grows(frame: pd.DataFrame)
 
 def test_hostile_texts_stay_texts_in_the_feed_and_the_files(frame: pd.DataFrame) -> None:
     known = made_history.history(*hostile_events(frame))
-    files = dict(events.files(SiteInput(tidy(frame), known)))
+    files = made_site.files_of(events.VIEW, SiteInput(tidy(frame), known))
     contents = [e.findtext(f"{ATOM}content") for e in ElementTree.fromstring(files["feed.xml"]).iter(f"{ATOM}entry")]
     assert len(contents) == len(TEXTS)
     assert any("<img src=x onerror=window.pwned=1>" in content for content in contents)
@@ -218,7 +218,7 @@ def test_changes_of_machine_code_say_every_value() -> None:
 
 
 def test_a_kernel_without_recorded_code_has_an_empty_list(shown_site: SiteInput) -> None:
-    told = dict(events.data(shown_site))["views/history-gemm"]
+    told = made_site.data_of(events.VIEW, shown_site)["views/history-gemm"]
     assert told["code"] == events.no_code()
     assert {step["event"] for step in told["steps"]} >= {"gemm-40", "machine-20", "library-25"}
 
@@ -314,7 +314,7 @@ def test_the_command_checks_a_report_before_it_builds(tmp_path: Path) -> None:
 
 def test_the_cases_are_there_as_csv() -> None:
     report = pull_request.read(GOLDEN / "slower.json")
-    made = dict(pull_request.files(SiteInput(synthetic.history(1).iloc[:0], reports=(report,))))
+    made = made_site.files_of(pull_request.VIEW, SiteInput(synthetic.history(1).iloc[:0], reports=(report,)))
     rows = list(csv.DictReader(io.StringIO(made["pull_request.csv"].decode())))
     assert [row["case"] for row in rows] == [case["case"] for case in report["cases"]]
     assert rows[0]["machine"] == "h200-1a2b3c4d"

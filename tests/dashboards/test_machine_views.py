@@ -18,7 +18,7 @@ from dashboards.lanes import tidy, without_ranks
 from dashboards.views import SiteInput, View, machines, scaling
 from tests.ci import made_trials
 from tests.ci.records.sustained.test_sustained_records import sustained as sustained_trial
-from tests.dashboards import chromium, synthetic
+from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.test_build import received
 
 HOSTILE = "</script><b>\u202e'\"&"
@@ -49,7 +49,7 @@ def folder(path: Path, *lines: dict[str, object]) -> Path:
 
 def data(view: View, site: SiteInput) -> dict[str, object]:
     """Every file of a view; as the build writes it, it must be sound JSON."""
-    found = dict(view.data(site))
+    found = made_site.data_of(view, site)
     for value in found.values():
         assert json.loads(build.script_json(value)) == json.loads(json.dumps(value))
     return found
@@ -77,7 +77,7 @@ def test_the_newest_check_of_a_case_counts(tmp_path: Path) -> None:
 def test_a_failure_is_told_with_its_reason(tmp_path: Path) -> None:
     told = data(machines.CHECKS, site_of(folder(tmp_path, check(triton={"status": "wrong", "why": HOSTILE}))))
     assert told["views/checks"]["failures"][0]["why"] == HOSTILE
-    (csv,) = (content for path, content in machines.CHECKS.files(site_of(tmp_path)) if path.endswith("csv"))
+    (csv,) = (content for path, content in machines.CHECKS.make(site_of(tmp_path)) if path.endswith("csv"))
     assert csv.decode().splitlines()[0].endswith("ok,wrong,crash,hang,error,unsupported,skipped")
 
 
@@ -192,7 +192,7 @@ def test_without_sustained_records_there_is_no_such_page(tmp_path: Path) -> None
     file = made_trials.write(tmp_path / "t.jsonl", made_trials.trial())
     store.record([file], tmp_path / "results")
     assert not (build.build(tmp_path / "results", tmp_path / "site") / "sustained.html").exists()
-    assert list(scaling.SUSTAINED.data(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
+    assert list(scaling.SUSTAINED.make(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
 
 
 def test_the_page_shows_both_regimes_and_filters(site: Path, page: chromium.Page) -> None:

@@ -15,18 +15,17 @@ from dashboards import lanes
 from dashboards.lanes import earlier, timed, together
 from dashboards.views import SiteInput, beside
 from dashboards.views.newest import (
+    BACKENDS,
     SHAPES,
     configurations,
-    newest_beside,
     newest_data,
-    newest_files,
     roofline_data,
     shape_of,
     standings,
     sweeps,
 )
 from tests.ci import made_trials as made
-from tests.dashboards import synthetic
+from tests.dashboards import made_site, synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
 
@@ -127,7 +126,7 @@ def test_without_any_time_nobody_is_best() -> None:
 def test_the_newest_numbers_are_those_of_the_records() -> None:
     frame = lanes.tidy(synthetic.lively(12))
     site = SiteInput(frame)
-    files = dict(newest_files(site))
+    files = made_site.data_of(BACKENDS, site)
     assert sorted(files) == sorted(f"{lane.slug}/newest" for lane in site.lanes)
     count = 0
     for lane in site.lanes:
@@ -151,7 +150,7 @@ def test_csv_and_json_beside_a_page_have_the_same_rows_and_no_formula() -> None:
     assert json.loads(files["data/m/x.json"]) == rows
     assert files["data/m/x.csv"].decode() == 'case,us,baseline\n\'=1+1,1.5,true\n"a,""b""",,false\n'
     assert dict(beside("m/x", [])) == {}
-    whole = dict(newest_beside(SiteInput(lanes.tidy(synthetic.history(2)))))
+    whole = made_site.files_of(BACKENDS, SiteInput(lanes.tidy(synthetic.history(2))))
     assert {path.rpartition(".")[2] for path in whole} == {"json", "csv"}
 
 
@@ -215,7 +214,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> SiteInput:
 
 
 def test_the_setting_of_the_records_is_ringed(recorded: SiteInput) -> None:
-    ((path, (data,)),) = SHAPES.data(recorded)
+    ((path, (data,)),) = SHAPES.make(recorded)
     assert path == f"{MACHINE}/configurations"
     assert data["chosen"] == [1, 1]
 
@@ -228,13 +227,13 @@ def test_the_dimensions_of_a_case_reach_the_page(recorded: SiteInput) -> None:
 
 
 def test_without_a_results_folder_there_are_no_sweeps(recorded: SiteInput) -> None:
-    assert dict(SHAPES.data(SiteInput(recorded.frame))) == {f"{MACHINE}/configurations": []}
-    assert dict(SHAPES.data(SiteInput(pd.DataFrame()))) == {}
+    assert made_site.data_of(SHAPES, SiteInput(recorded.frame)) == {f"{MACHINE}/configurations": []}
+    assert dict(SHAPES.make(SiteInput(pd.DataFrame()))) == {}
 
 
 def test_the_curves_of_this_repository_are_a_sweep() -> None:
     root = Path(__file__).parents[2] / "results"
     frame = lanes.tidy(derived.derive(store.load(root, machine="h200x4-b112377d")))
-    ((_, found),) = SHAPES.data(SiteInput(frame, results_dir=root))
+    ((_, found),) = SHAPES.make(SiteInput(frame, results_dir=root))
     assert {one["backend"] for one in found} >= {"triton", "gluon"}
     assert all(len(one["configs"]) > 2 and np.isfinite(np.array(one["us"], float)).all() for one in found)

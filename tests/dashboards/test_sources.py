@@ -324,7 +324,8 @@ def newest(site: SiteInput) -> dict[str, Any]:
     """All data that do not lie in blocks, as a browser gets them."""
     found: dict[str, Any] = {f"overview {name}": shown.received(data) for name, data in site.overviews.items()}
     for view in VIEWS:
-        found |= {path: shown.received(value) for path, value in view.data(site)} | dict(view.files(site))
+        made = dict(view.make(site))
+        found |= {path: one if isinstance(one, bytes) else shown.received(one) for path, one in made.items()}
     return found
 
 

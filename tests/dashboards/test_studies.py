@@ -31,7 +31,7 @@ def results(tmp_path: Path) -> Path:
 
 def told(results: Path) -> dict[str, Any]:
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
-    return {path: received(value) for path, value in studies.VIEW.data(site)}
+    return {path: received(value) for path, value in made_site.data_of(studies.VIEW, site).items()}
 
 
 def test_a_study_is_listed_with_its_question_and_shown_with_its_pictures(results: Path) -> None:
@@ -69,7 +69,7 @@ def test_files_lie_beside_the_page_under_safe_names(results: Path) -> None:
     said["figures"] = ["Über M", "before_after", "../../../../etc/passwd", "gone"]
     (folder / "study.json").write_text(json.dumps(said))
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
-    files = dict(studies.VIEW.files(site))
+    files = made_site.files_of(studies.VIEW, site)
     shown = told(results)[f"views/study/m_sweep/{MACHINE}"]
     assert [figure["name"] for figure in shown["figures"]] == ["Über M", "before_after"]
     linked = [one["href"] for figure in shown["figures"] for one in figure["files"]] + [
@@ -129,7 +129,7 @@ def sweep_results(tmp_path: Path) -> Path:
 
 def told_sweeps(sweep_results: Path) -> dict[str, Any]:
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=sweep_results)
-    return {path: received(value) for path, value in studies.SWEEPS.data(site)}
+    return {path: received(value) for path, value in made_site.data_of(studies.SWEEPS, site).items()}
 
 
 def test_the_newest_sweep_of_an_operator_is_listed_with_its_winners(sweep_results: Path) -> None:

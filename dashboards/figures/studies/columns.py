@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.studies.picture import FigureError, PictureAxis
+from dashboards.figures.studies.picture import FigureError, Marks, PictureAxis, numbers
 from dashboards.figures.studies.spec import FigureSpec, Quantity
 
 MOST_GROUPS = 12
@@ -41,6 +42,11 @@ class GroupLook:
     values: tuple[str, ...]
     look: int | None = 0
     dashed: int = 0
+
+    def marks(self, kind: str, x: Iterable[float], y: Iterable[float], **more: Any) -> Marks:
+        """Marks of this group; a baseline is hollow."""
+        looks = {"look": self.look, "dashed": self.dashed, "hollow": self.dashed > 0}
+        return Marks(self.name, kind, numbers(x), numbers(y), **{**looks, **more})
 
 
 def needed(data: pd.DataFrame, kind: str, names: Sequence[str]) -> None:

@@ -81,7 +81,8 @@ def _bars(
     marks = []
     for n, look in enumerate(looks):
         values = [*table[look.name], *([means[look.name]] if len(means) else [])]
-        marks.append(_marks_of(kind, look, values, _shift(n, len(looks)) if kind == "bars" else 0.0))
+        shift = _shift(n, len(looks)) if kind == "bars" else 0.0
+        marks.append(look.marks(kind, values, (place + shift for place in range(len(values)))))
     pure = y.unit == "1"
     drawn = pd.Series([value for one in marks for value in one.x])
     axis = columns.value_axis(y, drawn, zero=kind == "bars" and not pure)
@@ -108,12 +109,6 @@ def _geomeans(table: pd.DataFrame) -> tuple[pd.Series, int]:
     """Geometric mean of each group over the cases in which all groups have a value above 0, and the number of these."""
     whole = table[(table > 0).all(axis=1)]
     return (np.exp(np.log(whole).mean()), len(whole)) if len(whole) > 1 else (pd.Series(dtype=float), 0)
-
-
-def _marks_of(kind: str, look: GroupLook, values: Sequence[float], shift: float) -> Marks:
-    at = [(value, n + shift) for n, value in enumerate(values)]
-    xs, ys = numbers(x for x, _ in at), numbers(y for _, y in at)
-    return Marks(look.name, kind, xs, ys, look=look.look, dashed=look.dashed, hollow=look.dashed > 0)
 
 
 def _shift(n: int, count: int) -> Number:

@@ -109,8 +109,7 @@ def _line(one: _LinePanel, look: GroupLook, x: PictureAxis) -> Marks:
     kind = "line" if rows["_x"].is_unique and len(look.values) < 2 else "dots"
     low, high = ends(rows, one.y)
     labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column])
-    marks = Marks(look.name, kind, numbers(rows["_x"]), numbers(rows["_y"]), low, high, look.look, look.dashed)
-    return dataclasses.replace(marks, labels=labels, hollow=look.dashed > 0)
+    return look.marks(kind, rows["_x"], rows["_y"], low=low, high=high, labels=labels)
 
 
 def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -243,9 +242,8 @@ def _roofline_points(spec: FigureSpec, rows: pd.DataFrame) -> Iterator[Marks]:
         if len(part):
             names = tuple(columns.texts(part, label)) if label else ()
             named = bool(names) and len(rows) <= MOST_NAMED
-            at = numbers(part["_x"]), numbers(part["_y"])
-            looks = {"look": look.look, "dashed": look.dashed, "hollow": look.dashed > 0}
-            yield Marks(look.name or "measured", "dots", *at, **looks, labels=names, named=named)
+            marks = look.marks("dots", part["_x"], part["_y"], labels=names, named=named)
+            yield marks if marks.name else dataclasses.replace(marks, name="measured")
 
 
 def _roofs(spec: FigureSpec, rows: pd.DataFrame, memory: _Memory) -> Iterator[Marks]:
@@ -416,8 +414,8 @@ def _ranked_panel(spec: FigureSpec, title: str, rows: pd.DataFrame) -> PicturePa
 def _group(rows: pd.DataFrame, look: columns.GroupLook) -> Marks:
     known = {"low", "high"} <= set(rows.columns)
     low, high = (numbers(numeric(rows, name)) for name in ("low", "high")) if known else ((), ())
-    at = numbers(rows["_rank"]), numbers(rows["_ratio"])
-    return Marks(look.name, "dots", *at, low, high, look.look, look.dashed, labels=tuple(columns.texts(rows, "point")))
+    names = tuple(columns.texts(rows, "point"))
+    return look.marks("dots", rows["_rank"], rows["_ratio"], low=low, high=high, hollow=False, labels=names)
 
 
 def _winner(rows: pd.DataFrame) -> str:

@@ -135,45 +135,15 @@
     );
   }
 
-  function floors(found) {
-    if (found.length === 0) return null;
-    const cells = floor => [
-      floor.case,
-      floor.state,
-      `${R.number(floor.bound, 3)} × ${floor.baseline}`,
-      floor.share === null
-        ? "–"
-        : `${R.number(floor.share, 3)} × (${R.number(floor.share_low, 3)} to ${R.number(floor.share_high, 3)})`,
-      floor.reason,
-    ];
-    return part(
-      "Floors against the baseline",
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["case", "state", "floor", "found", "reason"].map(text => h("th", {scope: "col"}, text)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          found.map(floor =>
-            h(
-              "tr",
-              {},
-              cells(floor).map(text => h("td", {}, foreign(text))),
-            ),
-          ),
-        ),
-      ),
-    );
-  }
+  const FLOORS = [
+    {key: "case"},
+    {key: "state"},
+    {key: "floor", value: floor => `${R.number(floor.bound, 3)} × ${floor.baseline}`},
+    {key: "found", value: ({share, share_low: low, share_high: high}) => (share === null ? "–" : `${R.number(share, 3)} × (${R.number(low, 3)} to ${R.number(high, 3)})`)},
+    {key: "reason"},
+  ];
+
+  const floors = rows => rows.length && [h("h2", {}, "Floors against the baseline"), R.grid({caption: "floors", columns: FLOORS, rows, file: "floors"})];
 
   const part = (title, ...content) => [
     h("h2", {}, title),
@@ -209,7 +179,7 @@
         groups(found.groups),
         R.why(found.explanations),
         rows.length ? table : h("p", {class: "muted"}, "No case moved."),
-        floors(found.floors),
+        floors(found.floors) || null,
         found.warnings.length ? part("What makes it less sure", list(found.warnings.map(foreign))) : null,
         skipped.length ? part("Not measured", list(skipped)) : null,
       ].flat(3),
