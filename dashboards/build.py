@@ -12,6 +12,7 @@ import dataclasses
 import fnmatch
 import functools
 import re
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ SCRIPTS = {
 }
 """Scripts of each page, in the order in which they need each other."""
 
-Meanwhile = Callable[[Callable[[], history.SiteHistory]], Callable[[], history.SiteHistory]]
+Meanwhile = Callable[[Callable[[], Any]], Callable[[], Any]]
+Early = Mapping[str, Callable[[], list[tuple[str, Any]]]]
+"""What views make beside the rest, by their names."""
 
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
 """Constants that the page names in its help."""
@@ -67,7 +70,8 @@ def build(
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
     untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
-    meanwhile: how the history is made beside the rest (`history.made_apart`); by itself when it is asked for.
+    meanwhile: how the history, and views of the folder alone, are made beside the rest (`history.made_apart`); without
+    it when they are asked for.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -83,7 +87,9 @@ def build(
     past = history.Awaited(meanwhile(lambda: history.read(rows_for_history(results_dir, found, kept), results_dir)))
     told = tuple(map(pull_request.read, reports))
     site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, told, (), past.peers)
-    return _build(site, found, out_dir, repo_url, problems, kept, untouched)
+    apart = [view for view in VIEWS if view.of_folder and view.shown(site)]
+    early = {view.name: meanwhile(lambda make=view.make: list(make(site))) for view in apart}
+    return _build(site, found, out_dir, repo_url, problems, kept, untouched, early)
 
 
 def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
@@ -112,10 +118,11 @@ def _build(
     problems: Sequence[str],
     kept: Path | None = None,
     untouched: bool = False,
+    early: Early = types.MappingProxyType({}),
 ) -> Path:
     out, address = Path(out_dir).absolute(), repository(repo_url)
     with replacing(out, untouched) as draft:
-        _write(draft, site, found, address, problems, kept)
+        _write(draft, site, found, address, problems, kept, early)
     return out
 
 
@@ -126,6 +133,7 @@ def _write(
     repo: str | None,
     problems: Sequence[str],
     kept: Path | None = None,
+    early: Early = types.MappingProxyType({}),
 ) -> None:
     """Every file of the site."""
     for path in sorted(STATIC.rglob("*")):
@@ -138,8 +146,9 @@ def _write(
     records = dataclasses.replace(site, frame=frame, known=lanes)
     described = [_lane(draft, lane, records, made_of) for lane, made_of in read]
     shown = dict.fromkeys(view for view in VIEWS if view.shown(records))
-    for view in sorted(shown, key=lambda one: one.of_history):  # the history is still being made
-        shown[view] = _view(draft, view, records)
+    for view in sorted(shown, key=lambda one: (one.of_history, one.of_folder)):  # these are still being made
+        made = early[view.name]() if view.name in early else view.make(records)
+        shown[view] = _view(draft, made)
     kernels = sorted({kernel for lane in lanes for kernel in lane.kernels})
     told = {
         "repo": repo,
@@ -226,10 +235,10 @@ def _with_json(path: str, value: Any) -> Iterator[File]:
     yield f"data/{path}.json", content + b"\n"
 
 
-def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
+def _view(draft: Draft, made: Iterable[tuple[str, Any]]) -> list[str]:
     """Add the data files and the other files of a view; return the paths of its data."""
     paths = []
-    for path, value in view.make(records):
+    for path, value in made:
         if isinstance(value, bytes):
             draft.add(path, value)
         else:

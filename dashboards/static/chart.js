@@ -1,3 +1,5 @@
+/* Line charts in SVG: the exact lanes below them, their lines, and the chart itself. */
+
 /* Exact numbers under a chart, on its axis: one small step line per number, a mark wherever it changes. */
 "use strict";
 
@@ -228,7 +230,7 @@
  *   steps      [{i, value, up, color, text, chosen}] where a level begins; stepped(n) is called on a click
  *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
  *   faults     [{i, text, color}] crosses at the bottom: not measured
- *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis (lanes.js)
+ *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis
  *   tip(i)     nodes for the box at the cursor
  *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
  *   picked(i)  Enter or click

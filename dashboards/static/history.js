@@ -1,3 +1,5 @@
+/* The history of a case: its steps, and all that is drawn of it. */
+
 /* The steps of a case: levels and marks for its chart, a button for each, and the panel of the chosen one. */
 "use strict";
 

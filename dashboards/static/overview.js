@@ -1,3 +1,5 @@
+/* The front page: history of the headline cases, the verdict, and the newest numbers. */
+
 /* The first picture of the front page: the history of one headline case of each kernel, unit by unit. */
 "use strict";
 

@@ -1,3 +1,5 @@
+/* Charts of a kernel: their controls, the numbers behind them, and curves over the message size. */
+
 /* A chart with its controls: units, a legend that hides lines, and the box at the cursor. */
 "use strict";
 

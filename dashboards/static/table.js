@@ -1,3 +1,5 @@
+/* Tables of all pages, and the frame of a view. */
+
 /* A table that can be sorted and filtered, and a small line for its cells. */
 "use strict";
 
@@ -295,7 +297,7 @@
     return h("label", {}, title + " ", h("select", {change: event => change(event.target.value)}, entries));
   }
 
-  /** Links to the same numbers as files (dashboards/views/beside.py). */
+  /** Links to the same numbers as files (dashboards/views/__init__.py). */
   function besideLinks(path, what = "All numbers of this machine") {
     const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
     return h("p", {class: "beside"}, what + ": ", link("json"), ", ", link("csv"));

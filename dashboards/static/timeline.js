@@ -1,3 +1,5 @@
+/* A kernel over time: its blocks joined, and the machine code beside the speed. */
+
 /* The history of a kernel out of its blocks of commits (dashboards/kernel_page.py): one line over all of them. */
 "use strict";
 

@@ -93,6 +93,7 @@ class View:
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
     reads: patterns of the paths of data files of others that its scripts load.
     of_history: whether it shows events, steps or peers, which are made beside the other views.
+    of_folder: whether it reads the folder of records and nothing else, so that it can be made beside the rest.
     """
 
     name: str
@@ -104,6 +105,7 @@ class View:
     reads: tuple[str, ...] = ()
     shown: Callable[[SiteInput], bool] = lambda _: True
     of_history: bool = False
+    of_folder: bool = False
 
 
 CHARTS = ("echarts/charts.min.js", "views/pictures.js")

@@ -206,6 +206,7 @@ VIEW = View(
     scripts=(*CHARTS, "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=lambda site: bool(read(site.results_dir)),
+    of_folder=True,
 )
 
 
@@ -410,4 +411,5 @@ SWEEPS = View(
     scripts=(*CHARTS, "views/experiments.js", "views/sweeps.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=lambda site: bool(newest_sweeps(site.results_dir)),
+    of_folder=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 
 from ci.history.analysis import History
 from dashboards import build, overview
-from dashboards.draft import aside
+from dashboards.draft import Draft, Standing
 from dashboards.kernel_page import kernel_block
 from dashboards.lanes import by_series, commits, tidy
 from dashboards.sources import HeldRows, held
@@ -51,7 +52,8 @@ def site_files(
     reports: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    with aside() as draft:
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Draft(Path(folder), Standing(Path(folder), {}))
         site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
         build._write(draft, site, _held(frame), repo, problems)
         return {path: (draft.folder / path).read_bytes() for path in draft.digests}

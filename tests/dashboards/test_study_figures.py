@@ -274,14 +274,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"where": {"backend": "hip"}}, "no row has backend 'hip'; there is: cublas, triton, gluon"),
     ({"published": [{"unit": "TFLOPS", "y": "fast"}]}, "published[0].y: 'fast' is not of type"),
     ({"where": ["backend"]}, "where: ['backend'] is not of type 'object'"),
-    ({"group": 3}, "group: 3 is not of type"),
     ({"kind": "roofline", "ceilings": {"hbm_gbs": 0, "peak_tflops": {"fp16": 1}}}, "ceilings.hbm_gbs: 0 is less"),
     ({"ticks": "many"}, "'ticks' is 'many'; choose one of"),
     ({"kind": "heatmap", "x": "M", "y": "backend", "value": "tflops", "relative": "y"}, "'relative' is 'y'"),
     ({"kind": "roofline"}, "a roofline needs the column 'flops'"),
     ({"kind": "sweep"}, "a sweep needs the column 'point'"),
-    ({"kind": "regime"}, "needs the column 'case'"),
-    ({"kind": "before_after"}, "needs the column 'change'"),
 ]
 
 

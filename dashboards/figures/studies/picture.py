@@ -1,7 +1,7 @@
 """A figure before it is drawn: panels, axes and marks as plain values.
 
-Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper, the site on
-a page; neither knows the kinds.
+Each kind of figure (`kinds.py`, `lines.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper,
+the site on a page; neither knows the kinds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Number = float
 
 @dataclasses.dataclass(frozen=True)
 class PictureAxis:
-    """scale: of `quantities.SCALES`; names: of a category axis; zero: starts at 0.
+    """scale: of `spec.SCALES`; names: of a category axis; zero: starts at 0.
 
     ticks: where the labels stand; none: chosen by the range.
     """

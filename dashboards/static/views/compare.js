@@ -1,3 +1,5 @@
+/* The page that compares any two commits: sides, rows and the page. */
+
 /* The two sides of a comparison: which records they are, and their series side by side. */
 "use strict";
 

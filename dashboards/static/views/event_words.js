@@ -1,3 +1,5 @@
+/* Events on all pages: why something is slower, an event in words, a table of events. */
+
 /* Why cases are slower: the cause, what putting each thing back left of the slow-down, and the machine code beside it. */
 "use strict";
 

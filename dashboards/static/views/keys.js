@@ -1,3 +1,5 @@
+/* Keys of every page and the command palette. */
+
 /* Keys of every page: j and k move over the rows, ? tells the keys.  "/" goes into the filter. */
 "use strict";
 

@@ -1,3 +1,5 @@
+/* Charts of the views by ECharts: the chart, and the pictures that it draws. */
+
 /* A chart by ECharts in the colours of the page: drawn again when the width, the colour scheme or the medium changes.
  *
  * The box at the cursor is an element that we make: ECharts' own comes as text with styles, which the policy of the page

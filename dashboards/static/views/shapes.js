@@ -1,3 +1,5 @@
+/* The page of shapes: what a shape is, heat maps, and the page. */
+
 /* What a shape is: the dimensions of a case, and the families of cases that differ in one of them alone. */
 "use strict";
 
