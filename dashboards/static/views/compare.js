@@ -283,6 +283,7 @@
       x: {text: R.signedPercent},
       y: {names: rows.map(row => `${row.case} ${row.backend}`)},
       upright: false,
+      level: 0,
       marks: [
         of(verdict => verdict === "slower", "bad", 180),
         of(verdict => verdict === "faster", "good", 0),

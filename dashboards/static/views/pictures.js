@@ -322,7 +322,7 @@
     return {
       name: marks.name,
       type: marks.kind === "line" ? "line" : "scatter",
-      symbol: R.SYMBOLS[symbolOf(marks)],
+      symbol: marks.tone === "soft" ? "circle" : R.SYMBOLS[symbolOf(marks)],
       symbolRotate: marks.turn || 0,
       symbolSize: small ? 4 : others ? 5 : 8,
       lineStyle: {color: colour, width: 1.8, type: DASHES[dashOf(marks)]},
