@@ -51,8 +51,8 @@ def _build(wanted: argparse.Namespace) -> str:
     for name, value in MEMORY.items():
         os.environ.setdefault(name, value)
     from ci.history.triage import TriageError  # the libraries of a build take a second to import
-    from dashboards.apart import apart
     from dashboards.build import SiteError, build
+    from dashboards.history import made_apart as apart
     from dashboards.views.pull_request import ReportFileError
 
     # A build keeps most of what it makes: looking for garbage took a tenth of its time (this repository, 2026-11-22).

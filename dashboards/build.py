@@ -12,6 +12,7 @@ import dataclasses
 import fnmatch
 import functools
 import re
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,51 +23,35 @@ import pandas as pd
 
 from ci.records import causes, derived, store
 from ci.trials.trial import Trial
-from dashboards import history, machines, overview
-from dashboards.blocks import chain_of, newest_files, read_lane
+from dashboards import history, overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
-from dashboards.history_rows import history_rows
-from dashboards.lanes import BLOCK, Lane, slug, tidy
-from dashboards.recent import stacked
-from dashboards.script import receive, script_json
-from dashboards.sources import HeldRows, ReadRows, RowSource, lane_sources
-from dashboards.views import SiteInput, View, pull_request
+from dashboards.kernel_page import kernel_block, kernel_head, paired_block
+from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
+from dashboards.sources import Lane, LaneSource, ReadRows, Rows, RowSource, digest_of, lane_sources
+from dashboards.values import minute, receive, script_json
+from dashboards.views import SiteInput, View, as_csv, beside, csv_lines, describe, pull_request
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 PAST = ".cache/site"
-"""Where, below a folder of records, a build keeps what lasts of them (`dashboards.past_file`)."""
+"""Where, below a folder of records, a build keeps what lasts of them (`dashboards.sources`)."""
 
 SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 """Where the code is that makes the files: with other code they are made again."""
 
-_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
-_EVENTS = ["static/views/why.js", "static/views/event_words.js", "static/views/event_table.js"]
-_HEADLINES = [f"static/{name}.js" for name in ("lanes", "chart_lines", "chart", "views/headlines")]
-_KERNEL_SCRIPTS = [
-    "values",
-    "timeline",
-    "lanes",
-    "chart_lines",
-    "chart",
-    "panel",
-    "views/page",
-    "numbers",
-    "steps",
-    "together",
-    "history",
-    "curves",
-    "kernel",
-]
-_KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
+_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js"]
+_INDEX = ["views/event_words", "chart", "overview"]
+_KERNEL = ["views/event_words", "views/checks", "values", "timeline", "chart", "panel", "history", "kernel"]
 SCRIPTS = {
-    "index.html": [*_SHARED, *_EVENTS, *_HEADLINES, "static/views/front.js", "static/overview.js"],
-    "kernel.html": [*_SHARED, *_EVENTS, "static/views/verified.js", *_KERNEL],
+    "index.html": [*_SHARED, *(f"static/{name}.js" for name in _INDEX)],
+    "kernel.html": [*_SHARED, *(f"static/{name}.js" for name in _KERNEL)],
 }
 """Scripts of each page, in the order in which they need each other."""
 
-Meanwhile = Callable[[Callable[[], history.SiteHistory]], Callable[[], history.SiteHistory]]
+Meanwhile = Callable[[Callable[[], Any]], Callable[[], Any]]
+Early = Mapping[str, Callable[[], list[tuple[str, Any]]]]
+"""What views make beside the rest, by their names."""
 
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
 """Constants that the page names in its help."""
@@ -85,7 +70,8 @@ def build(
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
     untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
-    meanwhile: how the history is made beside the rest (`dashboards.apart.apart`); by itself when it is asked for.
+    meanwhile: how the history, and views of the folder alone, are made beside the rest (`history.made_apart`); without
+    it when they are asked for.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -94,26 +80,23 @@ def build(
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    sources, problems, kept = read(results_dir)
-    for source in sources:
+    found, problems, kept = read(results_dir)
+    for source in found:
         if isinstance(source, ReadRows):
-            source.newest(BLOCK)  # both halves of the build want these rows
-    found = meanwhile(functools.partial(_history, results_dir, sources, kept))
-    past, told = history.Awaited(found), tuple(map(pull_request.read, reports))
+            source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
+    past = history.Awaited(meanwhile(lambda: history.read(rows_for_history(results_dir, found, kept), results_dir)))
+    told = tuple(map(pull_request.read, reports))
     site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, told, (), past.peers)
-    return _build(site, sources, out_dir, repo_url, problems, kept, untouched)
+    apart = [view for view in VIEWS if view.of_folder and view.shown(site)]
+    early = {view.name: meanwhile(lambda make=view.make: list(make(site))) for view in apart}
+    return _build(site, found, out_dir, repo_url, problems, kept, untouched, early)
 
 
-def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> history.SiteHistory:
-    """What the records say happened; the rows of it all are not held on to."""
-    return history.read(rows_for_history(results_dir, sources, kept), results_dir)
-
-
-def rows_for_history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
+def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
     """The rows of all machines, derived."""
-    cached = [source for source in sources if isinstance(source, ReadRows)]
-    if len(cached) == len(sources) > 0:
-        return history_rows(cached, _code(), kept)
+    cached = [source for source in found if isinstance(source, ReadRows)]
+    if len(cached) == len(found) > 0:
+        return sources.history_rows(cached, _code(), kept)
     return derived.derive(store.load(results_dir))
 
 
@@ -121,7 +104,7 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     """The rows of every machine, what could not be used of the records, and a folder for what lasts of them."""
     opened = store.opened(results_dir)
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
-    held = [rows for frame in frames if len(frame) for rows in HeldRows.of(tidy(derived.derive(frame)))]
+    held = [rows for frame in frames if len(frame) for rows in sources.held(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
     problems = [text.replace(f"{results_dir}/", "") for text in (*said, *causes.load(results_dir)[1])]
     return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
@@ -129,39 +112,44 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
 
 def _build(
     site: SiteInput,
-    sources: Sequence[RowSource],
+    found: Sequence[RowSource],
     out_dir: Path | str,
     repo_url: str | None,
     problems: Sequence[str],
     kept: Path | None = None,
     untouched: bool = False,
+    early: Early = types.MappingProxyType({}),
 ) -> Path:
     out, address = Path(out_dir).absolute(), repository(repo_url)
     with replacing(out, untouched) as draft:
-        _write(draft, site, sources, address, problems, kept)
+        _write(draft, site, found, address, problems, kept, early)
     return out
 
 
 def _write(
     draft: Draft,
     site: SiteInput,
-    sources: Sequence[RowSource],
+    found: Sequence[RowSource],
     repo: str | None,
     problems: Sequence[str],
     kept: Path | None = None,
+    early: Early = types.MappingProxyType({}),
 ) -> None:
     """Every file of the site."""
-    for path in _static_files():
-        draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
+    for path in sorted(STATIC.rglob("*")):
+        if path.is_file():
+            draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
     code = _code()
-    found = [read_lane(source, draft, code, kept) for source in lane_sources(sources)]
-    lanes = tuple(lane for lane, _ in found)
-    records = dataclasses.replace(site, frame=stacked([lane.frame for lane in lanes] or [pd.DataFrame()]), known=lanes)
-    described = [_lane(draft, lane, records, made_of) for lane, made_of in found]
+    read = [_read_lane(source, draft, code, kept) for source in lane_sources(found)]
+    lanes = tuple(lane for lane, _ in read)
+    frame = sources.stacked([lane.frame for lane in lanes] or [pd.DataFrame()])
+    records = dataclasses.replace(site, frame=frame, known=lanes)
+    described = [_lane(draft, lane, records, made_of) for lane, made_of in read]
     shown = dict.fromkeys(view for view in VIEWS if view.shown(records))
-    for view in sorted(shown, key=lambda one: one.of_history):  # the history is still being made
-        shown[view] = _view(draft, view, records)
-    kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
+    for view in sorted(shown, key=lambda one: (one.of_history, one.of_folder)):  # these are still being made
+        made = early[view.name]() if view.name in early else view.make(records)
+        shown[view] = _view(draft, made)
+    kernels = sorted({kernel for lane in lanes for kernel in lane.kernels})
     told = {
         "repo": repo,
         "limits": LIMITS,
@@ -170,15 +158,11 @@ def _write(
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
     draft.add("data/site.js", b"Ridgeline.site = " + script_json(told) + b";\n")
-    for path, content in _pages(draft, kernels, shown, bool(described)):
-        draft.add(path, content)
+    for page, content in _pages(draft, kernels, shown, bool(described)):
+        draft.add(page, content)
     draft.add("data/README.txt", overview.columns_text().encode())
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
-
-
-def _static_files() -> list[Path]:
-    return [path for path in sorted(STATIC.rglob("*")) if path.is_file()]
 
 
 def _code() -> str:
@@ -190,29 +174,76 @@ def _code() -> str:
 # ---- data -----------------------------------------------------------------------------------------------------------
 
 
+def _read_lane(source: LaneSource, draft: Draft, code: str, kept: Path | None) -> tuple[Lane, str]:
+    """Make the files of the blocks that do not stand, and read as much as says what is newest; a digest of it all.
+
+    code: digest of the code that makes the files.  kept: folder for what lasts of full blocks, None to keep nothing.
+    """
+    folder = lane_slug(source.machine, source.env)
+
+    def block(n: int, made_of: str, rows: Rows) -> None:
+        draft.part(f"{folder}/{n}", digest_of(code, made_of), lambda: _block(f"{folder}/{n}", rows()))
+
+    file = kept / f"{folder}.arrow" if kept else None
+    rows, counts, made_of = sources.carried(source, source.rows.rows, code, file, sources.lasting, block)
+    return Lane(source.machine, source.env, rows, counts), made_of
+
+
+def _block(path: str, frame: pd.DataFrame) -> Iterator[File]:
+    """The files of each kernel in a block of commits, and what was timed in turn there."""
+    rows = by_series(frame)
+    dated = [(commit, minute(date), env) for commit, date, env in commits(frame).itertuples(index=False)]
+    yield _data(f"{path}/paired", paired_block(rows, dated))
+    for part in parts(rows, "kernel"):
+        yield from _with_json(f"{path}/kernel-{slug(part['kernel'][0])}", kernel_block(part, dated))
+
+
 def _lane(draft: Draft, lane: Lane, site: SiteInput, made_of: str) -> dict[str, Any]:
     """Add the files of what is newest in a lane; return what the pages must know before they load one."""
-    facts = machines.describe(lane.frame, site.notes_of)
-    kernels = [slug(kernel) for kernel in lane.columns.texts["kernel"].present()]
+    facts = describe(lane.frame, site.notes_of)
     paths = list(draft.digests)
-    make = functools.partial(_newest, lane, site, facts.broken, paths)
-    draft.part(f"{lane.slug}/newest", chain_of(made_of, repr(facts.broken)), make)
+    make = functools.partial(_newest, lane, site.overviews, facts.broken, paths)
+    draft.part(f"{lane.slug}/newest", digest_of(made_of, repr(facts.broken)), make)
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
-    return known | {"title": facts.title, "facts": facts.rows, "kernels": kernels}
+    return known | {"title": facts.title, "facts": facts.rows, "kernels": list(map(slug, lane.kernels))}
 
 
-def _newest(lane: Lane, site: SiteInput, broken: Sequence[Any], paths: Sequence[str]) -> Iterable[File]:
-    return newest_files(lane, site.overviews[lane.slug], broken, paths)
+def _newest(
+    lane: Lane, overviews: Mapping[str, dict[str, Any]], broken: Sequence[Any], paths: Sequence[str]
+) -> Iterator[File]:
+    """What is newest in a lane: the overview, and the head of every kernel.  paths: of all files that there are."""
+    shown, numbers = overviews[lane.slug], overview.newest(lane.series)
+    yield _data(f"{lane.slug}/overview", shown | {"broken": broken})
+    yield from beside(f"{lane.slug}/overview", numbers)
+    csv_head, *lines = csv_lines(numbers, list(numbers[0]))
+    for part in parts(lane.series.rows, "kernel"):
+        kernel = part["kernel"][0]
+        name = f"kernel-{slug(kernel)}"
+        pattern = re.compile(rf"data/({re.escape(lane.slug)}/(\d+)/{re.escape(name)})\.js")
+        blocks = sorted((int(found[2]), found[1]) for found in map(pattern.fullmatch, paths) if found)
+        own = [row for row in shown["rows"] if row["kernel"] == kernel]
+        head = kernel_head(part, [path for _, path in blocks], shown["commits"], own)
+        yield from _with_json(f"{lane.slug}/{name}", head)
+        listed = [line for row, line in zip(numbers, lines, strict=True) if row["kernel"] == kernel]
+        yield f"data/{lane.slug}/{name}.csv", as_csv([csv_head, *listed])
 
 
-def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
+def _with_json(path: str, value: Any) -> Iterator[File]:
+    """A data file, and the same as JSON."""
+    content = script_json(value)
+    yield f"data/{path}.js", receive(path, content)
+    yield f"data/{path}.json", content + b"\n"
+
+
+def _view(draft: Draft, made: Iterable[tuple[str, Any]]) -> list[str]:
     """Add the data files and the other files of a view; return the paths of its data."""
     paths = []
-    for path, value in view.data(records):
-        draft.add(*_data(path, value))
-        paths.append(f"data/{path}.js")
-    for name, content in view.files(records):
-        draft.add(name, content)
+    for path, value in made:
+        if isinstance(value, bytes):
+            draft.add(path, value)
+        else:
+            draft.add(*_data(path, value))
+            paths.append(f"data/{path}.js")
     return paths
 
 
@@ -243,33 +274,23 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    named = _by_name(draft)
-    yield "index.html", page("index.html", _loaded(named, "overview", "events", "verdict"))
-    for kernel in kernels:
-        data = _loaded(named, f"kernel-{slug(kernel)}", f"history-{slug(kernel)}", "events")
-        yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
-    for view, own in views.items():
-        data = {*own, *_reading(draft, view)}
-        scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
-
-
-def _by_name(draft: Draft) -> dict[str, list[str]]:
-    """The data files by their name without folder and suffix."""
-    found: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}  # data files by their name without folder and suffix
     for path in draft.digests:
         if path.startswith("data/") and path.endswith(".js"):
-            found.setdefault(path.rpartition("/")[2].removesuffix(".js"), []).append(path)
-    return found
+            named.setdefault(path.rpartition("/")[2].removesuffix(".js"), []).append(path)
 
+    def loaded(*names: str) -> list[str]:
+        return [path for name in names for path in named.get(name, ())]
 
-def _loaded(named: Mapping[str, list[str]], *names: str) -> list[str]:
-    return [path for name in names for path in named.get(name, ())]
-
-
-def _reading(draft: Draft, view: View) -> list[str]:
-    patterns = [f"data/{pattern}.js" for pattern in view.reads]
-    return [path for path in draft.digests if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)]
+    yield "index.html", page("index.html", loaded("overview", "events", "verdict"))
+    for kernel in kernels:
+        data = loaded(f"kernel-{slug(kernel)}", f"history-{slug(kernel)}", "events")
+        yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
+    for view, own in views.items():
+        others = [f"data/{pattern}.js" for pattern in view.reads]
+        data = {*own, *(path for path in draft.digests if any(fnmatch.fnmatchcase(path, one) for one in others))}
+        scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
+        yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
 def repository(url: str | None) -> str | None:

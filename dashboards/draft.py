@@ -177,13 +177,6 @@ def _take_back(out: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def aside() -> Iterator[Draft]:
-    """A draft that is gone when the block ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Draft(Path(folder), Standing(Path(folder), {}))
-
-
 def _check_target(out: Path) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise SiteError(f"{out} is not a folder; give another --out")

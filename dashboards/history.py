@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
+from benchmarks.lifetime import end_with
 from ci.history import exact, reading, triage
 from ci.history.health import apart
 from ci.history.types import HistoryEvent, Moved, SeriesKey
@@ -71,3 +78,46 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     code_dir, decided = around / CODE_FOLDER, triage.load(project.around(around).events)
     found = reading.of_frame(frame, results_dir, code_dir, decided)
     return SiteHistory(found.events, found.steps, exact.records(code_dir, around), apart.peers(frame), found.notes)
+
+
+# A value that is made in a process of its own while this one goes on: of a build's two halves neither waits.
+
+
+T = TypeVar("T")
+
+
+def made_apart(make: Callable[[], T]) -> Callable[[], T]:
+    """Begin to make a value; the function returned waits for it, and raises what making it raised.
+
+    The process is a fork, which has all that was read so far: for a program without threads of its own.  Where there
+    is one core or no safe fork (macOS), or the process is killed, the value is made here when it is asked for.
+    """
+    if not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2:
+        return functools.cache(make)
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_tell, args=(there, make, os.getpid()), daemon=True)
+    process.start()
+    there.close()
+    return functools.cache(functools.partial(_told, here, process.join, make))
+
+
+def _tell(there: Connection, make: Callable[[], T], starter: int) -> None:
+    end_with(starter)
+    try:
+        said: tuple[T | None, Exception | None] = make(), None
+    except Exception as error:  # whatever it is, it is raised where the value is wanted
+        said = None, error
+    there.send(said)
+
+
+def _told(here: Connection, join: Callable[[], None], make: Callable[[], T]) -> T:
+    try:
+        value, error = here.recv()
+    except EOFError:
+        return make()
+    finally:
+        join()
+    if error is not None:
+        raise error
+    return value

@@ -3,7 +3,7 @@
 They travel in blocks of commits, each complete in itself, so that a new record changes the newest block alone, under a
 head that says what there is now.  static/timeline.js joins them to what one block of all commits would be.
 
-Pure: columns in, plain dictionaries and arrays out.  Times travel in microseconds with six significant digits (paired
+Pure: rows in, plain dictionaries and arrays out.  Times travel in microseconds with six significant digits (paired
 timing repeats to 0.1 %, and "12.3457" is shorter than "1.23457e-05").  Rates do not travel: static/values.js computes
 them from the time and the cost by the formulas of :mod:`ci.records.rates`.
 """
@@ -16,33 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.columns import Bools, Columns, Commits, Floats, Ints, Runs
-from dashboards.costs import Costs, plain_cost
-from dashboards.lanes import DEFINITION, definition_changes, natural
-from dashboards.values import rounded
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Page:
-    """The rows of a kernel with what all its series need.  number: the series of each row; good: has a time."""
-
-    rows: Columns
-    series: Runs
-    commits: Commits
-    costs: Costs
-    good: Bools
-
-    @property
-    def number(self) -> Ints:
-        return self.series.number()
-
+from ci.records import rates
+from dashboards.lanes import DEFINITION, KEY, PAIRED, Arrays, costs_by_case, natural, redefined, stretches
+from dashboards.values import Bools, CostRow, Floats, Ints, count, rounded, significant
 
 COUNTED = ("at", "good_at")
 """What of a row of the overview is the place of a commit."""
 
 
 def kernel_head(
-    rows: Columns, blocks: Sequence[str], commits: Sequence[Any], shown: Sequence[dict[str, Any]]
+    rows: Arrays, blocks: Sequence[str], commits: Sequence[Any], shown: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """What the page of a kernel loads first.
 
@@ -51,15 +34,14 @@ def kernel_head(
 
     rows: those that last; blocks: paths of its blocks, oldest first; commits, shown: of the overview, its rows.
     """
-    last = rows.runs("case", "backend").last
-    cases = sorted(rows.texts["case"].present(), key=natural)
+    _, last = stretches(rows["case"], rows["backend"])
+    cases = sorted(set(rows["case"]), key=natural)
     place = {case: n for n, case in enumerate(cases)}
-    names = (rows.texts[name][last].list() for name in ("case", "backend"))
-    listed = zip(*names, rows.baseline[last].tolist(), strict=True)
+    listed = zip(*(rows[name][last].tolist() for name in ("case", "backend", "baseline")), strict=True)
     used = sorted({row[name] for row in shown for name in COUNTED if name in row})
     number = {at: n for n, at in enumerate(used)}
     return {
-        "kernel": rows.texts["kernel"].at(0),
+        "kernel": rows["kernel"][0],
         "cases": cases,
         "series": [[place[case], backend, baseline] for case, backend, baseline in listed],
         "blocks": blocks,
@@ -68,53 +50,42 @@ def kernel_head(
     }
 
 
-def kernel_block(rows: Columns) -> dict[str, Any]:
-    """All that the page of a kernel draws of some commits.
+Dated = Sequence[tuple[str, str, str]]
+"""[hash, date, environment] of the commits of a lane."""
 
-    {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
-     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
-     "definitions": [[digest of the kernel's benchmark definition, of the case's]],
-     "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
-                 "bad", "defined"}]}
 
-    defined: [first commit whose row has a definition, its number, the number of the last one], null without any.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Series:
+    """The rows of a kernel with what all its series need.
+
+    at: the commit of each row among those of the kernel, of which there are so many; number: its series; last: the last
+    row of each series; good: whether it was measured.
     """
-    page = _Page(rows, rows.runs("case", "backend"), Commits.of(rows), Costs.of(rows), rows.texts["status"].equal("ok"))
-    envs, whys = sorted(set(page.commits.envs)), rows.texts["why"][~page.good].present()
-    numbers = {env: n for n, env in enumerate(envs)}
-    commits = zip(page.commits.hashes, page.commits.dates, page.commits.envs, strict=True)
-    names = page.costs.names
-    places = {case: n for n, case in enumerate(sorted(names, key=natural))}
-    definitions, defined = _defined(page)
-    series = _series(page, places, {why: n for n, why in enumerate(whys)})
-    return {
-        "kernel": rows.texts["kernel"].at(0),
-        "envs": envs,
-        "commits": [[commit, date, numbers[env]] for commit, date, env in commits],
-        "whys": whys,
-        "cases": sorted(_cases(page), key=lambda case: places[case["name"]]),
-        "definitions": definitions,
-        "series": [one | {"defined": told} for one, told in zip(series, defined, strict=True)],
-    }
 
+    rows: Arrays
+    commits: int
+    at: Ints
+    number: Ints
+    last: Ints
+    good: Bools
 
-def _cases(page: _Page) -> list[dict[str, Any]]:
-    """One entry per case, by its newest row."""
-    newest = page.costs.newest
-    texts = (page.rows.texts[name][newest].list() for name in ("case", "tier", "dtype"))
-    worlds = _counts(page.rows.numbers["world"][newest]).tolist()
-    found = zip(*texts, worlds, page.costs.rates(), page.costs.each, strict=True)
-    return [
-        {
-            "name": name,
-            "tier": tier,
-            "dtype": dtype,
-            "world": None if world < 0 else world,
-            "rate": rate,
-            "costs": [plain_cost(cost) for cost in costs],
-        }
-        for name, tier, dtype, world, rate, costs in found
-    ]
+    def lines(self, name: str, scale: float, digits: int) -> Floats:
+        """One line per series, one value per commit; NaN where it was not measured."""
+        table = np.full((len(self.last), self.commits), np.nan)
+        table[self.number[self.good], self.at[self.good]] = self.rows[name][self.good] * scale
+        return rounded(table, digits)
+
+    def changes(self, values: Ints) -> list[list[list[int | None]]]:
+        """[[first index, value], ...] of each series: whole numbers that hardly change, -1 where there is none."""
+        row = np.flatnonzero(self.good)
+        row = row[stretches(self.number[row], values[row])[0]]
+        pairs = zip(self.at[row].tolist(), values[row].tolist(), strict=True)
+        return self.split(row, [[i, None if value < 0 else value] for i, value in pairs])
+
+    def split(self, row: Ints, values: list[Any]) -> list[list[Any]]:
+        """Values that belong to some rows, in their order, by series."""
+        bounds = np.searchsorted(self.number[row], np.arange(len(self.last) + 1)).tolist()
+        return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 _LINES = {
@@ -126,78 +97,113 @@ _LINES = {
 """Name in the data: column, scale and significant digits."""
 
 
-def _series(page: _Page, places: dict[str, int], whys: dict[str, int]) -> list[dict[str, Any]]:
-    numbers, last = page.rows.numbers, page.series.last
-    lines = {name: _lines(page, numbers[column], scale, digits) for name, (column, scale, digits) in _LINES.items()}
-    changing = {name: _changes(page, _counts(numbers[name])) for name in ("samples", "trials")}
-    changing["cost"] = _changes(page, page.costs.number)
-    names = zip(page.rows.texts["case"][last].list(), page.rows.texts["backend"][last].list(), strict=True)
-    baseline = page.rows.baseline[last].tolist()
-    breaks, bad = _breaks(page), _bad(page, whys)
+def kernel_block(rows: Arrays, commits: Dated) -> dict[str, Any]:
+    """All that the page of a kernel draws of some commits.
+
+    {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
+     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
+     "definitions": [[digest of the kernel's benchmark definition, of the case's]],
+     "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
+                 "bad", "defined"}]}
+
+    defined: [first commit whose row has a definition, its number, the number of the last one], null without any.
+    """
+    used, at = np.unique(rows["at"], return_inverse=True)
+    first, last = stretches(rows["case"], rows["backend"])
+    number = np.repeat(np.arange(len(first)), last - first + 1)
+    page = _Series(rows, len(used), at, number, last, rows["status"] == "ok")
+    shown = [commits[n] for n in used.tolist()]
+    envs, whys = sorted({env for _, _, env in shown}), sorted(set(rows["why"][~page.good]))
+    costs, cost = costs_by_case(rows)
+    names = sorted((name for _, name in costs), key=natural)
+    definitions, defined = _defined(page)
+    lines = {name: page.lines(*how) for name, how in _LINES.items()}
+    changing = {name: page.changes(_counts(rows[name])) for name in ("samples", "trials")} | {
+        "cost": page.changes(cost)
+    }
+    broken = redefined(rows, number)
+    breaks, bad = page.split(broken, at[broken].tolist()), _bad(page, whys)
+    series = []
+    for n, (case, backend, baseline) in enumerate(
+        zip(*(rows[name][last].tolist() for name in ("case", "backend", "baseline")), strict=True)
+    ):
+        every = {name: values[n] for name, values in (lines | changing).items() if not (baseline and name == "ratio")}
+        about = {"case": names.index(case), "backend": backend, "baseline": baseline}
+        series.append(about | every | {"breaks": breaks[n], "bad": bad[n], "defined": defined[n]})
+    return {
+        "kernel": rows["kernel"][0],
+        "envs": envs,
+        "commits": [[commit, date, envs.index(env)] for commit, date, env in shown],
+        "whys": whys,
+        "cases": sorted(_cases(rows, costs), key=lambda case: names.index(case["name"])),
+        "definitions": definitions,
+        "series": series,
+    }
+
+
+def _cases(rows: Arrays, costs: dict[tuple[str, str], list[CostRow]]) -> list[dict[str, Any]]:
+    """One entry per case, by its newest row."""
     found = []
-    for n, (case, backend) in enumerate(names):
-        every = {name: values[n] for name, values in (lines | changing).items()}
-        if baseline[n]:
-            del every["ratio"]
-        about = {"case": places[case], "backend": backend, "baseline": baseline[n]}
-        found.append(about | every | {"breaks": breaks[n], "bad": bad[n]})
+    for start, last in zip(*stretches(rows["case"]), strict=True):
+        row, name = start + rows["place"][start : last + 1].argmax(), rows["case"][start]
+        those = costs[rows["kernel"][start], name]
+        about = {
+            "name": name,
+            "tier": rows["tier"][row],
+            "dtype": rows["dtype"][row],
+            "world": count(rows["world"][row]),
+        }
+        found.append(about | {"rate": rates.headline(those[-1]), "costs": [_stated(cost) for cost in those]})
     return found
 
 
-def _lines(page: _Page, values: Floats, scale: float, digits: int) -> Floats:
-    """One line per series, one value per commit; NaN where it was not measured."""
-    table = np.full((len(page.series), len(page.commits.hashes)), np.nan)
-    table[page.number[page.good], page.commits.at[page.good]] = values[page.good] * scale
-    return rounded(table, digits)
+def _stated(cost: CostRow) -> dict[str, float]:
+    """What is known of a cost, exactly; whole numbers without ".0"."""
+    known = {name: value for name, value in cost._asdict().items() if value}
+    return {name: int(value) if value.is_integer() and value < 2**53 else value for name, value in known.items()}
 
 
-def _counts(values: Floats) -> Any:
+def _counts(values: Floats) -> Ints:
     """Whole numbers, -1 where there is none."""
     return np.where(np.isnan(values), -1, values).astype(np.int64)
 
 
-def _changes(page: _Page, values: Ints) -> list[list[list[int | None]]]:
-    """[[first index, value], ...] of each series: a column of whole numbers that hardly changes, as its changes."""
-    number, at, values = page.number[page.good], page.commits.at[page.good], values[page.good]
-    first = Runs.of(number, values).first
-    pairs = zip(at[first].tolist(), values[first].tolist(), strict=True)
-    known = [[i, None if value < 0 else value] for i, value in pairs]
-    return _by_series(page, number[first], known)
-
-
-def _breaks(page: _Page) -> list[list[int]]:
-    """Indices of commits from which on another benchmark definition holds: the line is broken before them."""
-    row = definition_changes(page.rows, page.number)
-    return _by_series(page, page.number[row], page.commits.at[row].tolist())
-
-
-def _defined(page: _Page) -> tuple[list[list[str]], list[list[int] | None]]:
+def _defined(page: _Series) -> tuple[list[list[str]], list[list[int] | None]]:
     """The definitions that occur, and of each series its first commit that has one, that and its last."""
-    stated = ~page.rows.texts[DEFINITION[0]].equal("")
-    last = page.series.latest(stated)
-    backwards = Runs(len(stated) - page.series.bounds[::-1])
-    first = len(stated) - 1 - backwards.latest(stated[::-1])[::-1]
-    has = np.flatnonzero(last >= 0)
-    ends = np.concatenate([first[has], last[has]])
-    pairs = list(zip(*(page.rows.texts[name][ends].list() for name in DEFINITION), strict=True))
-    number = {pair: n for n, pair in enumerate(sorted(set(pairs)))}
-    codes = [number[pair] for pair in pairs]
-    found: list[list[int] | None] = [None] * len(page.series)
-    told = zip(has.tolist(), page.commits.at[first[has]].tolist(), codes, codes[len(has) :], strict=False)
-    for n, at, start, end in told:
-        found[n] = [at, start, end]
+    kernel, case = (page.rows[name] for name in DEFINITION)
+    stated = np.flatnonzero(kernel != "")
+    first, last = (stated[ends] for ends in stretches(page.number[stated]))
+    pairs = [list(zip(kernel[ends], case[ends], strict=True)) for ends in (first, last)]
+    number = {pair: n for n, pair in enumerate(sorted({*pairs[0], *pairs[1]}))}
+    found: list[list[int] | None] = [None] * len(page.last)
+    for n, at, start, end in zip(page.number[first].tolist(), page.at[first].tolist(), *pairs, strict=True):
+        found[n] = [at, number[start], number[end]]
     return [list(pair) for pair in number], found
 
 
-def _bad(page: _Page, whys: dict[str, int]) -> list[dict[str, list[Any]]]:
+def _bad(page: _Series, whys: Sequence[str]) -> list[dict[str, list[Any]]]:
     """{index of the commit: [status, number of the reason]} of each series."""
-    row = np.flatnonzero(~page.good)
-    texts = (page.rows.texts[name][row].list() for name in ("status", "why"))
-    found = [(str(i), [s, whys[w]]) for i, s, w in zip(page.commits.at[row].tolist(), *texts, strict=True)]
-    return [dict(pairs) for pairs in _by_series(page, page.number[row], found)]
+    row, number = np.flatnonzero(~page.good), {why: n for n, why in enumerate(whys)}
+    texts = (page.rows[name][row].tolist() for name in ("status", "why"))
+    found = [(str(i), [s, number[w]]) for i, s, w in zip(page.at[row].tolist(), *texts, strict=True)]
+    return [dict(pairs) for pairs in page.split(row, found)]
 
 
-def _by_series(page: _Page, number: Ints, values: list[Any]) -> list[list[Any]]:
-    """The values of each series, given the series of each value, in order."""
-    bounds = np.searchsorted(number, np.arange(len(page.series) + 1)).tolist()
-    return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+def paired_block(rows: Arrays, commits: Dated) -> dict[str, Any]:
+    """What was timed round by round beside something else, in a block of commits: static/views/compare.js reads it.
+
+    {"commits": [hash], "baselines": [name], "series": [[kernel, case, backend, [[index of the commit, index of the
+    baseline, its time / the row's time, low, high of the 99 % interval]]]]}.  Two ratios to one baseline, each from
+    rounds that both ran in, are compared without what the device does to both.
+    """
+    found: dict[tuple[str, str, str], list[Any]] = {}
+    baselines: dict[str, int] = {}
+    if PAIRED[0] in rows:
+        values = np.stack([rows[name] for name in PAIRED])
+        row = np.flatnonzero((values > 0).all(axis=0) & (rows["status"] == "ok"))
+        named = zip(*(rows[name][row].tolist() for name in (*KEY, "at", "paired_with")), strict=True)
+        for (*key, at, beside), *ratio in zip(named, *(significant(rows[name][row]) for name in PAIRED), strict=True):
+            point = [at, baselines.setdefault(beside, len(baselines)), *ratio]
+            found.setdefault(tuple(key), []).append(point)
+    series = [[*key, points] for key, points in found.items()]
+    return {"commits": [commit for commit, _, _ in commits], "baselines": list(baselines), "series": series}

@@ -1,53 +1,129 @@
-"""Where the rows of a machine come from: read commit by commit out of the records, or held in a frame."""
+"""Where the rows of a lane come from, and what is carried on of them from one build to the next.
+
+What the pages show beside their charts is decided by a few of a lane's rows.  Newest numbers, sparklines, marks,
+trails, definitions: each looks at the last rows of a series, or at those where something changed.  `lasting` finds
+rows from which every one of them comes out as from all rows; with newer rows added it does so again.  The history
+reads all rows, but a third of their columns.  So a history that only grows need not be read again: what is kept of its
+full blocks lies in one file for each lane, and one for each machine's history, beside the records' cache.  They save
+time (the Parquet parts of 3 million rows take seconds to unpack) and are safe to delete.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from pandas.api.types import union_categoricals
+from pyarrow import feather
 
-from ci.records import derived
+from ci.history.exact import VERSIONS
+from ci.history.health.apart import CASE as HEALTH_CASE
+from ci.records import derived, rates
 from ci.records.frame import MachineRows, RecordPlace
-from dashboards.columns import NO_DATE, Ints, TextColumn, columns, milliseconds
-from dashboards.lanes import Lane, lane_slug, tidy
+from dashboards.lanes import (
+    BLOCK,
+    CASE,
+    DEFINITION,
+    KEY,
+    MONTH,
+    days,
+    lane_slug,
+    latest,
+    newest_places,
+    numbers,
+    slug,
+    stretches,
+    tidy,
+    timed,
+)
+from dashboards.overview import SPARK_POINTS, LaneSeries
+from dashboards.values import NO_DATE, Bools, Ints, milliseconds
+
+Counts = Mapping[str, tuple[int, int]]
+"""How many rows each commit of a lane has with status ok, and of these with a time; oldest first."""
 
 
-class RowSource(Protocol):
-    """The rows of a machine.  places: its commits and environments that have any, oldest first."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lane:
+    """A machine, or one environment of a machine that measures commits under several.
+
+    frame: its tidy rows, all of them or those that `lasting` keeps; told: of all rows, where not all are there.
+    """
+
+    machine: str
+    env: str | None
+    frame: pd.DataFrame
+    told: Counts | None = None
+
+    @functools.cached_property
+    def counts(self) -> Counts:
+        """Rows of each commit."""
+        return counts_of(self.frame) if self.told is None else self.told
 
     @property
-    def machine(self) -> str: ...
-    @property
-    def places(self) -> Sequence[RecordPlace]: ...
-    def made_of(self, places: Iterable[RecordPlace]) -> str:
-        """Digest of all that pages can show of the rows of some places; "" where nothing can be told without them."""
+    def slug(self) -> str:
+        """Folder of its data files."""
+        return lane_slug(self.machine, self.env)
 
-    def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        """Tidy rows of some places."""
+    @property
+    def cpu(self) -> bool:
+        """Whether it is a machine without a GPU: what its backends are compared with is no vendor's library."""
+        return "kind" in self.frame and str(self.frame["kind"].iloc[-1]) == "cpu"
+
+    @functools.cached_property
+    def kernels(self) -> list[str]:
+        """What was measured in it."""
+        return sorted(map(str, self.frame["kernel"].unique()))
+
+    @functools.cached_property
+    def series(self) -> LaneSeries:
+        """The same rows, every series in one piece."""
+        return LaneSeries.of(self.frame)
+
+
+def counts_of(rows: pd.DataFrame) -> Counts:
+    """Of tidy rows of a lane."""
+    place, names = pd.factorize(rows["commit"])
+    wanted = ((rows["status"] == "ok").to_numpy(), timed(rows))
+    found = [np.bincount(place[some], minlength=len(names)).tolist() for some in wanted]
+    return dict(zip(map(str, names), zip(*found, strict=True), strict=True))
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadRows:
-    """Out of the cache of the records.  The rows that were asked for last are remembered."""
+    """The rows of a machine out of the cache of the records.  Those that were asked for last are remembered."""
 
     read: MachineRows
     _last: dict[tuple[RecordPlace, ...], pd.DataFrame] = dataclasses.field(default_factory=dict)
 
     @property
     def machine(self) -> str:
+        """Its name."""
         return self.read.machine
 
     @property
     def places(self) -> Sequence[RecordPlace]:
+        """Its commits and environments that have rows, oldest first."""
         return self.read.places
 
     def made_of(self, places: Iterable[RecordPlace]) -> str:
+        """Digest of all that pages can show of the rows of some places."""
         return self.read.made_of(places)
 
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
+        """Tidy rows of some places."""
         return tidy(self.derived(places))
 
     def derived(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
@@ -58,44 +134,43 @@ class ReadRows:
             self._last[wanted] = derived.derive(self.read.rows(wanted))
         return self._last[wanted]
 
-    def newest(self, commits: int) -> pd.DataFrame:
-        """`derived` of the newest block of so many commits."""
-        return self.derived(LaneSource(self, None, self.places).blocks(commits)[-1])
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldRows:
-    """Out of tidy rows in memory; commits without a date come last.  at: the rows of each place."""
+    """The same out of tidy rows in memory."""
 
     machine: str
     held: pd.DataFrame
-    places: Sequence[RecordPlace]
-    at: Mapping[RecordPlace, Ints]
 
-    @classmethod
-    def of(cls, frame: pd.DataFrame) -> list[HeldRows]:
-        """One for each machine of a tidy frame."""
-        machine = TextColumn.of(frame["machine"])
-        return [cls._of_machine(name, frame[machine.equal(name)]) for name in machine.present()]
+    @functools.cached_property
+    def at(self) -> dict[RecordPlace, Ints]:
+        """The rows of each place; commits without a date come last."""
+        found = self.held.groupby(["commit", "env"], observed=True).indices
+        date = milliseconds(self.held["date"])
+        return {
+            RecordPlace(int(date[rows].max()), str(commit), str(env)): rows for (commit, env), rows in found.items()
+        }
 
-    @classmethod
-    def _of_machine(cls, machine: str, rows: pd.DataFrame) -> HeldRows:
-        commit, env = (TextColumn.of(rows[name]) for name in ("commit", "env"))
-        found, number = np.unique(commit.codes.astype(np.int64) * len(env.names) + env.codes, return_inverse=True)
-        latest = np.full(len(found), np.iinfo(np.int64).min)
-        np.maximum.at(latest, number, milliseconds(rows["date"]))
-        pairs = zip(latest.tolist(), *(codes.tolist() for codes in np.divmod(found, len(env.names))), strict=True)
-        places = [RecordPlace(date, commit.names[c], env.names[e]) for date, c, e in pairs]
-        order, bounds = np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1]
-        return cls(machine, rows, sorted(places), dict(zip(places, np.split(order, bounds), strict=True)))
+    @property
+    def places(self) -> Sequence[RecordPlace]:
+        """See ReadRows."""
+        return sorted(self.at)
 
     def made_of(self, places: Iterable[RecordPlace]) -> str:
-        return columns(self.rows(places)).digest()
+        """See ReadRows."""
+        return hashlib.sha256(pd.util.hash_pandas_object(self.rows(places), index=False).to_numpy()).hexdigest()
 
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        wanted = np.sort(np.concatenate([self.at[place] for place in places]))
-        first, end = int(wanted[0]), int(wanted[-1]) + 1
-        return self.held.iloc[first:end] if end - first == len(wanted) else self.held.iloc[wanted]
+        """See ReadRows."""
+        return self.held.iloc[np.sort(np.concatenate([self.at[place] for place in places]))]
+
+
+RowSource = ReadRows | HeldRows
+
+
+def held(frame: pd.DataFrame) -> list[HeldRows]:
+    """One for each machine of a tidy frame."""
+    return [HeldRows(str(name), rows) for name, rows in frame.groupby("machine", sort=True, observed=True)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,21 +183,18 @@ class LaneSource:
 
     @property
     def machine(self) -> str:
+        """Its name."""
         return self.rows.machine
 
     @property
-    def slug(self) -> str:
-        """Folder of its data files."""
-        return lane_slug(self.machine, self.env)
-
-    def blocks(self, commits: int) -> list[list[RecordPlace]]:
-        """The places of so many commits at a time, oldest first; the last block may have fewer."""
-        latest: dict[str, int] = {}
+    def blocks(self) -> list[list[RecordPlace]]:
+        """The places of BLOCK commits at a time, oldest first; the last block may have fewer."""
+        last: dict[str, int] = {}
         for place in self.places:
-            latest[place.commit] = max(place.date_ms, latest.get(place.commit, place.date_ms))
-        ordered = sorted(latest, key=lambda commit: (latest[commit], commit))
-        number = {commit: n // commits for n, commit in enumerate(ordered)}
-        found: list[list[RecordPlace]] = [[] for _ in range(-(-len(ordered) // commits))]
+            last[place.commit] = max(place.date_ms, last.get(place.commit, place.date_ms))
+        ordered = sorted(last, key=lambda commit: (last[commit], commit))
+        number = {commit: n // BLOCK for n, commit in enumerate(ordered)}
+        found: list[list[RecordPlace]] = [[] for _ in range(-(-len(ordered) // BLOCK))]
         for place in self.places:
             found[number[place.commit]].append(place)
         return found
@@ -130,26 +202,178 @@ class LaneSource:
 
 def lane_sources(sources: Iterable[RowSource]) -> list[LaneSource]:
     """The lanes of some machines, the one with the longest history first (then by newest commit, then by name)."""
-    found = [lane for source in sources for lane in _by_environment(source)]
-    return sorted(found, key=lambda lane: (-_length(lane), -_newest(lane), lane.machine, lane.env or ""))
+
+    def order(lane: LaneSource) -> tuple[int, int, str, str]:
+        newest = max((place.date_ms for place in lane.places if place.date_ms != NO_DATE), default=-NO_DATE)
+        return -len({place.commit for place in lane.places}), -newest, lane.machine, lane.env or ""
+
+    found = []
+    for source in sources:
+        if len({place.commit for place in source.places}) == len(source.places):
+            found.append(LaneSource(source, None, source.places))
+        else:  # commits have several environments
+            envs = sorted({place.env for place in source.places})
+            found += [LaneSource(source, env, [one for one in source.places if one.env == env]) for env in envs]
+    return sorted(found, key=order)
 
 
 def lanes_of(frame: pd.DataFrame) -> list[Lane]:
     """The lanes of a tidy frame, in the same order."""
-    return [Lane(one.machine, one.env, one.rows.rows(one.places)) for one in lane_sources(HeldRows.of(frame))]
+    return [Lane(one.machine, one.env, one.rows.rows(one.places)) for one in lane_sources(held(frame))]
 
 
-def _length(lane: LaneSource) -> int:
-    return len({place.commit for place in lane.places})
+# ---- what is carried on ---------------------------------------------------------------------------------------------
+
+Rows = Callable[[], pd.DataFrame]
 
 
-def _newest(lane: LaneSource) -> int:
-    return max((place.date_ms for place in lane.places if place.date_ms != NO_DATE), default=np.iinfo(np.int64).min)
+def carried(
+    source: LaneSource,
+    read: Callable[[Sequence[RecordPlace]], pd.DataFrame],
+    code: str,
+    file: Path | None,
+    keep: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+    each: Callable[[int, str, Rows], None] = lambda *_: None,
+) -> tuple[pd.DataFrame, Counts, str]:
+    """What is kept of a lane's full blocks and all rows of its newest one; counts of all rows; a digest of all of it.
+
+    code: digest of the code that reads.  file: where what is kept lies, None to keep nothing.  keep: what of the full
+    blocks, without it all.  each: told of every block its number, its digest and how its rows are read.
+    """
+    blocks = source.blocks
+    made_of = [source.rows.made_of(block) for block in blocks]
+    chain = [digest_of(code, "")]
+    for one in made_of:
+        chain.append(digest_of(chain[-1], one))
+    full = sum(len({place.commit for place in block}) == BLOCK for block in blocks)  # only new commits join a history
+    count, past, counts = load(file, chain[: full + 1])
+    frames = [] if past is None else [past]
+    for n, places in enumerate(blocks):
+        rows = functools.cache(functools.partial(read, places))
+        each(n, made_of[n], rows)
+        if n < count:
+            continue
+        frames.append(rows())
+        counts = {**counts, **counts_of(rows())}
+        if keep and n < full:
+            frames = [keep(stacked(frames))]
+        if n + 1 == full:
+            frames = [stacked(frames)]
+            save(file, chain[full], frames[0], counts)
+    return stacked(frames), counts, chain[-1]
 
 
-def _by_environment(source: RowSource) -> list[LaneSource]:
-    """All rows if a machine changes its environment now and then, one lane per environment if commits have several."""
-    if len({place.commit for place in source.places}) == len(source.places):
-        return [LaneSource(source, None, source.places)]
-    envs = sorted({place.env for place in source.places})
-    return [LaneSource(source, env, [one for one in source.places if one.env == env]) for env in envs]
+def digest_of(before: str, more: str) -> str:
+    """Digest of two."""
+    return hashlib.sha256(f"{before} {more}".encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames one below the other; texts that are categories stay so, in alphabetical order."""
+    found = [frame for frame in frames if len(frame)] or list(frames[:1])
+    if len(found) < 2:
+        return found[0]
+
+    def column(columns: Sequence[pd.Series]) -> object:
+        if all(isinstance(one.dtype, pd.CategoricalDtype) for one in columns):
+            return union_categoricals([one.array for one in columns], sort_categories=True)
+        return pd.concat(columns, ignore_index=True).array
+
+    names = dict.fromkeys(name for frame in found for name in frame)
+    return pd.DataFrame({name: column([one[name] for one in found if name in one]) for name in names}, copy=False)
+
+
+def lasting(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a lane (tidy, of all its commits or of what lasted and newer ones) that say all that its pages show."""
+    arm, place = numbers(rows, KEY), numbers(rows, ["commit", "env"])
+    ok, good = (rows["status"] == "ok").to_numpy(bool), timed(rows)
+    stated = (rows[list(rates.AMOUNT.values())].fillna(0) != 0).any(axis=1).to_numpy()
+    found = newest_places(rows) | _redefined(rows)
+    for group, wanted in ((arm, None), (arm, ok), (arm, stated), (place, None), (place, ok)):
+        found |= latest(group, 1, wanted)
+    first = latest(arm[::-1], 1, good[::-1])[::-1]
+    day = days(rows["date"])  # of a series the last time on each day of the last month, and the last one before
+    since = np.maximum(day - (day.max(initial=0) - MONTH), 0)
+    trail = latest(arm * (MONTH + 1) + since, 1, good & (day >= 0))
+    return rows[found | latest(arm, SPARK_POINTS, good) | first | trail].reset_index(drop=True)
+
+
+def _redefined(rows: pd.DataFrame) -> Bools:
+    """Where the benchmark definition of a case is not that of the row before."""
+    stated = np.flatnonzero((rows[DEFINITION[0]] != "").to_numpy())
+    case, digest = numbers(rows, CASE)[stated], numbers(rows, DEFINITION)[stated]
+    order = np.argsort(case, kind="stable")
+    found = np.zeros(len(rows), bool)
+    found[stated[order[stretches(case[order], digest[order])[0]]]] = True
+    return found
+
+
+# ---- the file -------------------------------------------------------------------------------------------------------
+
+_TOLD = b"ridgeline-past"
+
+
+def load(file: Path | None, chain: Sequence[str]) -> tuple[int, pd.DataFrame | None, Counts]:
+    """(number of blocks, what is kept of them, their counts), else (0, None, {}).
+
+    chain: digests of the first 0, 1, ... blocks.
+    """
+    with contextlib.suppress(OSError, pa.ArrowException, ValueError, TypeError, KeyError):
+        table = feather.read_table(file, memory_map=True) if file else None
+        told = json.loads(table.schema.metadata[_TOLD]) if table is not None else {}
+        if told.get("made_of") in chain[1:]:
+            plain = table.replace_schema_metadata({b"pandas": table.schema.metadata[b"pandas"]})
+            rows = plain.to_pandas(split_blocks=True)  # columns of numbers are the file's own memory
+            return chain.index(told["made_of"]), rows, {commit: (ok, good) for commit, ok, good in told["counts"]}
+    return 0, None, {}
+
+
+def save(file: Path | None, made_of: str, rows: pd.DataFrame, counts: Counts) -> None:
+    """Where it cannot be written, the next build takes its time."""
+    if file is None:
+        return
+    draft = file.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        said = {"made_of": made_of, "counts": [[commit, *both] for commit, both in counts.items()]}
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+        for at, field in enumerate(table.schema):
+            if pa.types.is_floating(field.type):  # NaN stays a number: a column with nulls would be copied to be read
+                values = rows[field.name].to_numpy(field.type.to_pandas_dtype())
+                table = table.set_column(at, field, pa.array(values, from_pandas=False))
+        table = table.replace_schema_metadata({**table.schema.metadata, _TOLD: json.dumps(said).encode()})
+        whole = max(len(table), 1)  # in one piece, or it would have to be put together to be read
+        feather.write_feather(table, draft, "uncompressed", chunksize=whole)
+        os.replace(draft, file)
+
+
+# ---- for the history ------------------------------------------------------------------------------------------------
+
+HISTORY_COLUMNS = dict.fromkeys(
+    [
+        *("machine", "kind", "device", "count", "date", *HEALTH_CASE, "baseline", "seconds", "status", "yardstick"),
+        *("code", *VERSIONS, "trials", "paired_ratio", "paired_low", "paired_high", "paired_with"),
+        *("baseline_ratio", "baseline_name"),
+    ]
+)
+"""Columns that `ci.history` reads, of the records and derived."""
+
+
+def history_rows(sources: Sequence[ReadRows], code: str, kept: Path | None) -> pd.DataFrame:
+    """The rows of all machines with these columns, oldest commit first, as of a derived frame of all records.
+
+    code: digest of the code that reads; kept: folder for what was read, None to keep nothing.
+    """
+
+    def of_machine(source: ReadRows) -> pd.DataFrame:
+        def read(places: Sequence[RecordPlace]) -> pd.DataFrame:
+            frame = source.derived(places)
+            return frame[[name for name in HISTORY_COLUMNS if name in frame]]
+
+        file = kept / f"history-{slug(source.machine)}.arrow" if kept else None
+        return carried(LaneSource(source, None, source.places), read, code, file)[0]
+
+    frame = stacked(list(map(of_machine, sources)))
+    dates, commits = frame["date"].array.asi8, frame["commit"].cat.codes.to_numpy()
+    later = (dates[1:] > dates[:-1]) | ((dates[1:] == dates[:-1]) & (commits[1:] >= commits[:-1]))
+    return frame if later.all() else frame.iloc[np.lexsort((commits, dates))].reset_index(drop=True)

@@ -1,15 +1,35 @@
-"""Columns of the records as the plain values that pages and figures draw."""
+"""Columns of the records as the plain values that pages and figures draw, and as JSON that is safe inside a script."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import orjson
 import pandas as pd
 
 from ci.records import derived, rates
 from ci.records.rates import Rate
+
+Ints = npt.NDArray[np.signedinteger]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+NO_DATE = np.iinfo(np.int64).max
+"""Stands for a date that is not known: such commits come last, as pandas sorts them."""
+
+ESCAPED = {character: f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"}
+"""What must not stand in a script as it is; these occur in strings only."""
+
+_REPLACED = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
+
+def plain(text: str) -> str:
+    """A text that UTF-8 and HTML can carry: lone surrogates and NUL become U+FFFD."""
+    return text if text.isascii() and "\0" not in text else text.translate(_REPLACED)
 
 
 class CostRow(NamedTuple):
@@ -75,7 +95,7 @@ def rounded(values: np.ndarray, digits: int = 6) -> np.ndarray:
 
 def one(value: float, digits: int = 6) -> float | None:
     """A single value rounded to significant digits."""
-    return significant([value], digits)[0]
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def minute(date: pd.Timestamp) -> str:
@@ -86,3 +106,63 @@ def minute(date: pd.Timestamp) -> str:
 def count(value: Any) -> int | None:
     """A whole number, None where there is none."""
     return int(value) if pd.notna(value) else None
+
+
+def milliseconds(dates: pd.Series) -> Ints:
+    """Dates as milliseconds since 1970, NO_DATE where they are not known."""
+    moments = pd.to_datetime(dates, utc=True)
+    values = moments.dt.tz_localize(None).to_numpy("datetime64[ms]").astype(np.int64)
+    return np.where(moments.isna().to_numpy(), NO_DATE, values)
+
+
+def finite(column: pd.Series) -> Floats:
+    """A column as numbers; what is missing or infinite is NaN."""
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def microseconds(rows: pd.DataFrame, column: str = "seconds") -> list[float | None]:
+    """Times as they travel: six significant digits, None where there is none."""
+    return significant(rows[column].to_numpy(float) * 1e6)
+
+
+def half_width(rows: pd.DataFrame) -> Floats:
+    """Half of the width of the 99 % interval of each time, as a logarithm; NaN without one."""
+    low, high = rows["seconds_low"].to_numpy(float), rows["seconds_high"].to_numpy(float)
+    known = (low > 0) & (high >= low)
+    return np.where(known, np.log(np.where(known, high, 1.0) / np.where(known, low, 1.0)) / 2, np.nan)
+
+
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def script_json(value: Any) -> bytes:
+    """JSON in UTF-8 without <, > and &.  NaN, which JSON lacks, is null: a hole in a line of numbers.
+
+    Lone surrogates and NUL become U+FFFD: UTF-8 and HTML cannot carry them.
+    """
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:  # lone surrogates, or a type that it does not know
+        text = orjson.dumps(_plain(value))
+    if b"\\u0000" in text:
+        text = orjson.dumps(_plain(value))
+    for character, escape in ESCAPED.items():
+        text = text.replace(character.encode(), escape)
+    return text
+
+
+def receive(path: str, content: bytes) -> bytes:
+    """A data file: a script that hands JSON to the page."""
+    return b"Ridgeline.receive(" + script_json(path) + b"," + content + b");\n"
+
+
+def _plain(value: Any) -> Any:
+    """The same with texts that UTF-8 and HTML can carry, and in types that JSON knows."""
+    if isinstance(value, str):
+        return plain(str(value))
+    if isinstance(value, dict):
+        return {plain(str(key)): _plain(one) for key, one in value.items()}
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

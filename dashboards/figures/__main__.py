@@ -15,10 +15,9 @@ from ci.history.health.machines import machines as machine_health
 from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
-from dashboards import recorded_sweeps
-from dashboards.figures import cases, machines, over_time
-from dashboards.figures.studies import canvas
-from dashboards.figures.studies.error import FigureError, exit_code
+from dashboards.figures import cases
+from dashboards.figures.studies.picture import FigureError, exit_code
+from dashboards.views import studies as recorded_sweeps
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
 
@@ -28,7 +27,7 @@ def _history(wanted: argparse.Namespace) -> Path:
     frame = _frame(wanted)
     machine = _machine(frame, wanted, kernel, case)
     moved = () if wanted.plain else _moved(frame, wanted.results)
-    return over_time.history(frame, machine, kernel, case, wanted.out, wanted.rate, moved)
+    return cases.history(frame, machine, kernel, case, wanted.out, wanted.rate, moved)
 
 
 def _moved(frame: pd.DataFrame, results: Path) -> list[Moved]:
@@ -63,12 +62,12 @@ def _programs(wanted: argparse.Namespace) -> Path:
 
 
 def _health(wanted: argparse.Namespace) -> Path:
-    return machines.health(machine_health(readings.load(wanted.results)), wanted.machine, wanted.out)
+    return cases.health(machine_health(readings.load(wanted.results)), wanted.machine, wanted.out)
 
 
 def _sweep(wanted: argparse.Namespace) -> Path:
     found = recorded_sweeps.the_sweep(wanted.results, _named(wanted, "kernel"), wanted.machine)
-    told, data = recorded_sweeps.figure(found, wanted.case)
+    told, data = recorded_sweeps.sweep_figure(found, wanted.case)
     if not len(data):
         raise FigureError(f"the sweep has no case {wanted.case!r}; it has {', '.join(found.cases)}")
     return cases.drawn(told, data, wanted.out)
@@ -103,7 +102,7 @@ def _machine(frame: pd.DataFrame, wanted: argparse.Namespace, kernel: str, case:
     """The machine that was named, else the only one that has the case."""
     if wanted.machine:
         return str(wanted.machine)
-    return canvas.the_machine(canvas.chosen(frame, kernel=kernel, case=case))
+    return cases.the_machine(cases.chosen(frame, kernel=kernel, case=case))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -201,6 +201,16 @@ var Ridgeline = (() => {
     return known ? Ridgeline.root + "kernels/" + known.slug + ".html" + hashOf(values) : null;
   }
 
+  /** Map of what `key` says of each item to the items of which it says so, in their order. */
+  function grouped(items, key) {
+    const found = new Map();
+    for (const item of items) {
+      if (!found.has(key(item))) found.set(key(item), []);
+      found.get(key(item)).push(item);
+    }
+    return found;
+  }
+
   /* ---- time ---- */
 
   const DAY = 86_400_000;
@@ -329,6 +339,7 @@ var Ridgeline = (() => {
     legend,
     press,
     kernelPage,
+    grouped,
     day,
     ago,
     receive,

@@ -154,6 +154,7 @@
       R.go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
       show().catch(R.fail);
     });
+    R.verified(kernel, lane.machine).catch(R.fail);
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
     document.getElementById("absent-here").hidden = here;

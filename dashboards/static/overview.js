@@ -1,11 +1,255 @@
+/* The front page: history of the headline cases, the verdict, and the newest numbers. */
+
+/* The first picture of the front page: the history of one headline case of each kernel, unit by unit. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h, foreign} = R;
+
+  /** One picture for each unit: a line for a case of each kernel, and a dotted one for its baseline.
+   *
+   * history: as dashboards/overview.py gives it; commits: [[hash, date]]; page(kernel, values): address of its page.
+   */
+  function headlines(host, history, commits, page) {
+    host.hidden = history.length === 0;
+    host.replaceChildren(h("h2", {}, "History of the headline cases"), h("div", {class: "pictures"}, history.map(one => picture(one, commits, page))));
+  }
+
+  function picture({unit, lines}, commits, page) {
+    const at = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b),
+      colors = new Map([...new Set(lines.map(line => line.kernel))].map((kernel, n) => [kernel, n]));
+    const drawn = lines.map(line => {
+      const n = colors.get(line.kernel),
+        values = new Map(line.at.map((i, k) => [i, line.values[k]]));
+      return {
+        ...line,
+        name: `${line.kernel} ${line.case} ${line.backend}`,
+        y: at.map(i => values.get(i)),
+        color: `var(--series-${n % 6})`,
+        dash: line.baseline ? "2 3" : n < 6 ? null : "7 4",
+        quiet: line.baseline,
+      };
+    });
+    const area = h("div", {class: "chart-area"}),
+      words = `over ${at.length} ${at.length === 1 ? "commit" : "commits"}, one case of each kernel` + (drawn.some(line => line.baseline) ? "; dotted: its baseline" : ""),
+      figure = h("figure", {}, h("figcaption", {}, unit, h("span", {class: "sub"}, words)), area, h("div", {class: "legend"}, drawn.map(line => legend(line, page))));
+    R.chart(area, {
+      lines: drawn,
+      label: `${unit} over ${at.length} commits`,
+      x: {kind: "commits", count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
+      y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
+      tip: i => tip(drawn, i, commits[at[i]]),
+    });
+    return figure;
+  }
+
+  /** Largest value / smallest value of some lines. */
+  function spread(lines) {
+    const values = lines.flatMap(line => line.values).filter(value => value > 0);
+    return Math.max(...values) / Math.min(...values);
+  }
+
+  function legend({kernel, case: name, backend, baseline, color, dash, rate}, page) {
+    const words = baseline ? [foreign(backend)] : [h("a", {href: page(kernel, {case: name, backend})}, foreign(`${kernel} / ${name} / ${backend}`)), h("span", {class: "sub"}, " " + R.RATES[rate].name)];
+    return h("span", {}, R.sample(color, dash), " ", words);
+  }
+
+  function tip(lines, i, [hash, date]) {
+    const said = lines.filter(line => line.y[i] !== undefined).map(line => h("p", {}, h("strong", {}, R.withUnit(line.y[i], line.rate)), " ", foreign(line.name)));
+    return [h("p", {class: "tip-head"}, h("code", {}, R.short(hash)), " ", date), ...said];
+  }
+
+  Object.assign(R, {headlines});
+})();
+
+/* The front page's verdict: what is slower than it was, since when, by whom and how surely; then everything else. */
+(() => {
+  const R = Ridgeline,
+    {h, foreign} = R,
+    E = R.event;
+  const UNDECIDED = 50; // rows of the list of undecided series; the rest is counted
+
+  const slower = event => event.kind === "kernel" && event.direction === "slower";
+
+  /** [name in the address, title of n, which events]; the first part is always open, the others fold. */
+  const PARTS = [
+    [
+      "improvements",
+      n => E.several(n, "improvement"),
+      event => E.isOpen(event) && event.kind === "kernel" && event.direction === "faster",
+    ],
+    [
+      "machines",
+      n => E.several(n, "event of a machine", "events of machines"),
+      event => E.isOpen(event) && event.kind === "machine",
+    ],
+    [
+      "libraries",
+      n => E.several(n, "event of a vendor's library", "events of vendors' libraries"),
+      event => E.isOpen(event) && event.kind === "library",
+    ],
+    [
+      "configurations",
+      n => E.several(n, "best configuration moved", "best configurations moved"),
+      event => E.isOpen(event) && event.kind === "configuration",
+    ],
+    ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => event.kind === "code"],
+    ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event) && event.kind !== "code"],
+  ];
+
+  /** "2 fixed, 1 accepted": closed events by their state. */
+  function byState(events) {
+    const states = [...R.grouped(events, ({state}) => state)];
+    return states.map(([state, {length}]) => `${length.toLocaleString("en-US")} ${state}`).join(", ");
+  }
+
+  function headline(open) {
+    if (open.length === 0) return h("h1", {class: "verdict good"}, "No regression is open on main");
+    const owned = open.filter(event => event.owner).length;
+    return h(
+      "h1",
+      {class: "verdict bad"},
+      `${E.several(open.length, "regression")} open on main`,
+      h(
+        "span",
+        {class: "sub"},
+        owned === open.length ? "each has an owner" : `${open.length - owned} without an owner`,
+      ),
+    );
+  }
+
+  function looked({machines, series, points, commits, newest}) {
+    if (!newest) return h("p", {class: "looked"}, "No time has been measured yet.");
+    return h(
+      "p",
+      {class: "looked"},
+      `Looked at ${E.several(series, "series", "series")} with ${E.several(points, "point")} of ${E.several(commits, "commit")} on ${E.several(machines, "machine")}; newest commit `,
+      R.commitLink(newest.hash),
+      ` of ${R.day(newest.date_ms)}. `,
+      h("a", {href: R.root + "events.html"}, "All events"),
+      " · ",
+      h("a", {href: R.root + "feed.xml"}, "feed"),
+    );
+  }
+
+  /** A part that folds; `content()` is made when it is first opened. */
+  function fold(name, title, content, forced) {
+    const opened = forced || R.listed("open").has(name),
+      element = h(
+        "details",
+        {class: "fold", id: "fold-" + name, open: opened},
+        h("summary", {}, title),
+        opened ? content() : null,
+      );
+    element.addEventListener("toggle", () => {
+      if (element.open && element.children.length === 1) element.append(content());
+      const open = R.listed("open");
+      if (open.has(name) === element.open) return;
+      if (!open.delete(name)) open.add(name);
+      R.go({open: R.listing(open)});
+    });
+    return element;
+  }
+
+  function undecidedList(rows) {
+    const items = rows
+      .slice(0, UNDECIDED)
+      .map(row =>
+        h(
+          "li",
+          {},
+          E.link(
+            R.kernelPage(row.kernel, {machine: row.machine, case: row.case, backend: row.backend}),
+            `${row.kernel} / ${row.case} / ${row.backend}`,
+          ),
+          ` ${R.signedPercent(row.speed)} speed at `,
+          R.commitLink(row.at),
+          " on ",
+          foreign(row.machine),
+        ),
+      );
+    const more = rows.length - items.length;
+    return h(
+      "div",
+      {},
+      h(
+        "p",
+        {class: "muted"},
+        "The newest point lies apart from the one before, and one point is no step: the next record decides.",
+      ),
+      h(
+        "ul",
+        {class: "undecided"},
+        items,
+        more > 0 ? h("li", {class: "muted"}, `and ${more.toLocaleString("en-US")} more`) : null,
+      ),
+    );
+  }
+
+  function draw(host, data) {
+    const {events, undecided} = data,
+      chosen = R.state().event || null;
+    const toggle = event => {
+      R.go({event: chosen === event.id ? "" : event.id});
+      R.keepFocus(host, () => draw(host, data));
+    };
+    const table = (members, key, caption) => {
+      const area = h("div", {});
+      R.eventTable(area, members, {caption, key, chosen, toggle});
+      return area;
+    };
+    const open = events.filter(event => slower(event) && E.isOpen(event));
+    const parts = PARTS.map(([name, title, wanted]) => [name, title, events.filter(wanted)]).filter(
+      ([, , members]) => members.length,
+    );
+    const folds = parts.map(([name, title, members]) => {
+      const text = name === "closed" ? `${title(members.length)}: ${byState(members)}` : title(members.length);
+      return fold(
+        name,
+        text,
+        () => table(members, "by-" + name, text),
+        members.some(({id}) => id === chosen),
+      );
+    });
+    if (undecided.length) {
+      const place = parts.findIndex(([name]) => name !== "improvements");
+      folds.splice(
+        place < 0 ? folds.length : place,
+        0,
+        fold("undecided", `${undecided.length.toLocaleString("en-US")} undecided`, () => undecidedList(undecided)),
+      );
+    }
+    host.replaceChildren(
+      headline(open),
+      looked(data.looked),
+      ...data.notes.map(text => h("p", {class: "looked"}, foreign(text + "."))),
+      ...(open.length ? [table(open, "by", "open regressions")] : []),
+      h("div", {class: "folds"}, folds),
+    );
+  }
+
+  async function show() {
+    const host = document.getElementById("events");
+    if (!host) return;
+    const [events, verdict] = await Promise.all([R.events(), R.load("views/verdict")]);
+    draw(host, {...events, ...verdict});
+    delete host.dataset.busy;
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    if (R.site.lanes.length === 0) return;
+    window.addEventListener("hashchange", () => show().catch(R.fail));
+    show().catch(R.fail);
+  });
+})();
+
 /* The overview: newest numbers of every kernel on one machine, and what was not measured there.
  *
  * A long table is built in slices, so that the page answers at once: its first rows stand when the data are there, the
  * others follow within a second.  All rows end up in the document, so the browser's search, the keyboard and the printer
  * find them; printing waits for none: what is missing is added before.
  */
-"use strict";
-
 (() => {
   const R = Ridgeline,
     {h, foreign} = R;
@@ -180,11 +424,7 @@
   function linesOf(rows) {
     view.page = kernelPages();
     const visible = new Set(rows),
-      groups = new Map();
-    for (const row of rows) {
-      if (!groups.has(row.kernel)) groups.set(row.kernel, []);
-      groups.get(row.kernel).push(row);
-    }
+      groups = R.grouped(rows, ({kernel}) => kernel);
     if (!view.query && !view.only) for (const kernel of elsewhereOnly()) groups.set(kernel, []); // a line with their count
     const makers = [...groups].flatMap(([kernel, members]) => [
       [kernel, () => groupHead(kernel, visible)],
@@ -284,12 +524,7 @@
   function absences(broken) {
     const host = document.getElementById("absent"),
       page = kernelPages(),
-      groups = new Map();
-    for (const gap of view.absent) {
-      const key = JSON.stringify([gap.status, gap.why]);
-      if (!groups.has(key)) groups.set(key, []);
-      groups.get(key).push(gap);
-    }
+      groups = R.grouped(view.absent, ({status, why}) => JSON.stringify([status, why]));
     const {problems} = R.site;
     host.replaceChildren(
       ...broken.map(({module, why}) =>
@@ -346,12 +581,8 @@
   const textOf = row => [row.kernel, row.case, row.backend, row.dtype, row.status, row.world + "ranks"].join(" ").toLowerCase();
 
   function receive(data) {
-    const byKernel = new Map();
-    for (const row of data.rows) {
-      row.text = textOf(row);
-      if (!byKernel.has(row.kernel)) byKernel.set(row.kernel, []);
-      byKernel.get(row.kernel).push(row);
-    }
+    for (const row of data.rows) row.text = textOf(row);
+    const byKernel = R.grouped(data.rows, ({kernel}) => kernel);
     const {rows, commits, absent, cpu} = data,
       declared = rows.filter(row => !row.gone);
     Object.assign(view, {rows, declared, commits, absent, cpu, byKernel, baselines: new Map(data.baselines)});

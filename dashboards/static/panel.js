@@ -1,3 +1,5 @@
+/* Charts of a kernel: their controls, the numbers behind them, and curves over the message size. */
+
 /* A chart with its controls: units, a legend that hides lines, and the box at the cursor. */
 "use strict";
 
@@ -83,4 +85,201 @@
   }
 
   Object.assign(R, {panel, tipLine});
+})();
+
+/* The numbers behind a chart: for screen readers, for copying, as files. */
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+
+  /** {element, refresh()}: a <details> that is filled when it is opened. */
+  function numbers(data, info, all, rate) {
+    const element = h("details", {class: "numbers", toggle: refresh}, h("summary", {}, "Numbers behind the chart"));
+    function refresh() {
+      if (!element.open) return;
+      const grid = R.grid({
+        caption: `records of ${data.kernel}, ${info.name}`,
+        columns: columns(data, info, rate()),
+        rows: numberRows(data, all, rate()),
+        file: `${data.kernel}-${info.name}`,
+      });
+      element.replaceChildren(element.querySelector("summary"), grid);
+    }
+    return {element, refresh};
+  }
+
+  /** One row per commit and backend with a record, newest first. */
+  function numberRows(data, all, rate) {
+    const columns = all.map(series => ({
+      series,
+      value: R.inRate(data, series, rate),
+      ends: R.interval(data, series, rate),
+      share: R.inRate(data, series, "peak_share"),
+      samples: R.unfold(series.samples, series.us.length),
+    }));
+    const rows = [];
+    for (let i = data.commits.length - 1; i >= 0; i--) {
+      for (const column of columns) {
+        const {series, value, ends, share, samples} = column;
+        const [status, why] = series.bad[i] || ["ok", null];
+        if (status === "ok" && series.us[i] === null) continue;
+        rows.push({
+          i,
+          series,
+          status,
+          why: why === null ? "" : data.whys[why],
+          value: value[i],
+          low: ends[0][i],
+          high: ends[1][i],
+          us: series.us[i],
+          share: share[i],
+          ratio: series.ratio ? series.ratio[i] : null,
+          samples: status === "ok" ? samples[i] : null,
+        });
+      }
+    }
+    return rows;
+  }
+
+  function columns(data, info, rate) {
+    const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate,
+      commit = row => data.commits[row.i];
+    const amount = (key, title, of, text) => ({key, title, number: true, value: of, cell: row => text(of(row))});
+    const inRate = value => R.withUnit(value, rate);
+    const status = row => [
+      row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status),
+      row.why ? h("span", {class: "sub"}, row.why) : null,
+    ];
+    return [
+      {key: "commit", value: row => commit(row)[0], cell: row => R.commitLink(commit(row)[0])},
+      {key: "date", value: row => commit(row)[1]},
+      {key: "kernel", value: () => data.kernel, hidden: true},
+      {key: "case", value: () => info.name, hidden: true},
+      {key: "backend", value: row => row.series.backend},
+      {key: "baseline", value: row => row.series.baseline, hidden: true},
+      {key: "status", cell: status},
+      {key: "why", hidden: true},
+      amount(unit, R.RATES[rate].name, row => row.value, inRate),
+      amount(unit + "_low", "low", row => row.low, inRate),
+      amount(unit + "_high", "high", row => row.high, inRate),
+      amount("microseconds", "time", row => row.us, us => (us === null ? "–" : R.duration(us))),
+      amount("peak_share", "% of peak", row => row.share, R.percent),
+      amount("baseline_ratio", "vs baseline", row => row.ratio, ratio => R.withUnit(ratio, "ratio")),
+      {key: "samples", number: true},
+    ];
+  }
+
+  Object.assign(R, {numbers});
+})();
+
+/* Curves of a collective over the size of its message, from the newest record of every case. */
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+  const RATES = ["busbw", "algbw", "time"];
+
+  /** Cases that differ only in their payload: [{title, cases: case numbers by size}]; at least two sizes with a time.
+   *
+   * A machine of two GPUs has the cases of four ranks too, unmeasured: they make no chart.
+   */
+  function groupsOf(data) {
+    const found = new Map(),
+      size = number => R.costOf(data, number).payload_bytes;
+    data.cases.forEach((info, number) => {
+      const cost = R.costOf(data, number);
+      if (!cost.payload_bytes || cost.flops || !R.seriesOf(data, number).some(({us}) => R.lastGood(us) >= 0)) return;
+      const title = `${info.dtype}, ${info.world} ranks`;
+      found.set(title, [...(found.get(title) || []), number]);
+    });
+    return [...found]
+      .map(([title, cases]) => ({title, cases: cases.sort((a, b) => size(a) - size(b))}))
+      .filter(({cases}) => new Set(cases.map(size)).size > 1);
+  }
+
+  /** Draw one panel per group into `host`; a click on a size calls select(case number). */
+  function curves(host, data, select) {
+    const found = groupsOf(data);
+    host.hidden = found.length === 0;
+    host.replaceChildren();
+    for (const group of found) {
+      host.append(h("h2", {}, "Over the message size ", h("span", {class: "sub"}, group.title + ", newest records")));
+      curve(host, data, group, select);
+    }
+  }
+
+  function curve(host, data, group, select) {
+    const style = R.styles(data),
+      asked = R.state().cunit,
+      now = {rate: RATES.includes(asked) ? asked : RATES[0]},
+      members = data.series.filter(series => group.cases.includes(series.case));
+    const names = [...new Set(members.filter(({us}) => R.lastGood(us) >= 0).map(series => series.backend))];
+    const entries = names.map(name => ({
+      name,
+      baseline: members.find(series => series.backend === name).baseline,
+      ...style[name],
+    }));
+    R.panel(host, {
+      rates: RATES,
+      entries,
+      now,
+      legend: "chide",
+      changed: () => R.setState({cunit: now.rate === RATES[0] ? "" : now.rate}),
+      spec: (_, shown) =>
+        picture(
+          data,
+          group,
+          entries.filter(({name}) => shown.has(name)),
+          now.rate,
+          select,
+        ),
+      extra: () => [h("span", {class: "hint"}, "click a size for its history")],
+    });
+  }
+
+  function picture(data, {title, cases}, entries, rate, select) {
+    const sizes = cases.map(number => R.costOf(data, number).payload_bytes);
+    const member = (name, n) => data.series.find(series => series.backend === name && series.case === cases[n]);
+    const newest = (series, values) => (series ? (values(series)[R.lastGood(series.us)] ?? null) : null);
+    const lines = entries.map(entry => {
+      const all = cases.map((_, n) => member(entry.name, n)),
+        take = values => all.map(series => newest(series, values));
+      return {
+        ...entry,
+        quiet: entry.baseline,
+        y: take(series => R.inRate(data, series, rate)),
+        low: take(series => R.interval(data, series, rate)[0]),
+        high: take(series => R.interval(data, series, rate)[1]),
+      };
+    });
+    return {
+      lines,
+      label: `${data.kernel}: ${R.RATES[rate].name} over the message size, ${title}`,
+      x: {kind: "log", values: sizes, tick: size => R.quantity(size, "B", true)},
+      y: {title: R.axisTitle(rate), tick: R.tick, zero: rate !== "time", log: rate === "time"},
+      right: null,
+      picked: n => select(cases[n]),
+      tip: n => [
+        h(
+          "p",
+          {class: "tip-head"},
+          R.quantity(sizes[n], "B", true),
+          h("span", {class: "sub"}, data.cases[cases[n]].name),
+        ),
+        ...entries
+          .map(({name}) => member(name, n))
+          .map(series => series && R.tipLine(data, series, newestIndex(series), rate))
+          .filter(Boolean),
+      ],
+    };
+  }
+
+  /** Index of the newest record of a series: a time, else the newest reason why there is none. */
+  function newestIndex(series) {
+    return Math.max(
+      R.lastGood(series.us),
+      R.lastGood(series.us) >= 0 ? -1 : Math.max(-1, ...Object.keys(series.bad).map(Number)),
+    );
+  }
+
+  Object.assign(R, {curves});
 })();

@@ -7,20 +7,29 @@ them with `Ridgeline.load(path)`.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ci.history.analysis import History
-from dashboards.lanes import Lane
-from dashboards.machines import NotesOf, no_notes
+from ci.trials.trial import Checkout, Trial
+from dashboards.lanes import together
 from dashboards.overview import Declared, overview_data
-from dashboards.sources import lanes_of
-from dashboards.views.together import together
+from dashboards.sources import Lane, lanes_of
+
+NotesOf = Callable[[str, str, str], Sequence[Trial]]
+"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.notes`)."""
+
+
+def no_notes(machine: str, commit: str, env: str) -> Sequence[Trial]:
+    """For frames that have no results folder behind them."""
+    return []
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,9 +37,9 @@ class SiteInput:
     """What every view draws from.
 
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
-    (`dashboards.recent`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None where a
-    site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers: rows of
-    baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
+    (`dashboards.sources.lasting`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None
+    where a site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers:
+    rows of baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
     """
 
     frame: pd.DataFrame
@@ -51,7 +60,7 @@ class SiteInput:
     @functools.cached_property
     def overviews(self) -> dict[str, dict[str, Any]]:
         """By the slug of a lane, the data of its overview."""
-        return {lane.slug: overview_data(lane.columns, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
+        return {lane.slug: overview_data(lane.series, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
 
     def _declared(self, machine: str) -> Declared:
         """The cases of a kernel by its newest trial at a commit of a machine."""
@@ -65,44 +74,162 @@ class SiteInput:
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
-        """By the slug of a lane, the newest rows that stand together (`dashboards.views.together.together`)."""
+        """By the slug of a lane, the newest rows that stand together (`dashboards.lanes.together`)."""
         return {lane.slug: together(lane.frame) for lane in self.lanes}
 
 
-def nothing(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """For a view that needs no files of its own of this kind."""
-    return iter(())
-
-
-def always(site: SiteInput) -> bool:
-    """For a view that every site has."""
-    return True
+Made = Iterator[tuple[str, Any]]
+"""(path, value) of the files of a page."""
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
     """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
 
+    make: yields the files of the page.  A value that JSON knows, or with arrays of numbers (NaN is null), is a data
+    file, which a script loads with `Ridgeline.load(path)`; paths are unique over the site: "<lane slug>/<view
+    name>..." or "views/<view name>...".  Bytes are a file for people and other programs (JSON, CSV, a feed), its
+    path from the root.
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
     reads: patterns of the paths of data files of others that its scripts load.
-    data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
-    knows, and arrays of numbers; NaN is null.  Paths are unique over the site: "<lane slug>/<view name>..." or
-    "views/<view name>...".
-    files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
     of_history: whether it shows events, steps or peers, which are made beside the other views.
+    of_folder: whether it reads the folder of records and nothing else, so that it can be made beside the rest.
     """
 
     name: str
     title: str
+    make: Callable[[SiteInput], Made]
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    shown: Callable[[SiteInput], bool] = always
-    data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
-    files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
+    shown: Callable[[SiteInput], bool] = lambda _: True
     of_history: bool = False
+    of_folder: bool = False
 
 
-CHARTS = ("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/pictures.js")
-"""Scripts of a view that draws by ECharts and has a table."""
+CHARTS = ("echarts/charts.min.js", "views/pictures.js")
+"""Scripts of a view that draws by ECharts."""
+
+
+# ---- what a machine is, as its newest record describes it ----------------------------------------------------------
+
+FINGERPRINT = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
+"""Columns of the frame that describe a machine."""
+
+SOFTWARE = {"torch": "torch", "Triton": "triton", "CUDA": "cuda", "HIP": "hip", "NCCL/RCCL": "nccl", "Python": "python"}
+"""What the page calls each entry of a trial's `environment`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MachineFacts:
+    """title: for the selector; rows: (name, value) of the fingerprint; broken: modules that did not import."""
+
+    title: str
+    rows: list[tuple[str, str]]
+    broken: list[dict[str, str]]
+
+
+def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
+    """Facts of the lane whose tidy rows these are, at its newest commit."""
+    newest = frame.iloc[-1]
+    notes = notes_of(newest["machine"], newest["commit"], newest["env"])
+    trial = notes[-1] if notes else None
+    checkout = _checkout(trial, newest["commit"]) if trial else None
+    noted = trial.machine.facts if trial else {}
+    seen = _from_frame(newest) | {key: value for key, value in noted.items() if value not in (None, "")}
+    name = str(seen.get("device") or newest["machine"])
+    title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
+    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"]), *_samples(trial)]
+    return MachineFacts(title, rows, _broken(checkout))
+
+
+def _checkout(trial: Trial, commit: str) -> Checkout:
+    """The checkout of a trial that was at this commit (an A/B trial has two)."""
+    checkouts = list(trial.checkouts.values())
+    return next((one for one in checkouts if commit in (one.commit, one.named)), checkouts[-1])
+
+
+def _broken(checkout: Checkout | None) -> list[dict[str, str]]:
+    return [{"module": one.module, "why": one.reason} for one in (checkout.broken if checkout else ())]
+
+
+def _from_frame(row: pd.Series) -> dict[str, Any]:
+    return {key: row.get(key) for key in FINGERPRINT if pd.notna(row.get(key)) and row.get(key) != ""}
+
+
+def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
+    arch = str(seen.get("arch", ""))
+    units = "CUs" if arch.startswith("gfx") else "SMs" if arch.startswith("sm_") else "compute units"
+    rows = [
+        ("product", seen.get("market_name") if seen.get("market_name") != seen.get("device") else None),
+        ("arch", arch),
+        (units, _whole(seen.get("compute_units"))),
+        ("chip", seen.get("chip_id")),
+        ("partition", seen.get("partition")),
+        ("memory", _with_unit(seen.get("memory_bytes"), 2**30, "GiB")),
+        ("power cap", _with_unit(seen.get("power_cap_w"), 1, "W")),
+        ("cores", _whole(seen.get("cpu_count")) if seen.get("kind") == "cpu" else None),
+    ]
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def _software(seen: Mapping[str, Any], checkout: Checkout | None, env: str) -> list[tuple[str, str]]:
+    versions = checkout.environment.versions if checkout else {}
+    rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in SOFTWARE.items())]
+    known = [(name, str(value)) for name, value in rows if value]
+    return known if versions else [*known, ("environment", env)]
+
+
+def _samples(trial: Trial | None) -> list[tuple[str, str]]:
+    """Where the samples of the newest record are, where it does not hold them itself."""
+    return [("samples", trial.samples.path.rpartition("/")[0])] if trial and trial.samples else []
+
+
+def _whole(value: Any) -> str | None:
+    return None if value is None else str(int(value))
+
+
+def _with_unit(value: Any, scale: float, unit: str) -> str | None:
+    return None if value is None else f"{round(float(value) / scale)} {unit}"
+
+
+# ---- the numbers of a page as files for other programs, beside the page's own data ---------------------------------
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet run a text as a formula; an apostrophe before it keeps it a text."""
+
+
+def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """data/PATH.json and data/PATH.csv of rows that share their keys; of no rows, nothing."""
+    if rows:
+        lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+        yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
+        yield f"data/{path}.csv", as_csv(csv_lines(rows, list(rows[0])))
+
+
+def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+    """The head and a line for each row, as CSV."""
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row[name]) for name in columns] for row in rows)
+    return lines
+
+
+def as_csv(lines: Iterable[str]) -> bytes:
+    """A file of such lines."""
+    return "".join(lines).encode("utf-8", "backslashreplace")
+
+
+class _Lines(list[str]):
+    """What csv writes to, a line at a time."""
+
+    write = list.append
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) else value
+    return str(value).lower() if isinstance(value, bool) else value

@@ -7,7 +7,7 @@ had at each commit, so that numbers of different definitions are never compared,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,17 @@ import pandas as pd
 
 from ci.records import causes as keeping
 from ci.records.causes import RecordedCause
-from dashboards.lanes import BLOCK, DEFINITION, KEY, CommitCounts
+from dashboards.lanes import BLOCK, CASE, DEFINITION, KEY, latest, numbers, timed
 from dashboards.overview import SPARK_POINTS
+from dashboards.sources import Counts
 from dashboards.values import minute
-from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.together import CASE, latest, numbers, timed
-
-SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
+from dashboards.views import CHARTS, Made, SiteInput, View
 
 NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
 
-def compare_data(rows: pd.DataFrame, counts: CommitCounts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
+def compare_data(rows: pd.DataFrame, counts: Counts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
     """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane; causes: of its machine.
 
     {"commits": [[hash, date, env, timed series, block]], "usual": [index of the earlier, of the later] or null,
@@ -37,9 +35,7 @@ def compare_data(rows: pd.DataFrame, counts: CommitCounts, causes: Sequence[Reco
     place = numbers(rows, ["commit"])
     first = _firsts(place)
     at = rows.iloc[first]
-    of_commit = {
-        commit: [timed, n // BLOCK] for n, (commit, timed) in enumerate(zip(counts.commits, counts.timed, strict=True))
-    }
+    of_commit = {commit: [good, n // BLOCK] for n, (commit, (_, good)) in enumerate(counts.items())}
     dates = [minute(date) for date in at["date"]]
     digests, definitions = _definitions(rows, place)
     shown = [[one.base, one.head, dataclasses.asdict(one.explanation)] for one in causes]
@@ -93,7 +89,7 @@ def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
     return None
 
 
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def _make(site: SiteInput) -> Made:
     causes = keeping.load(site.results_dir)[0] if site.results_dir else []
     for lane in site.lanes:
         own = [one for one in causes if one.machine == lane.machine]
@@ -103,8 +99,8 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 VIEW = View(
     "compare",
     "Compare",
-    scripts=("values.js", *CHARTS, "views/why.js", "views/event_words.js", *(f"views/{name}.js" for name in SCRIPTS)),
+    _make,
+    scripts=("values.js", *CHARTS, "views/event_words.js", "views/comparison.js", "views/compare.js"),
     styles=("views/views.css",),
     reads=("*/*/kernel-*", "*/*/paired"),
-    data=_data,
 )

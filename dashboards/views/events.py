@@ -6,63 +6,50 @@ was released meanwhile, and the machine code.
 
 from __future__ import annotations
 
-import csv
-import io
+import datetime
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import jinja2
 import pandas as pd
 
-from ci.history.exact import CodeRecord
-from ci.history.types import HistoryEvent, Moved
-from dashboards import code
-from dashboards.lanes import KEY, Lane, slug
-from dashboards.values import significant
-from dashboards.views import SiteInput, View, feed
+from ci.history.exact import SERIES, CodePoint, CodeRecord
+from ci.history.types import CommitFacts, HistoryEvent, Moved
+from dashboards.lanes import KEY, natural, slug
+from dashboards.values import minute, significant
+from dashboards.views import Made, SiteInput, View, as_csv, csv_lines
 
 COLUMNS = (
-    "id",
-    "state",
-    "kind",
-    "direction",
-    "machine",
-    "kernels",
-    "cases",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "p_value",
-    "first_bad",
-    "first_bad_date",
-    "author",
-    "subject",
-    "pull_request",
-    "last_good",
-    "between",
-    "owner",
-    "reason",
-    "link",
-    "causes",
-    "ended_at",
+    *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
+    *("first_bad", "first_bad_date", "author", "subject", "pull_request", "last_good", "between", "owner", "reason"),
+    *("link", "causes", "ended_at"),
 )
-"""Columns of events.csv, in this order; ratio is new time / old time, dates are UTC days."""
+"""Columns of events.csv; ratio is new time / old time, dates are UTC days."""
 
 
-def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+def make(site: SiteInput) -> Made:
     """views/events: {"events"}; views/verdict: {"looked", "undecided", "notes"}; views/history-KERNEL: steps, versions,
-    code."""
+    code.  feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv.
+    """
     found = newest_first(site.history.events if site.history else ())
     yield "views/events", {"events": [listed(event) for event in found]}
     notes = site.history.notes if site.history else ()
     yield "views/verdict", {"looked": looked(site), "undecided": undecided(site, found), "notes": list(notes)}
-    steps, compiled, released = steps_by_kernel(site), code.by_kernel(code_of(site)), versions(site)
+    steps, compiled, released = steps_by_kernel(site), by_kernel(code_of(site)), versions(site)
     for kernel in sorted(map(str, site.frame["kernel"].unique())) if len(site.frame) else ():
         yield (
             f"views/history-{slug(kernel)}",
-            {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or code.nothing()},
+            {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or no_code()},
         )
+    yield "feed.xml", atom(found)
+    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
+    yield "events.json", whole.encode("ascii") + b"\n"
+    yield "events.csv", as_csv(csv_lines(map(_fields, found), COLUMNS))
 
 
 def code_of(site: SiteInput) -> Sequence[CodeRecord]:
@@ -70,23 +57,8 @@ def code_of(site: SiteInput) -> Sequence[CodeRecord]:
     return getattr(site.history, "code", ())
 
 
-def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv."""
-    found = newest_first(site.history.events if site.history else ())
-    yield "feed.xml", feed.atom(found)
-    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
-    yield "events.json", whole.encode("ascii") + b"\n"
-    yield "events.csv", as_csv(found)
-
-
 VIEW = View(
-    "events",
-    "Events",
-    "views/events.html",
-    scripts=("views/why.js", "views/event_words.js", "views/event_table.js", "views/events.js"),
-    data=data,
-    files=files,
-    of_history=True,
+    "events", "Events", make, "views/events.html", scripts=("views/event_words.js", "views/events.js"), of_history=True
 )
 
 
@@ -138,15 +110,13 @@ def looked(site: SiteInput) -> dict[str, Any]:
     return {
         "machines": int(timed["machine"].nunique()),
         "series": len(timed[["machine", *KEY]].drop_duplicates()),
-        "points": sum(sum(lane.counts.ok) for lane in site.lanes),
+        "points": sum(ok for lane in site.lanes for ok, _ in lane.counts.values()),
         "commits": int(timed["commit"].nunique()),
-        "newest": {"hash": newest["commit"], "date_ms": milliseconds(newest["date"])},
+        "newest": {
+            "hash": newest["commit"],
+            "date_ms": 0 if pd.isna(newest["date"]) else int(newest["date"].timestamp() * 1000),
+        },
     }
-
-
-def milliseconds(date: pd.Timestamp) -> int:
-    """Milliseconds since 1970, 0 where there is no date."""
-    return 0 if pd.isna(date) else int(date.timestamp() * 1000)
 
 
 # ---- undecided -------------------------------------------------------------------------------------------------------
@@ -157,29 +127,23 @@ def undecided(site: SiteInput, events: Sequence[HistoryEvent]) -> list[dict[str,
 
     One point does not make a step: the next record decides.  The largest change comes first.
     """
+
+    def place(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
+
     told = {(*moved.key, moved.first_bad) for event in events for moved in event.moved}
-    rows = [row for lane in site.lanes for row in _apart(lane, site.overviews[lane.slug]) if _place(row) not in told]
-    return sorted(rows, key=lambda row: (-abs(math.log1p(row["speed"])), _place(row)))
-
-
-def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
-
-
-def _apart(lane: Lane, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for row in found["rows"]:
-        step = row["step"] or {}
-        if step.get("moved"):
-            at, date = found["commits"][row["good_at"]]
-            named = {name: row[name] for name in KEY}
-            yield {
-                "machine": lane.machine,
-                **named,
-                "at": at,
-                "date": date,
-                "from": step["from"],
-                "speed": step["speed"],
-            }
+    rows = []
+    for lane in site.lanes:
+        found = site.overviews[lane.slug]
+        for row in found["rows"]:
+            step = row["step"] or {}
+            if step.get("moved"):
+                at, date = found["commits"][row["good_at"]]
+                named = {"machine": lane.machine, **{name: row[name] for name in KEY}, "at": at, "date": date}
+                rows.append(named | {name: step[name] for name in ("from", "speed")})
+    return sorted(
+        (row for row in rows if place(row) not in told), key=lambda row: (-_size(1 + row["speed"]), place(row))
+    )
 
 
 # ---- what was released -----------------------------------------------------------------------------------------------
@@ -226,43 +190,24 @@ def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
 
 
 def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
-    ratio, low, high = significant([moved.step.ratio, moved.step.ratio_low, moved.step.ratio_high])
-    return {
-        "machine": moved.key.machine,
-        "backend": moved.key.backend,
-        "case": moved.key.case,
-        "direction": str(moved.direction),
-        "by": moved.judged_by,
-        "at": moved.first_bad,
-        "from": moved.last_good,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "event": of_event.get((moved.key, moved.first_bad)),
-    }
+    key, step = moved.key, moved.step
+    told = {"machine": key.machine, "backend": key.backend, "case": key.case, "direction": str(moved.direction)}
+    told |= {"by": moved.judged_by, "at": moved.first_bad, "from": moved.last_good}
+    ends = zip(("ratio", "low", "high"), significant([step.ratio, step.ratio_low, step.ratio_high]), strict=True)
+    return told | dict(ends) | {"event": of_event.get((key, moved.first_bad))}
 
 
 # ---- files for other programs ----------------------------------------------------------------------------------------
 
 
-def as_csv(events: Iterable[HistoryEvent]) -> bytes:
-    """COLUMNS of each event; several names or causes in one field are divided by "; "."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for event in events:
-        fields = _fields(event)
-        writer.writerow([_field(fields[name]) for name in COLUMNS])
-    return out.getvalue().encode("utf-8", "backslashreplace")
-
-
 def _fields(event: HistoryEvent) -> dict[str, Any]:
+    """A row of events.csv; several names or causes in one field are divided by "; "."""
     return {
-        **event.as_json(),
-        "kernels": _names(moved.key.kernel for moved in event.moved),
-        "cases": _names(moved.key.case for moved in event.moved),
+        **plain(event.as_json()),
+        "kernels": "; ".join(dict.fromkeys(moved.key.kernel for moved in event.moved)),
+        "cases": "; ".join(dict.fromkeys(moved.key.case for moved in event.moved)),
         "first_bad": event.first_bad.hash,
-        "first_bad_date": feed.stamp(event.first_bad.date_ms)[:10],
+        "first_bad_date": stamp(event.first_bad.date_ms)[:10],
         "author": event.first_bad.author,
         "subject": event.first_bad.subject,
         "pull_request": event.first_bad.pull_request,
@@ -272,13 +217,162 @@ def _fields(event: HistoryEvent) -> dict[str, Any]:
     }
 
 
-def _names(names: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(names))
+# The Atom feed of the events (RFC 4287), for a feed reader or a chat: one entry per event.
+#
+# An entry keeps its id; its date is that of the commit at which the event began, or ended.
 
 
-def _field(value: Any) -> Any:
-    """A number or a text; an apostrophe keeps a spreadsheet from running a text as a formula."""
-    if isinstance(value, float):
-        return plain(value)
-    text = "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+TEMPLATE = Path(__file__).parent.parent / "templates" / "feed.xml"
+ENTRIES = 200
+"""Newest events in the feed.  A reader keeps what it has seen; events.json has all."""
+
+NO_CHARACTER = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 (section 2.2) has no way to write: control characters and halves of surrogate pairs."""
+
+
+def atom(events: Sequence[HistoryEvent], limit: int = ENTRIES) -> bytes:
+    """The feed of events that come newest first; valid without any event too."""
+    entries = [
+        {
+            "title": title(event),
+            "id": quote(event.id, safe=""),
+            "updated": stamp(_changed(event).date_ms),
+            "published": stamp(event.first_bad.date_ms),
+            "terms": [str(term) for term in (event.kind, event.direction, event.state)],
+            "sentences": _sentences(event),
+        }
+        for event in events[:limit]
+    ]
+    template = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, keep_trailing_newline=True)
+    updated = stamp(max((_changed(event).date_ms for event in events), default=0))
+    return NO_CHARACTER.sub("\ufffd", template.render(updated=updated, entries=entries)).encode()
+
+
+def _changed(event: HistoryEvent) -> CommitFacts:
+    return event.ended_at or event.first_bad
+
+
+def stamp(date_ms: int) -> str:
+    """A date as RFC 3339 writes it, in UTC."""
+    zero = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    try:
+        date = zero + datetime.timedelta(milliseconds=max(0, date_ms))
+    except OverflowError:  # a clock set to nonsense
+        date = zero
+    return date.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+CALLED = {"code": "machine code changed", "configuration": "best configuration moved"}
+"""What an event is called, where it is not its size and direction."""
+
+
+def title(event: HistoryEvent) -> str:
+    """One line: "gemm 8.1 % slower on h200x1: 3 shapes since 0123abcd, open"."""
+    kernels = list(dict.fromkeys(moved.key.kernel for moved in event.moved))
+    who = kernels[0] if len(kernels) == 1 else f"{len(kernels)} operators"
+    shapes = len({(moved.key.kernel, moved.key.case) for moved in event.moved})
+    what = CALLED.get(str(event.kind), f"{size(event.ratio)} {event.direction}")
+    since = f"{shapes} shape{'s' * (shapes != 1)} since {event.first_bad.hash[:8]}"
+    return f"{who} {what} on {event.machine}: {since}, {event.state}"
+
+
+def size(ratio: float) -> str:
+    """1.081 -> "8.1 %": how much longer, or by how much shorter, the new time is."""
+    return f"{abs(100 * (ratio - 1)):.1f} %"
+
+
+def _sentences(event: HistoryEvent) -> list[str]:
+    begun, good = event.first_bad, event.last_good
+    number = f" (pull request {begun.pull_request})" if begun.pull_request is not None else ""
+    lines = [
+        f"First seen at {begun.hash[:8]} {begun.subject}{number} by {begun.author or 'an unknown author'}.",
+        f"Last good: {good.hash[:8]} {good.subject}; {event.between} commits between were not measured.",
+    ]
+    if event.kind != "code":
+        lines.append(f"New time / old time: {event.ratio:.4f}, {event.ratio_low:.4f} to {event.ratio_high:.4f} (99 %).")
+    lines += [f"Likely cause: {cause.kind}: {cause.text}" for cause in event.causes]
+    owner = f"Owner: {event.owner}. {event.reason} {event.link}".strip()
+    return [*lines, owner] if event.owner else lines
+
+
+# The recorded machine code of a kernel as its page draws it: changes only, because counts seldom change.
+
+
+ABSENT = "absent"
+"""Stands in a list of changes where the record has no such series, so that a gap is not taken for a change."""
+
+BYTES = re.compile(r"_bytes$")
+"""Metrics that count bytes; the others count what their name says."""
+
+_LABEL = re.compile(r"^(?P<case>.*?) \[(?P<label>.*)\]$")
+"""A configuration is a case, and in brackets what the benchmark calls it where a case compiles to several."""
+
+Line = tuple[str, str, str, str]
+"""kernel, backend, configuration, arch"""
+
+
+def by_kernel(records: Sequence[CodeRecord]) -> dict[str, dict[str, Any]]:
+    """{kernel: {"commits": [[hash, "YYYY-MM-DD HH:MM"]], "units", "series": [{"backend", "case", "label", "arch",
+    "metrics": {metric: [[index of a commit, value], ...]}}]}}.
+
+    A value is a count, None where the code failed to compile, "absent" where no_code is recorded.  Where a commit was
+    compiled by several versions of Triton, the last of them counts.
+    """
+    newest = list({record.commit: record for record in records}.values())
+    newest.sort(key=lambda record: record.date_ms)
+    commits = [[record.commit, minute(pd.Timestamp(record.date_ms, unit="ms"))] for record in newest]
+    found: dict[str, dict[str, Any]] = {}
+    for (kernel, backend, configuration, arch), metrics in sorted(_code_lines(newest).items(), key=_line_place):
+        page = found.setdefault(kernel, {"commits": commits, "units": _code_units(), "series": []})
+        case, label = _code_case(configuration)
+        page["series"].append({"backend": backend, "case": case, "label": label, "arch": arch, "metrics": metrics})
+    return found
+
+
+def no_code() -> dict[str, Any]:
+    """What the page of a kernel without recorded code loads."""
+    return {"commits": [], "units": {}, "series": []}
+
+
+def _line_place(item: tuple[Line, Any]) -> tuple[Any, ...]:
+    (kernel, backend, configuration, arch), _ = item
+    return kernel, natural(configuration), backend, arch
+
+
+def _code_case(configuration: str) -> tuple[str, str]:
+    found = _LABEL.match(configuration)
+    return (found["case"], found["label"]) if found else (configuration, "")
+
+
+def _code_units() -> dict[str, str]:
+    return {name: "bytes" if BYTES.search(name) else "" for name in SERIES}
+
+
+def _code_lines(records: Sequence[CodeRecord]) -> dict[Line, dict[str, list[list[Any]]]]:
+    """The changes of every metric of every line, metrics in the order in which they are told."""
+    points = sorted({point for record in records for point in record.values}, key=_rank)
+    found: dict[Line, dict[str, list[list[Any]]]] = {}
+    for point in points:
+        line = (point.kernel, point.backend, point.configuration, point.arch)
+        found.setdefault(line, {})[point.series] = list(_metric_changes(point, [record.values for record in records]))
+    return found
+
+
+def _rank(point: CodePoint) -> tuple[int, CodePoint]:
+    return (SERIES.index(point.series) if point.series in SERIES else len(SERIES)), point
+
+
+def _metric_changes(point: CodePoint, values: Sequence[Mapping[CodePoint, float | None]]) -> Iterator[list[Any]]:
+    before: float | str | None = ABSENT
+    for index, of_commit in enumerate(values):
+        now = of_commit.get(point, ABSENT) if point in of_commit else ABSENT
+        if now != before:
+            yield [index, _whole(now)]
+        before = now
+
+
+def _whole(value: float | str | None) -> float | int | str | None:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

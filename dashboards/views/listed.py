@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from dashboards.views import (
-    View,
-    backends,
-    compare,
-    events,
-    machines,
-    pull_request,
-    records,
-    roofline,
-    scaling,
-    shapes,
-    studies,
-    sustained,
-    sweeps,
-)
+from dashboards.views import View, compare, events, machines, newest, pull_request, scaling, studies
 
 VIEWS: tuple[View, ...] = (
-    *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, sustained.VIEW, studies.VIEW, sweeps.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(events.VIEW, compare.VIEW, newest.BACKENDS, newest.SHAPES, newest.ROOFLINE),
+    *(scaling.VIEW, scaling.SUSTAINED, studies.VIEW, studies.SWEEPS, machines.VIEW, machines.CHECKS, pull_request.VIEW),
 )

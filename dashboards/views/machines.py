@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,11 +10,10 @@ from ci.history import kept
 from ci.history.health import readings
 from ci.history.health.apart import HealthFinding
 from ci.history.health.machines import MachineHealth, SessionHealth, machines
-from ci.history.kept import CanaryRun
-from dashboards.lanes import slug
+from ci.history.kept import CanaryRun, CaseCheck, Verified
+from dashboards.lanes import KEY, slug
 from dashboards.values import one
-from dashboards.views import SiteInput, View
-from dashboards.views.beside import beside
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
 """Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
@@ -123,8 +121,16 @@ def verified_row(row: kept.Verified) -> dict[str, Any]:
     }
 
 
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    found, runs, rows = _read(site)
+def _machines(site: SiteInput) -> Made:
+    """From the folder of records; nothing but names where a site is built of a bare frame."""
+    found: list[MachineHealth] = []
+    runs: list[CanaryRun] = []
+    rows: list[kept.Verified] = []
+    if site.results_dir is not None:
+        frame = site.frame if site.peers is None else site.peers()
+        found = machines(readings.load(site.results_dir), frame if len(frame) else None)
+        runs = kept.canary_runs(site.results_dir)[0]
+        rows = kept.verified(kept.case_checks(site.results_dir)[0])
     health = {one.machine: one for one in found}
     listed = machines_data(found, runs, (lane.machine for lane in site.lanes))
     yield "views/machines", listed
@@ -132,36 +138,66 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
         name = entry["machine"]
         own = [run for run in runs if run.machine == name]
         yield entry["path"], machine_data(name, health.get(name), own, [row for row in rows if row.machine == name])
-
-
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[kept.Verified]]:
-    """From the folder of records; nothing where a site is built of a bare frame."""
-    if site.results_dir is None:
-        return [], [], []
-    frame = site.frame if site.peers is None else site.peers()
-    found = machines(readings.load(site.results_dir), frame if len(frame) else None)
-    return found, kept.canary_runs(site.results_dir)[0], kept.verified(kept.case_checks(site.results_dir)[0])
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    """Sessions, device by device, of every machine."""
-    for health in _read(site)[0]:
-        rows = [
+    for seen in found:
+        sessions = [
             {"at_ms": session.at_ms, "commit": session.commit, "trials": session.trials, "noise": session.noise}
             | {"gpu": place, **{name: getattr(device, name) for name in FIELDS}}
-            for session in health.sessions
+            for session in seen.sessions
             for place, device in enumerate(session.devices)
         ]
-        yield from beside(f"views/machine-{slug(health.machine)}", rows)
+        yield from beside(f"views/machine-{slug(seen.machine)}", sessions)
 
 
 VIEW = View(
     "machines",
     "Machines",
-    scripts=("echarts/charts.min.js", "views/plot.js", "views/page.js", "views/checks.js", "views/machines.js"),
+    _machines,
+    scripts=(*CHARTS, "views/checks.js", "views/machines.js"),
     styles=("views/views.css", "views/machines.css"),
-    data=_data,
-    files=_files,
     of_history=True,
+)
+
+
+# What was verified: every backend of every kernel, on how many ranks, when, at which commit, and what failed.
+
+
+def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str, Any]:
+    """{"rows": [verified row], "failures": [{"machine", "kernel", "backend", "case", "status", "why", "at"}],
+    "problems": [text]}, which static/views/records.js reads."""
+    failures = [
+        {"machine": one.machine, "kernel": one.kernel, "backend": one.backend, "case": one.case}
+        | {"status": one.status, "why": one.why, "at": one.at}
+        for row in rows
+        for one in row.failures
+    ]
+    return {"rows": [verified_row(row) for row in rows], "failures": failures, "problems": list(problems)}
+
+
+def _checks(site: SiteInput) -> Made:
+    found, problems = kept.case_checks(site.results_dir) if site.results_dir else ([], [])
+    verified = kept.verified([*found, *_of_trials(site)])
+    data = records_data(verified, [text.replace(f"{site.results_dir}/", "") for text in problems])
+    yield "views/checks", data
+    statuses = (kept.GOOD, *kept.FAILED, "unsupported", "skipped")  # all of them: every row has the same columns
+    flat = [row | {status: row["counts"].get(status, 0) for status in statuses} for row in data["rows"]]
+    yield from beside("views/checks", [{name: row[name] for name in row if name != "counts"} for row in flat])
+
+
+def _of_trials(site: SiteInput) -> Iterator[CaseCheck]:
+    """A trial compares all that it times with the reference: the newest record of every arm is a check of it."""
+    for lane in site.lanes:
+        rows = lane.frame.drop_duplicates(KEY, keep="last")
+        names = ("commit", "kernel", "case", "world", "dtype", "backend", "status", "why")
+        dates = (moment.isoformat(timespec="seconds") for moment in rows["date"])
+        for at, *texts in zip(dates, *(rows[name].tolist() for name in names), strict=True):
+            commit, kernel, case, world, *others = texts
+            yield CaseCheck(at, lane.machine, commit, kernel, case, int(world) if world == world else 1, *others, None)
+
+
+CHECKS = View(
+    "checks",
+    "Checks",
+    _checks,
+    scripts=("views/checks.js", "views/records.js"),
+    styles=("views/views.css", "views/machines.css"),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,12 @@ import pandas as pd
 
 from ci.history import kept
 from ci.history.kept import CurvePoint
-from ci.records.rates import Rate, headline
+from ci.records import regimes, sustained
+from ci.records.rates import Rate
+from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from dashboards.lanes import natural, slug, without_ranks
-from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
-from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.beside import beside
+from dashboards.values import count, headline, in_rate, minute, one, significant
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 
 def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
@@ -32,7 +31,8 @@ def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The newest number of each backend in each case, on whichever machine it was measured."""
-    quoted = _rates(rows)
+    found = {name: headline(part) for name, part in rows.groupby(["kernel", "case"], observed=True)}
+    quoted = [found[name] for name in zip(rows["kernel"], rows["case"], strict=True)]
     in_each = {rate: significant(in_rate(rows, rate)) for rate in {*quoted, Rate.BUSBW}}
     columns = {
         "kernel": rows["kernel"],
@@ -51,16 +51,6 @@ def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
         "date": map(minute, rows["date"]),
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _rates(rows: pd.DataFrame) -> list[Rate]:
-    """The unit in which the case of each row is quoted."""
-    names, found = list(zip(rows["kernel"], rows["case"], strict=True)), costs(rows)
-    of_case: dict[tuple[str, str], list[CostRow]] = {}
-    for name, cost in zip(names, found, strict=True):
-        of_case.setdefault(name, []).append(cost)
-    quoted = {name: headline(different(those)[-1]) for name, those in of_case.items()}
-    return [quoted[name] for name in names]
 
 
 def curves_data(points: list[CurvePoint], chosen: dict[tuple[str, str, str, str], int]) -> list[dict[str, Any]]:
@@ -98,39 +88,78 @@ def _knobs(trial: Any, machine: str, kernel: str, case: str) -> dict[tuple[str, 
     }
 
 
-@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
-def _products(site: SiteInput) -> list[dict[str, Any]]:
-    """Points of measured rows of several ranks by product, whatever the number of its devices."""
+def _scaling(site: SiteInput) -> Made:
+    """Points of measured rows of several ranks by product, whatever the number of its devices; curves over CUs."""
     parts = [rows[(rows["world"] > 1) & (rows["status"] == "ok")] for rows in site.newest.values()]
     rows = pd.concat(parts) if parts else site.frame
     rows = rows[np.isfinite(rows["seconds"].astype(float))] if len(rows) else rows
-    return [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
-
-
-def _path(product: dict[str, Any]) -> str:
-    return f"views/scaling-{slug(product['device'])}"
-
-
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    products = _products(site)
+    products = [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
+    paths = [f"views/scaling-{slug(product['device'])}" for product in products]
     points = kept.curve_points(site.results_dir)[0] if site.results_dir else []
-    listed = [{"device": product["device"], "path": _path(product)} for product in products]
+    listed = [{"device": product["device"], "path": path} for product, path in zip(products, paths, strict=True)]
     drawn = curves_data(points, chosen_programs(site, points) if len(site.frame) else {})
     yield "views/scaling", {"products": listed, "curves": drawn}
-    for product in products:
-        yield _path(product), product
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for product in _products(site):
-        yield from beside(_path(product), product["points"])
+    for product, path in zip(products, paths, strict=True):
+        yield path, product
+        yield from beside(path, product["points"])
 
 
 VIEW = View(
     "scaling",
     "Scaling",
+    _scaling,
     scripts=(*CHARTS, "views/scaling.js"),
     styles=("views/views.css", "views/machines.css"),
-    data=_data,
-    files=_files,
+)
+
+
+# Sustained calls beside spaced ones: time, ratio to the vendor library in either regime, joules.
+
+
+def sustained_row(row: BesideRow) -> dict[str, Any]:
+    """A row of the table, which static/views/sustained.js reads; times in microseconds, null where there is none."""
+    return {
+        "machine": row.machine,
+        "kernel": row.kernel,
+        "case": row.case,
+        "backend": row.backend,
+        "baseline": row.baseline,
+        "commit": row.sustained.commit,
+        "spaced_commit": row.spaced.commit if row.spaced else "",
+        **_time("spaced", row.spaced),
+        **_time("sustained", row.sustained),
+        **_joules(row.joules),
+    }
+
+
+def _time(regime: str, time: RegimeTime | None) -> dict[str, float | None]:
+    us = None if time is None else one(1e6 * time.seconds)
+    numbers = {name: _known(getattr(time, name, None)) for name in ("ratio", "low", "high")}
+    return {f"{regime}_us": us, **{f"{regime}_{name}": value for name, value in numbers.items()}}
+
+
+def _joules(found: JoulesPerCall | None) -> dict[str, float | None]:
+    names = {"joules": "joules", "joules_low": "low", "joules_high": "high"}
+    return {name: _known(getattr(found, field, None)) for name, field in names.items()}
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or value != value else one(value)
+
+
+def _sustained(site: SiteInput) -> Made:
+    frame = site.frame if len(site.frame) else None
+    found = sustained.beside(site.results_dir, frame) if site.results_dir else ()
+    rows = [sustained_row(row) for row in found]
+    yield "views/sustained", {"rows": rows}
+    yield from beside("views/sustained", rows)
+
+
+SUSTAINED = View(
+    "sustained",
+    "Sustained",
+    _sustained,
+    scripts=("views/sustained.js",),
+    styles=("views/views.css",),
+    shown=lambda site: bool(site.results_dir) and regimes.folder_of(site.results_dir, regimes.SUSTAINED).is_dir(),
 )

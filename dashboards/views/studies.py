@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
+import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards.figures.studies.error import FigureError
-from dashboards.figures.studies.foot import foot
+import pandas as pd
+
+from ci.records import sweeps as keeping
 from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.picture import Picture
-from dashboards.figures.studies.quantities import KNOWN
-from dashboards.figures.studies.spec import read_data, read_spec
+from dashboards.figures.studies.lines import foot
+from dashboards.figures.studies.picture import FigureError, Picture
+from dashboards.figures.studies.spec import KNOWN, parse, read_data, read_spec
 from dashboards.lanes import slug
-from dashboards.views import CHARTS, SiteInput, View
+from dashboards.values import one
+from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 ROOM = "studies"
 SUFFIXES = (".png", ".svg", ".csv", ".json")
@@ -183,27 +186,14 @@ def _safe(name: str) -> str:
     return f"{slug(stem)}.{suffix}"
 
 
-@functools.lru_cache(maxsize=1)  # the page, its files and whether it is there are of the same
-def _studies(site: SiteInput) -> tuple[StudyFolder, ...]:
-    return tuple(read(site.results_dir))
-
-
-def _shown(site: SiteInput) -> bool:
-    return bool(_studies(site))
-
-
-def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    good = [study for study in _studies(site) if not study.problem]
-    problems = [study.problem for study in _studies(site) if study.problem]
+def _studies(site: SiteInput) -> Made:
+    found = read(site.results_dir)
+    good = [study for study in found if not study.problem]
+    problems = [study.problem for study in found if study.problem]
     yield "views/studies", {"studies": [listed(study) for study in good], "problems": problems}
     for study in good:
         yield f"views/study/{study.path}", shown(study)
-
-
-def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for study in _studies(site):
-        names = [*TABLES, *(file for name in study.figures for file in _files_of(name))]
-        for name in names:
+        for name in [*TABLES, *(file for figure in study.figures for file in _files_of(figure))]:
             if (study.folder / name).is_file():
                 yield f"{ROOM}/{study.path}/{_safe(name)}", (study.folder / name).read_bytes()
 
@@ -211,10 +201,215 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "studies",
     "Studies",
+    _studies,
     template="views/alone.html",
     scripts=(*CHARTS, "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
-    shown=_shown,
-    data=_data,
-    files=_files,
+    shown=lambda site: bool(read(site.results_dir)),
+    of_folder=True,
+)
+
+
+# Recorded sweeps: the newest_sweeps of each operator and machine, as rows for people and as a sweep_figure.
+#
+# Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps`); `ci.sweeps.measured`
+# makes one row per point of their lines.
+
+
+MEASURED = "ok"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedSweep:
+    """A sweep as the page shows it.  rows: a dict for each point, in the order of its case's ranking."""
+
+    file: Path
+    facts: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def path(self) -> str:
+        """Of its data file."""
+        return f"views/sweep/{slug(self.file.parent.name)}/{slug(self.facts['operator'])}"
+
+    @property
+    def cases(self) -> list[str]:
+        """In the order of its rows."""
+        return list(dict.fromkeys(row["case"] for row in self.rows))
+
+
+def newest_sweeps(results: Path | None) -> list[Path]:
+    """Of each machine and operator, the file whose first line is the newest_sweeps."""
+    found: dict[tuple[str, str], tuple[str, Path]] = {}
+    for path in keeping.files(results) if results else []:
+        started, operator = _first(path)
+        key = (path.parent.name, operator)
+        found[key] = max(found.get(key, ("", path)), (started, path))
+    return [path for _, path in sorted(found.values(), key=lambda pair: pair[1])]
+
+
+def _first(path: Path) -> tuple[str, str]:
+    """Moment and operator of the first line; of a file that has none, its name, so that its problem is told."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            line = json.loads(file.readline())
+        return str(line["started_at"]), str(line["kernel"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return "", path.name
+
+
+def read_sweep(path: Path) -> RecordedSweep:
+    """A file of sweeps.  Raises FigureError if no line of it can be used."""
+    from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
+
+    try:
+        found = sweeps.read([path])
+    except sweeps.SweepError as error:
+        raise FigureError(str(error)) from None
+    frame = found.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
+    said, driver = found.environment.versions, found.machine.driver
+    named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
+    facts = {
+        "operator": str(frame["operator"].iloc[0]),
+        "machine": found.origin.machine,
+        "device": found.machine.market_name or found.machine.device,
+        "commit": found.origin.commit or "",
+        "date": found.started_at[:10],
+        "versions": ", ".join(f"{name} {value}" for name, value in named if value),
+        "problems": len(found.problems),
+    }
+    return RecordedSweep(path, facts, [_row(row) for row in frame.to_dict("records")])
+
+
+def the_sweep(results: Path, kernel: str, machine: str | None) -> RecordedSweep:
+    """The newest_sweeps sweep of an operator; FigureError where there is none, or of several machines."""
+    every = map(read_sweep, newest_sweeps(results))
+    found = [one for one in every if one.facts["operator"] == kernel and machine in (None, one.facts["machine"])]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(one.facts["machine"] for one in found)
+    where = f" on {machine}" if machine else ""
+    said = f"several machines have a sweep of {kernel}; name one with --machine: {there}"
+    raise FigureError(
+        said
+        if found
+        else f"no sweep of {kernel}{where} is recorded; `ridgeline records add --help` says how its lines are taken"
+    )
+
+
+def _row(row: dict[Any, Any]) -> dict[str, Any]:
+    knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
+    texts = ("case", "backend", "regime", "anchor", "status", "why", "equal_to")
+    counts = {name: int(row[name]) for name in ("trials", "rounds", "rung")}
+    numbers = {name: _known(row[name]) for name in ("ratio", "low", "high")}
+    return {
+        **{name: str(row[name]) for name in texts},
+        "knobs": knobs,
+        "us": _known(row["seconds"] * 1e6),
+        **numbers,
+        **counts,
+        "is_anchor": bool(row["is_anchor"]),
+    }
+
+
+def _known(value: float) -> float | None:
+    return one(value) if math.isfinite(value) else None
+
+
+def name_of(row: dict[str, Any]) -> str:
+    """A point for people."""
+    return f"{row['backend']} {row['knobs']}".strip()
+
+
+def sweep_figure(sweep: RecordedSweep, case: str | None = None) -> tuple[dict[str, Any], pd.DataFrame]:
+    """SPEC and DATA (`dashboards.figures.studies`) of the points of a sweep, of one case or of all."""
+    rows = [row for row in sweep.rows if case in (None, row["case"])]
+    regimes = sorted({row["regime"] for row in rows})
+    drawn = pd.DataFrame(
+        {
+            **{name: [row[name] for row in rows] for name in ("ratio", "low", "high", "backend")},
+            "point": [name_of(row) for row in rows],
+            "status": ["equal to another" if row["equal_to"] else row["status"] for row in rows],
+            "case": [f"{row['case']}, {row['regime']}" if len(regimes) > 1 else row["case"] for row in rows],
+        }
+    )
+    facts = {name: sweep.facts[name] for name in ("versions", "date")}
+    machine = f"{sweep.facts['device']} ({sweep.facts['machine']})"
+    foot = {"machine": machine, "commit": sweep.facts["commit"][:8], **facts, "regime": ", ".join(regimes)}
+    spec = {
+        "kind": "sweep",
+        "title": f"{sweep.facts['operator']}: points beside their anchor",
+        "anchor": rows[0]["anchor"] if rows else "",
+        "group": "backend",
+        "by": "case",
+        "foot": foot,
+    }
+    return spec, drawn
+
+
+# Sweeps: the newest recorded one of each operator and machine, its points beside their anchor, and the winners.
+
+
+# ---- what the page reads --------------------------------------------------------------------------------------------
+
+
+def winners(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of every case and regime, the fastest point of the anchor's backend; beats: faster beyond its interval."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        own = row["backend"] == row["anchor"] and row["status"] == MEASURED and row["ratio"] is not None
+        best = found.get((row["case"], row["regime"]))
+        if own and (best is None or row["ratio"] < best["ratio"]):
+            found[row["case"], row["regime"]] = row
+    kept = ("case", "regime", "anchor", "knobs", "us", "ratio", "low", "high", "is_anchor")
+    beats = [not row["is_anchor"] and (row["high"] or math.inf) < 1 for row in found.values()]
+    return [{name: row[name] for name in kept} | {"beats": b} for row, b in zip(found.values(), beats, strict=True)]
+
+
+def listed_sweep(sweep: RecordedSweep) -> dict[str, Any]:
+    """A line of the list of sweeps."""
+    best = winners(sweep.rows)
+    counts = {
+        "cases": len({row["case"] for row in sweep.rows}),
+        "points": len(sweep.rows),
+        "measured": sum(row["status"] == MEASURED for row in sweep.rows),
+        "faster": sum(row["beats"] for row in best),
+    }
+    return {**sweep.facts, **counts, "path": sweep.path}
+
+
+def shown_sweep(sweep: RecordedSweep) -> dict[str, Any]:
+    """All of a sweep, which static/views/sweeps.js reads."""
+    told, drawn = sweep_figure(sweep)
+    try:
+        made = picture(spec := parse(told, KEYS), drawn)
+        shown_figure: dict[str, Any] | None = {"picture": as_json(made), "foot": foot(spec, made)}
+    except FigureError:  # nothing of it was measured; the table says why
+        shown_figure = None
+    return {"figure": shown_figure, "winners": winners(sweep.rows), "points": sweep.rows}
+
+
+def _sweeps(site: SiteInput) -> Made:
+    """What can be shown, and a sentence on each file that cannot."""
+    found, problems = [], []
+    for path in newest_sweeps(site.results_dir):
+        try:
+            found.append(read_sweep(path))
+        except (FigureError, OSError) as error:
+            problems.append(str(error).replace(f"{site.results_dir}/", ""))
+    yield "views/sweeps", {"sweeps": [listed_sweep(sweep) for sweep in found], "problems": problems}
+    for sweep in found:
+        yield sweep.path, shown_sweep(sweep)
+        yield from beside(sweep.path, sweep.rows)
+
+
+SWEEPS = View(
+    "sweeps",
+    "Sweeps",
+    _sweeps,
+    template="views/alone.html",
+    scripts=(*CHARTS, "views/experiments.js", "views/sweeps.js"),
+    styles=("views/views.css", "views/machines.css", "views/studies.css"),
+    shown=lambda site: bool(newest_sweeps(site.results_dir)),
+    of_folder=True,
 )

@@ -52,6 +52,13 @@ class Page:
         """Value of a JavaScript expression."""
         return self.tab.evaluate(script)
 
+    def texts(self, selector: str) -> list[str]:
+        """What is written in every element of a selector."""
+        found: list[str] = self.run(
+            f"[...document.querySelectorAll({selector!r})].map(e => e.innerText || e.textContent)"
+        )
+        return found
+
     def wait(self, condition: str, seconds: float = 60) -> None:
         """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from matplotlib.figure import Figure
 
-from dashboards.figures.studies import canvas
+from dashboards.figures.studies import paper
 from tests.dashboards import chromium
 from tests.needed import needed
 
@@ -35,6 +35,6 @@ def page(tab: chromium.Page) -> Iterator[chromium.Page]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved, to look at their lines."""
     found: list[Figure] = []
-    save = canvas.save
-    monkeypatch.setattr(canvas, "save", lambda figure, path: found.append(figure) or save(figure, path))
+    save = paper.save
+    monkeypatch.setattr(paper, "save", lambda figure, path: found.append(figure) or save(figure, path))
     return found

@@ -14,7 +14,7 @@ from tests.ci import made_trials
 from tests.ci.sweeps import made_sweeps
 from tests.dashboards import chromium, made_history, made_site, made_studies, node, synthetic
 from tests.dashboards.made_history import MI300X
-from tests.dashboards.test_pull_request import GOLDEN
+from tests.dashboards.test_events import GOLDEN
 
 PACKAGE = Path(__file__).parent / "axe"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ci.records import derived
 from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.test_build import HOSTILE, hostile
 
@@ -32,11 +33,6 @@ def site(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder.as_uri()
 
 
-def texts(page: chromium.Page, selector: str) -> list[str]:
-    found: list[str] = page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.innerText || e.textContent)")
-    return found
-
-
 def amount(value: float) -> str:
     """Four significant digits, as the pages write them."""
     places = max(0, 3 - math.floor(math.log10(value)))
@@ -54,22 +50,22 @@ def newest(frame: pd.DataFrame, machine: str, case: str, backend: str) -> pd.Ser
 def test_the_overview_shows_the_newest_numbers_with_units(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
     page.size(1300, 4000)  # rows that are not laid out have no lines
     page.open(f"{site}/index.html#machine={MI300X}")
-    row = texts(page, "#kernels tbody tr:has(a[href*='llm_up_m4096'][href*='triton']) :is(th, td)")
+    row = page.texts("#kernels tbody tr:has(a[href*='llm_up_m4096'][href*='triton']) :is(th, td)")
     truth = newest(frame, MI300X, "llm_up_m4096", "triton")
     assert row[0].split() == ["llm_up_m4096", "fp16"]
     assert row[2] == f"{amount(truth['tflops'])} TFLOPS"
     assert row[3] == f"{100 * truth['peak_share']:.1f} %"
     assert row[4].split() == [f"{truth['baseline_ratio']:.3g}", "×", "blas"]
     assert row[7].split() == [truth["commit"][:8], truth["date"].strftime("%Y-%m-%d")]
-    gather = texts(page, "#kernels tbody tr:has(a[href*='w8_65536k'][href*='triton']) td")
+    gather = page.texts("#kernels tbody tr:has(a[href*='w8_65536k'][href*='triton']) td")
     assert gather[1].split()[1:] == ["GB/s", "busbw"]
-    norm = texts(page, "#kernels tbody tr:has(a[href*='h8192_t4096'][href*='triton']) td")
+    norm = page.texts("#kernels tbody tr:has(a[href*='h8192_t4096'][href*='triton']) td")
     assert norm[1].split()[1:] == ["GB/s", "HBM"]
 
 
 def test_what_was_not_measured_is_listed_with_its_reason(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/index.html#machine={MI300X}")
-    fold = texts(page, "#absent > li:has(details summary)")[-1]
+    fold = page.texts("#absent > li:has(details summary)")[-1]
     assert re.fullmatch(r"\d+ series cannot be measured on this machine", fold)
     page.run("[...document.querySelectorAll('#absent > li > details')].at(-1).open = true")
     page.wait("document.querySelectorAll('#absent > li > details li').length")
@@ -78,31 +74,31 @@ def test_what_was_not_measured_is_listed_with_its_reason(page: chromium.Page, si
         assert reason in listed
     assert "softmax / v128k_t512 / gluon" in listed
     cell = "#kernels tbody tr:has(a[href*='v128k_t512'][href*='gluon']) td.value"
-    assert texts(page, cell) == [], "no case of it runs here: not a headline"
+    assert page.texts(cell) == [], "no case of it runs here: not a headline"
     page.open(f"{site}/index.html#machine={MI300X}&q=v128k_t512")
-    assert texts(page, cell) == ["unsupported"]
+    assert page.texts(cell) == ["unsupported"]
     assert "rows longer than 65536" in page.run(f"document.querySelector({cell!r}).title")
 
 
 def test_backends_of_other_machines_are_left_out_and_counted(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/softmax.html#machine={MI300X}")
     backends = "#cases tbody tr:not(.detail-row) td[data-label=backend]"
-    shown = texts(page, backends)
+    shown = page.texts(backends)
     assert shown
     assert "gluon" not in shown
-    counted = texts(page, "#shown")[0]
+    counted = page.texts("#shown")[0]
     left = int(re.search(r"; (\d+) never measured on this machine", counted)[1])
     page.run(
         "(f => { f.value = 'unsupported'; f.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))"
     )
-    assert texts(page, backends) == ["gluon"] * left
+    assert page.texts(backends) == ["gluon"] * left
     page.open(f"{site}/kernels/softmax.html#machine={MI300X}&case=v128k_t512&backend=gluon")
-    assert texts(page, "tr.opened td[data-label=backend]") == ["gluon"], "what the address names is shown"
+    assert page.texts("tr.opened td[data-label=backend]") == ["gluon"], "what the address names is shown"
 
 
 def test_choosing_a_machine_changes_everything_and_the_address(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/index.html#machine={MI300X}")
-    assert "CUs 304" in " ".join(texts(page, "#fingerprint")).replace("\n", " ")
+    assert "CUs 304" in " ".join(page.texts("#fingerprint")).replace("\n", " ")
     page.run(
         f"(s => {{ s.value = '{H200}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('select'))"
     )
@@ -113,17 +109,17 @@ def test_choosing_a_machine_changes_everything_and_the_address(page: chromium.Pa
 
 def test_filter_sort_and_tiles(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/index.html#machine={MI300X}")
-    headlines = len(texts(page, "#kernels tbody tr:not(.group)"))
+    headlines = len(page.texts("#kernels tbody tr:not(.group)"))
     page.run("document.querySelector('#all').click()")
-    assert len(texts(page, "#kernels tbody tr:not(.group)")) == 29 > headlines
+    assert len(page.texts("#kernels tbody tr:not(.group)")) == 29 > headlines
     page.key("/")
     assert page.run("document.activeElement.id") == "filter"
     page.run(
         "(f => { f.value = 'gemm gluon'; f.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))"
     )
-    assert set(texts(page, "#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}
+    assert set(page.texts("#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}
     page.open(f"{site}/index.html{page.run('location.hash')}")
-    assert set(texts(page, "#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}, "the address keeps the filter"
+    assert set(page.texts("#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}, "the address keeps the filter"
     page.open(f"{site}/index.html#machine={MI300X}")
     page.run("document.querySelector('.tile.unmeasured').click()")
     statuses = page.run("[...document.querySelectorAll('#kernels td.value .status')].map(e => e.textContent)")
@@ -131,7 +127,7 @@ def test_filter_sort_and_tiles(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
     page.run("[...document.querySelectorAll('#cases thead button')].find(b => b.innerText === 'time').click()")
     units = {"µs": 1, "ms": 1e3}
-    times = [text.split() for text in texts(page, "#cases td[data-label=time]")]
+    times = [text.split() for text in page.texts("#cases td[data-label=time]")]
     times = [float(value.replace(",", "")) * units[unit] for value, unit in times]
     assert times == sorted(times, reverse=True)
     assert len(times) == 16
@@ -141,23 +137,13 @@ def test_filter_sort_and_tiles(page: chromium.Page, site: str) -> None:
 # ---- a kernel -------------------------------------------------------------------------------------------------------
 
 
-def test_an_address_opens_a_case_on_a_machine(page: chromium.Page, site: str) -> None:
-    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096&backend=triton")
-    assert texts(page, "tr.opened .opener") == ["llm_up_m4096"]
-    assert texts(page, ".detail h2")[0].split() == ["llm_up_m4096", "gemm"]
-    assert "962.1 GFLOP" in texts(page, ".facts")[0]
-    page.run("[...document.querySelectorAll('.opener')].find(b => b.innerText === 'square_8192').click()")
-    assert "case=square_8192" in page.run("location.hash")
-    assert "machine=" + MI300X in page.run("location.hash")
-
-
 def test_the_history_breaks_at_a_new_definition_and_where_nothing_was_measured(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     strokes = page.run(
         "[...document.querySelectorAll('.detail .stroke')].map(p => p.getAttribute('d').split('M').length - 1)"
     )
     assert strokes == [2, 2, 3]  # blas and gluon: the benchmark definition; triton: four crashes as well
-    assert len(texts(page, ".detail .fault")) == 4
+    assert len(page.texts(".detail .fault")) == 4
     marks = page.run("[...document.querySelectorAll('.detail .mark text')].map(t => t.textContent)")
     assert marks == ["benchmark definition changed", "torch2.11.0 → torch2.13.0", "triton3.6.0 → triton3.8.0"]
     assert page.run("document.querySelectorAll('.detail .band')[1].getAttribute('d').split('Z').length - 1") == 2
@@ -167,7 +153,7 @@ def test_keys_move_the_cursor_and_the_box_says_all(page: chromium.Page, site: st
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     page.run("document.querySelector('.detail .chart').focus()")
     page.key("ArrowLeft")
-    box, truth = texts(page, ".detail .tip")[0], newest(frame, MI300X, "llm_up_m4096", "triton")
+    box, truth = page.texts(".detail .tip")[0], newest(frame, MI300X, "llm_up_m4096", "triton")
     low, high = (truth["tflops"] * truth["seconds"] / truth[end] for end in ("seconds_high", "seconds_low"))
     shown = [f"{amount(truth['tflops'])} TFLOPS", f"{amount(low)} to {amount(high)} TFLOPS", "120 samples in 3 trials"]
     for part in (truth["commit"][:8], f"{truth['date']:%Y-%m-%d}", *shown, "of peak", "× baseline", "torch2.13.0"):
@@ -175,7 +161,7 @@ def test_keys_move_the_cursor_and_the_box_says_all(page: chromium.Page, site: st
     assert page.run("document.querySelector('.detail [aria-live]').textContent") == box
     for _ in range(COMMITS - 1 - COMMITS // 4):
         page.key("ArrowLeft")
-    assert "crash\nworker ended by signal 11" in texts(page, ".detail .tip")[0].replace(" worker", "\nworker")
+    assert "crash\nworker ended by signal 11" in page.texts(".detail .tip")[0].replace(" worker", "\nworker")
     page.key("Escape")
     assert page.run("document.querySelector('.detail .tip').hidden")
 
@@ -196,41 +182,23 @@ def test_zoom_is_kept_in_the_address(page: chromium.Page, site: str, frame: pd.D
     page.open(f"{site}/kernels/gemm.html{address}")
     page.run("document.querySelector('.detail .chart').focus()")
     page.key("Home")
-    assert texts(page, ".detail .tip")[0].startswith(begin)
+    assert page.texts(".detail .tip")[0].startswith(begin)
     page.key("End")
-    assert texts(page, ".detail .tip")[0].startswith(end)
+    assert page.texts(".detail .tip")[0].startswith(end)
     page.key("Escape")
     assert "from=" not in page.run("location.hash")
 
 
 def test_units_and_zero(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096&zero=1")
-    assert texts(page, ".detail .choices[aria-label=unit] button") == [
-        "TFLOPS",
-        "HBM GB/s",
-        "time",
-        "ratio to baseline",
-    ]
+    assert "962.1 GFLOP" in page.texts(".facts")[0]
+    assert page.texts(".detail .choices[aria-label=unit] button") == ["TFLOPS", "HBM GB/s", "time", "ratio to baseline"]
     peak = "(document.querySelector('.detail .roof text') || {}).textContent"
     assert page.run(peak) == "peak 1,307"
     page.run("document.querySelectorAll('.detail .choices[aria-label=unit] button')[2].click()")
     assert page.run(peak) is None
     assert "unit=time" in page.run("location.hash")
     assert page.run("document.querySelector('.detail text.axis').textContent") == "time, µs (less is better)"
-
-
-def test_the_numbers_behind_the_chart(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
-    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
-    page.run("document.querySelector('.numbers summary').click()")
-    page.wait("document.querySelector('.numbers tbody tr')")
-    rows = frame[(frame["machine"] == MI300X) & (frame["case"] == "llm_up_m4096")]
-    shown = texts(page, ".numbers tbody tr")
-    assert len(shown) == len(rows)
-    assert sum("worker ended by signal 11" in row for row in shown) == 4
-    link = page.run("document.querySelector('.numbers tbody a').href")
-    assert (
-        link == "https://github.com/example/kernels/commit/" + newest(frame, MI300X, "llm_up_m4096", "triton")["commit"]
-    )
 
 
 def test_csv_fields_are_data(page: chromium.Page, tmp_path: Path) -> None:
@@ -266,10 +234,10 @@ def test_curves_over_the_message_size(page: chromium.Page, site: str) -> None:
     assert max(steps) - min(steps) < 0.3, "sizes that grow by 4 stand at equal distances"
     page.run("document.querySelector('#curves .chart').focus()")
     page.key("Home")
-    assert texts(page, "#curves .tip")[0].startswith("64 KiB")
+    assert page.texts("#curves .tip")[0].startswith("64 KiB")
     page.key("End")
     page.key("Enter")
-    assert texts(page, "tr.opened .opener") == ["w8_1048576k"]
+    assert page.texts("tr.opened .opener") == ["w8_1048576k"]
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}")
     assert page.run("document.querySelector('#curves').hidden")
 
@@ -278,17 +246,17 @@ def test_pages_that_have_nothing_to_show_say_so(
     page: chromium.Page, site: str, tmp_path: Path, frame: pd.DataFrame
 ) -> None:
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=m65")
-    assert texts(page, "#unknown-case") == ["There is no case “m65” of gemm on this machine; choose one below."]
+    assert page.texts("#unknown-case") == ["There is no case “m65” of gemm on this machine; choose one below."]
     page.open(f"{site}/kernels/gemm.html#machine=nobody")
     page.wait("document.querySelector('tr.opened')")
-    assert "There is no machine “nobody”" in texts(page, "#unknown-machine")[0]
+    assert "There is no machine “nobody”" in page.texts("#unknown-machine")[0]
     partial = frame[~((frame["machine"] == H200) & (frame["kernel"] == "softmax"))]
     other = made_site.build_frame(partial, tmp_path / "site").as_uri()
     page.open(f"{other}/kernels/softmax.html#machine={H200}")
     assert "has no record on this machine" in page.run("document.querySelector('#absent-here').innerText")
     empty = made_site.build_frame(frame.iloc[:0], tmp_path / "empty").as_uri()
     page.open(f"{empty}/index.html")
-    assert "There are no records yet" in texts(page, "main")[0]
+    assert "There are no records yet" in page.texts("main")[0]
 
 
 @pytest.mark.parametrize("machine", [MI300X, H200])
@@ -304,7 +272,7 @@ def test_a_kernels_page_opens_on_a_machine_that_has_the_kernel(
 def test_one_commit_is_a_dot(page: chromium.Page, tmp_path: Path) -> None:
     one = made_site.build_frame(synthetic.history(1), tmp_path / "site").as_uri()
     page.open(f"{one}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
-    assert len(texts(page, ".detail .line circle")) == 3
+    assert len(page.texts(".detail .line circle")) == 3
     assert not page.run("document.querySelector('.detail svg.chart').outerHTML.includes('NaN')")
     page.open(f"{one}/index.html")
     assert not page.run("document.body.innerHTML.includes('NaN')")
@@ -325,14 +293,6 @@ def test_texts_of_records_are_only_texts(page: chromium.Page, tmp_path: Path) ->
 # ---- looks ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["index.html", "kernels/gemm.html", "kernels/all_gather.html"])
-@pytest.mark.parametrize("width", [360, 800, 1400])
-def test_no_page_is_wider_than_the_window(page: chromium.Page, site: str, address: str, width: int) -> None:
-    page.size(width, 800)
-    page.open(f"{site}/{address}#machine={MI300X}&all=1")
-    assert page.run("document.documentElement.scrollWidth") <= width
-
-
 def test_dark_mode_follows_the_reader(page: chromium.Page, site: str) -> None:
     grounds = []
     for scheme in ("light", "dark"):
@@ -340,16 +300,6 @@ def test_dark_mode_follows_the_reader(page: chromium.Page, site: str) -> None:
         page.open(f"{site}/index.html")
         grounds.append(page.run("getComputedStyle(document.body).backgroundColor"))
     assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
-
-
-def test_print_is_light_and_without_controls(page: chromium.Page, site: str) -> None:
-    page.size(1400, 1000, "dark", "print")
-    page.open(f"{site}/kernels/gemm.html#machine={MI300X}")
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.run("['.tools', '.controls'].map(s => getComputedStyle(document.querySelector(s)).display)") == [
-        "none",
-        "none",
-    ]
 
 
 def test_every_control_has_a_name_and_can_be_reached(page: chromium.Page, site: str) -> None:
@@ -365,3 +315,159 @@ def test_every_control_has_a_name_and_can_be_reached(page: chromium.Page, site: 
     page.run("document.querySelector('thead button').focus()")
     page.key("Enter")
     assert page.run("document.activeElement.closest('thead') !== null")
+
+
+# The overview's table and odd names, in headless Chromium.
+
+
+LINES = "#kernels tbody tr:not(.group)"
+BUILT = "!document.querySelector('#kernels').dataset.building"
+
+
+@pytest.fixture(scope="module")
+def long_site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """600 own series of 15 kernels."""
+    frame = derived.derive(synthetic.large(900, 3))
+    return made_site.build_frame(frame, tmp_path_factory.mktemp("long") / "site").as_uri()
+
+
+def test_a_long_table_begins_at_once_and_ends_whole(page: chromium.Page, long_site: str) -> None:
+    page.open(f"{long_site}/index.html#all=1")
+    page.wait(BUILT)
+    assert page.texts("#shown") == ["600 of 600 series"]
+    assert page.run(f"document.querySelectorAll({LINES!r}).length") == 600
+    assert page.run("new Set([...document.querySelectorAll('tr.group a')].map(a => a.textContent)).size") == 15
+    cases = page.run(f"[...document.querySelectorAll({LINES + ' th a'!r})].map(a => a.href)")
+    assert len(set(cases)) == 600, "no row twice"
+    assert page.run("document.querySelectorAll('#kernels .spark').length") < 100, "lines only near the window"
+    page.run(f"[...document.querySelectorAll({LINES + ' a'!r})].at(-1).focus()")
+    page.wait("document.activeElement.closest('tr').querySelector('.spark')")
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.run("document.querySelectorAll('#kernels .spark').length") == 600
+
+
+def test_printing_does_not_wait_for_the_rest_of_the_table(page: chromium.Page, long_site: str) -> None:
+    page.open(f"{long_site}/index.html")
+    page.run("(document.querySelector('#all').click(), window.dispatchEvent(new Event('beforeprint')))")
+    assert page.run(f"[{BUILT}, document.querySelectorAll({LINES!r}).length]") == [True, 600]
+
+
+def test_order_and_choice_are_in_the_address_and_back_undoes_them(page: chromium.Page, long_site: str) -> None:
+    page.open(f"{long_site}/index.html#machine={MI300X}")
+    few = page.run(f"document.querySelectorAll({LINES!r}).length")
+    page.run("document.querySelector('#all').click()")
+    page.wait(BUILT)
+    newest = "[...document.querySelectorAll('#kernels thead button')].find(b => b.innerText.startsWith('newest'))"
+    page.run(f"{newest}.click()")
+    assert "sort=-newest" in page.run("location.hash")
+    address = page.run("location.hash")
+    page.run("history.back()")
+    page.wait("!location.hash.includes('sort')")
+    page.wait("!document.querySelector('#kernels th[aria-sort]')")
+    page.run("history.back()")
+    page.wait("!document.querySelector('#all').checked")
+    page.wait(f"document.querySelectorAll({LINES!r}).length === {few}")
+    page.open(f"{long_site}/index.html{address}")
+    assert page.run("document.querySelector('#kernels th[aria-sort]').getAttribute('aria-sort')") == "descending"
+
+
+def test_the_filter_of_an_address_is_one_of_ours(page: chromium.Page, long_site: str) -> None:
+    page.open(f"{long_site}/index.html#only=constructor&sort=__proto__")
+    assert page.texts("#shown") == ["90 of 600 series"], "the headlines"
+
+
+def test_what_was_never_tried_here_is_a_count_until_it_is_asked_for(page: chromium.Page, tmp_path: Path) -> None:
+    frame = synthetic.history(2, machines=[MI300X])
+    never = (frame["kernel"] == "all_gather") & ~frame["case"].isin(["w8_64k", "w8_256k"])
+    frame = synthetic.spoil(frame, never, "skipped", "needs 8 ranks")
+    site = made_site.build_frame(frame, tmp_path / "site").as_uri()
+    page.open(f"{site}/index.html#machine={MI300X}&all=1")
+    assert page.texts("#shown") == ["18 of 30 series; 12 cannot be measured here"]
+    assert "12 cannot be measured here, beside rccl" in " ".join(page.texts("tr.group"))
+    assert page.texts("#kernels .status") == []
+    page.open(f"{site}/index.html#machine={MI300X}&q=skipped")
+    assert page.texts("#kernels .status") == ["skipped"] * 12
+    assert page.texts("#newest")[0].startswith("All numbers are of the newest commit")
+
+
+def test_numbers_for_other_programs_are_linked(page: chromium.Page, long_site: str) -> None:
+    for address, path in (("index.html", "overview"), ("kernels/gemm_0.html", "kernel-gemm_0")):
+        page.open(f"{long_site}/{address}")
+        links = page.run("[...document.querySelectorAll('#downloads a')].map(a => a.href)")
+        assert links == [
+            *(f"{long_site}/data/{MI300X}/{path}.{kind}" for kind in ("json", "csv")),
+            f"{long_site}/data/README.txt",
+        ]
+        assert all(Path(link.removeprefix("file://")).exists() for link in links)
+
+
+# ---- odd names ------------------------------------------------------------------------------------------------------
+
+
+def named(*names: str) -> pd.DataFrame:
+    """One kernel for each name, whose case and backend have it too."""
+    made = [
+        synthetic.history(2, [synthetic.gemm(name, 64, 64, 64, kernel=name)], machines=[MI300X], backends=(name,))
+        for name in names
+    ]
+    return pd.concat(made, ignore_index=True)
+
+
+@pytest.mark.parametrize("name", ["constructor", "toString", "__proto__"])
+def test_names_that_every_object_has(page: chromium.Page, tmp_path: Path, name: str) -> None:
+    names = ("constructor", "toString", "__proto__", "gemm")
+    two = pd.concat([named(*names), synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])])
+    site = made_site.build_frame(two, tmp_path / "site").as_uri()
+    page.open(f"{site}/index.html#machine={MI300X}")
+    address = page.run(f"[...document.querySelectorAll('tr.group a')].find(a => a.textContent === {name!r}).href")
+    page.open(address)
+    assert page.texts("h1") == [name]
+    assert page.texts("tr.opened .opener") == [name]
+    assert page.run("document.querySelectorAll('.detail .stroke').length") == 2
+    page.open(address.split("#")[0] + "#machine=h200x2-1a2b3c4d")
+    assert page.run("[document.querySelector('#absent-here').hidden, document.querySelector('#here').hidden]") == [
+        False, True]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_name_of_600_letters_is_no_wider_than_the_window(page: chromium.Page, tmp_path: Path, width: int) -> None:
+    frame = named("k" * 600)
+    for column in ("device", "market_name", "env", "tier", "dtype"):
+        frame[column] = frame[column].astype(str) + "x" * 600
+    frame["machine"] = MI300X + "m" * 100
+    site = made_site.build_frame(frame, tmp_path / "site")
+    page.size(width, 800)
+    for path in (site / "index.html", next((site / "kernels").iterdir())):
+        page.open(path.as_uri())
+        page.wait(BUILT.replace("kernels'", "kernels, #cases'"))
+        assert page.run("document.documentElement.scrollWidth") <= width, path.name
+        rows = "[...document.querySelectorAll('#kernels tr, #cases tr:not(.detail-row)')]"
+        assert page.run(f"Math.max(...{rows}.map(row => row.offsetHeight))") < 2500, "not a letter a line"
+
+
+OVERRIDE = "\u202e"
+
+
+def test_right_to_left_overrides_stay_within_their_own_text(page: chromium.Page, tmp_path: Path) -> None:
+    frame = named(f"gemm{OVERRIDE}abc")
+    frame = synthetic.spoil(frame, frame["backend"] == "blas", "wrong", f"why{OVERRIDE}abc")
+    for column in ("device", "env", "tier", "dtype", "machine"):
+        frame[column] = frame[column].astype(str) + OVERRIDE
+    site = made_site.build_frame(frame, tmp_path / "site", problems=[f"left{OVERRIDE}abc"])
+    for path in (site / "index.html", next((site / "kernels").iterdir())):
+        page.open(path.as_uri() + "#all=1")
+        assert page.run(LOOSE.replace("OVERRIDE", OVERRIDE)) == [], path.name
+
+
+LOOSE = """(() => {
+  const loose = [], isolated = element => getComputedStyle(element).unicodeBidi.includes('isolate');
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    let element = node.parentElement;
+    if (!node.data.includes('OVERRIDE') || element.closest('svg, option, script')) continue;
+    while (element.textContent === node.data && !isolated(element)) element = element.parentElement;
+    if (element.textContent !== node.data) loose.push(element.outerHTML.slice(0, 200));
+  }
+  return loose;
+})()"""
+"""Elements in which a text with an override stands beside other text, and is not isolated from it."""

@@ -12,11 +12,9 @@ from ci.history.exact import CodePoint, CodeRecord
 from dashboards.history import SiteHistory
 from dashboards.views import pull_request
 from tests.dashboards import chromium, made_history, made_site, synthetic
-from tests.dashboards.hostile_texts import TEXTS
 from tests.dashboards.made_history import H200, MI300X
-from tests.dashboards.test_browser import texts
-from tests.dashboards.test_events import hostile_events
-from tests.dashboards.test_pull_request import GOLDEN
+from tests.dashboards.synthetic import TEXTS
+from tests.dashboards.test_events import GOLDEN, hostile_events
 
 REPO = "https://github.com/example/kernels"
 CASE = f"machine={MI300X}&case=llm_up_m4096&backend=triton"
@@ -62,13 +60,13 @@ def hash_of(page: chromium.Page) -> dict[str, str]:
 
 def test_from_an_alarm_to_the_commit_by_keys(page: chromium.Page, site: str, order: list[tuple[str, int]]) -> None:
     page.open(f"{site}/index.html")
-    assert texts(page, "h1")[0].startswith("3 regressions open on main")
-    assert "2 without an owner" in texts(page, "h1")[0]
+    assert page.texts("h1")[0].startswith("3 regressions open on main")
+    assert "2 without an owner" in page.texts("h1")[0]
     page.key("j")
     page.key("j")
     page.key("Enter")
     page.wait("document.querySelector('.event-panel')")
-    panel = texts(page, ".event-panel")[0]
+    panel = page.texts(".event-panel")[0]
     bad, good = order[40][0], order[39][0]
     for part in ("8.1 % slower", bad[:8], "Commit 40: tiles of 256", "A. Author", "#80", good[:8], "2 commits between"):
         assert part in panel
@@ -97,51 +95,51 @@ def test_from_an_alarm_to_the_commit_by_keys(page: chromium.Page, site: str, ord
 def test_the_front_page_sorts_and_folds_in_the_address(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/index.html")
     rows = ".events .event-row th button"
-    assert texts(page, rows) == ["all_gather", "gemm", "rms_norm"], "the largest first"
-    assert "7 more" not in texts(page, ".events th .sub")[0]
-    assert "w8_1024k and 6 more shapes" in texts(page, ".events th .sub")[0]
+    assert page.texts(rows) == ["all_gather", "gemm", "rms_norm"], "the largest first"
+    assert "7 more" not in page.texts(".events th .sub")[0]
+    assert "w8_1024k and 6 more shapes" in page.texts(".events th .sub")[0]
     page.run("[...document.querySelectorAll('.events thead button')].find(b => b.innerText === 'since').click()")
     assert hash_of(page)["by"] == "since"
-    assert texts(page, rows) == ["rms_norm", "gemm", "all_gather"]
+    assert page.texts(rows) == ["rms_norm", "gemm", "all_gather"]
     for fold in ("improvements", "closed"):
         page.run(f"document.querySelector('#fold-{fold} summary').click()")
         page.wait(f"document.querySelector('#fold-{fold} .event-row')")
-    assert "1 fixed, 1 accepted" in texts(page, "#fold-closed summary")[0]
+    assert "1 fixed, 1 accepted" in page.texts("#fold-closed summary")[0]
     page.open(f"{site}/index.html{page.run('location.hash')}")
-    assert "9.0 % faster" in texts(page, "#fold-improvements .event-row")[0]
-    assert texts(page, "#events > div .event-row th button")[:3] == ["rms_norm", "gemm", "all_gather"]
-    assert "B. Owner" in texts(page, "#events .event-row")[2]
+    assert "9.0 % faster" in page.texts("#fold-improvements .event-row")[0]
+    assert page.texts("#events > div .event-row th button")[:3] == ["rms_norm", "gemm", "all_gather"]
+    assert "B. Owner" in page.texts("#events .event-row")[2]
 
 
 def test_when_nothing_is_open_the_page_says_what_was_looked_at(page: chromium.Page, tmp_path: Path) -> None:
     frame = synthetic.with_times([1e-3] * 3, [1e-3] * 3)
     page.open(f"{made_site.build_frame(frame, tmp_path / 'site').as_uri()}/index.html")
-    assert texts(page, "h1") == ["No regression is open on main"]
+    assert page.texts("h1") == ["No regression is open on main"]
     newest = frame.sort_values("date")["commit"].iloc[-1][:8]
     told = f"2 series with 6 points of 3 commits on 1 machine; newest commit {newest} of 2026-01-"
-    assert told in texts(page, ".looked")[0]
-    assert texts(page, ".fold") == []
+    assert told in page.texts(".looked")[0]
+    assert page.texts(".fold") == []
 
 
 def test_the_days_since_are_the_readers_own(page: chromium.Page, site: str, order: list[tuple[str, int]]) -> None:
     page.open(f"{site}/index.html")
-    shown = texts(page, ".event-row td[data-label=since]")[1]
+    shown = page.texts(".event-row td[data-label=since]")[1]
     days = page.run(f"Math.floor((Date.now() - {order[40][1]}) / 86400000)")
     assert shown.split()[:2] == [str(days), "days"]
 
 
 def test_all_events_are_filtered_and_named_by_the_address(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/events.html")
-    assert texts(page, "#shown") == ["8 of 8 events"]
+    assert page.texts("#shown") == ["8 of 8 events"]
     page.run("[...document.querySelectorAll('#event-choices button')].find(b => b.innerText === 'machine').click()")
-    assert texts(page, ".event-row th button") == ["gemm, softmax"]
+    assert page.texts(".event-row th button") == ["gemm, softmax"]
     page.tab.go_back()
     page.wait("document.querySelector('#shown').textContent.startsWith('8 of')")
     page.key("/")
     page.tab.keyboard.type("commit 33:")
-    assert texts(page, ".event-row th button") == ["all_gather"]
+    assert page.texts(".event-row th button") == ["all_gather"]
     page.open(f"{site}/events.html#event=nobody")
-    assert texts(page, "#unknown-event") == ["There is no event “nobody” in these records."]
+    assert page.texts("#unknown-event") == ["There is no event “nobody” in these records."]
 
 
 # ---- the history ----------------------------------------------------------------------------------------------------
@@ -149,14 +147,14 @@ def test_all_events_are_filtered_and_named_by_the_address(page: chromium.Page, s
 
 def test_a_step_is_drawn_and_a_click_tells_its_event(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#{CASE}&code=0")
-    chips = texts(page, ".step-chips button")
+    chips = page.texts(".step-chips button")
     steps = ["▲ triton 6.0 % slower", "▲ blas 5.0 % slower", "▲ triton 8.1 % slower"]
     assert [chip.split(" since")[0] for chip in chips] == steps
     assert page.run("document.querySelectorAll('.detail .level').length") == 4 + 3, "a new definition too"
     page.tab.locator(".detail [data-step='2']").click()
     page.wait("document.querySelector('.event-panel')")
     assert hash_of(page)["event"] == "gemm-40"
-    assert "--case llm_up_m4096" in texts(page, ".event-panel")[0], "the commands are about the case that is looked at"
+    assert "--case llm_up_m4096" in page.texts(".event-panel")[0], "the commands are about the case that is looked at"
     page.open(f"{site}/kernels/gemm.html{page.run('location.hash')}")
     assert page.run("document.querySelector('.step.chosen').dataset.step") == "2"
     page.run("document.querySelector('.event-panel .close').click()")
@@ -175,23 +173,23 @@ def test_the_legend_is_kept_in_the_address(page: chromium.Page, site: str) -> No
 
 def test_a_case_stands_at_the_commits_where_it_was_measured(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#{CASE}")
-    assert "all 60 commits" in texts(page, ".detail .controls")[0]
+    assert "all 60 commits" in page.texts(".detail .controls")[0]
     assert page.run("document.querySelector('.detail [data-lane=vgpr] .now').textContent") == "256", "compiled before"
     page.run("document.querySelector('.detail .chart').focus()")
     for key in ("Home", "End"):
         page.key(key)
-        assert "this case was not measured here" not in texts(page, ".detail .tip")[0]
+        assert "this case was not measured here" not in page.texts(".detail .tip")[0]
     page.run("[...document.querySelectorAll('.detail .controls button')].find(b => b.innerText === 'all 62').click()")
     assert hash_of(page)["commits"] == "all"
-    assert "all 62 commits" in texts(page, ".detail .controls")[0], "two were compiled only"
+    assert "all 62 commits" in page.texts(".detail .controls")[0], "two were compiled only"
 
 
 def test_the_machine_code_stands_below_on_the_same_axis(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#{CASE}&commits=all")
     lane = ".detail [data-lane=vgpr]"
     assert page.run(f"document.querySelector('{lane} .now').textContent") == "256"
-    assert len(texts(page, f"{lane} circle")) == 2, "250 and 256 are changes"
-    assert "all 62 commits" in texts(page, ".detail .controls")[0], "two were compiled only"
+    assert len(page.texts(f"{lane} circle")) == 2, "250 and 256 are changes"
+    assert "all 62 commits" in page.texts(".detail .controls")[0], "two were compiled only"
     place = 'Number(document.querySelector("{}").getAttribute("cx"))'
     step = page.run(place.format(".detail [data-step='2'] .target"))
     assert page.run(place.format(f"{lane} circle:last-of-type")) == pytest.approx(step, abs=0.1), "the same commit"
@@ -199,13 +197,13 @@ def test_the_machine_code_stands_below_on_the_same_axis(page: chromium.Page, sit
     assert path.count("M") == 2, "commits that were only compiled do not break a line"
     page.run("document.querySelector('.detail .chart').focus()")
     page.key("Home")
-    assert "this case was not measured here" in texts(page, ".detail .tip")[0]
-    assert "vgpr 128" in texts(page, ".detail .tip")[0]
+    assert "this case was not measured here" in page.texts(".detail .tip")[0]
+    assert "vgpr 128" in page.texts(".detail .tip")[0]
     assert "lds bytes 65,536 B" in page.run("document.querySelector('.constant').textContent")
     page.run("[...document.querySelectorAll('.detail .controls button')].find(b => b.innerText === 'no code').click()")
     assert hash_of(page)["code"] == "0"
     assert page.run("document.querySelector('.detail .lane')") is None
-    assert "all 60 commits" in texts(page, ".detail .controls")[0]
+    assert "all 60 commits" in page.texts(".detail .controls")[0]
 
 
 def test_lines_that_coincide_are_all_seen(page: chromium.Page, tmp_path: Path) -> None:
@@ -234,10 +232,10 @@ def test_a_chart_needs_times_and_a_legend_needs_a_line(page: chromium.Page, tmp_
     frame = synthetic.spoil(frame, frame["world"] == 4, "skipped", "world 4 needs 4 GPUs; this machine has 2")
     frame = synthetic.spoil(frame, frame["backend"] == "gluon", "unsupported", "no gluon here")
     page.open(f"{made_site.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/all_gather.html")
-    assert texts(page, "#curves h2 .sub") == ["bf16, 2 ranks, newest records"]
+    assert page.texts("#curves h2 .sub") == ["bf16, 2 ranks, newest records"]
     for place in ("#curves", ".detail"):
-        assert [text.strip() for text in texts(page, f"{place} .legend button")] == ["rccl baseline", "triton"]
-    assert texts(page, ".detail .not-here li") == ["unsupported gluon no gluon here"]
+        assert [text.strip() for text in page.texts(f"{place} .legend button")] == ["rccl baseline", "triton"]
+    assert page.texts(".detail .not-here li") == ["unsupported gluon no gluon here"]
 
 
 # ---- everywhere -----------------------------------------------------------------------------------------------------
@@ -256,7 +254,7 @@ def test_the_palette_goes_to_kernels_cases_machines_pages_and_events(page: chrom
         page.wait(chromium.SETTLED)
     page.key("Control+k")
     page.tab.keyboard.type("zzz")
-    assert texts(page, ".palette p") == ["nothing matches"]
+    assert page.texts(".palette p") == ["nothing matches"]
     page.key("Escape")
     assert page.run("document.querySelector('dialog[open]')") is None
 
@@ -264,7 +262,7 @@ def test_the_palette_goes_to_kernels_cases_machines_pages_and_events(page: chrom
 def test_help_and_rows_by_keys(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#{CASE}")
     page.key("?")
-    assert "next and previous row" in texts(page, "dialog[open]")[0]
+    assert "next and previous row" in page.texts("dialog[open]")[0]
     page.key("Escape")
     page.run("document.querySelector('.opened .opener').focus()")
     page.key("k")
@@ -288,15 +286,15 @@ def test_back_returns_to_the_case_and_the_order_before(page: chromium.Page, site
 def test_a_pull_request_shows_each_case_with_its_interval(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/pull_request.html")
     report = pull_request.read(GOLDEN / "slower.json")
-    assert texts(page, "h1")[0] == f"SLOWER {report['why']}"
-    rows = texts(page, ".report:first-child .cases-of-report tbody tr")
+    assert page.texts("h1")[0] == f"SLOWER {report['why']}"
+    rows = page.texts(".report:first-child [data-table=report] tbody tr")
     assert len(rows) == sum(case["verdict"] != "SAME" for case in report["cases"])
     assert rows[0].split()[:2] == ["SLOWER", "up_m1024"]
     assert "+3.1 %" in rows[0]
     bars = "[...document.querySelectorAll('.report:first-child .interval')].map(b => b.getAttribute('class'))"
     assert page.run(bars)[0] == "interval slower"
     page.run("document.querySelector('#all').click()")
-    assert len(texts(page, ".report:first-child .cases-of-report tbody tr")) == len(report["cases"])
+    assert len(page.texts(".report:first-child [data-table=report] tbody tr")) == len(report["cases"])
     assert hash_of(page)["all"] == "1"
     harmless = "window.pwned === undefined && document.querySelector('img') === null"
     assert page.run(harmless), "the hostile report beside it"
@@ -315,6 +313,7 @@ def test_no_page_of_events_is_wider_than_the_window(page: chromium.Page, site: s
 def test_print_repeats_the_heads_of_columns(page: chromium.Page, site: str) -> None:
     page.size(1400, 1000, "dark", "print")
     page.open(f"{site}/index.html")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "on paper it is light"
     heads: Any = page.run("[...document.querySelectorAll('thead')].map(e => getComputedStyle(e).display)")
     assert set(heads) == {"table-header-group"}
     gone = "['nav', '.quick', '.tools'].map(s => getComputedStyle(document.querySelector(s)).display)"
@@ -340,4 +339,4 @@ def test_hostile_texts_stay_texts_everywhere(page: chromium.Page, frame: pd.Data
     shown = page.run("document.querySelector('#event-list').textContent")
     for text in ("<img src=x onerror=window.pwned=1>", "{{7*7}}{% raw %}", "__proto__", "漢字"):
         assert text in shown
-    assert len(texts(page, ".event-row")) == len(TEXTS)
+    assert len(page.texts(".event-row")) == len(TEXTS)

@@ -9,16 +9,23 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ci.records import store
 from ci.records import store as records
-from dashboards import build, draft, lanes, overview
+from dashboards import __main__ as program
+from dashboards import build, draft, lanes, standing
 from dashboards.__main__ import main
+from dashboards.values import script_json
+from dashboards.views import SiteInput, View
 from tests.ci import made_trials as trials
 from tests.dashboards import made_site, synthetic
 
@@ -153,13 +160,6 @@ def test_no_records_make_a_page_that_says_what_to_do(tmp_path: Path) -> None:
         site = build.build(results, tmp_path / "site")
         assert "There are no records yet" in (site / "index.html").read_text()
         assert "ridgeline run" in (site / "index.html").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("commits", [1, 2])
-def test_few_commits(commits: int) -> None:
-    files = made_site.site_files(synthetic.history(commits))
-    assert len(received(files, "h200x2-1a2b3c4d/0/kernel-gemm")["commits"]) == commits
 
 
 def test_infinities_and_missing_numbers_become_holes() -> None:
@@ -424,10 +424,243 @@ def test_markup_is_never_made_from_text() -> None:
         ), path.name
 
 
-def test_the_spark_points_of_the_help_are_those_of_the_build() -> None:
-    limits = site_of(made_site.site_files(small(1)))["limits"]
-    assert limits == {
-        "spark": overview.SPARK_POINTS,
-        "beside": overview.MOVED_BESIDE_BASELINE,
-        "alone": overview.MOVED_ALONE,
-    }
+# Building again: what is taken over from the site that stands, and what is made anew; texts that no page can carry.
+
+
+@pytest.fixture
+def _own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the views, which are made at every build."""
+    monkeypatch.setattr(build, "VIEWS", ())
+
+
+def whole(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, _own_pages: None) -> list[str]:
+    """Kernels whose blocks were made, not taken over."""
+    found: list[str] = []
+    make = build.kernel_block
+
+    def noted(rows: Any, commits: Any) -> Any:
+        found.append(rows["kernel"][0])
+        return make(rows, commits)
+
+    monkeypatch.setattr(build, "kernel_block", noted)
+    return found
+
+
+def grown() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A history, and the same with one more commit of softmax on one machine."""
+    frame = synthetic.lively(6)
+    last = frame["commit"] == frame.loc[frame["date"].idxmax(), "commit"]
+    new = (frame["machine"] == "h200x2-1a2b3c4d") & (frame["kernel"] == "softmax")
+    return frame[~last], frame[~last | new]
+
+
+def test_building_again_gives_the_same_bytes_as_building_afresh(tmp_path: Path, made: list[str]) -> None:
+    before, after = grown()
+    made_site.build_frame(before, tmp_path / "site")
+    made.clear()
+    made_site.build_frame(after, tmp_path / "site")
+    assert made == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"], "on one machine only"
+    made.clear()
+    made_site.build_frame(after, tmp_path / "afresh")
+    assert len(made) == 10
+    assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
+    made.clear()
+    made_site.build_frame(after, tmp_path / "site")
+    assert made == []
+    assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
+
+
+def test_a_part_that_was_damaged_is_made_again(tmp_path: Path, made: list[str]) -> None:
+    frame = synthetic.history(2)
+    site = made_site.build_frame(frame, tmp_path / "site")
+    good = whole(site)
+    (site / "data/h200x2-1a2b3c4d/0/kernel-gemm.js").write_text("changed by hand")
+    (site / "data/h200x2-1a2b3c4d/kernel-softmax.csv").unlink()
+    made.clear()
+    assert whole(made_site.build_frame(frame, site)) == good
+    assert made == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"]
+
+
+@pytest.mark.usefixtures("_own_pages")
+@pytest.mark.parametrize("said", ["", "[]", '{"a": 1}', '{"a": {"made_of": 1}}', "\0"])
+def test_an_odd_list_of_parts_only_costs_time(tmp_path: Path, said: str) -> None:
+    frame = synthetic.history(1, synthetic.CASES[:1])
+    site = made_site.build_frame(frame, tmp_path / "site")
+    good = whole(site)
+    (site / draft.PARTS).write_text(said)
+    assert whole(made_site.build_frame(frame, site)) == good
+
+
+def test_other_code_makes_everything_again(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = synthetic.history(1, synthetic.CASES[:1])
+    made_site.build_frame(frame, tmp_path / "site")
+    monkeypatch.setattr(build, "_code", lambda: "other")
+    made.clear()
+    made_site.build_frame(frame, tmp_path / "site")
+    assert len(made) == 2
+
+
+# ---- texts ----------------------------------------------------------------------------------------------------------
+
+ODD = "a\ud800b\0c"
+
+
+@pytest.mark.usefixtures("_own_pages")
+def test_lone_surrogates_and_nul_in_any_text_do_not_stop_the_site(tmp_path: Path) -> None:
+    frame = synthetic.history(2, synthetic.CASES[:2], machines=["h200x2-1a2b3c4d"])
+    frame = synthetic.spoil(frame, frame["backend"] == "gluon", "wrong", "")
+    for column in ("machine", "device", "market_name", "env", "kernel", "backend", "case", "tier", "dtype", "why"):
+        frame[column] = pd.Series([f"{text}{ODD}" for text in frame[column]], dtype=object)
+    site = made_site.build_frame(frame, tmp_path / "site", problems=[ODD])
+    for name, content in whole(site).items():
+        if name.startswith("static/"):
+            continue
+        assert b"\0" not in content, name
+        assert b"\\u0000" not in content, name
+        assert b"\\ud800" not in content, name
+    assert len(list((site / "kernels").iterdir())) == 1
+
+
+@pytest.mark.parametrize("odd", [ODD, "a\\\\u0000", "a\0"])
+def test_json_for_a_script_is_json(odd: str) -> None:
+    """With lone surrogates and without, which take different ways."""
+    kept = ["é<&>\u2028\u2029", 1, 2.5, None, True, "😀", "\\u0000", "\\"]
+    value = {"<&>": [*kept, odd], "line": np.array([1.5, np.nan, 1e-7]), "one": np.int64(3), "tuple": (1, "x")}
+    text = script_json(value)
+    texts = [*kept, odd.replace("\ud800", "\ufffd").replace("\0", "\ufffd")]
+    assert json.loads(text) == {"<&>": texts, "line": [1.5, None, 1e-7], "one": 3, "tuple": [1, "x"]}
+    assert not set("<>&\u2028\u2029") & set(text.decode())
+
+
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS
+
+
+@given(st.recursive(LEAVES, st.lists, max_leaves=10))
+def test_json_for_a_script_is_what_the_standard_library_reads(value: Any) -> None:
+    assert json.loads(script_json(value)) == json.loads(json.dumps(value))
+
+
+# A site that stands is not built again, unless anything that it shows has changed.
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A repository with one record."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    line = trials.trial({"m16": {"head/triton": trials.ok()}}, trees={"head": trials.tree()})
+    store.record([trials.write(tmp_path / "a.jsonl", line)], tmp_path / "results")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def built(results: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """Run the program; was the site built?"""
+    found: list[bool] = []
+    build = program._build
+    monkeypatch.setattr(program, "_build", lambda wanted: found.append(True) or build(wanted))
+
+    def run(*more: str) -> bool:
+        found.clear()
+        assert program.main(["--results", str(results), "--out", str(results.parent / "site"), *more]) == 0
+        return bool(found)
+
+    return run
+
+
+def test_a_site_is_built_once(built: Callable[..., bool], capsys: pytest.CaptureFixture[str]) -> None:
+    assert built()
+    assert not built()
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "change", ["record", "decision", "commit", "address", "page", "missing", "note", "machine code"]
+)
+def test_what_a_site_shows_makes_it_new(built: Callable[..., bool], results: Path, change: str) -> None:
+    assert built()
+    around, address = results.parent, []
+    if change == "record":
+        line = trials.trial({"m64": {"head/triton": trials.ok()}}, trees={"head": trials.tree()}, number=1)
+        store.record([trials.write(around / "b.jsonl", line)], results)
+    elif change == "decision":
+        (around / "ci").mkdir()
+        (around / "ci/events.toml").write_text("")
+    elif change == "machine code":
+        (around / "results_isa").mkdir()
+        (around / "results_isa/x.json").write_text("{}")
+    elif change == "commit":
+        author = ["-c", "user.name=A. Author", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", around, *author, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    elif change == "address":
+        address = ["--repo-url", "https://example.org/a/b"]
+    elif change == "page":
+        (around / "site/index.html").write_text("changed by hand")
+    elif change == "missing":
+        (around / "site/data/site.js").unlink()
+    else:
+        for note in (results / ".cache").glob("site-*.note"):
+            note.write_text("[]")
+    assert built(*address)
+    assert not built(*address)
+
+
+def test_nothing_heavy_is_imported_to_find_out() -> None:
+    heavy = "'pandas', 'numpy', 'scipy', 'jinja2'"
+    code = f"import sys, dashboards.__main__; print([name for name in ({heavy}) if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=standing.HERE)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_without_git_and_with_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("no folder")
+    made_of = standing.inputs(tmp_path / "results")
+    standing.remember(tmp_path / "site", tmp_path / "results", made_of)
+    assert not standing.stands(tmp_path / "site", tmp_path / "results", made_of)
+
+
+def test_a_worktree_has_its_refs_elsewhere(results: Path, tmp_path: Path) -> None:
+    author = ["-c", "user.name=A. Author", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run(["git", "-C", tmp_path, "worktree", "add", "-q", tmp_path / "tree"], check=True)
+    before = standing.inputs(tmp_path / "tree" / "results")
+    subprocess.run(["git", "-C", tmp_path / "tree", *author, "commit", "-q", "--allow-empty", "-m", "y"], check=True)
+    assert standing.inputs(tmp_path / "tree" / "results") != before
+
+
+# Views in general: how a page that is listed comes into the site.
+
+
+def _newest(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    for lane in site.lanes:
+        yield f"{lane.slug}/extra", {"rows": len(lane.frame)}
+        yield "extra.csv", b"rows\n%d\n" % len(site.frame)
+
+
+def test_a_listed_view_becomes_a_page_with_its_data_and_its_place_in_the_navigation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = View("extra", "Extra <page>", _newest, scripts=("table.js",))
+    monkeypatch.setattr(build, "VIEWS", (view,))
+    frame = synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
+    files = made_site.site_files(frame)
+    assert received(files, "h200x2-1a2b3c4d/extra") == {"rows": len(frame)}
+    assert files["extra.csv"] == b"rows\n%d\n" % len(frame)
+    page = files["extra.html"].decode()
+    assert "<h1>Extra &lt;page&gt;</h1>" in page
+    assert 'href="extra.html" aria-current="page"' in page
+    assert 'href="../extra.html">' in files["kernels/gemm.html"].decode()
+
+
+def test_without_records_the_views_are_there_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "VIEWS", (View("extra", "Extra", _newest),))
+    files = made_site.site_files(synthetic.history(1).iloc[:0])
+    assert not any(name.endswith("/extra.js") for name in files)
+    assert b"There are no records yet" in files["extra.html"]

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from ci.records.causes import Explanation, RecordedCause
-from dashboards import lanes
+from dashboards import lanes, sources
+from dashboards.kernel_page import paired_block
+from dashboards.lanes import by_series
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
-from dashboards.paired_block import paired_block
 from dashboards.views import compare
 from tests.dashboards import node, synthetic
 
@@ -24,7 +25,7 @@ LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
 
 def compare_data(rows: Any) -> dict[str, Any]:
     """Of all rows of a lane."""
-    return compare.compare_data(rows, lanes.CommitCounts.of(rows))
+    return compare.compare_data(rows, sources.counts_of(rows))
 
 
 def in_node(expression: str, value: Any) -> Any:
@@ -126,13 +127,6 @@ def test_every_way_in_which_two_sides_can_stand(a: Any, b: Any, verdict: str) ->
     assert compared([[a, b]])[0]["verdict"] == verdict
 
 
-def test_swapping_the_sides_turns_the_change_round() -> None:
-    a, b = time(100, 0.01, baseline=time(50)), time(80, 0.02, baseline=time(51))
-    one, other = compared([[a, b], [b, a]])
-    assert one["change"] == pytest.approx(-other["change"])
-    assert (one["least"], one["verdict"], other["verdict"]) == (pytest.approx(other["least"]), "faster", "slower")
-
-
 def test_geometric_means_are_over_all_comparable_pairs_by_group() -> None:
     rows = [{"kernel": "a", **one} for one in compared([[time(100), time(50)], [time(100), time(200)]])]
     rows += [{"kernel": "b", **one} for one in compared([[time(100), time(25)], [time(100), None]])]
@@ -188,7 +182,7 @@ def test_the_usual_pair_shares_the_most_series() -> None:
 def test_what_was_shown_about_two_commits_of_the_machine_is_told() -> None:
     rows = synthetic.one_case(2)
     one = RecordedCause("m", "b" * 40, "a" * 40, Explanation(("gemm/triton/m64",), "gemm/triton/m64", "proven", "why"))
-    found = compare.compare_data(rows, lanes.CommitCounts.of(rows), [one])["causes"]
+    found = compare.compare_data(rows, sources.counts_of(rows), [one])["causes"]
     assert found == [["b" * 40, "a" * 40, dataclasses.asdict(one.explanation)]]
     assert "causes" not in compare_data(rows)
 
@@ -206,8 +200,9 @@ def test_a_block_tells_what_was_timed_in_the_same_rounds() -> None:
     rows.loc[triton, ["paired_ratio", "paired_low", "paired_high"]] = [[1.5, 1.4, 1.6], [np.nan] * 3, [1.7, 1.6, 1.8]]
     rows.loc[triton, "paired_with"] = ["blas", "", "blas"]
     order = rows["commit"].unique().tolist()
-    points = [(0, 0, 1.5, 1.4, 1.6), (1, 0, 1.7, 1.6, 1.8)]
-    wanted = {"commits": [order[0], order[2]], "baselines": ["blas"]}
-    assert paired_block(rows) == wanted | {"series": [["gemm", "llm_down_m64", "triton", points]]}
-    assert paired_block(rows[~triton]) == {"commits": [], "baselines": [], "series": []}
-    assert paired_block(synthetic.one_case(2)) == {"commits": [], "baselines": [], "series": []}
+    points = [[0, 0, 1.5, 1.4, 1.6], [2, 0, 1.7, 1.6, 1.8]]
+    dated = [(commit, "", "") for commit in order]
+    made = paired_block(by_series(rows), dated)
+    assert made == {"commits": order, "baselines": ["blas"], "series": [["gemm", "llm_down_m64", "triton", points]]}
+    for without in (rows[~triton], synthetic.one_case(3)):
+        assert paired_block(by_series(without), dated)["series"] == []

@@ -15,17 +15,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from ci.__main__ import VERBS
+from ci.commands.site import site
 from ci.history.exact import CodePoint, CodeRecord
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
+from ci.report.json_report import ReportError
 from ci.stats.types import Step
-from dashboards import code
+from dashboards import __main__ as program
 from dashboards.lanes import tidy
-from dashboards.views import SiteInput, events, feed
-from tests.dashboards import made_history, synthetic
-from tests.dashboards.hostile_texts import TEXTS
+from dashboards.views import SiteInput, events, pull_request
+from tests.dashboards import made_history, made_site, synthetic
 from tests.dashboards.made_history import MI300X
+from tests.dashboards.synthetic import TEXTS
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -36,7 +39,7 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def site(frame: pd.DataFrame) -> SiteInput:
+def shown_site(frame: pd.DataFrame) -> SiteInput:
     return SiteInput(tidy(frame), made_history.lively(frame))
 
 
@@ -54,10 +57,10 @@ def _hostile(event: HistoryEvent, text: str, number: int) -> HistoryEvent:
     return dataclasses.replace(event, id=f"{number:010x}", first_bad=facts, last_good=facts, moved=(moved,), **told)
 
 
-def test_the_page_loads_every_event_with_its_largest_series_first(site: SiteInput) -> None:
-    found = dict(events.data(site))["views/events"]["events"]
+def test_the_page_loads_every_event_with_its_largest_series_first(shown_site: SiteInput) -> None:
+    found = made_site.data_of(events.VIEW, shown_site)["views/events"]["events"]
     assert [event["first_bad"]["date_ms"] for event in found] == sorted(
-        (event.first_bad.date_ms for event in site.history.events), reverse=True
+        (event.first_bad.date_ms for event in shown_site.history.events), reverse=True
     )
     gemm = next(event for event in found if event["id"] == "gemm-40")
     assert gemm["moved"][0] == ["gemm", "triton", "llm_down_m64", 1.081, 1.076, 1.087, "ratio"]
@@ -65,8 +68,8 @@ def test_the_page_loads_every_event_with_its_largest_series_first(site: SiteInpu
     assert "parents" not in gemm["first_bad"]
 
 
-def test_what_was_looked_at_counts_series_and_points_with_a_time(site: SiteInput, frame: pd.DataFrame) -> None:
-    told = dict(events.data(site))["views/verdict"]["looked"]
+def test_what_was_looked_at_counts_series_and_points_with_a_time(shown_site: SiteInput, frame: pd.DataFrame) -> None:
+    told = made_site.data_of(events.VIEW, shown_site)["views/verdict"]["looked"]
     timed = frame[frame["status"] == "ok"]
     assert told["points"] == len(timed)
     assert told["series"] == timed.groupby(["machine", "kernel", "case", "backend"]).ngroups
@@ -113,11 +116,11 @@ def test_releases_are_told_where_a_version_is_another(frame: pd.DataFrame) -> No
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_feed_is_what_rfc_4287_asks_for(site: SiteInput) -> None:
-    files = dict(events.files(site))
+def test_the_feed_is_what_rfc_4287_asks_for(shown_site: SiteInput) -> None:
+    files = made_site.files_of(events.VIEW, shown_site)
     root = ElementTree.fromstring(files["feed.xml"])
     entries = root.findall(f"{ATOM}entry")
-    assert len(entries) == len(site.history.events)
+    assert len(entries) == len(shown_site.history.events)
     for element in (root, *entries):
         for name in ("id", "title", "updated"):
             assert len(element.findall(f"{ATOM}{name}")) == 1
@@ -128,15 +131,16 @@ def test_the_feed_is_what_rfc_4287_asks_for(site: SiteInput) -> None:
     assert root.findtext(f"{ATOM}updated") == max(updated)
     gemm = next(entry for entry in entries if entry.findtext(f"{ATOM}id") == "urn:ridgeline:event:gemm-40")
     assert (
-        gemm.findtext(f"{ATOM}title") == f"gemm 8.1 % slower on {MI300X}: 2 shapes since {_hash(site, 'gemm-40')}, open"
+        gemm.findtext(f"{ATOM}title")
+        == f"gemm 8.1 % slower on {MI300X}: 2 shapes since {_hash(shown_site, 'gemm-40')}, open"
     )
     assert gemm.find(f"{ATOM}link").get("href") == "events.html#event=gemm-40"
     assert "by A. Author" in gemm.findtext(f"{ATOM}content")
-    assert dict(events.files(SiteInput(site.frame)))["feed.xml"].count(b"<entry") == 0
+    assert made_site.files_of(events.VIEW, SiteInput(shown_site.frame))["feed.xml"].count(b"<entry") == 0
 
 
-def _hash(site: SiteInput, name: str) -> str:
-    return next(event for event in site.history.events if event.id == name).first_bad.hash[:8]
+def _hash(shown_site: SiteInput, name: str) -> str:
+    return next(event for event in shown_site.history.events if event.id == name).first_bad.hash[:8]
 
 
 def test_an_entry_keeps_its_id_and_date_while_history_grows(frame: pd.DataFrame) -> None:
@@ -144,7 +148,7 @@ def test_an_entry_keeps_its_id_and_date_while_history_grows(frame: pd.DataFrame)
     before, after = (
         {
             e.findtext(f"{ATOM}id"): e.findtext(f"{ATOM}updated")
-            for e in ElementTree.fromstring(feed.atom(known)).iter(f"{ATOM}entry")
+            for e in ElementTree.fromstring(events.atom(known)).iter(f"{ATOM}entry")
         }
         for known in ([first], [last, first])
     )
@@ -153,7 +157,7 @@ def test_an_entry_keeps_its_id_and_date_while_history_grows(frame: pd.DataFrame)
 
 def test_hostile_texts_stay_texts_in_the_feed_and_the_files(frame: pd.DataFrame) -> None:
     known = made_history.history(*hostile_events(frame))
-    files = dict(events.files(SiteInput(tidy(frame), known)))
+    files = made_site.files_of(events.VIEW, SiteInput(tidy(frame), known))
     contents = [e.findtext(f"{ATOM}content") for e in ElementTree.fromstring(files["feed.xml"]).iter(f"{ATOM}entry")]
     assert len(contents) == len(TEXTS)
     assert any("<img src=x onerror=window.pwned=1>" in content for content in contents)
@@ -194,12 +198,12 @@ def spread(page: dict[str, Any], changes: list[list[Any]]) -> list[Any]:
     values: list[Any] = []
     for n, (start, value) in enumerate(changes):
         end = changes[n + 1][0] if n + 1 < len(changes) else len(page["commits"])
-        values += [code.ABSENT] * (start - len(values)) + [value] * (end - start)
+        values += [events.ABSENT] * (start - len(values)) + [value] * (end - start)
     return values
 
 
 def test_changes_of_machine_code_say_every_value() -> None:
-    page = code.by_kernel(records())["gemm"]
+    page = events.by_kernel(records())["gemm"]
     found = {(s["backend"], s["case"], s["label"], s["arch"]): s["metrics"] for s in page["series"]}
     assert found["triton", "m64", "", "gfx942"] == {
         "vgpr": [[0, 128], [2, None], [3, 256]],
@@ -213,9 +217,9 @@ def test_changes_of_machine_code_say_every_value() -> None:
     assert page["commits"][1] == [f"{1:040x}", "1970-01-01 00:01"]
 
 
-def test_a_kernel_without_recorded_code_has_an_empty_list(site: SiteInput) -> None:
-    told = dict(events.data(site))["views/history-gemm"]
-    assert told["code"] == code.nothing()
+def test_a_kernel_without_recorded_code_has_an_empty_list(shown_site: SiteInput) -> None:
+    told = made_site.data_of(events.VIEW, shown_site)["views/history-gemm"]
+    assert told["code"] == events.no_code()
     assert {step["event"] for step in told["steps"]} >= {"gemm-40", "machine-20", "library-25"}
 
 
@@ -233,3 +237,89 @@ def test_pages_offer_no_verb_that_does_not_exist() -> None:
     offered = {verb for text in texts.values() for verb in re.findall(rf"ridgeline ((?:(?:{two}) )?[a-z]+)", text)}
     assert {"ab", "events ack", "bisect", "site"} <= offered
     assert offered <= set(VERBS)
+
+
+# The page of a pull request, from the golden report files.
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "report"
+
+
+@pytest.mark.parametrize("name", ["slower", "faster", "same", "broken", "unsure", "hostile"])
+def test_the_page_has_every_case_and_number_of_a_report(name: str) -> None:
+    path = GOLDEN / f"{name}.json"
+    whole, taken = json.loads(path.read_text()), pull_request.read(path)
+    assert (taken["verdict"], taken["why"]) == (whole["verdict"], whole["why"])
+    assert taken["cases"] == [{key: case[key] for key in pull_request.SHAPE["cases"][0]} for case in whole["cases"]]
+    assert taken["skipped"] == whole["skipped"]
+    assert taken["floors"] == whole["floors"]
+
+
+def test_the_page_has_the_causes_of_a_report(tmp_path: Path) -> None:
+    whole = json.loads((GOLDEN / "slower.json").read_text())
+    tried = {
+        "kind": "knob",
+        "name": "num_stages",
+        "change": "3 → 2",
+        "answer": "explains all",
+        "why": "",
+        "part_of": "",
+    }
+    numbers = {"share": 0.99, "ratio": 1.0001, "low": 0.998, "high": 1.002, "trials": 3}
+    cause = {"cases": ["gemm/triton/m64"], "measured": "gemm/triton/m64", "state": "proven", "sentence": "knob"}
+    cause |= {"tried": [tried | numbers], "code": ["LDS bytes: 3 → 2"], "experiments": 1, "trials": 3, "seconds": 12.5}
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**whole, "explanations": [cause]}))
+    assert pull_request.read(path)["explanations"] == [cause]
+    strange = {**cause, "tried": [{**tried, "ratio": "1"}, 3], "code": [1], "trials": "x"}
+    (found,) = pull_request.taken({"explanations": [strange, "y"]})["explanations"]
+    assert (found["code"], found["trials"], found["tried"][0]["ratio"], len(found["tried"])) == ([], 0, None, 1)
+
+
+def test_only_the_types_that_the_page_expects_pass() -> None:
+    value = {"verdict": ["SLOWER"], "cases": [{"case": 1, "ratio": "1.0", "trials": True}, "x"], "machine": "y"}
+    taken = pull_request.taken(value)
+    assert (taken["verdict"], taken["machine"]) == ("", {})
+    assert [(case["case"], case["ratio"], case["trials"]) for case in taken["cases"]] == [("", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("{", "not JSON"), ("[]", "not a report"), ('{"format": "x"}', "not a report")]
+)
+def test_another_file_is_refused_by_name(
+    tmp_path: Path, content: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(pull_request.ReportFileError, match=why):
+        pull_request.read(path)
+    folders = ["--results", str(tmp_path / "none"), "--out", str(tmp_path / "site")]
+    assert program.main([*folders, "--report", str(path)]) == 3
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+def test_the_command_checks_a_report_before_it_builds(tmp_path: Path) -> None:
+    value = json.loads((GOLDEN / "slower.json").read_text())
+    value["cases"][0]["ratio"] = "1.0"
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(value))
+    good = CliRunner().invoke(site, ["--dry-run", "--report", str(GOLDEN / "slower.json")])
+    assert good.exit_code == 0, good.output
+    refused = CliRunner().invoke(site, ["--out", str(tmp_path / "site"), "--report", str(path)])
+    assert isinstance(refused.exception, ReportError)
+    assert "cases[0].ratio" in str(refused.exception)
+    assert not (tmp_path / "site").exists()
+
+
+def test_the_cases_are_there_as_csv() -> None:
+    report = pull_request.read(GOLDEN / "slower.json")
+    made = made_site.files_of(pull_request.VIEW, SiteInput(synthetic.history(1).iloc[:0], reports=(report,)))
+    rows = list(csv.DictReader(io.StringIO(made["pull_request.csv"].decode())))
+    assert [row["case"] for row in rows] == [case["case"] for case in report["cases"]]
+    assert rows[0]["machine"] == "h200-1a2b3c4d"
+
+
+def test_without_a_report_there_is_no_page() -> None:
+    bare = SiteInput(synthetic.history(1).iloc[:0])
+    assert not pull_request.VIEW.shown(bare)

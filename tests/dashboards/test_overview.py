@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from ci.records import derived
 from dashboards import lanes, overview, sources
-from dashboards.columns import columns
 from tests.dashboards import synthetic
-from tests.dashboards.shown import overview_data
+from tests.dashboards.made_site import kernel_data, overview_data
 
 MI300X = "mi300x-8-0f3a9c1e"
 
@@ -153,7 +153,7 @@ def test_vendor_libraries_are_named_by_kernel() -> None:
 
 def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> None:
     frame = synthetic.lively(12)
-    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].columns)
+    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].series)
     assert len(rows) == frame[frame["machine"] == rows_machine(frame)].groupby(["kernel", "case", "backend"]).ngroups
     assert {tuple(row) for row in rows} == {tuple(", ".join(overview.COLUMNS).split(", "))}, "as data/README.txt says"
     gemm = next(row for row in rows if (row["case"], row["backend"]) == ("llm_up_m4096", "triton"))
@@ -193,7 +193,7 @@ def test_the_picture_of_the_history_is_the_longest_headline_of_each_kernel_and_i
 
 def test_on_a_cpu_nothing_is_marked_and_no_library_is_compared_with() -> None:
     frame = synthetic.with_times([1e-3, 2e-3], [1e-3, 1e-3])
-    data = overview.overview_data(columns(frame), cpu=True)
+    data = overview.overview_data(overview.LaneSeries.of(frame), cpu=True)
     assert (data["cpu"], [row["step"]["moved"] for row in data["rows"]]) == (True, [None])
     assert step_of(frame)["moved"] == "slower"
     assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="cpu"))] == [True]
@@ -204,7 +204,7 @@ def test_a_case_that_is_declared_no_more_leaves_the_newest_numbers() -> None:
     cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
     frame = synthetic.history(3, cases, machines=[MI300X])
     last = frame["commit"].drop_duplicates().iloc[-1]
-    rows = columns(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
+    rows = overview.LaneSeries.of(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
     asked = []
 
     def declared(kernel: str, commit: str, env: str) -> list[str]:
@@ -225,3 +225,52 @@ def test_the_longest_history_comes_first() -> None:
     short, long = (frame.assign(machine=name) for frame, name in zip(made, ("short", "long"), strict=True))
     short["date"] += pd.Timedelta(days=900)
     assert [lane.machine for lane in sources.lanes_of(lanes.tidy(pd.concat([short, long])))] == ["long", "short"]
+
+
+# The data of a kernel's page: holes, reasons and costs.
+
+
+def test_a_new_cost_starts_where_it_was_measured_first() -> None:
+    frame = synthetic.one_case(6, hbm_bytes=[10**8] * 3 + [2 * 10**8] * 3)
+    data = kernel_data(lanes.tidy(derived.derive(frame)))
+    baseline, triton = data["series"]
+    costs = data["cases"][0]["costs"]
+    assert [start for start, _ in triton["cost"]] == [0, 3]
+    assert [costs[number]["hbm_bytes"] for _, number in triton["cost"]] == [10**8, 2 * 10**8]
+    assert [start for start, _ in baseline["cost"]] == [0]
+    assert costs[baseline["cost"][0][1]] == {
+        "flops": 2 * 64 * 4096 * 14336,
+        "hbm_bytes": 2 * (64 * 14336 + 14336 * 4096 + 64 * 4096),
+        "world": 1,
+        "roofline_seconds": 2 * (64 * 14336 + 14336 * 4096 + 64 * 4096) / 5.3e12,
+    }
+
+
+def test_the_cost_that_a_case_shows_is_the_newest_that_is_stated() -> None:
+    frame = synthetic.one_case(4)
+    frame = frame[~frame["baseline"]].assign(flops=[1e12, 1e12, 1e12, np.nan], hbm_bytes=[1e8, 2e8, 1e8, np.nan])
+    frame = lanes.tidy(derived.derive(frame))
+    data = kernel_data(frame)
+    costs = data["cases"][0]["costs"]
+    assert [cost.get("hbm_bytes") for cost in costs] == [None, 2e8, 1e8]
+    assert data["series"][0]["cost"] == [[0, 2], [1, 1], [2, 2], [3, 0]]
+    assert data["cases"][0]["rate"] == "tflops", "a record without notes does not change the unit"
+
+
+def test_what_was_not_measured_is_a_hole_with_its_reason() -> None:
+    frame = synthetic.history(5, synthetic.CASES[:1], machines=[MI300X], backends=("triton",))
+    third = frame["commit"].drop_duplicates().iloc[2]
+    spoilt = synthetic.spoil(frame, (frame["commit"] == third) & (frame["backend"] == "triton"), "wrong", "off by one")
+    data = kernel_data(lanes.tidy(spoilt))
+    triton = data["series"][1]
+    assert [us is None for us in triton["us"]] == [False, False, True, False, False]
+    assert {i: (status, data["whys"][why]) for i, (status, why) in triton["bad"].items()} == {
+        "2": ("wrong", "off by one")
+    }
+
+
+def test_infinities_and_missing_numbers_never_reach_the_page() -> None:
+    frame = synthetic.one_case(4, seconds=[1e-3, np.inf, -np.inf, np.nan], seconds_low=np.nan)
+    triton = kernel_data(frame)["series"][1]
+    assert triton["us"] == [1000.0, None, None, None]
+    assert triton["low"] == [None] * 4

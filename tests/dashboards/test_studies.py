@@ -9,10 +9,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ci.records import store
+from dashboards.figures import __main__ as command
 from dashboards.views import SiteInput, studies
-from tests.dashboards import made_site, made_studies, synthetic
-from tests.dashboards.shown import received
-from tests.dashboards.test_build import received as received_file
+from tests.ci.made_trials import BASE, HEAD, tree, write
+from tests.ci.sweeps.made_sweeps import line
+from tests.dashboards import chromium, made_site, made_studies, synthetic
+from tests.dashboards.made_site import received
+from tests.dashboards.synthetic import TEXTS
 
 MACHINE = "h200x1-537ca5d2"
 
@@ -27,7 +31,7 @@ def results(tmp_path: Path) -> Path:
 
 def told(results: Path) -> dict[str, Any]:
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
-    return {path: received(value) for path, value in studies.VIEW.data(site)}
+    return {path: received(value) for path, value in made_site.data_of(studies.VIEW, site).items()}
 
 
 def test_a_study_is_listed_with_its_question_and_shown_with_its_pictures(results: Path) -> None:
@@ -65,7 +69,7 @@ def test_files_lie_beside_the_page_under_safe_names(results: Path) -> None:
     said["figures"] = ["Über M", "before_after", "../../../../etc/passwd", "gone"]
     (folder / "study.json").write_text(json.dumps(said))
     site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
-    files = dict(studies.VIEW.files(site))
+    files = made_site.files_of(studies.VIEW, site)
     shown = told(results)[f"views/study/m_sweep/{MACHINE}"]
     assert [figure["name"] for figure in shown["figures"]] == ["Über M", "before_after"]
     linked = [one["href"] for figure in shown["figures"] for one in figure["files"]] + [
@@ -99,17 +103,204 @@ def test_without_studies_the_site_has_nothing_new(tmp_path: Path) -> None:
     )
 
 
-def test_the_same_studies_give_the_same_site(results: Path) -> None:
-    frame = synthetic.history(1, synthetic.CASES[:1])
-    first, second = (made_site.site_files(frame, results_dir=results) for _ in "ab")
-    assert first == second
-    listed = received_file(first, "views/studies")["studies"]
-    assert [one["name"] for one in listed] == ["m_sweep"]
-    assert f"studies/m_sweep/{MACHINE}/curve.png" in first
-
-
 def test_studies_alone_are_a_page_without_records(results: Path) -> None:
     files = made_site.site_files(synthetic.history(1).iloc[:0], results_dir=results)
     assert b"There are no records yet" not in files["studies.html"]
     assert b"data-alone" in files["studies.html"]
     assert pd.read_csv(results / "studies" / "m_sweep" / MACHINE / "curve.csv").shape[0] == 33
+
+
+# Recorded sweeps on the site: the newest of each operator, its points, winners and problems.
+
+
+POINTS = [({"num_warps": 8}, 0.9), ({"num_warps": 2}, 1.3), ({"num_warps": 16}, "crash")]
+
+
+@pytest.fixture
+def sweep_results(tmp_path: Path) -> Path:
+    """Two commits; the newer one has two cases, of which nothing is faster in the second."""
+    older = line([({"num_warps": 1}, 0.5)], trees={"head": tree(BASE)}, rounds=8)
+    newer = [line(POINTS, rung=rung, trees={"head": tree(HEAD)}) for rung in (0, 1)]
+    second = line([({"num_warps": 8}, 1.1)], case="m64", batch=1, trees={"head": tree(HEAD)})
+    old = {**older, "started_at": "2020" + older["started_at"][4:]}
+    store.record([write(tmp_path / "t.jsonl", old, *newer, second)], tmp_path / "results")
+    return tmp_path / "results"
+
+
+def told_sweeps(sweep_results: Path) -> dict[str, Any]:
+    site = SiteInput(synthetic.history(1).iloc[:0], results_dir=sweep_results)
+    return {path: received(value) for path, value in made_site.data_of(studies.SWEEPS, site).items()}
+
+
+def test_the_newest_sweep_of_an_operator_is_listed_with_its_winners(sweep_results: Path) -> None:
+    assert len(list(sweep_results.glob("sweeps/*/*.jsonl.gz"))) == 2
+    data = told_sweeps(sweep_results)
+    (listed,) = data["views/sweeps"]["sweeps"]
+    assert (listed["commit"], listed["cases"], listed["points"], listed["measured"]) == (HEAD, 2, 6, 5)
+    assert listed["faster"] == 1
+    found = data[listed["path"]]
+    first, second = found["winners"]
+    assert (first["case"], first["knobs"], first["beats"]) == ("m16", "num_warps=8", True)
+    assert first["ratio"] == pytest.approx(0.9, rel=0.01)
+    assert (second["case"], second["is_anchor"], second["beats"]) == ("m64", True, False)
+
+
+def test_its_points_are_drawn_by_case_and_failures_are_counted(sweep_results: Path) -> None:
+    data = told_sweeps(sweep_results)
+    found = data[data["views/sweeps"]["sweeps"][0]["path"]]
+    picture = found["figure"]["picture"]
+    assert [panel["title"] for panel in picture["panels"]] == ["m16", "m64"]
+    assert picture["panels"][0]["said"].startswith("fastest: triton num_warps=8\n")
+    assert "not measured: 1 crash" in picture["notes"]
+    crash = next(row for row in found["points"] if row["status"] == "crash")
+    assert (crash["ratio"], crash["us"], crash["knobs"]) == (None, None, "num_warps=16")
+
+
+def test_a_damaged_file_is_said_and_a_site_without_sweeps_has_no_page(sweep_results: Path, tmp_path: Path) -> None:
+    bad = sweep_results / "sweeps" / "m" / "0000-env-softmax.jsonl.gz"
+    bad.parent.mkdir()
+    bad.write_bytes(b"no gzip")
+    data = told_sweeps(sweep_results)["views/sweeps"]
+    assert len(data["sweeps"]) == 1
+    (problem,) = data["problems"]
+    assert "sweeps/m/0000-env-softmax.jsonl.gz" in problem
+    files = made_site.site_files(synthetic.history(1, synthetic.CASES[:1]), results_dir=tmp_path / "none")
+    assert "sweeps.html" not in files
+
+
+def test_a_sweep_is_drawn_for_paper_and_what_is_missing_is_said(
+    sweep_results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["sweep", "--results", str(sweep_results), "--out", str(tmp_path / "s.svg")]
+    assert command.main([*asked, "--kernel", "gemm"]) == 0
+    assert (tmp_path / "s.svg").read_bytes().startswith(b"<?xml")
+    assert command.main([*asked, "--kernel", "softmax"]) == 3
+    assert command.main([*asked, "--kernel", "gemm", "--case", "m5"]) == 3
+    assert command.main(asked) == 3
+    assert command.main([*asked, "--kernel", "gemm", "--machine", "m"]) == 3
+    said = capsys.readouterr().err.splitlines()
+    how = "`ridgeline records add --help` says how its lines are taken"
+    assert said[0] == f"error: no sweep of softmax is recorded; {how}"
+    assert said[1] == "error: the sweep has no case 'm5'; it has m16, m64"
+    assert said[2].endswith("needs --kernel")
+    assert "no sweep of gemm on m is recorded" in said[3]
+
+
+def test_the_page_shows_the_points_of_a_case(page: chromium.Page, sweep_results: Path, tmp_path: Path) -> None:
+    frame = synthetic.history(1, synthetic.CASES[:1])
+    site = made_site.build_frame(frame, tmp_path / "site", results_dir=sweep_results)
+    page.open(f"{site.as_uri()}/sweeps.html")
+    assert page.run("document.querySelectorAll('.plot').length") == 2
+    page.tab.locator("main label:has-text('case') select").select_option("m16")
+    page.wait("location.hash.includes('case=m16') && !document.querySelector('[data-busy]')")
+    rows = page.run("[...document.querySelectorAll('[data-table=sweep-gemm] tbody tr')].map(row => row.innerText)")
+    assert len(rows) == 4
+    assert "num_warps=8" in rows[0]
+    page.tab.locator(".plot").first.focus()
+    page.key("ArrowRight")
+    assert "num_warps=8" in page.run("document.querySelector('.plot-tip').innerText")
+    (link,) = page.run("[...document.querySelectorAll('.beside a')].map(a => a.href).filter(a => a.endsWith('csv'))")
+    assert len(pd.read_csv(link)) == 6
+
+
+# The page of studies in headless Chromium.
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("studies")
+    made_studies.write(folder, "every_kind", {name: make() for name, make in made_studies.MADE.items()})
+    hard = made_studies.hostile()
+    kept = ("one_point", "holes", "long_groups", "long_map", "long_changes", "one_cell", "sweep_1")
+    made_studies.write(folder, "hard", {name: hard[name] for name in kept})
+    odd = {f"f{n}": _named(text) for n, text in enumerate(TEXTS[:4])}
+    made_studies.write(folder, "odd_names", odd)
+    frame = synthetic.history(2, synthetic.CASES[:2])
+    return made_site.build_frame(frame, folder / "site", results_dir=folder).as_uri()
+
+
+def _named(text: str) -> made_studies.Made:
+    said, data = made_studies.curve()
+    name = text.encode("utf-8", "replace").decode()
+    return said | {"title": name or "x"}, data.replace({"backend": {"triton": name}})
+
+
+def test_every_kind_of_figure_is_drawn_and_fits(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/studies.html#study=every_kind")
+    assert page.texts("nav [aria-current]") == ["Studies"]
+    assert page.texts("[data-failed]") == []
+    assert len(page.texts("section.figure")) == len(made_studies.MADE)
+    kinds = {
+        name: page.run(f"document.querySelectorAll('[data-figure={name}] .plot').length") for name in made_studies.MADE
+    }
+    assert kinds == {
+        **dict.fromkeys(made_studies.MADE, 1),
+        "panels": 3,
+        "three": 3,
+        "cus": 3,
+        "scaling": 2,
+        "roofline": 2,
+        "before_after": 2,
+        "regime": 2,
+    }
+    for width, scheme in ((1400, "light"), (390, "dark")):
+        page.size(width, 900, scheme)
+        assert page.run("document.documentElement.scrollWidth") <= width, "the page does not scroll sideways"
+    assert "nothing" not in page.texts("[data-figure=sweep] .foot")[0]
+    assert "not measured: 18 spills, 12 same code" in page.texts("[data-figure=sweep]")[0]
+    assert "M up to 64: 64x64\nloses 1.2 % against the best point" in page.texts("main")[0]
+
+
+def test_the_box_at_the_cursor_has_the_numbers_of_the_data(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/studies.html#study=every_kind")
+    page.tab.locator("[data-figure=curve] .plot").focus()
+    page.key("ArrowRight")
+    rows = made_studies.curve()[1]
+    first = rows[rows["backend"] == "triton"].iloc[0]
+    said = page.texts("[data-figure=curve] .plot-tip")[0]
+    assert "triton" in said
+    assert f"{first['tflops']:.3f}" in said
+    page.tab.locator("[data-figure=heatmap] .plot").focus()
+    page.key("ArrowRight")
+    assert "1.000" in page.texts("[data-figure=heatmap] .plot-tip")[0]
+    page.tab.locator("[data-figure=bars] .plot").focus()
+    page.key("ArrowRight")
+    assert "TFLOPS" in page.texts("[data-figure=bars] .plot-tip")[0]
+
+
+def test_a_group_is_hidden_and_the_address_keeps_it(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/studies.html#study=every_kind")
+    page.tab.locator("[data-figure=curve] .legend button", has_text="triton").click()
+    page.wait("location.hash.includes('off=triton') && !document.querySelector('[data-busy]')")
+    page.tab.locator("[data-figure=curve] .plot").focus()
+    page.key("ArrowRight")
+    assert "gluon" in page.texts("[data-figure=curve] .plot-tip")[0]
+    page.tab.get_by_role("button", name="hard", exact=True).click()
+    page.wait("location.hash.includes('study=hard') && !document.querySelector('[data-busy]')")
+    assert "off=" not in page.run("location.hash")
+    page.tab.go_back()
+    page.wait("location.hash.includes('off=triton') && !document.querySelector('[data-busy]')")
+
+
+def test_the_table_is_sorted_and_its_files_are_there(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/studies.html#study=every_kind")
+    table = "[data-table=study-every_kind]"
+    page.tab.locator(f"{table} thead button", has_text="speed, TFLOPS").click()
+    page.wait("location.hash.includes('order=-triton')")
+    shown = [float(text.replace(",", "")) for text in page.texts(f"{table} tbody td:nth-child(3)")]
+    assert shown == sorted(shown, reverse=True)
+    links = page.run("[...document.querySelectorAll('main a[download]')].map(a => a.href)")
+    assert all(Path(link.removeprefix("file://")).is_file() for link in links)
+    assert len(links) == 2 + 2 * len(made_studies.MADE)
+
+
+def test_hard_data_and_odd_names_stay_text(page: chromium.Page, site: str) -> None:
+    for study in ("hard", "odd_names"):
+        page.size(1000, 900)
+        page.open(f"{site}/studies.html#study={study}")
+        assert page.texts("[data-failed], .notice.bad") == []
+        assert page.run("window.pwned") is None
+        assert page.run("document.querySelectorAll('main img, main script').length") == 0
+        assert page.run("document.documentElement.scrollWidth") <= 1000
+        page.tab.locator(".plot").first.focus()
+        page.key("ArrowRight")

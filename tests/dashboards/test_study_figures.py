@@ -17,11 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dashboards.figures.studies import __main__ as command
-from dashboards.figures.studies import canvas, columns, paper
-from dashboards.figures.studies.error import FigureError
-from dashboards.figures.studies.foot import foot
+from dashboards.figures.studies import columns, paper
 from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.picture import Marks, Picture
+from dashboards.figures.studies.lines import foot
+from dashboards.figures.studies.picture import FigureError, Marks, Picture
 from dashboards.figures.studies.spec import parse
 from tests.dashboards import made_studies
 
@@ -49,7 +48,7 @@ def made(name: str, **changes: Any) -> Picture:
 def drawn(name: str) -> Figure:
     said, data = MADE[name]
     spec = parse(said, KEYS)
-    with canvas.style():
+    with paper.style():
         figure = paper.draw(spec, picture(spec, data))
         figure.draw_without_rendering()
     return figure
@@ -275,14 +274,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"where": {"backend": "hip"}}, "no row has backend 'hip'; there is: cublas, triton, gluon"),
     ({"published": [{"unit": "TFLOPS", "y": "fast"}]}, "published[0].y: 'fast' is not of type"),
     ({"where": ["backend"]}, "where: ['backend'] is not of type 'object'"),
-    ({"group": 3}, "group: 3 is not of type"),
     ({"kind": "roofline", "ceilings": {"hbm_gbs": 0, "peak_tflops": {"fp16": 1}}}, "ceilings.hbm_gbs: 0 is less"),
     ({"ticks": "many"}, "'ticks' is 'many'; choose one of"),
     ({"kind": "heatmap", "x": "M", "y": "backend", "value": "tflops", "relative": "y"}, "'relative' is 'y'"),
     ({"kind": "roofline"}, "a roofline needs the column 'flops'"),
     ({"kind": "sweep"}, "a sweep needs the column 'point'"),
-    ({"kind": "regime"}, "needs the column 'case'"),
-    ({"kind": "before_after"}, "needs the column 'change'"),
 ]
 
 

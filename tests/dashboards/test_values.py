@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ci.records import derived, store
 from dashboards import lanes, sources, values
 from tests.dashboards import node, synthetic
-from tests.dashboards.shown import kernel_data
+from tests.dashboards.made_site import kernel_data
 
 ROOT = Path(__file__).parents[2]
 RATES = ("tflops", "gbs", "algbw", "busbw", "peak_share")

@@ -16,7 +16,7 @@ SPEC, for every kind:
                is drawn as dashed lines with names, points of one label joined; x null: a level over the whole width.
                Only those of the unit (and the column, if "quantity" names one) of the y axis.  Never part of DATA
 
-A QUANTITY (an axis) is the name of a column of texts, or of one that `quantities.py` knows (M, us, tflops, gbs, busbw,
+A QUANTITY (an axis) is the name of a column of texts, or of one that `spec.py` knows (M, us, tflops, gbs, busbw,
 ratio, world, cus, ...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale
 "linear", "log", "log2", "bytes" or "category"; low and high: columns with the ends of an interval (of a "ratio", "low"
 and "high" if they are there).  Cells that are empty or not finite are not drawn; the foot says how many.  Names of a

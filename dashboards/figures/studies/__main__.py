@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dashboards.figures.studies import canvas, paper
-from dashboards.figures.studies.error import exit_code
+from dashboards.figures.studies import paper
 from dashboards.figures.studies.kinds import KEYS, picture
+from dashboards.figures.studies.picture import exit_code
 from dashboards.figures.studies.spec import read_data, read_spec
 
 FORMATS = (".png", ".svg")
@@ -20,9 +20,9 @@ def figures(spec_path: Path, data_path: Path, prefix: Path) -> list[Path]:
     """Draw both files; FigureError or OSError if that cannot be done, and neither is then written."""
     spec = read_spec(spec_path, KEYS)
     drawn = picture(spec, read_data(data_path))
-    with canvas.style():
+    with paper.style():
         figure = paper.draw(spec, drawn)
-        return [canvas.save(figure, prefix.with_name(prefix.name + suffix)) for suffix in FORMATS]
+        return [paper.save(figure, prefix.with_name(prefix.name + suffix)) for suffix in FORMATS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

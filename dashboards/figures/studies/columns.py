@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.studies.error import FigureError
-from dashboards.figures.studies.picture import PictureAxis
-from dashboards.figures.studies.quantities import Quantity
-from dashboards.figures.studies.spec import FigureSpec
+from dashboards.figures.studies.picture import FigureError, Marks, PictureAxis, numbers
+from dashboards.figures.studies.spec import FigureSpec, Quantity
 
 MOST_GROUPS = 12
-"""Groups with a look of their own: six colours, twice (`dashboards.figures.studies.canvas.COLOURS`)."""
+"""Groups with a look of their own: six colours, twice (`dashboards.figures.studies.paper.COLOURS`)."""
 
 MOST_PANELS = 24
 """Three of them beside each other are a page; more are a table."""
@@ -44,6 +43,11 @@ class GroupLook:
     look: int | None = 0
     dashed: int = 0
 
+    def marks(self, kind: str, x: Iterable[float], y: Iterable[float], **more: Any) -> Marks:
+        """Marks of this group; a baseline is hollow."""
+        looks = {"look": self.look, "dashed": self.dashed, "hollow": self.dashed > 0}
+        return Marks(self.name, kind, numbers(x), numbers(y), **{**looks, **more})
+
 
 def needed(data: pd.DataFrame, kind: str, names: Sequence[str]) -> None:
     """FigureError for the first column that a kind of figure needs and the data lack."""
@@ -69,7 +73,8 @@ def text(value: object) -> str:
 
 def texts(data: pd.DataFrame, column: str) -> pd.Series:
     """A column as names."""
-    return data[column].map(text).astype(object)
+    codes, found = pd.factorize(data[column], use_na_sentinel=False)
+    return pd.Series(np.array([*map(text, found), ""], object)[codes], index=data.index)
 
 
 def ordered(data: pd.DataFrame, column: str) -> list[str]:

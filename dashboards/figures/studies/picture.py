@@ -1,14 +1,16 @@
 """A figure before it is drawn: panels, axes and marks as plain values.
 
-Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper, the site on
-a page; neither knows the kinds.
+Each kind of figure (`kinds.py`, `lines.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper,
+the site on a page; neither knows the kinds.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 Number = float
 """A place on an axis; NaN where there is none.  On an axis of names: the index of the name."""
@@ -16,7 +18,7 @@ Number = float
 
 @dataclasses.dataclass(frozen=True)
 class PictureAxis:
-    """scale: of `quantities.SCALES`; names: of a category axis; zero: starts at 0.
+    """scale: of `spec.SCALES`; names: of a category axis; zero: starts at 0.
 
     ticks: where the labels stand; none: chosen by the range.
     """
@@ -106,3 +108,21 @@ class Picture:
 def numbers(values: Iterable[float]) -> tuple[Number, ...]:
     """Plain numbers; what is not finite is NaN."""
     return tuple(value if math.isfinite(value) else math.nan for value in map(float, values))
+
+
+# What cannot be drawn, and how a program that draws says so.
+
+
+class FigureError(ValueError):
+    """There is nothing to draw; the text says what the records have instead."""
+
+
+def exit_code(draw: Callable[[], Iterable[Path]]) -> int:
+    """Draw and print the paths: 0.  What cannot be drawn or written is said on stderr: 3."""
+    try:
+        for path in draw():
+            print(path)
+    except (FigureError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    return 0

@@ -57,11 +57,11 @@
 
   function columns(backends, everywhere) {
     const fixed = [
-      everywhere ? {key: "kernel", title: "operator", value: row => row.kernel} : null,
-      {key: "case", title: "case", value: row => row.case, cell: C.caseLink},
-      {key: "dtype", title: "dtype", value: row => row.dtype || null},
-      {key: "world", title: "ranks", number: true, value: row => row.world},
-      {key: "best", title: "best", value: row => row.arms.find(arm => arm.standing === "best")?.backend ?? null},
+      everywhere ? {key: "kernel", title: "operator"} : null,
+      {key: "case", cell: C.caseLink},
+      {key: "dtype", value: row => row.dtype || null},
+      {key: "world", title: "ranks", number: true},
+      {key: "best", value: row => row.arms.find(arm => arm.standing === "best")?.backend ?? null},
     ];
     const measured = backends.map(({name, baseline}) => ({
       key: "of_best:" + name,
@@ -73,7 +73,7 @@
       cell: row => cell(row, C.armOf(row, name)),
       plain: row => inWords(row, C.armOf(row, name)),
     }));
-    const place = {key: "commit", title: "measured at", value: row => row.commit, cell: C.placeCell};
+    const place = {key: "commit", title: "measured at", cell: C.placeCell};
     return [...fixed.filter(Boolean), ...measured, place];
   }
 
@@ -86,13 +86,10 @@
     return [standing(arm), h("span", {class: "sub"}, R.withUnit(arm.value, row.rate))];
   }
 
-  async function show(values, current) {
-    const lane = R.lane(values);
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+  async function show(values) {
+    const lane = R.laneOf(values, choose);
     const {cases} = await R.data(lane.slug + "/newest");
-    if (!current()) return;
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, lane, cases));
+    return host => draw(host, values, lane, cases);
   }
 
   function draw(host, values, lane, all) {

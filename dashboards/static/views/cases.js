@@ -71,23 +71,6 @@
 
   const placeCell = row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))];
 
-  /** A filter that the address keeps. */
-  function filterBox(query, placeholder, changed) {
-    const input = h("input", {
-      type: "search",
-      id: "filter",
-      placeholder,
-      value: query,
-      autocomplete: "off",
-      spellcheck: "false",
-    });
-    input.addEventListener("change", () => changed(input.value.trim()));
-    return [h("label", {class: "visually-hidden", for: "filter"}, "filter"), input];
-  }
-
-  const shownCount = (count, all, noun) =>
-    h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);
-
   Object.assign(R, {
     cases: {
       backendsOf,
@@ -103,7 +86,5 @@
       caseLink,
       placeCell,
     },
-    filterBox,
-    shownCount,
   });
 })();

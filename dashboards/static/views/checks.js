@@ -1,4 +1,4 @@
-/* The columns of the table of checks, which the pages of machines and of checks share. */
+/* Checks: the columns of their table, which two pages share, and a line on the page of a kernel. */
 "use strict";
 
 (() => {
@@ -17,15 +17,15 @@
 
   /** Columns of rows as dashboards/views/machines.py: verified_row gives them. */
   function checkColumns(machines = false) {
-    const machine = {key: "machine", title: "machine", value: row => row.machine};
+    const machine = {key: "machine"};
     return [
-      {key: "kernel", title: "operator", value: row => row.kernel, cell: row => kernel(row)},
-      {key: "backend", title: "backend", value: row => row.backend},
+      {key: "kernel", title: "operator", cell: row => kernel(row)},
+      {key: "backend"},
       ...(machines ? [machine] : []),
-      {key: "world", title: "ranks", number: true, value: row => row.world},
+      {key: "world", title: "ranks", number: true},
       {key: "ok", title: "cases", number: true, value: row => row.counts.ok || 0, cell: result, look: row => (FAILED.some(status => row.counts[status]) ? "slower" : "")},
-      {key: "worst", title: "largest error", help: "rms error / rms of the reference, of the cases that are right", number: true, value: row => row.worst, cell: row => (row.worst === null ? "–" : row.worst.toExponential(1))},
-      {key: "last", title: "last verified", value: row => row.last, cell: row => [row.last.slice(0, 10), " ", row.commit ? R.commitLink(row.commit) : null]},
+      {key: "worst", title: "largest error", help: "rms error / rms of the reference, of the cases that are right", number: true, cell: row => (row.worst === null ? "–" : row.worst.toExponential(1))},
+      {key: "last", title: "last verified", cell: row => [row.last.slice(0, 10), " ", row.commit ? R.commitLink(row.commit) : null]},
     ];
   }
 
@@ -34,5 +34,37 @@
     return page ? h("a", {href: page}, R.foreign(name)) : R.foreign(name);
   }
 
-  Object.assign(R, {checkColumns});
+  /* ---- on a kernel's page: when its backends were last verified on the machine that is shown ---- */
+
+  async function verified(kernel, machine) {
+    const {rows} = await R.load("views/checks"),
+      mine = rows.filter(row => row.kernel === kernel && row.machine === machine);
+    document.getElementById("verified")?.remove();
+    if (mine.length) document.querySelector("main h1").after(line(mine));
+  }
+
+  /** "Last verified 2026-11-21 at 52e34d2c: triton, gluon right in 27 cases; blas wrong in 2". */
+  function line(rows) {
+    const newest = rows.reduce((one, other) => (other.last > one.last ? other : one)),
+      failed = rows.filter(({counts}) => FAILED.some(status => counts[status]));
+    const right = rows.reduce((sum, {counts}) => sum + (counts.ok || 0), 0),
+      ranks = [...new Set(rows.map(({world}) => world))].join(", ");
+    const wrong = failed.flatMap(({backend, counts}) => [
+      "; ",
+      h("strong", {class: "status wrong"}, R.foreign(backend), ": ", FAILED.filter(status => counts[status]).map(status => `${counts[status]} ${status}`).join(", ")),
+    ]);
+    const link = h("a", {href: R.root + "checks.html" + R.hashOf({q: rows[0].kernel, machine: rows[0].machine})}, "last verified");
+    const text = ` ${newest.last.slice(0, 10)} at `;
+    return h(
+      "p",
+      {id: "verified", class: "hint"},
+      link,
+      text,
+      R.commitLink(newest.commit),
+      `: ${right} results right on ${ranks} ${ranks === "1" ? "rank" : "ranks"}`,
+      failed.length ? wrong : ", none wrong",
+    );
+  }
+
+  Object.assign(R, {checkColumns, verified});
 })();

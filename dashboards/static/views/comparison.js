@@ -73,10 +73,7 @@
   /** Geometric means of the speed over comparable pairs, by what `group` says of a row: [{name, pairs, faster, slower, alone, beside}]. */
   function means(rows, group) {
     const found = new Map();
-    for (const row of rows) {
-      if (row.alone === undefined) continue;
-      found.set(group(row), [...(found.get(group(row)) || []), row]);
-    }
+    for (const row of rows.filter(({alone}) => alone !== undefined)) found.set(group(row), [...(found.get(group(row)) || []), row]);
     const count = (members, word) => members.filter(({verdict}) => verdict === word).length;
     return [...found].map(([name, members]) => ({
       name,

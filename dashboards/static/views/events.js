@@ -12,39 +12,10 @@
   function text(event) {
     const {first_bad: bad, causes, moved} = event;
     return [
-      ...[
-        event.id,
-        event.kind,
-        event.state,
-        event.direction,
-        event.machine,
-        event.owner,
-        bad.hash,
-        bad.author,
-        bad.subject,
-      ],
+      ...[event.id, event.kind, event.state, event.direction, event.machine, event.owner, bad.hash, bad.author, bad.subject],
       ...causes.flatMap(({kind, text}) => [kind, text]),
       ...moved.flatMap(row => row.slice(0, 3)),
     ].join(" ");
-  }
-
-  function choices(label, key, names, changed) {
-    const chosen = R.state()[key] || "";
-    const buttons = ["", ...names].map(name =>
-      h(
-        "button",
-        {
-          type: "button",
-          "aria-pressed": String(chosen === name),
-          click: () => {
-            R.go({[key]: name});
-            changed();
-          },
-        },
-        name || "all",
-      ),
-    );
-    return h("div", {class: "choices", role: "group", "aria-label": label}, buttons);
   }
 
   async function show() {
@@ -52,11 +23,18 @@
       values = R.state(),
       host = document.getElementById("event-list"),
       controls = document.getElementById("event-choices"),
-      again = () => show().catch(R.fail);
+      go = changes => {
+        R.go(changes);
+        show().catch(R.fail);
+      };
     const input = document.getElementById("filter");
     if (input !== document.activeElement) input.value = values.q || "";
     R.keepFocus(controls, () =>
-      controls.replaceChildren(choices("state", "state", STATES, again), choices("kind", "kind", KINDS, again)),
+      controls.replaceChildren(
+        ...Object.entries({state: STATES, kind: KINDS}).map(([key, names]) =>
+          R.press(key, [["", "all"], ...names.map(name => [name, name])], values[key] || "", name => go({[key]: name})),
+        ),
+      ),
     );
     const found = events.filter(
       event =>
@@ -70,10 +48,7 @@
         caption: "events",
         key: "by",
         chosen: values.event || null,
-        toggle: event => {
-          R.go({event: values.event === event.id ? "" : event.id});
-          again();
-        },
+        toggle: ({id}) => go({event: values.event === id ? "" : id}),
       }),
     );
     const unknown = document.getElementById("unknown-event");

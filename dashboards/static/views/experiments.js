@@ -14,14 +14,12 @@
   /** The caption below a figure: machine, versions, commit. */
   R.foot = texts => texts.map(text => h("p", {class: "foot"}, R.foreign(text)));
 
-  /** The frame of the page: header of the lane, problems, `list`; then `one(host)` draws the chosen row, if there is any. */
+  /** What draws the page: header of the lane, problems, `list`; then `one(host)` draws the chosen row, if there is any. */
   R.experiments = (values, choose, problems, list, one) => {
-    const lane = R.site.lanes.length ? R.lane(values) : null;
-    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => {
+    if (R.site.lanes.length) R.laneOf(values, choose);
+    return host => {
       host.replaceChildren(...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))), ...list);
       if (one) one(host);
-    });
+    };
   };
 })();

@@ -19,8 +19,6 @@
   const GOOD = ["found", "right"],
     BAD = ["false", "missed"];
 
-  let choose = null;
-
   const planted = amount => (amount ? `${R.number(100 * amount, 2)} % more work` : "nothing (A/A)");
   const total = counts => Object.values(counts).reduce((sum, count) => sum + count, 0);
   const of = (counts, names) => names.reduce((sum, name) => sum + (counts[name] || 0), 0);
@@ -51,18 +49,14 @@
   const columns = current => [
     {
       key: "machine",
-      title: "machine",
-      value: row => row.machine,
       cell: row => machineButton(row, row.machine === current),
     },
-    {key: "state", title: "state", help: "what is apart from its peers now", value: trouble, cell: state, look: row => (row.standing.length || row.unseen ? "slower" : "")},
-    {key: "last", title: "last seen", number: true, value: row => row.last, cell: seen},
+    {key: "state", help: "what is apart from its peers now", value: trouble, cell: state, look: row => (row.standing.length || row.unseen ? "slower" : "")},
+    {key: "last", title: "last seen", number: true, cell: seen},
     {
       key: "noise",
-      title: "noise",
       help: "typical deviation of a baseline between two trials of the newest session",
       number: true,
-      value: row => row.noise,
       cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %"),
     },
     {
@@ -93,71 +87,39 @@
     };
   }
 
-  const known = line => line.some(value => value !== null);
-
-  /** Limits of an axis that does not start at 0: equal values stand in its middle, and noise does not fill it. */
-  const room = ({min, max}) => Math.max((max - min) * 0.15, 0.02 * max);
-
-  function chart(data, measure, {names, lines}, shownAt) {
-    const fromZero = ["capped", "throttled", "noise"].includes(measure.key);
-    const points = lines.flatMap((line, n) => line.map((value, at) => [n, at, value])).filter(([, , value]) => value !== null);
+  /** A line for each GPU over the sessions. */
+  function overSessions(data, measure, {names, lines}) {
+    const marks = lines.map((line, n) => ({
+      name: names[n],
+      kind: "line",
+      look: n,
+      x: line.map((_, at) => at),
+      y: line,
+      rows: line.map((value, at) => ({value, session: data.sessions[at]})),
+    }));
     return {
       label: `${measure.title} of ${data.machine} over ${data.sessions.length} sessions`,
-      height: 300,
-      points: points.map(([n, at]) => [n, at]),
-      tip: (n, at) => tip(data, measure, names[n], lines[n][at], data.sessions[at]),
-      picked: () => {},
-      option: (colours, width) => ({
-        grid: {left: 64, right: 18, top: 36, bottom: 34},
-        xAxis: R.axis(colours, {type: "category", data: data.sessions.map(([at]) => R.day(at)), splitLine: {show: false}}),
-        yAxis: R.axis(colours, {
-          type: "value",
-          name: measure.unit,
-          nameTextStyle: {align: "left", color: colours.soft},
-          min: fromZero ? 0 : limits => Math.floor(limits.min - room(limits)),
-          max: fromZero ? null : limits => Math.ceil(limits.max + room(limits)),
-        }),
-        series: lines.map((line, n) => ({
-          type: "line",
-          data: line,
-          symbol: "emptyCircle", // the first are larger: equal values are rings around each other
-          symbolSize: data.sessions.length > 120 ? 3 : 6 + 2 * Math.min(6, lines.length - 1 - n),
-          connectNulls: false,
-          lineStyle: {width: 1.6, color: colours.series[shownAt(n) % 6], type: shownAt(n) < 6 ? "solid" : "dashed"},
-          itemStyle: {color: colours.series[shownAt(n) % 6]},
-        })),
-      }),
+      x: {names: data.sessions.map(([at]) => R.day(at))},
+      y: {title: measure.unit, zero: measure.scale === 100},
+      marks,
+      tip: ({value, session: [at, commit, trials]}, {name}) =>
+        R.box(name, [
+          [measure.title, `${R.number(value)} ${measure.unit}`],
+          ["session", `${R.day(at)}, ${trials} trials`],
+          ["commit", R.short(commit)],
+        ]),
     };
   }
 
-  function tip(data, measure, name, value, [at, commit, trials]) {
-    if (value === null || value === undefined) return null;
-    const facts = [
-      [measure.title, `${R.number(value)} ${measure.unit}`],
-      ["session", `${R.day(at)}, ${trials} trials`],
-      ["commit", R.short(commit)],
-    ];
-    return R.box(name, facts);
-  }
-
   function overTime(data, values, host) {
-    const offered = MEASURES.filter(measure => linesOf(data, measure).lines.some(known));
+    const offered = MEASURES.filter(measure => linesOf(data, measure).lines.some(line => line.some(value => value !== null)));
     if (!offered.length) {
       host.append(h("p", {class: "notice"}, "The notes of this machine hold no readings of its devices."));
       return;
     }
-    const measure = offered.find(({key}) => key === values.measure) || offered[0],
-      all = linesOf(data, measure),
-      off = R.listed("off"),
-      area = h("div", {});
-    const shown = [...all.names.keys()].filter(n => !off.has(all.names[n]));
-    const entries = all.names.map((name, n) => ({name, color: `var(--series-${n % 6})`, baseline: false}));
-    host.append(
-      h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))),
-      all.names.length > 1 ? R.legend(entries, off, changed => choose({off: R.listing(changed)})) : "",
-      area,
-    );
-    R.plot(area).draw(chart(data, measure, {names: shown.map(n => all.names[n]), lines: shown.map(n => all.lines[n])}, n => shown[n]));
+    const measure = offered.find(({key}) => key === values.measure) || offered[0];
+    host.append(h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))));
+    R.panelChart(host, overSessions(data, measure, linesOf(data, measure)), R.listed("off"), changed => choose({off: R.listing(changed)}));
     host.append(sessionTable(data));
   }
 
@@ -175,8 +137,8 @@
     const body = R.grid({
       caption: "each session, GPU by GPU",
       columns: [
-        {key: "at", title: "session", value: row => row.at, cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
-        {key: "gpu", title: "GPU", number: true, value: row => row.gpu},
+        {key: "at", title: "session", cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+        {key: "gpu", title: "GPU", number: true},
         column("clock", "clock, MHz"),
         column("power", "power, W"),
         column("temperature", "highest, °C", value => R.number(value, 2)),
@@ -184,8 +146,8 @@
         column("throttled", "held back", share),
         column("link", "slowest link, GB/s"),
         column("pace", "time, × of the median rank", value => R.number(value, 4)),
-        {key: "noise", title: "noise", number: true, value: row => row.noise, cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %")},
-        {key: "trials", title: "trials", number: true, value: row => row.trials},
+        {key: "noise", number: true, cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %")},
+        {key: "trials", number: true},
       ],
       rows: rows.reverse(),
       file: "sessions-" + data.machine,
@@ -217,34 +179,28 @@
   function gateChart(data) {
     const nights = [...new Set(data.canary.map(({at}) => R.day(at)))].sort(),
       amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
-    const rowsOf = amount => data.canary.filter(row => row.planted === amount && row.ratio !== null);
-    const said = row => [
-      h("p", {}, h("strong", {}, planted(row.planted)), ": ", row.outcome),
-      h("p", {}, R.foreign(row.case), ` ${ratio(row.ratio)} (${ratio(row.low)} to ${ratio(row.high)}), ${R.day(row.at)}`),
-    ];
+    const marks = amounts.flatMap((amount, look) => {
+      const rows = data.canary.filter(row => row.planted === amount && row.ratio !== null);
+      const dots = (outcomes, changes) => {
+        const some = rows.filter(({outcome}) => outcomes(outcome));
+        return {name: "planted: " + planted(amount), look, rows: some, x: some.map(({at}) => nights.indexOf(R.day(at))), y: some.map(row => 100 * (row.ratio - 1)), ...changes};
+      };
+      return [
+        dots(outcome => GOOD.includes(outcome), {}),
+        dots(outcome => !GOOD.includes(outcome), {hollow: true}),
+        dots(outcome => BAD.includes(outcome), {kind: "ring"}),
+        {name: "planted: " + planted(amount), look, kind: "rule", dashed: 1, x: [null], y: [100 * amount]},
+      ];
+    });
     return {
       label: `measured changes of ${data.machine} over ${nights.length} nights, by what was planted`,
-      height: 260,
-      points: amounts.flatMap((amount, n) => rowsOf(amount).map((_, at) => [2 * n, at])),
-      tip: (n, at) => (n % 2 ? null : said(rowsOf(amounts[n / 2])[at])),
-      picked: () => {},
-      option: colours => ({
-        grid: {left: 64, right: 18, top: 36, bottom: 34},
-        xAxis: R.axis(colours, {type: "category", data: nights, splitLine: {show: false}}),
-        yAxis: R.axis(colours, {type: "value", name: "measured change of time, %", nameTextStyle: {align: "left", color: colours.soft}, scale: true}),
-        series: amounts.flatMap((amount, n) => {
-          const color = colours.series[n % 6];
-          const dots = rowsOf(amount).map(row => ({
-            value: [R.day(row.at), 100 * (row.ratio - 1)],
-            itemStyle: {color: BAD.includes(row.outcome) ? colours.bad : GOOD.includes(row.outcome) ? color : "transparent", borderColor: color, borderWidth: 1.5},
-            symbol: BAD.includes(row.outcome) ? "diamond" : "circle",
-          }));
-          return [
-            {type: "scatter", data: dots, symbolSize: 10},
-            {type: "line", data: nights.map(night => [night, 100 * amount]), symbol: "none", silent: true, lineStyle: {color, type: "dashed", width: 1.2}},
-          ];
-        }),
-      }),
+      x: {names: nights},
+      y: {title: "measured change of time, %"},
+      marks,
+      tip: row => [
+        h("p", {}, h("strong", {}, planted(row.planted)), ": ", row.outcome),
+        h("p", {}, R.foreign(row.case), ` ${ratio(row.ratio)} (${ratio(row.low)} to ${ratio(row.high)}), ${R.day(row.at)}`),
+      ],
     };
   }
 
@@ -257,31 +213,28 @@
       h(
         "p",
         {class: "hint"},
-        "Trees with a known difference, judged as a pull request is. “False” is a verdict on a change that was not there; “missed” says SAME of one that the policy promises to find.",
+        "Trees with a known difference, judged as a pull request is. “False” is a verdict on a change that was not there; “missed” says SAME of one that the policy promises to find. ",
+        "Filled: right; hollow: not decided; in a ring: false or missed; dashed: what was planted.",
       ),
-      legendOfGate(data),
     );
-    const area = h("div", {});
-    host.append(area);
-    R.plot(area).draw(gateChart(data));
+    R.panelChart(host, gateChart(data));
     host.append(
       R.grid({
         caption: "how the gate judged known changes",
         columns: [
-          {key: "at", title: "night", value: row => row.at, cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
-          {key: "planted", title: "planted", number: true, value: row => row.planted, cell: row => planted(row.planted)},
-          {key: "case", title: "case", value: row => row.case},
-          {key: "outcome", title: "outcome", value: row => row.outcome, look: row => (BAD.includes(row.outcome) ? "slower" : "")},
-          {key: "verdict", title: "verdict", value: row => row.verdict},
+          {key: "at", title: "night", cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+          {key: "planted", number: true, text: planted},
+          {key: "case"},
+          {key: "outcome", look: row => (BAD.includes(row.outcome) ? "slower" : "")},
+          {key: "verdict"},
           {
             key: "ratio",
             title: "measured",
             help: "head / base with its 99 % interval",
             number: true,
-            value: row => row.ratio,
             cell: row => [ratio(row.ratio), h("span", {class: "sub"}, row.low === null ? "" : `${ratio(row.low)} to ${ratio(row.high)}`)],
           },
-          {key: "trials", title: "trials", number: true, value: row => row.trials},
+          {key: "trials", number: true},
         ],
         rows: [...data.canary].reverse(),
         file: "gate-" + data.machine,
@@ -289,28 +242,19 @@
     );
   }
 
-  /** What the colours and marks of the chart mean. */
-  function legendOfGate(data) {
-    const amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
-    const item = (amount, n) => h("span", {}, R.sample(`var(--series-${n % 6})`), " planted: ", planted(amount));
-    return h("div", {class: "legend"}, amounts.map(item), h("span", {class: "sub"}, "filled: right; hollow: not decided; diamond: false or missed; dashed: what was planted"));
-  }
-
   function verified(data) {
     if (!data.verified.length) return h("p", {class: "notice"}, "No check of this machine is kept: ", h("code", {}, "ridgeline verify"), ".");
     return R.grid({caption: "last verified", columns: R.checkColumns(), rows: data.verified, file: "checks-" + data.machine});
   }
 
-  async function show(values, current) {
+  async function show(values) {
     const lane = R.lane(values),
       {machines} = await R.load("views/machines");
     const asked = machines.find(({machine}) => machine === values.machine) || machines.find(({machine}) => machine === lane.machine);
     document.getElementById("fingerprint").hidden = asked.machine !== lane.machine;
-    if (asked.machine === lane.machine) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    if (asked.machine === lane.machine) R.laneOf(values, choose);
     const data = await R.load(asked.path);
-    if (!current()) return;
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, machines, data));
+    return host => draw(host, values, machines, data);
   }
 
   function draw(host, values, machines, data) {
@@ -333,5 +277,5 @@
     if (data.sessions.length && data.devices) host.append(R.besideLinks(machines.find(({machine}) => machine === data.machine).path));
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

@@ -18,17 +18,6 @@
   const caseOf = ({case: name, kernel, backend}) =>
     name.startsWith(`${kernel}/${backend}/`) ? name.slice(kernel.length + backend.length + 2) : name;
 
-  const COLUMNS = [
-    {title: "verdict", value: rank},
-    {title: "case", value: row => row.case},
-    {title: "change", most: true, value: size, help: "head time / base time - 1, with its confidence interval"},
-    {title: "interval", help: "the interval on one axis for all cases; the line is no change"},
-    {title: "base", number: true, value: row => row.base_seconds},
-    {title: "head", number: true, value: row => row.head_seconds},
-    {title: "trials", number: true, value: row => row.trials},
-    {title: "why", value: row => row.evidence[0] || null},
-  ];
-
   const chip = verdict => h("span", {class: "verdict-chip " + verdict.toLowerCase().replaceAll(" ", "-")}, verdict);
   const time = seconds => (seconds === null ? "–" : R.duration(seconds * 1e6));
 
@@ -61,34 +50,24 @@
 
   /* ---- a report ---- */
 
-  function row(one, half) {
+  function caseLink(one) {
     const name = caseOf(one),
-      href = R.site.kernels.some(({name}) => name === one.kernel)
-        ? R.kernelPage(one.kernel, {case: name, backend: one.backend})
-        : null;
-    const line = h(
-      "tr",
-      {},
-      h("td", {}, chip(one.verdict)),
-      h("th", {scope: "row"}, E.link(href, name), h("span", {class: "sub"}, foreign(`${one.kernel} / ${one.backend}`))),
-      h(
-        "td",
-        {class: "change-cell"},
-        one.ratio === null ? "–" : h("strong", {}, R.signedPercent(one.ratio - 1)),
-        h("span", {class: "sub"}, E.interval(one.ci_low, one.ci_high)),
-      ),
-      h("td", {}, bar(one, half)),
-      h("td", {class: "number"}, time(one.base_seconds)),
-      h("td", {class: "number"}, time(one.head_seconds)),
-      h("td", {class: "number"}, one.trials ? `${one.trials} × ${one.rounds}` : "–"),
-      h(
-        "td",
-        {class: "cause"},
-        [...one.evidence, ...one.warnings].map(text => h("p", {}, foreign(text))),
-      ),
-    );
-    return R.labelled(line, COLUMNS);
+      href = R.kernelPage(one.kernel, {case: name, backend: one.backend});
+    return [E.link(href, name), h("span", {class: "sub"}, foreign(`${one.kernel} / ${one.backend}`))];
   }
+
+  const changed = one => [one.ratio === null ? "–" : h("strong", {}, R.signedPercent(one.ratio - 1)), h("span", {class: "sub"}, E.interval(one.ci_low, one.ci_high))];
+
+  const columns = half => [
+    {key: "verdict", value: rank, cell: ({verdict}) => chip(verdict), plain: ({verdict}) => verdict},
+    {key: "case", cell: caseLink},
+    {key: "change", most: true, value: size, help: "head time / base time - 1, with its confidence interval", cell: changed, plain: one => (one.ratio === null ? "" : R.signedPercent(one.ratio - 1))},
+    {key: "interval", value: null, help: "the interval on one axis for all cases; the line is no change", cell: one => bar(one, half), plain: one => E.interval(one.ci_low, one.ci_high) || ""},
+    {key: "base_seconds", title: "base", number: true, text: time},
+    {key: "head_seconds", title: "head", number: true, text: time},
+    {key: "trials", number: true, cell: one => (one.trials ? `${one.trials} × ${one.rounds}` : "–")},
+    {key: "why", value: one => one.evidence[0] || null, cell: one => [...one.evidence, ...one.warnings].map(text => h("p", {}, foreign(text)))},
+  ];
 
   const sideName = ({name, commit, dirty}) => [
     name && name !== commit ? [foreign(name), " "] : null,
@@ -156,45 +135,15 @@
     );
   }
 
-  function floors(found) {
-    if (found.length === 0) return null;
-    const cells = floor => [
-      floor.case,
-      floor.state,
-      `${R.number(floor.bound, 3)} × ${floor.baseline}`,
-      floor.share === null
-        ? "–"
-        : `${R.number(floor.share, 3)} × (${R.number(floor.share_low, 3)} to ${R.number(floor.share_high, 3)})`,
-      floor.reason,
-    ];
-    return part(
-      "Floors against the baseline",
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["case", "state", "floor", "found", "reason"].map(text => h("th", {scope: "col"}, text)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          found.map(floor =>
-            h(
-              "tr",
-              {},
-              cells(floor).map(text => h("td", {}, foreign(text))),
-            ),
-          ),
-        ),
-      ),
-    );
-  }
+  const FLOORS = [
+    {key: "case"},
+    {key: "state"},
+    {key: "floor", value: floor => `${R.number(floor.bound, 3)} × ${floor.baseline}`},
+    {key: "found", value: ({share, share_low: low, share_high: high}) => (share === null ? "–" : `${R.number(share, 3)} × (${R.number(low, 3)} to ${R.number(high, 3)})`)},
+    {key: "reason"},
+  ];
+
+  const floors = rows => rows.length && [h("h2", {}, "Floors against the baseline"), R.grid({caption: "floors", columns: FLOORS, rows, file: "floors"})];
 
   const part = (title, ...content) => [
     h("h2", {}, title),
@@ -208,33 +157,14 @@
     );
 
   function report(found, values, key) {
-    const rows = R.inOrder(
-      [...found.cases]
-        .sort((a, b) => rank(a) - rank(b) || (size(b) ?? Infinity) - (size(a) ?? Infinity))
-        .filter(
-          one =>
-            (values.all === "1" || values.q || MOVED.has(one.verdict)) &&
-            R.matches([one.case, one.verdict].join(" "), values.q || ""),
-        ),
-      COLUMNS,
-      R.orderIn(key, COLUMNS),
-    );
-    const half = reach(rows);
-    const heads = R.headCells(COLUMNS, R.orderIn(key, COLUMNS), next => {
+    const rows = [...found.cases]
+      .sort((a, b) => rank(a) - rank(b) || (size(b) ?? Infinity) - (size(a) ?? Infinity))
+      .filter(one => (values.all === "1" || values.q || MOVED.has(one.verdict)) && R.matches([one.case, one.verdict].join(" "), values.q || ""));
+    const sorted = next => {
       R.go({[key]: next});
       show().catch(R.fail);
-    });
-    const table = h(
-      "table",
-      {class: "cases-of-report"},
-      h("caption", {class: "visually-hidden"}, "cases of this report"),
-      h("thead", {}, h("tr", {}, heads)),
-      h(
-        "tbody",
-        {},
-        rows.map(one => row(one, half)),
-      ),
-    );
+    };
+    const table = R.grid({caption: "cases of this report", columns: columns(reach(rows)), rows, sort: values[key], sorted, file: "report"});
     const skipped = found.skipped.map(({what, status, why}) => [
       h("span", {class: "status " + status}, status),
       " ",
@@ -248,8 +178,8 @@
         heading(found),
         groups(found.groups),
         R.why(found.explanations),
-        rows.length ? h("div", {class: "scroll"}, table) : h("p", {class: "muted"}, "No case moved."),
-        floors(found.floors),
+        rows.length ? table : h("p", {class: "muted"}, "No case moved."),
+        floors(found.floors) || null,
         found.warnings.length ? part("What makes it less sure", list(found.warnings.map(foreign))) : null,
         skipped.length ? part("Not measured", list(skipped)) : null,
       ].flat(3),

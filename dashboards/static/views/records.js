@@ -5,21 +5,14 @@
   const R = Ridgeline,
     {h} = R;
 
-  let choose = null;
-
-  async function show(values, current) {
+  async function show(values) {
     const {rows, failures, problems} = await R.load("views/checks");
-    if (!current()) return;
-    const lane = R.lane(values);
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, {rows, failures, problems}));
+    R.laneOf(values, choose);
+    return host => draw(host, values, {rows, failures, problems});
   }
 
   function draw(host, values, {rows, failures, problems}) {
     const query = values.q || "";
-    const filter = h("input", {type: "search", id: "filter", placeholder: "Filter operators, backends, machines … ( / )", value: query, autocomplete: "off"});
-    filter.addEventListener("change", () => choose({q: filter.value.trim()}));
     const shown = rows.filter(row => R.matches([row.kernel, row.backend, row.machine, `${row.world} ranks`].join(" "), query));
     const tried = shown.filter(({counts}) => Object.keys(counts).some(status => status !== "unsupported" && status !== "skipped")),
       others = shown.filter(row => !tried.includes(row));
@@ -34,7 +27,7 @@
       h("div", {id: "tiles"}, tiles.map(([value, text]) => h("div", {class: "tile"}, h("strong", {}, value), h("span", {}, text)))),
       problems.length ? h("ul", {class: "notice bad"}, problems.map(text => h("li", {}, R.foreign(text)))) : "",
       failures.length ? h("ul", {class: "findings"}, failures.map(failure)) : "",
-      h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),
+      h("div", {class: "tools"}, R.filterBox(query, "Filter operators, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
       rows.length
         ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: tried, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
         : h("p", {class: "notice"}, "Nothing was compared with its reference yet: ", h("code", {}, "ridgeline verify"), "."),
@@ -48,5 +41,5 @@
   const failure = ({machine, kernel, backend, case: name, status, why, at}) =>
     h("li", {class: "standing"}, R.foreign([kernel, backend, name].join("/")), " on ", R.foreign(machine), ": ", status, ", ", R.foreign(why), ` (${at.slice(0, 10)})`);
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

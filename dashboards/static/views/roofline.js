@@ -26,17 +26,10 @@
   /** Lines of the roofs between two intensities: up along the bandwidth, then flat; one per dtype that has a peak. */
   function roofsOf(roofs, dtypes, [low, high]) {
     const flat = dtypes.filter(dtype => roofs.peaks[dtype]).map(dtype => [dtype, roofs.peaks[dtype]]);
-    const levels = Map.groupBy ? Map.groupBy(flat, ([, peak]) => peak) : grouped(flat);
-    return [...levels].map(([peak, members]) => ({
+    return [...R.grouped(flat, ([, peak]) => peak)].map(([peak, members]) => ({
       name: members.map(([dtype]) => dtype).join(", "),
       data: [low, Math.max(low, Math.min(high, peak / roofs.hbm)), high].map(x => [x, Math.min(peak, x * roofs.hbm)]),
     }));
-  }
-
-  function grouped(pairs) {
-    const found = new Map();
-    for (const pair of pairs) found.set(pair[1], [...(found.get(pair[1]) || []), pair]);
-    return found;
   }
 
   function facts({row, arm, before}) {
@@ -82,10 +75,10 @@
   }
 
   const COLUMNS = [
-    {key: "case", title: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
+    {key: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
     {key: "kernel", title: "operator", value: ({row}) => row.kernel},
-    {key: "backend", title: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
-    {key: "dtype", title: "dtype", value: ({row}) => row.dtype || null},
+    {key: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
+    {key: "dtype", value: ({row}) => row.dtype || null},
     {
       key: "intensity",
       title: "FLOP/byte",
@@ -126,16 +119,13 @@
     {key: "commit", title: "measured at", value: ({row}) => row.commit, cell: ({row}) => C.placeCell(row)},
   ];
 
-  async function show(values, current) {
-    const lane = R.lane(values);
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+  async function show(values) {
+    const lane = R.laneOf(values, choose);
     const [{cases}, {roofs, before}] = await Promise.all([
       R.data(lane.slug + "/newest"),
       R.data(lane.slug + "/roofline"),
     ]);
-    if (!current()) return;
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), roofs, before));
+    return host => draw(host, values, lane, cases.filter(C.runsHere), roofs, before);
   }
 
   function draw(host, values, lane, all, roofs, before) {

@@ -5,8 +5,6 @@
   const R = Ridgeline,
     {h} = R;
 
-  let choose = null;
-
   /* ---- over ranks ---- */
 
   const MODES = [
@@ -24,12 +22,7 @@
 
   /** {group: points}, only groups that were measured with two or more numbers of ranks, short ones first. */
   function groups(points, mode) {
-    const found = new Map();
-    for (const point of points) {
-      if (mode === "weak" && !point.per_rank) continue;
-      const name = groupOf(point, mode);
-      found.set(name, [...(found.get(name) || []), point]);
-    }
+    const found = R.grouped(points.filter(point => mode !== "weak" || point.per_rank), point => groupOf(point, mode));
     const scaled = [...found].filter(([, those]) => new Set(those.map(({world}) => world)).size > 1);
     const longest = points => Math.max(...points.map(({us}) => us));
     return new Map(scaled.sort(([, a], [, b]) => longest(a) - longest(b)));
@@ -42,9 +35,7 @@
 
   /** One line per backend: [{backend, baseline, points: [{world, shown, point}]}], few ranks first. */
   function linesOf(points, what) {
-    const found = new Map();
-    for (const point of points) found.set(point.backend, [...(found.get(point.backend) || []), point]);
-    return [...found].map(([backend, those]) => {
+    return [...R.grouped(points, ({backend}) => backend)].map(([backend, those]) => {
       const sorted = those.sort((a, b) => a.world - b.world);
       return {backend, baseline: sorted[0].baseline, points: sorted.map(point => ({world: point.world, shown: valueOf(point, sorted[0], what), point}))};
     });
@@ -86,13 +77,13 @@
 
   const columns = mode => [
     {key: "shape", title: mode === "weak" ? "bytes per rank" : "problem", value: row => groupOf(row, mode)},
-    {key: "backend", title: "backend", value: row => row.backend, cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
-    {key: "world", title: "ranks", number: true, value: row => row.world},
-    {key: "value", title: "speed", number: true, value: row => row.value, cell: row => R.withUnit(row.value, row.rate)},
-    {key: "us", title: "time, µs", number: true, value: row => row.us, cell: row => R.duration(row.us)},
-    {key: "share", title: "of the fewest ranks", help: "speed / speed with the fewest ranks", number: true, value: row => row.share, cell: row => (row.share === null ? "–" : R.number(row.share, 3) + " ×")},
-    {key: "machine", title: "machine", value: row => row.machine, cell: row => h("a", {href: R.kernelPage(row.kernel, {machine: row.machine, case: row.case})}, R.foreign(row.machine))},
-    {key: "commit", title: "measured at", value: row => row.commit, cell: row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))]},
+    {key: "backend", cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
+    {key: "world", title: "ranks", number: true},
+    {key: "value", title: "speed", number: true, cell: row => R.withUnit(row.value, row.rate)},
+    {key: "us", title: "time, µs", number: true, cell: row => R.duration(row.us)},
+    {key: "share", title: "of the fewest ranks", help: "speed / speed with the fewest ranks", number: true, text: value => R.number(value, 3) + " ×"},
+    {key: "machine", cell: row => h("a", {href: R.kernelPage(row.kernel, {machine: row.machine, case: row.case})}, R.foreign(row.machine))},
+    {key: "commit", title: "measured at", cell: row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))]},
   ];
 
   function ranks(host, values, index, data) {
@@ -174,10 +165,10 @@
     const table = R.grid({
         caption: "bandwidth by CUs",
         columns: [
-          {key: "backend", title: "backend", value: row => row.name, cell: row => [R.foreign(row.name), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
-          {key: "cus", title: "CUs", number: true, value: row => row.cus, cell: row => row.cus + (row.now ? " (now)" : "")},
-          {key: "busbw", title: "busbw, GB/s", number: true, value: row => row.value, cell: row => R.number(row.value)},
-          {key: "commit", title: "measured at", value: row => row.commit, cell: row => R.commitLink(row.commit)},
+          {key: "backend", value: row => row.name, cell: row => [R.foreign(row.name), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
+          {key: "cus", title: "CUs", number: true, cell: row => row.cus + (row.now ? " (now)" : "")},
+          {key: "busbw", title: "busbw, GB/s", number: true, value: row => row.value, text: R.number},
+          {key: "commit", title: "measured at", text: R.commitLink},
         ],
         rows,
         file: "curve-" + curve.kernel,
@@ -185,21 +176,18 @@
     host.append(h("details", {}, h("summary", {}, "The curve as a table"), table));
   }
 
-  async function show(values, current) {
-    const index = await R.load("views/scaling"),
-      lane = R.lane(values);
+  async function show(values) {
+    const index = await R.load("views/scaling");
     const product = index.products.find(({device}) => device === values.device) || index.products[0];
     const data = product ? await R.load(product.path) : null;
-    if (!current()) return;
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => {
+    R.laneOf(values, choose);
+    return host => {
       host.replaceChildren(h("h2", {}, "Speed over ranks"));
       if (data) ranks(host, values, index, data);
       else host.append(h("p", {class: "notice"}, "Nothing with more than one rank was measured."));
       curves(host, values, index.curves);
-    });
+    };
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

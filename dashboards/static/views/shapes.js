@@ -1,6 +1,218 @@
-/* Speed over the shape: lines over one dimension under the roof, and grids of shapes and of tile configurations. */
+/* The page of shapes: what a shape is, heat maps, and the page. */
+
+/* What a shape is: the dimensions of a case, and the families of cases that differ in one of them alone. */
 "use strict";
 
+(() => {
+  const R = Ridgeline;
+
+  const AMOUNTS = [
+    {
+      key: "payload",
+      title: "message bytes",
+      of: row => row.cost.payload_bytes,
+      text: value => R.quantity(value, "B", true),
+    },
+    {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, base: 10, text: value => R.quantity(value, "B")},
+    {key: "flops", title: "FLOP", of: row => row.cost.flops, base: 10, text: value => R.quantity(value, "FLOP")},
+  ].map(one => ({...one, amount: true}));
+
+  const PREFERRED = ["M", "tokens", "MB", "S"]; // what people sweep comes first
+
+  /** What may be the horizontal axis: dimensions that are numbers and differ, then amounts that differ. */
+  function axesOf(rows) {
+    const names = new Set(rows.flatMap(row => Object.keys(row.shape).filter(name => Number.isFinite(row.shape[name]))));
+    const rank = name => (PREFERRED.indexOf(name) + PREFERRED.length + 1) % (PREFERRED.length + 1);
+    const dimensions = [...names]
+      .sort((a, b) => rank(a) - rank(b))
+      .map(name => ({key: name, title: name, of: row => row.shape[name], text: value => R.tick(value)}));
+    const differs = ({of}) => new Set(rows.map(of).filter(value => value > 0)).size > 1;
+    return [...dimensions, ...AMOUNTS].filter(differs);
+  }
+
+  /** What stays the same along a line over `x`: the other dimensions where x is one, the kind of data, the ranks. */
+  function familyOf(row, x) {
+    const {shape} = row,
+      names = Object.keys(shape),
+      measured = names.filter(name => Number.isFinite(shape[name]));
+    const fixed = x.amount ? names.filter(name => !measured.includes(name)) : names.filter(name => name !== x.key);
+    const kind = x.amount ? measured.join(" × ") : "",
+      ranks = row.world > 1 ? `${row.world} ranks` : "";
+    return [...fixed.map(name => `${name} ${shape[name]}`), row.dtype, ranks, kind].filter(Boolean).join(", ") || "all";
+  }
+
+  function familiesOf(rows, x) {
+    const found = R.grouped(rows, row => familyOf(row, x));
+    for (const members of found.values()) members.sort((a, b) => x.of(a) - x.of(b));
+    return found;
+  }
+
+  /** The family with the most places on the axis. */
+  const widest = (families, x) =>
+    [...families].reduce(
+      (best, [name, rows]) => {
+        const size = new Set(rows.map(x.of)).size;
+        return size > best.size ? {name, size} : best;
+      },
+      {name: "", size: 0},
+    ).name;
+
+  /** The axis along which most cases differ in nothing else; the first of several. */
+  function longest(rows, axes) {
+    const sizes = axes.map(x => {
+      const families = familiesOf(
+        rows.filter(row => x.of(row) > 0),
+        x,
+      );
+      return Math.max(0, ...[...families.values()].map(members => new Set(members.map(x.of)).size));
+    });
+    return axes[sizes.indexOf(Math.max(...sizes))];
+  }
+
+  Object.assign(R, {shapes: {longest, AMOUNTS, axesOf, familyOf, familiesOf, widest}});
+})();
+
+/* Heat maps: of shapes by their ratio to the baseline, and of tile configurations by their share of the best. */
+(() => {
+  const R = Ridgeline,
+    {h, cases: C} = R;
+  const SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
+    MOST_ROWS = 80,
+    MOST_COLUMNS = 60; // of a map; the table has all
+
+  /** Ratio to the baseline of one backend: rows are families, columns the values of x. */
+  function shapeGrid(families, x, backend) {
+    const names = [...families.keys()].slice(0, MOST_ROWS),
+      places = [...new Set(names.flatMap(name => families.get(name).map(x.of)))]
+        .sort((a, b) => a - b)
+        .slice(0, MOST_COLUMNS);
+    const cells = names.map(name => places.map(place => ratios(families.get(name), x, place, backend)));
+    const mean = rows => Math.exp(rows.reduce((sum, {ratio}) => sum + Math.log(ratio), 0) / rows.length);
+    return {
+      label: `${backend} relative to the fastest baseline, over ${x.title}`,
+      x: {title: x.title, names: places.map(x.text)},
+      y: {names},
+      cells: {
+        ...shaded(cells.map(row => row.map(rows => (rows.length ? byRatio(mean(rows)) : null)))),
+        texts: cells.map(row => row.map(rows => (rows.length ? R.number(mean(rows), 3) : ""))),
+        bar: [`${SPAN} × as fast`, `1/${SPAN} as fast`],
+      },
+      tip: ({x: at, y}) => cells[y][at].slice(0, 4).flatMap(({row, arm}) => R.box(row.case, C.armFacts(row, arm, row.rate))),
+      picked: ({x: at, y}) => (location.href = C.historyOf(cells[y][at][0].row, backend)),
+    };
+  }
+
+  /** Cells by shades, -1 to 1, none with a frame. */
+  const shaded = values => ({values, best: values.map(row => row.map(() => false)), ends: [-1, 1]});
+
+  /** The cases of a family at one place of the axis that have a ratio to the baseline; usually one. */
+  const ratios = (rows, x, place, backend) =>
+    rows
+      .filter(row => x.of(row) === place)
+      .map(row => ({row, arm: C.armOf(row, backend)}))
+      .filter(({row, arm}) => arm && C.ratioOf(row, arm) !== null)
+      .map(({row, arm}) => ({row, arm, ratio: C.ratioOf(row, arm)}));
+
+  /** Where a value lies between the two full colours, -1 to 1: of a ratio around 1, of a share of the best. */
+  const byRatio = ratio => Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(SPAN)));
+  const byShare = share => Math.max(-1, 1 - (1 - share) * 2 * SPAN);
+
+  /* ---- tile configurations ---- */
+
+  const knobText = knobs =>
+    Object.entries(knobs)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(" ");
+
+  /** Speed of every configuration relative to the best of the case; the one that records were made with is ringed. */
+  function configurations(host, sweeps, kernel) {
+    const mine = sweeps.filter(sweep => sweep.kernel === kernel);
+    host.append(h("h2", {}, "Configurations"));
+    if (!mine.length) {
+      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine."));
+    }
+    for (const sweep of mine) configurationsOf(host, sweep);
+  }
+
+  function configurationsOf(host, {backend, configs, cases, chosen, running, us}) {
+    const best = us.map(times => Math.min(...times.filter(time => time !== null)));
+    const cells = configs.flatMap((knobs, y) =>
+      cases.map((name, x) => ({
+        x,
+        y,
+        time: us[x][y],
+        ringed: chosen[x] === y,
+        name,
+        knobs,
+        share: us[x][y] === null ? null : best[x] / us[x][y],
+      })),
+    );
+    const measured = cells.filter(({time}) => time !== null);
+    host.append(
+      h(
+        "h3",
+        {},
+        R.foreign(backend),
+        h(
+          "span",
+          {class: "sub"},
+          ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`,
+        ),
+      ),
+    );
+    const other = cases
+      .filter((_, x) => running[x] && chosen[x] === null)
+      .map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
+    if (other.length)
+      host.append(h("p", {class: "hint"}, "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
+    const shown = configs.slice(0, MOST_ROWS),
+      at = ({x, y}) => cells[y * cases.length + x];
+    const map = of => shown.map((_, y) => cases.map((_, x) => (at({x, y}).time === null ? null : of(at({x, y})))));
+    R.panelChart(host, {
+      label: `Speed of ${configs.length} configurations of ${backend} relative to the best`,
+      x: {names: cases},
+      y: {names: shown.map(knobText)},
+      cells: {
+        values: map(({share}) => byShare(share)),
+        texts: map(({ringed, share}) => (ringed ? "◉ " : "") + R.number(share, 3)),
+        best: map(({ringed}) => ringed),
+        ends: [-1, 1],
+        bar: ["best", `1/${SPAN} of it`],
+      },
+      tip: cell =>
+        R.box(at(cell).name, [
+          ["time", R.duration(at(cell).time)],
+          ["speed / best", R.number(at(cell).share, 3)],
+          ["knobs", knobText(at(cell).knobs)],
+        ]),
+    });
+    const columns = [
+      {key: "case", value: cell => cell.name},
+      {key: "knobs", title: "configuration", value: cell => knobText(cell.knobs)},
+      {key: "us", title: "time, µs", number: true, value: cell => cell.time, cell: cell => R.number(cell.time)},
+      {
+        key: "share",
+        title: "speed / best",
+        number: true,
+        value: cell => cell.share,
+        cell: cell => R.number(cell.share, 3),
+      },
+      {key: "chosen", value: cell => (cell.ringed ? "yes" : "")},
+    ];
+    host.append(
+      h(
+        "details",
+        {class: "numbers"},
+        h("summary", {}, "Numbers behind the map"),
+        R.grid({caption: "configurations", columns, rows: measured, file: "configurations-" + backend}),
+      ),
+    );
+  }
+
+  Object.assign(R, {shapeGrid, configurations, MOST_ROWS});
+})();
+
+/* Speed over the shape: lines over one dimension under the roof, and grids of shapes and of tile configurations. */
 (() => {
   const R = Ridgeline,
     {h, cases: C} = R,
@@ -36,7 +248,7 @@
 
   function columns(x, rate) {
     return [
-      {key: "case", title: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
+      {key: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
       {key: "family", title: "at", value: ({row}) => familyOf(row, x)},
       {
         key: "x",
@@ -45,7 +257,7 @@
         value: ({row}) => x.of(row) ?? null,
         cell: ({row}) => (x.of(row) ? x.text(x.of(row)) : "–"),
       },
-      {key: "backend", title: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
+      {key: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
       measured(rate, R.RATES[rate].name, (row, arm) => C.valueOf(row, arm, rate)),
       measured("peak_share", "% of roof", (row, arm) => C.valueOf(row, arm, "peak_share")),
       ...(rate === "ratio" ? [] : [measured("ratio", "vs baseline", C.ratioOf)]),
@@ -62,13 +274,10 @@
     cell: ({row, arm}) => R.withUnit(of(row, arm), rate),
   });
 
-  async function show(values, current) {
-    const lane = R.lane(values);
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+  async function show(values) {
+    const lane = R.laneOf(values, choose);
     const [{cases}, sweeps] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/configurations")]);
-    if (!current()) return;
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), sweeps));
+    return host => draw(host, values, lane, cases.filter(C.runsHere), sweeps);
   }
 
   function draw(host, values, lane, all, sweeps) {

@@ -5,15 +5,13 @@
   const R = Ridgeline,
     {h} = R;
 
-  let choose = null;
-
   const columns = current => [
-    {key: "study", title: "study", value: row => row.name, cell: row => [opener(row, row === current), h("span", {class: "sub"}, R.foreign(row.title))]},
-    {key: "question", title: "question", value: row => row.question},
-    {key: "operators", title: "operators", value: row => row.operators.join(", ")},
-    {key: "machine", title: "machine", value: row => row.machine, cell: row => [R.foreign(row.device || row.machine), h("span", {class: "sub"}, R.foreign(row.machine))]},
+    {key: "study", value: row => row.name, cell: row => [opener(row, row === current), h("span", {class: "sub"}, R.foreign(row.title))]},
+    {key: "question"},
+    {key: "operators", value: row => row.operators.join(", ")},
+    {key: "machine", cell: row => [R.foreign(row.device || row.machine), h("span", {class: "sub"}, R.foreign(row.machine))]},
     {key: "date", title: "measured", value: row => row.date.slice(0, 10), cell: row => [R.foreign(row.date.slice(0, 10) || "–"), h("span", {class: "sub"}, R.foreign(row.commit.slice(0, 8)))]},
-    {key: "waits", title: "parts that wait", number: true, value: row => row.waits},
+    {key: "waits", title: "parts that wait", number: true},
   ];
 
   const opener = (row, pressed) => R.opener(row.name, pressed, () => choose({study: row.name, on: row.machine, order: "", off: ""}));
@@ -67,14 +65,13 @@
     if (study.source) host.append(h("p", {class: "foot"}, "Source of the experiment: ", R.foreign(study.source)));
   }
 
-  async function show(values, current) {
+  async function show(values) {
     const {studies, problems} = await R.load("views/studies"),
       study = R.experiment(studies, "name", values.study, values.on),
       found = study ? await R.data(study.path) : null;
-    if (!current()) return;
     const list = [R.grid({caption: "studies", columns: columns(study), rows: studies, sort: values.sort, sorted: sort => choose({sort}), file: "studies"})];
-    R.experiments(values, choose, problems, list, study && (host => one(host, study, found, values)));
+    return R.experiments(values, choose, problems, list, study && (host => one(host, study, found, values)));
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

@@ -5,21 +5,14 @@
   const R = Ridgeline,
     {h} = R;
 
-  let choose = null;
-
-  async function show(values, current) {
+  async function show(values) {
     const {rows} = await R.load("views/sustained");
-    if (!current()) return;
-    const lane = R.lane(values);
-    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, rows));
+    R.laneOf(values, choose);
+    return host => draw(host, values, rows);
   }
 
   function draw(host, values, rows) {
     const query = values.q || "";
-    const filter = h("input", {type: "search", id: "filter", placeholder: "Filter operators, cases, backends, machines … ( / )", value: query, autocomplete: "off"});
-    filter.addEventListener("change", () => choose({q: filter.value.trim()}));
     const shown = rows.filter(row => R.matches([row.kernel, row.case, row.backend, row.machine].join(" "), query));
     host.replaceChildren(
       h(
@@ -28,7 +21,7 @@
         "Spaced: each call behind a flush of the caches. Sustained: bursts of at least 0.5 s of back-to-back calls, each arm in turn, at the clock that the power allows. ",
         "The two are never compared with each other: a ratio is the time of the fastest vendor library / our time in the same regime, above 1 ours is faster, with its 99 % interval.",
       ),
-      h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),
+      h("div", {class: "tools"}, R.filterBox(query, "Filter operators, cases, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
       R.grid({caption: "sustained calls beside spaced ones", columns: COLUMNS, rows: shown, sort: values.sort, sorted: sort => choose({sort}), file: "sustained"}),
       rows.length ? R.besideLinks("views/sustained", "All rows") : "",
     );
@@ -44,15 +37,15 @@
   });
 
   const COLUMNS = [
-    {key: "case", title: "case", value: row => row.case, cell: named},
-    {key: "backend", title: "backend", value: row => row.backend, cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, " baseline") : null]},
-    {key: "machine", title: "machine", value: row => row.machine},
+    {key: "case", cell: named},
+    {key: "backend", cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, " baseline") : null]},
+    {key: "machine"},
     {key: "spaced_us", title: "spaced", ...micro("spaced_us")},
     {key: "sustained_us", title: "sustained", ...micro("sustained_us")},
     {key: "spaced_ratio", title: "ratio, spaced", ...between("spaced_ratio", "spaced_low", "spaced_high")},
     {key: "sustained_ratio", title: "ratio, sustained", ...between("sustained_ratio", "sustained_low", "sustained_high")},
     {key: "joules", title: "J per call", help: "of a sustained call on all its devices, by their energy counters", ...between("joules", "joules_low", "joules_high")},
-    {key: "commit", title: "commit", value: row => row.commit, cell: row => R.commitLink(row.commit)},
+    {key: "commit", text: R.commitLink},
   ];
 
   function named({kernel, case: name, machine}) {
@@ -60,5 +53,5 @@
     return [page ? h("a", {href: page}, R.foreign(name)) : R.foreign(name), h("span", {class: "sub"}, kernel)];
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

@@ -5,44 +5,42 @@
   const R = Ridgeline,
     {h} = R;
 
-  let choose = null;
-
   const opener = (row, pressed) => R.opener(row.operator, pressed, () => choose({operator: row.operator, on: row.machine, case: "", order: "", off: ""}));
 
   const columns = current => [
-    {key: "operator", title: "operator", value: row => row.operator, cell: row => opener(row, row === current)},
-    {key: "machine", title: "machine", value: row => row.machine, cell: row => [R.foreign(row.device), h("span", {class: "sub"}, R.foreign(row.machine))]},
-    {key: "date", title: "measured", value: row => row.date, cell: row => [row.date || "–", h("span", {class: "sub"}, R.commitLink(row.commit))]},
-    {key: "cases", title: "cases", number: true, value: row => row.cases, cell: row => String(row.cases)},
-    {key: "points", title: "points", number: true, value: row => row.points, cell: row => row.points.toLocaleString("en-US")},
-    {key: "measured", title: "with a time", number: true, value: row => row.measured, cell: row => row.measured.toLocaleString("en-US")},
-    {key: "faster", title: "cases with a faster point", help: "faster than the anchor beyond its interval", number: true, value: row => row.faster, cell: row => String(row.faster)},
+    {key: "operator", cell: row => opener(row, row === current)},
+    {key: "machine", cell: row => [R.foreign(row.device), h("span", {class: "sub"}, R.foreign(row.machine))]},
+    {key: "date", title: "measured", cell: row => [row.date || "–", h("span", {class: "sub"}, R.commitLink(row.commit))]},
+    {key: "cases", number: true},
+    {key: "points", number: true, text: value => value.toLocaleString("en-US")},
+    {key: "measured", title: "with a time", number: true, text: value => value.toLocaleString("en-US")},
+    {key: "faster", title: "cases with a faster point", help: "faster than the anchor beyond its interval", number: true},
   ];
 
   const ratio = (key, title, help) => ({key, title, help, number: true, value: row => row[key], cell: row => R.number(row[key])});
   const RATIOS = [
-    {key: "us", title: "time, µs", number: true, value: row => row.us, cell: row => (row.us === null ? "–" : R.number(row.us))},
+    {key: "us", title: "time, µs", number: true, text: R.number},
     ratio("ratio", "time / anchor's", "time / time of the anchor that was timed in turn with it: below 1, it is faster"),
     ratio("low", "lower end"),
     ratio("high", "upper end"),
   ];
 
   const WINNERS = [
-    {key: "case", title: "case", value: row => row.case},
-    {key: "regime", title: "regime", value: row => row.regime},
+    {key: "case"},
+    {key: "regime"},
     {key: "knobs", title: "fastest point", value: row => row.knobs || "the present choice"},
     ...RATIOS,
     {key: "beats", title: "faster beyond doubt", value: row => (row.beats ? "yes" : "no"), look: row => (row.beats ? "best" : "")},
   ];
 
   const POINTS = [
-    {key: "case", title: "case", value: row => row.case},
-    {key: "backend", title: "backend", value: row => row.backend, cell: row => [R.foreign(row.backend), row.is_anchor ? h("span", {class: "sub"}, "anchor") : null]},
-    {key: "knobs", title: "knobs", value: row => row.knobs || "the present choice"},
+    {key: "case"},
+    {key: "backend", cell: row => [R.foreign(row.backend), row.is_anchor ? h("span", {class: "sub"}, "anchor") : null]},
+    {key: "knobs", value: row => row.knobs || "the present choice"},
     ...RATIOS,
-    {key: "status", title: "status", value: row => row.status, cell: row => (row.status === "ok" ? (row.equal_to ? R.foreign("equal to " + row.equal_to) : "ok") : h("span", {class: "status " + row.status, title: row.why}, row.status))},
-    {key: "trials", title: "trials", number: true, value: row => row.trials, cell: row => String(row.trials)},
-    {key: "rounds", title: "rounds", number: true, value: row => row.rounds, cell: row => String(row.rounds)},
+    {key: "status", cell: row => (row.status === "ok" ? (row.equal_to ? R.foreign("equal to " + row.equal_to) : "ok") : h("span", {class: "status " + row.status, title: row.why}, row.status))},
+    {key: "trials", number: true},
+    {key: "rounds", number: true},
   ];
 
   function one(host, sweep, found, values) {
@@ -68,17 +66,16 @@
     );
   }
 
-  async function show(values, current) {
+  async function show(values) {
     const {sweeps, problems} = await R.load("views/sweeps"),
       sweep = R.experiment(sweeps, "operator", values.operator, values.on),
       found = sweep ? await R.data(sweep.path) : null;
-    if (!current()) return;
     const list = [
       h("p", {class: "hint"}, "The newest recorded sweep of each operator and machine. Every point is a ratio to an anchor that was timed in turn with it."),
       R.grid({caption: "sweeps", columns: columns(sweep), rows: sweeps, sort: values.sort, sorted: sort => choose({sort}), file: "sweeps"}),
     ];
-    R.experiments(values, choose, problems, list, sweep && (host => one(host, sweep, found, values)));
+    return R.experiments(values, choose, problems, list, sweep && (host => one(host, sweep, found, values)));
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();
