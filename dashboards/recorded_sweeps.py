@@ -1,6 +1,6 @@
 """Recorded sweeps: the newest of each operator and machine, as rows for people and as a figure.
 
-Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps`); `ci.sweeps.measured`
+Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.ledger`); `ci.sweeps.measured`
 makes one row per point of their lines.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from ci.records import sweeps as keeping
+from ci.records.ledger import sweep_files
 from dashboards.figures.studies.error import FigureError
 from dashboards.lanes import slug
 from dashboards.values import one
@@ -45,7 +45,7 @@ class RecordedSweep:
 def newest(results: Path | None) -> list[Path]:
     """Of each machine and operator, the file whose first line is the newest."""
     found: dict[tuple[str, str], tuple[str, Path]] = {}
-    for path in keeping.files(results) if results else []:
+    for path in sweep_files(results) if results else []:
         started, operator = _first(path)
         key = (path.parent.name, operator)
         found[key] = max(found.get(key, ("", path)), (started, path))

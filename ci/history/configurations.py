@@ -13,7 +13,7 @@ import pandas as pd
 
 from ci.history.steps.series import SeriesKey
 from ci.judging import policy
-from ci.records import sweeps
+from ci.records.ledger import sweeps_in
 from ci.sweeps import measured
 from ci.sweeps.times import LEAST_TRIALS, LogTime, versus
 
@@ -147,7 +147,7 @@ def better_knobs(used: Identity, better: Identity) -> str:
 
 def read(results: Path) -> list[SweptCase]:
     """Every backend that a recorded sweep measured as it is, in the order of the files; none without sweeps."""
-    trials, _ = sweeps.load(results)
+    trials, _ = sweeps_in(results)
     return [one for found in measured.gathered(trials) for one in _of_sweep(found)]
 
 

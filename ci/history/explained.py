@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent
-from ci.records.causes import Explanation, RecordedCause
+from ci.records.ledger import Explanation, RecordedCause
 
 SHOWN = {"proven": "proven", "partly": "partly proven"}
 """By the state of an explanation, the kind of the cause that an event names for it."""

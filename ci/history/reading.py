@@ -15,9 +15,9 @@ from ci.history.configurations import read as read_swept
 from ci.history.explained import with_explanations
 from ci.history.paired import PairedVerdicts
 from ci.history.steps import series
-from ci.records import causes as keeping
 from ci.records import store
 from ci.records.derived import derive
+from ci.records.ledger import causes_in
 
 KEPT = ".cache/history"
 """Where, below a folder of records, an analysis keeps what the next one need not compute again."""
@@ -38,7 +38,7 @@ def of_frame(
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     swept, measured, main = read_swept(results), _commits(frame), on_main(folder)
     compiled = [one.commit for one in exact.records(code, folder)] if code else []
-    causes, _ = keeping.load(results)
+    causes, _ = causes_in(results)
     shown = [commit for one in causes for commit in (one.base, one.head)]
     known = commits.read(folder, [*measured, *shown, *compiled, *(one.commit for one in swept)])
     aside = set() if main is None else {one for one in (*measured, *compiled) if one in known and one not in main}

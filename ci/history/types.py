@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ci.history.steps.series import Direction, EventKind, EventState, Moved, SeriesKey
-from ci.records.causes import Explanation
+from ci.records.ledger import Explanation
 
 __all__ = ["Cause", "CommitFacts", "Direction", "EventKind", "EventState", "HistoryEvent", "Moved", "SeriesKey"]
 

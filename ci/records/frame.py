@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from ci.git.repository import history_order
 from ci.records import cache, imported
+from ci.records.ledger import machine_folders
 from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of
-from ci.records.sweeps import machine_folders
 
 Codes = npt.NDArray[np.signedinteger]
 Units = dict[str, tuple[Path, Path]]

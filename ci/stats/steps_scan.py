@@ -78,8 +78,8 @@ seeded binary segmentation advises."""
 TRIES = 3
 """Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
 
-ROWS = 512
-"""Series that are scanned together: their sums stay in a core's cache."""
+ROUNDING = 1e-9
+"""Share of the bar by which the same size may differ that is computed of many series together."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,12 +94,23 @@ class Splits:
 
 def places(sums: Sums, length: int) -> list[list[int]]:
     """First points of new levels of each series; `length`: points of the whole history, which sets the bar."""
+    splits, bar = scan(sums), critical(length)
     found: list[list[int]] = [[] for _ in sums.points]
-    for first in range(0, len(found), ROWS):
-        part = sums.block(slice(first, first + ROWS))
-        splits = scan(part)
-        found[first : first + ROWS] = [levels(part, splits, row, critical(length)) for row in range(len(part.points))]
+    for row in loud(sums, splits, bar).tolist():
+        found[row] = levels(sums, splits, row, bar)
     return found
+
+
+def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
+    """The series in which one of the clearest splits is `bar` standard errors large; in the others nothing stands out.
+
+    Nine of ten series of a history are told so all at once, instead of one by one as :func:`loudest` does.
+    """
+    window = np.argsort(-splits.gain, axis=1, kind="stable")[:, :TRIES].ravel()
+    rows = np.repeat(np.arange(len(sums.points)), len(window) // max(len(sums.points), 1))
+    split = splits.start[window], splits.place[rows, window], splits.stop[window]
+    noise = wander(sums, rows, [np.zeros_like(rows), *split, np.full_like(rows, sums.points.shape[1])])
+    return np.unique(rows[size(sums, rows, split, noise) >= bar * (1 - ROUNDING)])
 
 
 @functools.lru_cache(maxsize=1024)

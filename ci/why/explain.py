@@ -20,7 +20,7 @@ from ci.harness import MeasurePlan, measure
 from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.report.words import interval, percent
 from ci.trials.comparisons import ExperimentLine
 from ci.trials.file import Followed

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ci.records.causes import Explanation, RecordedCause
+from ci.records.ledger import Explanation, RecordedCause
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
 from dashboards.paired_block import paired_block

@@ -1,6 +1,6 @@
 """Detection over all tracks, and what of it the next call need not do again.
 
-Kept is the answer for each track that was seen, under a checksum of its values: a record of one machine or of one
+Kept is the answer for each track that was seen, under a digest of its values: a record of one machine or of one
 operator costs the detection of its own series only.
 """
 
@@ -14,12 +14,11 @@ import math
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtr
 
@@ -313,9 +312,6 @@ TOGETHER = 8192
 FEW = 512
 """Tracks that are done before one more thread is of use."""
 
-UNUSABLE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
-"""What reading a damaged file raises."""
-
 FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
 
@@ -324,31 +320,13 @@ def found(tracks: Tracks, kept: Path | None = None) -> list[list[Step]]:
     arrays = tracks.arrays()
     if kept is None:
         return _detected(arrays)
-    sums = checksums(tracks)
-    known = _read_kept(kept / "steps.npz")
-    new = np.flatnonzero(~np.isin(sums, known.sums))
-    for number, steps in zip(new, _detected([arrays[number] for number in new]), strict=True):
-        known.answers[int(sums[number])] = steps
-    if len(new) or len(known.sums) > len(sums):
-        _write_kept(kept, np.unique(sums), known.answers)
-    return [known.answers.get(int(one), []) for one in sums]
 
+    def of_new(numbers: Sequence[int]) -> Iterator[Rows]:
+        for steps in _detected([arrays[number] for number in numbers]):
+            yield [tuple(getattr(step, name) for name in FIELDS) for step in steps]
 
-def checksums(tracks: Tracks) -> IntArray:
-    """One number of 64 bits for the values of each track, in their order; shape (tracks,)."""
-    found = np.zeros(len(tracks.keys), np.uint64)
-    for first in range(0, len(found), FEW):
-        found[first : first + FEW] = _checksums(tracks.values, tracks.starts[first : first + FEW + 1])
-    return found.view(np.int64)
-
-
-def _checksums(values: FloatArray, starts: IntArray) -> npt.NDArray[np.uint64]:
-    bits = values[starts[0] : starts[-1]].view(np.uint64)
-    place = (np.arange(starts[0], starts[-1]) - np.repeat(starts[:-1], np.diff(starts))).astype(np.uint64)
-    mixed = (bits ^ (bits >> np.uint64(31))) * (np.uint64(2) * place + np.uint64(0x9E3779B97F4A7C15))
-    mixed ^= mixed >> np.uint64(29)
-    summed = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-    return np.asarray(np.diff(summed[starts - starts[0]]))
+    answers = _answered(kept / "steps.npz", [_key(b"", array) for array in arrays], of_new)
+    return [[Step(int(index), *rest) for index, *rest in rows] for rows in answers]
 
 
 def _detected(arrays: Sequence[FloatArray]) -> list[list[Step]]:
@@ -362,44 +340,49 @@ def _detected(arrays: Sequence[FloatArray]) -> list[list[Step]]:
         return [steps for piece in pool.map(detector.find_many, pieces) for steps in piece]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Kept:
-    """sums: checksums of tracks whose answer is known; answers: of those that have steps."""
-
-    sums: IntArray
-    answers: dict[int, list[Step]]
+# Answers that are kept from call to call, each under 64 bits of what it follows from.
 
 
-def _read_kept(path: Path) -> _Kept:
+Rows = Sequence[Sequence[float]]
+"""An answer: rows of equally many numbers, or none."""
+
+UNUSABLE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
+"""What reading a damaged file raises."""
+
+
+def _answered(path: Path, keys: Sequence[int], made: Callable[[Sequence[int]], Iterable[Rows]]) -> list[Rows]:
+    """The answer under each key: as the file has it, else made anew of those numbers and kept.
+
+    What nobody asks for any more is forgotten; a folder that cannot be written only costs time.
+    """
+    known = _read(path)
+    new = {key: number for number, key in enumerate(keys) if key not in known}
+    known.update(zip(new, made(list(new.values())), strict=True))
+    if new or len(known) > len(set(keys)):
+        _write(path, {key: known[key] for key in keys})
+    return [known[key] for key in keys]
+
+
+def _key(said: bytes, values: FloatArray) -> int:
+    return int.from_bytes(hashlib.blake2b(said + values.tobytes(), digest_size=8).digest(), signed=True)
+
+
+def _read(path: Path) -> dict[int, Rows]:
     """What an earlier call kept; nothing if there is none, it is damaged or another detector made it."""
     with contextlib.suppress(*UNUSABLE), np.load(path, allow_pickle=False) as file:
         if str(file["made_by"]) == made_by():
-            answers: dict[int, list[Step]] = {}
-            for owner, index, row in zip(file["owner"], file["index"], file["rest"], strict=True):
-                answers.setdefault(int(owner), []).append(Step(int(index), *map(float, row)))
-            return _Kept(file["sums"].astype(np.int64), answers)
-    return _Kept(np.zeros(0, np.int64), {})
+            rows = np.split(file["rows"], np.cumsum(file["counts"])[:-1])
+            return dict(zip(file["keys"].tolist(), (one.tolist() for one in rows), strict=True))
+    return {}
 
 
-def _write_kept(folder: Path, sums: IntArray, answers: dict[int, list[Step]]) -> None:
-    rows = [(int(one), step) for one in sums for step in answers.get(int(one), ())]
-    rest = np.array([[getattr(step, name) for name in FIELDS[1:]] for _, step in rows], np.float64)
-    replaced(
-        folder / "steps.npz",
-        made_by=np.array(made_by()),
-        sums=sums,
-        owner=np.array([one for one, _ in rows], np.int64),
-        index=np.array([step.index for _, step in rows], np.int64),
-        rest=rest.reshape(len(rows), len(FIELDS) - 1),
-    )
-
-
-def replaced(path: Path, **arrays: npt.NDArray[np.generic]) -> None:
-    """Put arrays into a file, as a whole or not at all; a folder that cannot be written only costs time."""
+def _write(path: Path, answers: Mapping[int, Rows]) -> None:
+    keys, counts = np.array(list(answers), np.int64), np.array([len(rows) for rows in answers.values()], np.int64)
+    rows = np.array([row for each in answers.values() for row in each], np.float64)
     draft = path.parent / f".{path.stem}.{os.getpid()}.npz"
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(draft, allow_pickle=False, **arrays)
+        np.savez(draft, allow_pickle=False, made_by=np.array(made_by()), keys=keys, counts=counts, rows=rows)
         draft.replace(path)
 
 
@@ -419,9 +402,6 @@ def made_by() -> str:
 
 BEFORE, AFTER = 40, range(3, 16)
 """Points before a step that are looked at, and after it: most steps of a history of noise as it is are told by then."""
-
-NAME = "first_told.npz"
-"""The file of kept answers."""
 
 Told = tuple[int, int]
 """Points after the step when it could first be told, and its index then among those looked at; (-1, -1): never."""
@@ -443,17 +423,6 @@ class Look:
         values = tracks.values[tracks.span(one.track)][start : one.step.index + AFTER[-1]]
         return cls(values, one.step.index - start, one.step.ratio > 1, start)
 
-    @functools.cached_property
-    def key(self) -> int:
-        """64 bits of all that the answer depends on, but the detector."""
-        text = f"{self.index} {self.slower} {BEFORE} {AFTER} {SLACK} ".encode()
-        return int.from_bytes(hashlib.blake2b(text + self.values.tobytes(), digest_size=8).digest(), signed=True)
-
-    def up_to(self, after: int) -> FloatArray | None:
-        """The points up to so many of the new level; None if there are fewer."""
-        stop = self.index + after
-        return self.values[:stop] if stop <= len(self.values) else None
-
 
 def places(groups: Sequence[StepGroup], tracks: Tracks, kept: Path | None = None) -> list[int]:
     """The place of each group as its first alarm had it; the place it has now where none of those looks found it.
@@ -463,7 +432,7 @@ def places(groups: Sequence[StepGroup], tracks: Tracks, kept: Path | None = None
     asked = [(number, one) for number, group in enumerate(groups) for one in group.counting if one.number >= 0]
     looks = [Look.at(one, tracks) for _, one in asked]
     first: dict[int, tuple[int, Candidate, int]] = {}
-    for (number, one), look, (after, index) in zip(asked, looks, _answers(looks, kept), strict=True):
+    for (number, one), look, (after, index) in zip(asked, looks, _told(looks, kept), strict=True):
         if after < 0:
             continue
         place = tracks.place[tracks.span(one.track)]
@@ -473,39 +442,23 @@ def places(groups: Sequence[StepGroup], tracks: Tracks, kept: Path | None = None
     return [first[number][2] if number in first else group.bad for number, group in enumerate(groups)]
 
 
-def _answers(looks: Sequence[Look], kept: Path | None) -> list[Told]:
-    known = _read(kept / NAME) if kept else {}
-    new = {look.key: look for look in looks if look.key not in known}
-    answers = {**known, **dict(zip(new, _first(list(new.values())), strict=True))}
-    if kept and (new or len(known) > len(looks)):
-        _write(kept, {look.key: answers[look.key] for look in looks})
-    return [answers[look.key] for look in looks]
+def _told(looks: Sequence[Look], kept: Path | None) -> list[Told]:
+    if kept is None:
+        return _first(looks)
+    keys = [_key(f"{one.index} {one.slower} {BEFORE} {AFTER} {SLACK} ".encode(), one.values) for one in looks]
+    found = _answered(kept / "first_told.npz", keys, lambda new: ([told] for told in _first([looks[n] for n in new])))
+    return [(int(after), int(index)) for [(after, index)] in found]
 
 
-def _first(looks: Sequence[Look]) -> Iterator[Told]:
+def _first(looks: Sequence[Look]) -> list[Told]:
     """The first alarm of each."""
     found: dict[int, Told] = {}
     for after in AFTER:
-        seen = {number: look.up_to(after) for number, look in enumerate(looks) if number not in found}
-        whole = {number: values for number, values in seen.items() if values is not None}
-        for number, steps in zip(whole, detector.find_many(list(whole.values())), strict=True):
+        open_ = [n for n, look in enumerate(looks) if n not in found and look.index + after <= len(look.values)]
+        answers = detector.find_many([looks[n].values[: looks[n].index + after] for n in open_])
+        for number, steps in zip(open_, answers, strict=True):
             look = looks[number]
-            near = [
-                one.index for one in steps if abs(one.index - look.index) <= SLACK and (one.ratio > 1) == look.slower
-            ]
-            if near:
-                found[number] = after, near[0]
-    return (found.get(number, (-1, -1)) for number in range(len(looks)))
-
-
-def _read(path: Path) -> dict[int, Told]:
-    with contextlib.suppress(*UNUSABLE), np.load(path, allow_pickle=False) as file:
-        if str(file["made_by"]) == made_by():
-            told = map(tuple, file["told"].tolist())
-            return dict(zip(file["keys"].tolist(), told, strict=True))
-    return {}
-
-
-def _write(folder: Path, answers: Mapping[int, Told]) -> None:
-    keys, told = np.array(list(answers), np.int64), np.array(list(answers.values()), np.int64)
-    replaced(folder / NAME, made_by=np.array(made_by()), keys=keys, told=told.reshape(len(keys), 2))
+            near = (s.index for s in steps if abs(s.index - look.index) <= SLACK and (s.ratio > 1) == look.slower)
+            if (index := next(near, None)) is not None:
+                found[number] = after, index
+    return [found.get(number, (-1, -1)) for number in range(len(looks))]

@@ -9,7 +9,7 @@ import pytest
 
 from ci.history.explained import with_explanations
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
-from ci.records.causes import Explanation, RecordedCause
+from ci.records.ledger import Explanation, RecordedCause
 from ci.stats.types import Step
 
 COMMITS = [f"{number:040x}" for number in range(6)]

@@ -74,17 +74,6 @@ def test_another_detector_starts_anew(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not analyse(whole, kept=tmp_path).steps
 
 
-def test_checksums_tell_values_and_their_order() -> None:
-    def sums(values: list[float]) -> list[int]:
-        whole = frame([Line("a", "c", values), Line("b", "c", [1.0, 2.0])])
-        return finding.checksums(series.tracks(whole, {commit(n): n for n in range(4)})).tolist()
-
-    first, second = sums([1.0, 2.0])
-    assert first == second
-    others = [[2.0, 1.0], [1.0], [1.0, 2.0, 1.0], [1.0, float(np.nextafter(2, 3))]]
-    assert len({first, *(sums(values)[0] for values in others)}) == 5
-
-
 def test_only_tracks_with_an_early_step_need_to_be_asked_for_one() -> None:
     """The oracle asks all of them."""
     random = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.records import causes
+from ci.records.ledger import causes_in
 from ci.report import json_report
 from tests.ci.why import toy
 from tests.one_operator import ROOT, git
@@ -42,7 +42,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
     assert why["sentence"].startswith("knob ticks 8 → 64: putting it back leaves ")
     assert [one["name"] for one in why["tried"] if one["answer"].startswith("explains")] == ["ticks"]
     assert subprocess.check_output(["git", "status", "--porcelain"], cwd=folder) == b""
-    (kept,), problems = causes.load(folder / "results")
+    (kept,), problems = causes_in(folder / "results")
     assert (kept.explanation.sentence, problems) == (why["sentence"], [])
     command = [sys.executable, "-m", "ci", "gate", "main", "slow", "--report", "gated"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

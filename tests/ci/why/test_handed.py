@@ -16,7 +16,7 @@ from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MEASURED, MeasurePlan
 from ci.judging import policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes import TriedCause
+from ci.records.ledger import TriedCause
 from ci.trials import file as hostile
 from ci.trials import file as trial_files
 from ci.why.experiments import CommitSides, Sides

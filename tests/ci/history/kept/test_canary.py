@@ -62,8 +62,8 @@ def test_lines_that_are_no_runs_are_told_and_stay(tmp_path: Path) -> None:
         "{torn",
         "[]",
         '{"format": "else"}',
-        run(5, 0.0).line().replace('"planted": 0.0', '"planted": "1 %"'),
-        run(6, 0.0).line().replace('"version": 1', '"version": 2'),
+        kept.CANARY.line(run(5, 0.0)).replace('"planted": 0.0', '"planted": "1 %"'),
+        kept.CANARY.line(run(6, 0.0)).replace('"version": 1', '"version": 2'),
     ]
     path.write_text(path.read_text() + "\n".join(odd))
     runs, problems = kept.canary_runs(tmp_path)

@@ -9,7 +9,8 @@ import pytest
 
 from ci.judging import policy
 from ci.judging.recorded import GateError, gate
-from ci.records import store, sweeps
+from ci.records import store
+from ci.records.ledger import sweeps_in
 from ci.records.store import RecordError
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, tree, trial, write
 from tests.ci.sweeps.made_sweeps import line
@@ -25,7 +26,7 @@ def test_a_sweep_is_kept_apart_from_the_cases(tmp_path: Path) -> None:
     assert [path.relative_to(results).as_posix() for path in done.paths][-1] == PLACE
     assert len(store.load(results)) == 2, "two backends of one case"
     assert not store.load(results).attrs["problems"]
-    assert [one.sweep.rung for one in sweeps.load(results)[0]] == [0, 1]
+    assert [one.sweep.rung for one in sweeps_in(results)[0]] == [0, 1]
 
 
 def test_a_sweep_alone_is_no_record_of_cases(tmp_path: Path) -> None:
