@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
-from ci.history.events import told
+from ci.history.events import code_events, told
 from ci.history.exact import RecordedCommit, Surroundings
 from ci.history.steps import finding, series
 from ci.history.steps.finding import MachineNoise, Paired, StepVerdicts

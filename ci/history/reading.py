@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from ci.git.repository import on_main
-from ci.history import code_events, commits, exact, triage
+from ci.history import commits, exact, triage
 from ci.history.analysis import History, analyse
-from ci.history.configuration_events import configuration_events
 from ci.history.configurations import read as read_swept
-from ci.history.explained import with_explanations
+from ci.history.events import configuration_events, health_events, joined
+from ci.history.health import readings
+from ci.history.health.machines import all_findings
 from ci.history.paired import PairedVerdicts
 from ci.history.steps import series
+from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent
 from ci.records import store
 from ci.records.derived import derive
-from ci.records.ledger import causes_in
+from ci.records.ledger import Explanation, RecordedCause, causes_in
 
 KEPT = ".cache/history"
 """Where, below a folder of records, an analysis keeps what the next one need not compute again."""
@@ -48,10 +51,10 @@ def of_frame(
     paired = PairedVerdicts(results)
     found = analyse(frame, recorded, known, decisions, kept, paired, aside)
     decided = decisions or triage.Triage()
-    events = code_events.with_machines(found.events, results, frame, known, decided)
-    events = with_explanations(events, causes, known)
+    health = health_events(all_findings(readings.load(results), frame), known, decided)
     moved = configuration_events(swept, known, decided)
-    if moved:
+    events = with_explanations(joined(found.events, health), causes, known)
+    if health or moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
     return dataclasses.replace(found, events=events, notes=(*found.notes, *paired.problems))
 
@@ -60,3 +63,44 @@ def _commits(frame: pd.DataFrame) -> dict[str, None]:
     """The recorded commits in the order of the rows: looked up once a run, of which there are few."""
     codes, names = series.coded(frame["commit"])
     return dict.fromkeys(str(names[code]) for code in codes[series.runs(codes)].tolist() if code >= 0)
+
+
+# What experiments have shown about an event: recorded explanations of commits within the range of its step.
+
+
+SHOWN = {"proven": "proven", "partly": "partly proven"}
+"""By the state of an explanation, the kind of the cause that an event names for it."""
+
+
+def with_explanations(
+    events: Sequence[HistoryEvent], causes: Sequence[RecordedCause], known: Mapping[str, CommitFacts]
+) -> tuple[HistoryEvent, ...]:
+    """Events with what is recorded of why they are slower; what is shown comes before what merely changed, too.
+
+    known: commits in the order of the history (`ci.history.commits.read`).
+    """
+    if not causes:
+        return tuple(events)
+    place = {commit: number for number, commit in enumerate(known)}
+    return tuple(_with(event, [one.explanation for one in causes if _about(one, event, place)]) for event in events)
+
+
+def _with(event: HistoryEvent, found: Sequence[Explanation]) -> HistoryEvent:
+    shown = tuple(Cause(SHOWN[one.state], one.sentence) for one in found if one.state in SHOWN)
+    return dataclasses.replace(event, causes=(*shown, *event.causes), explanations=tuple(found)) if found else event
+
+
+def _about(one: RecordedCause, event: HistoryEvent, place: Mapping[str, int]) -> bool:
+    """Whether both commits lie within the event's range, and a case of it was slower between them."""
+    if one.machine != event.machine or event.direction is not Direction.SLOWER:
+        return False
+    moved = {f"{key.kernel}/{key.backend}/{key.case}" for key in (step.key for step in event.moved)}
+    if moved.isdisjoint(one.explanation.cases):
+        return False
+    ends = (event.last_good.hash, event.first_bad.hash)
+    if (one.base, one.head) == ends:
+        return True
+    if not {one.base, one.head, *ends} <= place.keys():
+        return False
+    good, base, head, bad = (place[commit] for commit in (ends[0], one.base, one.head, ends[1]))
+    return good <= base < head <= bad

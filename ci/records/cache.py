@@ -75,22 +75,17 @@ class TablePart:
     rows: pa.Table
     path: Path | None = None
 
-    def without(self, gone: Iterable[str]) -> TablePart:
-        """The part without these units; itself if it has none of them."""
-        left = {name: unit for name, unit in self.units.items() if name not in set(gone)}
+    def only(self, names: Iterable[str]) -> TablePart:
+        """The part with these units alone; itself if it has no others."""
+        wanted = set(names)
+        left = {name: unit for name, unit in self.units.items() if name in wanted}
         if len(left) == len(self.units):
             return self
         return TablePart(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
 
-    def split(self, units: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(unit, its rows) of some of its units."""
-        column = self.rows[UNIT].combine_chunks()
-        names, codes = column.dictionary.to_pylist(), column.indices.to_numpy()
-        number = {name: code for code, name in enumerate(names)}
-        for unit in units:
-            at = np.flatnonzero(codes == number.get(unit, -1))
-            together = len(at) and at[-1] - at[0] + 1 == len(at)
-            yield unit, self.rows.slice(at[0], len(at)) if together else self.rows.take(pa.array(at))
+    def without(self, gone: Iterable[str]) -> TablePart:
+        """The part without these units."""
+        return self.only(self.units.keys() - set(gone))
 
     @property
     def name(self) -> str:
@@ -136,14 +131,14 @@ class Parts:
         found = [self._footer(path) for path in self._paths()]
         return {name: unit for units in found for name, unit in (units or {}).items()}
 
-    def rows_of(self, wanted: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(unit, its rows) of those units that can be read; the parts that were read last are remembered."""
-        left = set(wanted)
+    def holding(self, wanted: Mapping[str, ParsedUnit]) -> Iterator[TablePart]:
+        """Those of these units that can be read, each once; the parts that were read last are remembered."""
+        left = dict(wanted)  # two parts hold the same unit for the moment in which a writer replaces them
         for path in self._paths():
-            mine = left & (self._footer(path) or {}).keys()
+            mine = [name for name, unit in (self._footer(path) or {}).items() if left.get(name) == unit]
             if mine and (part := self._remembered(path)):
-                left -= mine
-                yield from part.split(mine)
+                left = {name: unit for name, unit in left.items() if name not in mine}
+                yield part.only(mine)
 
     def _remembered(self, path: Path) -> TablePart | None:
         if path not in self._last and (part := self._part(path)):
@@ -304,77 +299,56 @@ _SEEN = ".files.json"
 """What the files of each unit looked like when their digest was taken: only saves opening them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cached:
-    """Rows of all units, as tables that may differ in their dictionaries, and the problems met with each unit."""
-
-    tables: list[pa.Table]
-    problems: list[str]
-
-
-def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Cached:
-    """Rows of all units (columns of `schema` and UNIT), and the problems met; units in the order of their dates.
-
-    Units that are parsed together are best given in that order, so that parts do not overlap.  `store` is a folder of
-    parts that is read and, where something changed, written; a missing, damaged or unwritable one only costs time.
-    Change `version` whenever `parse` or `schema` means something else.
-    """
-    parts = Parts(store, schema, version)
-    held = parts.read()
-    there = {name: unit for part in held for name, unit in part.units.items()}
-    fresh, old, _ = _renewed(units, parse, parts, there)
-    kept = _once([*fresh, *(part.without(old) for part in held)])
-    kept.sort(key=lambda part: oldest(part.rows))
-    problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
-    return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Indexed:
     """Units whose rows are read when they are asked for.
 
-    units: what is known of each; held: rows of those that could not be kept; parse: for what a damaged part has lost.
+    units: what is known of each; held: those whose rows could not be kept; parse: for what a damaged part has lost.
     """
 
     parts: Parts
     units: Mapping[str, ParsedUnit]
-    held: Mapping[str, pa.Table]
+    held: Sequence[TablePart]
     parse: Parser
 
-    def rows(self, names: Sequence[str]) -> list[pa.Table]:
-        """The rows of some units, in this order."""
-        found = {**dict(self.parts.rows_of(name for name in names if name not in self.held)), **self.held}
-        tables = [found[name] if name in found else self.parse(name)[0] for name in names]
-        return [table.select(self.parts.schema.names[:-1]) for table in tables if len(table)]
+    @property
+    def problems(self) -> list[str]:
+        """What could not be used of the units."""
+        return [said for unit in self.units.values() for said in unit.problems]
+
+    def rows(self, names: Iterable[str] | None = None) -> list[pa.Table]:
+        """The rows of some units (None: of all), oldest first, as tables that may differ in their dictionaries."""
+        wanted = {name: self.units[name] for name in (self.units if names is None else names)}
+        held = [part.only(wanted) for part in self.held]
+        there = {name for part in held for name in part.units}
+        found = list(self.parts.holding({name: unit for name, unit in wanted.items() if name not in there}))
+        lost = [name for name in wanted if name not in there.union(*(part.units for part in found))]
+        made = list(_parsed(lost, self.parse, {name: self.units[name].digest for name in lost}, self.parts))
+        if made:
+            self.parts.put(made)
+        tables = [part.rows for part in (*found, *made, *held) if len(part.rows)]
+        return [table.select(self.parts.schema.names[:-1]) for table in sorted(tables, key=oldest)]
 
 
 def index(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Indexed:
-    """As :func:`table`, but only what is new is parsed and no rows are read: what is known stands in the footers."""
+    """What is known of units; only those whose files are not as they were are parsed, and no other rows are read.
+
+    Units that are parsed together are best given in the order of their dates, so that parts do not overlap.  `store` is
+    a folder of parts that is read and, where something changed, written; a missing, damaged or unwritable one only
+    costs time.  Change `version` whenever `parse` or `schema` means something else.
+    """
     parts = Parts(store, schema, version)
     there = parts.units()
-    fresh, _, wrote = _renewed(units, parse, parts, there)
-    there = parts.units() if wrote else there
-    new = {name: unit for part in fresh for name, unit in part.units.items()}
-    lost = {name for name in new if there.get(name) != new[name]}
-    held = {name: rows for part in fresh for name, rows in part.split(lost & part.units.keys())}
-    return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
-
-
-def _renewed(
-    units: Mapping[str, Sequence[Path]], parse: Parser, parts: Parts, there: Mapping[str, ParsedUnit]
-) -> tuple[list[TablePart], set[str], bool]:
-    """Parse and write what is new: the new parts, the units whose old rows no longer count, whether it wrote.
-
-    there: units as their parts have them.
-    """
     digests, seen = _digests(units, _read_seen(parts.folder))
     stale = [name for name in units if name not in there or there[name].digest != digests[name]]
-    gone = there.keys() - units.keys()
-    fresh = list(_parsed(stale, parse, digests, parts))
-    wrote = bool(fresh or gone or seen is not None)
-    if wrote:
+    gone, fresh = there.keys() - units.keys(), list(_parsed(stale, parse, digests, parts))
+    if fresh or gone or seen is not None:
         _write(parts, fresh, gone, seen)
-    return fresh, {*gone, *stale}, wrote
+        there = parts.units()
+    new = {name: unit for part in fresh for name, unit in part.units.items()}
+    lost = {name for name in new if there.get(name) != new[name]}
+    held = [part.only(lost) for part in fresh if lost & part.units.keys()]
+    return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
 
 
 def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
@@ -389,16 +363,6 @@ def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], par
             tables, known = {}, {}
     if tables:
         yield parts.part(tables, known)
-
-
-def _once(parts: Sequence[TablePart]) -> list[TablePart]:
-    """Every unit once: two parts hold the same one for the moment in which a writer replaces them."""
-    seen: set[str] = set()
-    kept = []
-    for part in parts:
-        kept.append(part.without(seen & part.units.keys()))
-        seen |= part.units.keys()
-    return kept
 
 
 def _digests(

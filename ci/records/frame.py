@@ -49,8 +49,8 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
     for folder in machine_folders(results_dir):
         if machine in (None, folder.name):
             units = units_in(folder, notes_path)
-            found = cache.table(*cached_in(folder, units))
-            pieces += [FramePiece(folder.name, rows) for rows in found.tables]
+            found = cache.index(*cached_in(folder, units))
+            pieces += [FramePiece(folder.name, rows) for rows in found.rows()]
             problems += problems_in(folder, units, found.problems)
     foreign, left_out = imported.times(results_dir, machine)
     pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
@@ -238,7 +238,7 @@ class MachineRows:
         wanted = {(place.commit, place.env) for place in places}
         found = (place for place in self.places if (place.commit, place.env) in wanted)
         units = dict.fromkeys(unit for place in found for unit in place.units)
-        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(list(units))]
+        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(units)]
         return assembled(pieces, self.repository, self.later)
 
 
@@ -262,8 +262,7 @@ def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecor
         if folder.name not in mixed:
             units = units_in(folder, notes_path)
             found[folder.name] = cache.index(*cached_in(folder, units))
-            said = [text for name in units for text in found[folder.name].units[name].problems]
-            problems += problems_in(folder, units, said)
+            problems += problems_in(folder, units, found[folder.name].problems)
     dated = [(commit, date) for one in found.values() for commit, _, date in _all_places(one)]
     later = ms_apart(dated, results_dir)
     machines = [

@@ -159,7 +159,7 @@ def _cause_of(line: Mapping[str, Any]) -> Iterator[RecordedCause]:
 
 def _plain_cause(one: RecordedCause) -> dict[str, Any]:
     plain = dataclasses.asdict(one)
-    return plain | plain.pop("explanation")
+    return {**plain.pop("explanation"), **plain}
 
 
 _TRIED = {

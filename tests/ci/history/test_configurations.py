@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from ci.commands import events as listing
-from ci.history.configuration_events import configuration_events
 from ci.history.configurations import SweptCase, loss_of, loss_to, read, stretches, swept_cases
+from ci.history.events import configuration_events
 from ci.history.reading import of_frame
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, Direction, EventKind, EventState, SeriesKey

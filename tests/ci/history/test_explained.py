@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ci.history.explained import with_explanations
+from ci.history.reading import with_explanations
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.records.ledger import Explanation, RecordedCause
 from ci.stats.types import Step
