@@ -23,8 +23,8 @@ from ci.judging.live import Interrupted
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
-from ci.trials.file import Followed, read, unpacked
-from ci.trials.replay import MACHINE_KINDS, times
+from ci.trials.file import Followed, read
+from ci.trials.replay import MACHINE_KINDS, ReplayError, content_of, times, value_of
 from ci.trials.trial import Trial
 
 Position = Callable[[Trial, str], int | None]
@@ -139,7 +139,7 @@ class RecordedSearch:
 
 def tells_its_places(path: Path) -> bool:
     """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
-    return bool(_first(path).get("format") != FORMAT)
+    return bool(_lines(path)[0][1].get("format") != FORMAT)
 
 
 def of_axis(path: Path, axis: Axis) -> RecordedSearch:
@@ -153,15 +153,14 @@ def of_axis(path: Path, axis: Axis) -> RecordedSearch:
 
 def of_file(path: Path) -> RecordedSearch:
     """A replay file.  Raises BisectError, which names line and value."""
-    first = _first(path)
-    names, kind = first.get("places"), first.get("machine_kind", MACHINE_KINDS[0])
+    lines = _lines(path)
+    names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", MACHINE_KINDS[0])
     if kind not in MACHINE_KINDS:
         raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")
     if not _is_row(names):
         allowed = 'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]'
         raise BisectError(f"{path}:1: places is {names!r:.80}; allowed: {allowed}")
-    numbered = [(n, line) for n, line in enumerate(_lines(path), 1) if line.strip()]
-    outcomes = [_replayed(_object(path, n, line), names, f"{path}:{n}") for n, line in numbered]
+    outcomes = [_replayed(value, names, where) for where, value in lines]
     return RecordedSearch([RowPlace(name, name) for name in names], outcomes, kind)
 
 
@@ -206,31 +205,19 @@ def _samples(arms: Any, role: str, where: str) -> FloatArray:
     return found
 
 
-def _first(path: Path) -> Any:
-    lines = _lines(path)
-    if not lines:
+def _lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """(where it stands, object) of every line, of which there is one at least."""
+    try:
+        content, damage = content_of(path)
+        if damage:
+            raise BisectError(f"{path}: {damage[0].why}")
+        numbered = [(f"{path}:{n}", line) for n, line in enumerate(content.splitlines(), 1) if line.strip()]
+        found = [(where, value_of(line, where)) for where, line in numbered]
+    except ReplayError as error:
+        raise BisectError(str(error)) from None
+    if not found:
         raise BisectError(f"{path} is empty; give the --out file of a search, or a replay file")
-    return _object(path, 1, lines[0])
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        content, damage = unpacked(path.read_bytes())
-    except OSError as error:
-        raise BisectError(f"{path} cannot be read: {error.strerror or error}") from None
-    if damage:
-        raise BisectError(f"{path}: {damage[0].why}")
-    return content.splitlines()
-
-
-def _object(path: Path, number: int, line: bytes) -> Any:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BisectError(f"{path}:{number}: not JSON ({error}); a line is one trial") from None
-    if not isinstance(value, dict):
-        raise BisectError(f"{path}:{number}: {value!r:.60} is no trial; a line is an object")
-    return value
+    return found
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.

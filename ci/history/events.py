@@ -163,11 +163,11 @@ def code_events(code: Sequence[RecordedCommit], order: CommitOrder, triage: Tria
 def _of_commit(record: RecordedCommit, number: int, order: CommitOrder, triage: Triage) -> Iterator[HistoryEvent]:
     for kernel, found in itertools.groupby(record.steps, key=lambda step: step.kernel):
         changed = list(found)
-        steps = [_exact(step, number) for step in changed]
-        way = _way(math.fsum(math.log(step.ratio) for step in steps))
+        ratio = math.exp(math.fsum(math.log(ratio_of(step)) for step in changed) / len(changed))
+        way = _way(ratio - 1)
         name = EventPlace(MACHINE, EventKind.CODE, way, record.commit, f"{kernel} {record.env}").id
         event = made(
-            steps,
+            [_exact(number, 1.0, ratio, ratio)],
             id=name,
             kind=EventKind.CODE,
             direction=way,
@@ -189,13 +189,13 @@ def _largest(changed: Sequence[CodeStep], record: RecordedCommit, number: int) -
         for configuration in step.configurations:
             largest.setdefault((step.backend, configuration), step)
     for (backend, configuration), step in sorted(largest.items(), key=lambda pair: pair[0]):
-        key, told = SeriesKey(MACHINE, step.kernel, backend, configuration), _exact(step, number)
-        yield Moved(key, told, _way(told.ratio - 1), "code", record.commit, record.previous)
+        key, ratio = SeriesKey(MACHINE, step.kernel, backend, configuration), ratio_of(step)
+        told = _exact(number, step.before or 0.0, step.after or 0.0, ratio)
+        yield Moved(key, told, _way(ratio - 1), "code", record.commit, record.previous)
 
 
-def _exact(step: CodeStep, number: int) -> Step:
-    ratio = ratio_of(step)
-    return Step(number, step.before or 0.0, step.after or 0.0, ratio, ratio, ratio, 0.0)
+def _exact(number: int, before: float, after: float, ratio: float) -> Step:
+    return Step(number, before, after, ratio, ratio, ratio, 0.0)
 
 
 def _way(more: float) -> Direction:

@@ -53,7 +53,7 @@ def test_a_wrong_line_is_refused_by_its_value(tmp_path, changed, said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("", "is empty"), ("{", ":1: not JSON"), ("[]", "is no trial; a line is an object")]
+    ("content", "said"), [("", "is empty"), ("{", ":1: not JSON"), ("[]", "must be an object of cases")]
 )
 def test_a_file_that_is_none_is_refused(tmp_path, content, said) -> None:
     file = tmp_path / "r.jsonl"
