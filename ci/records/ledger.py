@@ -99,7 +99,7 @@ class Ledger(Generic[Entry]):
 class TriedCause:
     """What was put back into head, and what that did (see `ci.why`).
 
-    answer: a ci.why.types.CauseAnswer.  share: of the slow-down that it explains, of a part: of its file's.
+    answer: a ci.why.search.CauseAnswer.  share: of the slow-down that it explains, of a part: of its file's.
     ratio, low, high: head's time / base's with it put back, None where there is none.  why: of a tree that has no time.
     part_of: the file that it is a part of, "" for a suspect of its own.
     """

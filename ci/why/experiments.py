@@ -28,9 +28,8 @@ from ci.judging.policy import Policy
 from ci.trials.comparisons import ExperimentLine, Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
-from ci.why import types
-from ci.why.search import classified
-from ci.why.types import CauseAnswer, Slowdown, Suspect, SuspectKind
+from ci.why import search as types
+from ci.why.search import CauseAnswer, Slowdown, Suspect, SuspectKind, classified
 
 # Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
 

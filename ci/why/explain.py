@@ -28,8 +28,7 @@ from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects
 from ci.why.experiments import BothSides, Experiments, Question, Sides, keys, of_trials
-from ci.why.search import Search
-from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
+from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind
 
 # What was found, as sentences and as the values that a report keeps.
 

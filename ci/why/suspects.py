@@ -18,9 +18,9 @@ from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError,
 from ci.isa.judge import pairs
 from ci.isa.rules import IsaPolicy, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
-from ci.why import types
+from ci.why import search as types
 from ci.why.experiments import BothSides, Question
-from ci.why.types import Suspect, SuspectKind
+from ci.why.search import Suspect, SuspectKind
 
 # What the compiler emits differently for a slower case: metrics, and the cache modifiers of its loads and stores.
 

@@ -11,10 +11,9 @@ import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import Axis, KnobAxis, PythonAxis, settings_of
+from ci.bisect.axes import Axis, BisectError, KnobAxis, PythonAxis, SearchRules, settings_of
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import search
-from ci.bisect.types import BisectError, SearchRules
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.live import Interrupted

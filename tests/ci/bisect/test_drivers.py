@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import USAGE, main
-from ci.bisect import drivers
-from ci.bisect.types import BisectError
+from ci.bisect import outcomes as drivers
+from ci.bisect.axes import BisectError
 from ci.harness import MeasurePlan
 from ci.options import NO_VERDICT, PASS
 from tests.ci.history import made

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ci.bisect import outcomes
-from ci.bisect.types import BisectError
+from ci.bisect.axes import BisectError
 from tests.ci.bisect.toys import replay_lines
 
 NAMES = ["v1", "v2", "v3"]

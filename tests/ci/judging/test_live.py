@@ -18,7 +18,7 @@ from benchmarks import trial_file
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
-from ci.judging import outlook, policy
+from ci.judging import live, policy
 from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
 from ci.judging.types import Verdict
 from ci.records import store
@@ -309,7 +309,7 @@ def test_more_rounds_where_a_start_is_dear_settle_a_case_in_fewer_trials(tmp_pat
     informed = {slower: NoisyPlayer(slower) for slower in (0.0, 0.02)}
     found = {slower: play(player, tmp_path / f"informed{slower}.jsonl") for slower, player in informed.items()}
     assert [found[slower].judgement.verdict for slower in found] == [Verdict.SAME, Verdict.SLOWER]
-    monkeypatch.setattr(outlook, "rounds", lambda *_: {})
+    monkeypatch.setattr(live, "better_rounds", lambda *_: {})
     usual = {slower: NoisyPlayer(slower) for slower in informed}
     found = {slower: play(player, tmp_path / f"usual{slower}.jsonl") for slower, player in usual.items()}
     assert found[0.0].judgement.verdict is Verdict.CANNOT_TELL

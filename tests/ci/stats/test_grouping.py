@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from ci.stats import grouping, measured
+from ci.stats import interval as measured
+from ci.stats import sequential as grouping
 from ci.stats.types import PairedRounds
 
 RNG = np.random.default_rng(8)

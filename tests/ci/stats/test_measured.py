@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from ci.stats.interval import shifts
-from ci.stats.measured import Scale, adjusted, effects, samples
+from ci.stats.interval import Scale, adjusted, effects, samples, shifts
 from ci.stats.types import PairedRounds
 
 RNG = np.random.default_rng(4)

@@ -7,10 +7,23 @@ import itertools
 import numpy as np
 import pytest
 
-from ci.stats import steps_noise, steps_scan
-from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
-from ci.stats.steps_noise import Sums, wander, without_spikes
-from ci.stats.steps_scan import LEVEL, TABLE, critical, p_value
+from ci.stats import steps as steps_noise
+from ci.stats import steps as steps_scan
+from ci.stats.steps import (
+    LEVEL,
+    TABLE,
+    WINDOW,
+    Sums,
+    Tail,
+    advance,
+    critical,
+    find,
+    find_many,
+    find_shifts,
+    p_value,
+    wander,
+    without_spikes,
+)
 from tests.study.series_noise import KINDS, PROMISED, gaussian
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.bisect.types import RowPlace
+from ci.bisect.axes import RowPlace
 from ci.commands.bisect import neighbours
 from ci.commands.common import why
 from ci.git.repository import Repository

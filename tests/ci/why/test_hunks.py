@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ci.why.types import changed_lines, hunks, put_back, same_program
+from ci.why.search import changed_lines, hunks, put_back, same_program
 
 BASE = """import math
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from ci.why.search import Search, classified, difference
-from ci.why.types import CauseAnswer, Slowdown, Suspect, SuspectKind
+from ci.why.search import CauseAnswer, Search, Slowdown, Suspect, SuspectKind, classified, difference
 
 FLOOR, ERROR = math.log1p(0.003), 0.0008
 """Smallest effect that counts, and the half-width of an interval of a handful of trials on a GPU."""

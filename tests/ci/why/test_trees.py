@@ -10,7 +10,7 @@ import pytest
 from ci.git.repository import Repository
 from ci.why import suspects
 from ci.why.experiments import Sides
-from ci.why.types import Suspect, SuspectKind
+from ci.why.search import Suspect, SuspectKind
 from tests.ci.why import toy
 from tests.one_operator import git
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ci.stats.budget import MOST_TRIALS, SURE, DecisionRule, SoFar, chance, needed
+from ci.stats.sequential import MOST_TRIALS, SURE, DecisionRule, SoFar, chance, needed
 
 RULE = DecisionRule(within=0.01, smallest=0.003, bias=0.0005, tail=5e-5, confidence=0.99)
 

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ci.stats.budget import MOST_TIMES, TrialSeconds, best
 from ci.stats.interval import Shifts
+from ci.stats.sequential import MOST_TIMES, TrialSeconds, best
 
 
 def made(of_round: float, tau: float, trials: int = 400, rounds: int = 40) -> Shifts:
