@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ci.history.exact import VERSIONS
-from ci.history.health.apart import CASE
+from ci.history.health import CASE
 from ci.records.frame import RecordPlace
 from dashboards import past_file
 from dashboards.blocks import chain_of_blocks, is_full

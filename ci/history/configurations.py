@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from ci.history.steps.series import SeriesKey
+from ci.history.series import SeriesKey
 from ci.judging import policy
 from ci.records.ledger import sweeps_in
 from ci.sweeps import measured

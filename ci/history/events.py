@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from ci.history import types
-from ci.history.commits import CommitOrder
 from ci.history.configurations import Beaten, SweptCase, better_knobs, stretches
 from ci.history.exact import MACHINE, CodeStep, RecordedCommit, Surroundings, sentences
-from ci.history.health.apart import RULES, HealthFinding, HealthPoint
-from ci.history.steps.finding import places
-from ci.history.steps.grouping import Ending, MovedWork, StepGroup, moved_work, outcome
-from ci.history.steps.series import MeasuredPlaces, root
+from ci.history.finding import places
+from ci.history.grouping import Ending, MovedWork, StepGroup, moved_work, outcome
+from ci.history.health import RULES, HealthFinding, HealthPoint
+from ci.history.series import MeasuredPlaces, root
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import (
     LENGTH,
     Cause,
     CommitFacts,
+    CommitOrder,
     Direction,
     EventKind,
     EventPlace,

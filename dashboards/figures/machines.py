@@ -9,8 +9,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ci.history.health.machines import MachineHealth
-from ci.history.health.readings import DeviceHealth
+from ci.history.health import MachineHealth
+from ci.history.readings import DeviceHealth
 from dashboards.figures.studies import canvas
 from dashboards.figures.studies.error import FigureError
 

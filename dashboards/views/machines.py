@@ -7,10 +7,8 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ci.history import kept
-from ci.history.health import readings
-from ci.history.health.apart import HealthFinding
-from ci.history.health.machines import MachineHealth, SessionHealth, machines
+from ci.history import kept, readings
+from ci.history.health import HealthFinding, MachineHealth, SessionHealth, machines
 from ci.history.kept import CanaryRun
 from dashboards.lanes import slug
 from dashboards.values import one
@@ -18,7 +16,7 @@ from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
-"""Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
+"""Of a device in a session, in this order (`ci.history.readings.DeviceHealth`)."""
 
 
 def machines_data(found: Sequence[MachineHealth], runs: Sequence[CanaryRun], others: Iterable[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ci.history.health import apart
+from ci.history import health as apart
 from ci.records import derived, store
 from dashboards import blocks, build, history, history_rows
 from dashboards.history_rows import COLUMNS

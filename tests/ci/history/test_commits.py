@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.history.commits import CommitOrder, read
-from ci.history.types import CommitFacts
+from ci.history.types import CommitFacts, CommitOrder, read_commits
 
 
 class Repo:
@@ -51,7 +50,7 @@ def repo(tmp_path: Path) -> Repo:
 )
 def test_author_subject_and_pull_request(repo: Repo, subject: str, number: int | None) -> None:
     name = repo.commit(subject, author="Ä. <b>Author</b>")
-    (facts,) = read(repo.folder).values()
+    (facts,) = read_commits(repo.folder).values()
     assert (facts.hash, facts.subject, facts.pull_request) == (name, subject, number)
     assert facts.date_ms == 1_793_534_400_000
 
@@ -59,7 +58,7 @@ def test_author_subject_and_pull_request(repo: Repo, subject: str, number: int |
 def test_hostile_subjects_stay_in_their_commit(repo: Repo) -> None:
     subjects = ["a\x1eb", "\u202e%H%x00", "x" * 5000, "", "last"]
     names = [repo.commit(subject) for subject in subjects]
-    found = read(repo.folder)
+    found = read_commits(repo.folder)
     assert list(found) == names
     assert [one.subject[:9] for one in found.values()] == [subject[:9] for subject in subjects]
     assert max(len(one.subject) for one in found.values()) == 300
@@ -71,15 +70,15 @@ def test_one_call_knows_branches_and_skips_what_git_does_not_know(repo: Repo) ->
     side = repo.commit("side", 2)
     repo.git("checkout", "-q", "main")
     main = repo.commit("main", 3)
-    assert list(read(repo.folder)) == [first, main]
-    assert list(read(repo.folder, [side, "f" * 40, "nonsense", "--all"])) == [first, side, main]
+    assert list(read_commits(repo.folder)) == [first, main]
+    assert list(read_commits(repo.folder, [side, "f" * 40, "nonsense", "--all"])) == [first, side, main]
 
 
 def test_no_repository_no_facts(tmp_path: Path) -> None:
-    assert read(tmp_path) == {}
-    assert read(tmp_path / "nowhere") == {}
+    assert read_commits(tmp_path) == {}
+    assert read_commits(tmp_path / "nowhere") == {}
     Repo(tmp_path)
-    assert read(tmp_path) == {}
+    assert read_commits(tmp_path) == {}
 
 
 def test_between_is_what_git_counts(repo: Repo) -> None:
@@ -91,7 +90,7 @@ def test_between_is_what_git_counts(repo: Repo) -> None:
             repo.commit(f"side {number}", 1 + number)
             repo.git("checkout", "-q", "main")
             repo.git("merge", "-q", "--no-ff", "-m", f"Merge {number}", f"side{number}")
-    known = read(repo.folder)
+    known = read_commits(repo.folder)
     order = CommitOrder({}, known)
     for _ in range(30):
         good, bad = random.sample(list(known), 2)

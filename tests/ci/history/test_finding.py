@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ci.history import finding, series
 from ci.history.analysis import analyse
-from ci.history.steps import finding, series
 from ci.records import store
 from ci.records.derived import derive
 from tests.ci.history.made import Line, commit, facts, frame, noisy, pair

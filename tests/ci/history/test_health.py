@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ci.history import readings
 from ci.history.events import health_events, joined
-from ci.history.health import readings
-from ci.history.health.apart import (
+from ci.history.health import (
     DAY_MS,
     PERSISTENT,
     RULES,
@@ -21,11 +21,12 @@ from ci.history.health.apart import (
     HealthSeries,
     Measure,
     _median_of,
+    all_findings,
     all_series,
     findings,
+    machines,
 )
-from ci.history.health.machines import all_findings, machines
-from ci.history.health.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
+from ci.history.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, EventKind, EventState
 from tests.ci import made_trials

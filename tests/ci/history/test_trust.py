@@ -10,7 +10,7 @@ import pytest
 
 from ci.history import reading
 from ci.history.analysis import History, analyse
-from ci.history.paired import PairedVerdicts
+from ci.history.reading import PairedVerdicts
 from ci.history.types import EventKind
 from ci.records import store
 from tests.ci import made_trials as trials

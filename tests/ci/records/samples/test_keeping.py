@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from ci.__main__ import main
 from ci.git.command import GitError
 from ci.git.push import Branch
-from ci.history.health import readings
+from ci.history import readings
 from ci.judging import policy, recorded
 from ci.records import samples, store
 from ci.trials.file import RecordError, read

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.history.steps.series import Direction, EventKind, EventState, MeasuredPlaces, Moved, SeriesKey, Tracks
+from ci.history.series import Direction, EventKind, EventState, MeasuredPlaces, Moved, SeriesKey, Tracks
 from ci.stats.steps import median
 from ci.stats.types import FloatArray, Step
 
