@@ -157,6 +157,7 @@ def of_axis(path: Path, axis: Axis) -> RecordedSearch:
 def of_file(path: Path) -> RecordedSearch:
     """A replay file.  Raises BisectError, which names line and value."""
     lines = _lines(path)
+    names: Any
     names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", MACHINE_KINDS[0])
     if kind not in MACHINE_KINDS:
         raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")

@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
-from ci.records import cache, imported
+from ci.records import cache
 from ci.records.ledger import machine_folders
 from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of
 
@@ -52,7 +52,7 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
             found = cache.index(*cached_in(folder, units))
             pieces += [FramePiece(folder.name, rows) for rows in found.rows()]
             problems += problems_in(folder, units, found.problems)
-    foreign, left_out = imported.times(results_dir, machine)
+    foreign, left_out = cache.imported_times(results_dir, machine)
     pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
     frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
@@ -256,7 +256,7 @@ class OpenedRecords:
 
 def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecords:
     """See :func:`ci.records.store.opened`."""
-    mixed = imported.machines(results_dir)
+    mixed = cache.imported_machines(results_dir)
     found, problems = dict[str, cache.Indexed](), list[str]()
     for folder in machine_folders(results_dir):
         if folder.name not in mixed:

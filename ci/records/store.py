@@ -24,9 +24,8 @@ from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
 from ci.records import samples as keeping
-from ci.records.ledger import SWEEPS
+from ci.records.ledger import SWEEPS, by_regime, folder_of
 from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
-from ci.records.regimes import by_regime, folder_of
 from ci.records.samples import SamplesPlace, configured
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
@@ -95,7 +94,7 @@ def record(
     """Add the trials of files to the records of their commits; a trial that is there already changes nothing.
 
     files: paths, or files that have been read.  commits: full hash by role ("head", "base") for checkouts that carry
-    none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.regimes).
+    none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.ledger).
     Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
     """
     read_files = [read(file) if isinstance(file, Path) else file for file in files]

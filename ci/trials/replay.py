@@ -198,8 +198,9 @@ class _Reader:
             pair = _pair(case, arms, place)
             if pair is None:
                 continue
-            rounds = [one * scale for one in (*pair, *_control(case, arms, len(pair[0]), place))]
-            case.trials.append(PairedRounds(self.trials - 1, *rounds, *[None] * (4 - len(rounds)), clocks))
+            control = _control(case, arms, len(pair[0]), place)
+            one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
+            case.trials.append(PairedRounds(self.trials - 1, pair[0] * scale, pair[1] * scale, one, two, clocks))
 
     def comparisons(self, warnings: list[str]) -> list[Comparison]:
         """The cases read, each with what was wrong with it."""
@@ -246,11 +247,11 @@ def times(flat: list[Any]) -> FloatArray | None:
     return values if bool(np.all((values > 0) & (values < math.inf))) else None
 
 
-def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, ...]:
+def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, FloatArray] | None:
     """The baseline of both trees in the same rounds, if there is one; a faulty one is left out with a warning."""
     control = arms.get("control")
     if control is None:
-        return ()
+        return None
     pair = [control.get(role) if isinstance(control, dict) else None for role in ROLES]
     found = [times(one) if isinstance(one, list) and len(one) == rounds else None for one in pair]
     if found[0] is not None and found[1] is not None:
@@ -259,17 +260,18 @@ def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> t
     case.warnings.append(
         f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
     )
-    return ()
+    return None
 
 
 def _clocks(value: Any) -> dict[Role, Clocks] | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(role), dict) for role in ROLES):
         return None
-    numbers = ("sm_clock_mhz", "power_w", "temperature_c")
-    return {
-        role: Clocks(*(_number(value[role].get(name)) for name in numbers), str(value[role].get("throttle") or ""))
-        for role in ROLES
-    }
+    return {role: _clock(value[role]) for role in ROLES}
+
+
+def _clock(said: Mapping[str, Any]) -> Clocks:
+    mhz, watts, degrees = (_number(said.get(name)) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    return Clocks(mhz, watts, degrees, str(said.get("throttle") or ""))
 
 
 def _number(value: Any) -> float | None:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ci.records.regimes import SUSTAINED, folder_of
+from ci.records.ledger import SUSTAINED, folder_of
 from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime, beside
 from dashboards.values import one
 from dashboards.views import SiteInput, View

@@ -21,8 +21,7 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
 from ci.options import together
-from ci.records.ledger import Explanation, RecordedCause, record_causes
-from ci.records.regimes import folder_of
+from ci.records.ledger import Explanation, RecordedCause, folder_of, record_causes
 from ci.report.words import plain
 from ci.trials.trial import Trial
 from ci.why.explain import DEFAULT_S, explain, explain_pair

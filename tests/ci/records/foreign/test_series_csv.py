@@ -12,15 +12,14 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from ci.records import imported, store
-from ci.records.foreign import reading, series_csv
-from ci.records.foreign.series_csv import ImportOptions
+from ci.records import cache, foreign, foreign_csv, store
+from ci.records.foreign_csv import ImportOptions
 
 
-def bring(tmp_path: Path, text: str | bytes, name: str = "points.csv", **given: Any) -> reading.Brought:
+def bring(tmp_path: Path, text: str | bytes, name: str = "points.csv", **given: Any) -> foreign.Brought:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return reading.bring(reading.sources([path]), tmp_path / "results", ImportOptions(**given))
+    return foreign.bring(foreign.sources([path]), tmp_path / "results", ImportOptions(**given))
 
 
 def points(tmp_path: Path) -> list[tuple[Any, ...]]:
@@ -34,7 +33,7 @@ def kept(tmp_path: Path) -> pd.DataFrame:
     return ds.dataset(tmp_path / "results" / "imported", partitioning="hive").to_table().to_pandas()
 
 
-def problems(done: reading.Brought) -> list[str]:
+def problems(done: foreign.Brought) -> list[str]:
     return [problem.why for problem in done.problems]
 
 
@@ -53,7 +52,7 @@ def test_the_format_of_detect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [150, 1 << 20])
 def test_blocks_make_no_difference(tmp_path: Path, monkeypatch: Any, block: int) -> None:
     """Held against pandas reading the whole file; names with quotes, commas and line breaks in them."""
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", block)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", block)
     rng = np.random.default_rng(1)
     plain = pd.DataFrame(
         {
@@ -82,7 +81,7 @@ def test_bad_values_are_counted_and_left_out(tmp_path: Path) -> None:
 def test_dates_in_every_spelling(tmp_path: Path) -> None:
     texts = ["1600000000", "1600000000000", "1600000000000000", "1600000000000000000", "2020-09-13T12:26:40+00:00"]
     texts += ["2020-09-13 13:26:40+01:00", "1600000000.0", "tomorrow", "-5", "2262-01-01", ""]
-    found = series_csv.moments(texts)
+    found = foreign_csv.moments(texts)
     assert (found[:7] == np.datetime64("2020-09-13T12:26:40.000")).all()
     assert np.isnat(found[7:]).all()
     done = bring(tmp_path, "commit,time,value\na,tomorrow,1\nb,0,2\nc,1999-01-01,3\n")
@@ -91,13 +90,13 @@ def test_dates_in_every_spelling(tmp_path: Path) -> None:
 
 
 def test_without_times_the_order_of_the_file_counts(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 16)
     bring(tmp_path, "commit,value\nz,1\nm,2\na,3\nz,4\nb,5\n")
     assert [(commit, value) for _, commit, value in points(tmp_path)] == [("z", 4), ("m", 2), ("a", 3), ("b", 5)]
 
 
 def test_without_commits_points_are_numbered_within_their_series(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 16)
     bring(tmp_path, "series,value\na,1\nb,2\na,3\na,4\nb,5\n")
     found = [(series, int(commit), value) for series, commit, value in sorted(points(tmp_path))]
     assert found == [("a", 0, 1), ("a", 1, 3), ("a", 2, 4), ("b", 0, 2), ("b", 1, 5)]
@@ -125,25 +124,25 @@ def test_mixed_units(tmp_path: Path) -> None:
 def test_several_machines_and_a_name_from_the_user(tmp_path: Path) -> None:
     text = "machine,series,commit,value\nm1,a,c,1\nm2,a,c,2\n,a,c,3\n"
     assert bring(tmp_path, text).machines == {"m1", "m2", "unknown"}
-    assert sorted(imported.machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
+    assert sorted(cache.imported_machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
     other = tmp_path / "other"
     other.mkdir()
-    assert bring(other, text, machine="new name").machines == {next(iter(imported.machines(other / "results")))}
-    assert next(iter(imported.machines(other / "results"))).startswith("new_name-")
+    assert bring(other, text, machine="new name").machines == {next(iter(cache.imported_machines(other / "results")))}
+    assert next(iter(cache.imported_machines(other / "results"))).startswith("new_name-")
 
 
 def test_an_interrupted_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", 80)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 80)
     text = "series,commit,time,value\n" + "".join(f"s,c{n},{n * 1000},{n + 1}\n" for n in range(30))
-    read, parsed = series_csv.tables, list[int]()
+    read, parsed = foreign_csv.tables, list[int]()
 
-    def counted(header: Any, block: series_csv.CsvBlock, *rest: Any) -> Any:
+    def counted(header: Any, block: foreign_csv.CsvBlock, *rest: Any) -> Any:
         parsed.append(block.offset)
         if len(parsed) == 4:
             raise KeyboardInterrupt
         return read(header, block, *rest)
 
-    monkeypatch.setattr(series_csv, "tables", counted)
+    monkeypatch.setattr(foreign_csv, "tables", counted)
     with pytest.raises(KeyboardInterrupt):
         bring(tmp_path, text)
     done = bring(tmp_path, text)
@@ -154,7 +153,7 @@ def test_an_interrupted_import_goes_on_where_it_was(tmp_path: Path, monkeypatch:
 
 def test_a_csv_that_was_written_anew_replaces_its_points(tmp_path: Path, monkeypatch: Any) -> None:
     """History was rewritten: commits are gone, blocks are fewer."""
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 64)
     bring(tmp_path, "commit,time,value\n" + "".join(f"c{n},{n},{n + 1}\n" for n in range(40)))
     bring(tmp_path, "commit,time,value\nd0,5,9\n")
     assert points(tmp_path) == [("series", "d0", 9.0)]
@@ -167,7 +166,7 @@ def test_no_utf8_and_windows_line_ends(tmp_path: Path) -> None:
 
 
 def test_two_engines_query_many_points(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(series_csv, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 1 << 18)
     rng = np.random.default_rng(0)
     count = 60_000
     table = pd.DataFrame(

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records import derived, store
-from ci.records.foreign import reading
-from ci.records.foreign.series_csv import ImportOptions
+from ci.records import derived, foreign, store
+from ci.records.foreign_csv import ImportOptions
 
 FILES = Path(__file__).parents[3] / "recordings" / "foreign"
 SERIES = ["machine", "kernel", "backend", "case"]
@@ -22,9 +21,9 @@ SERIES = ["machine", "kernel", "backend", "case"]
 
 def brought(
     tmp_path: Path, *paths: Path, kind: str | None = None, **given: Any
-) -> tuple[reading.Brought, pd.DataFrame]:
+) -> tuple[foreign.Brought, pd.DataFrame]:
     """Import files into an empty folder, and read the frame."""
-    done = reading.bring(reading.sources(paths), tmp_path / "results", ImportOptions(**given), kind)
+    done = foreign.bring(foreign.sources(paths), tmp_path / "results", ImportOptions(**given), kind)
     return done, derived.derive(store.load(tmp_path / "results"))
 
 
@@ -249,7 +248,7 @@ def test_twice_is_once_and_a_changed_file_replaces(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    done = reading.bring(reading.sources([FILES]), tmp_path / "results", ImportOptions(), dry_run=True)
+    done = foreign.bring(foreign.sources([FILES]), tmp_path / "results", ImportOptions(), dry_run=True)
     assert done.points > 10
     assert not (tmp_path / "results").exists()
 
@@ -260,7 +259,7 @@ def test_imported_and_own_records_stand_in_one_frame(tmp_path: Path) -> None:
     for machine in ("h200x1-537ca5d2", "h200x2-aabbbde0"):
         shutil.copytree(Path(__file__).parents[4] / "results" / machine, results / machine)
     own = store.load(results)
-    reading.bring(reading.sources([FILES / "nccl_tests_mpi.txt"]), results, ImportOptions(machine="h200x1-537ca5d2"))
+    foreign.bring(foreign.sources([FILES / "nccl_tests_mpi.txt"]), results, ImportOptions(machine="h200x1-537ca5d2"))
     both = store.load(results)
     assert len(both) == len(own) + 6
     assert len(store.load(results, "h200x1-537ca5d2")) == (own["machine"] == "h200x1-537ca5d2").sum() + 6
@@ -287,7 +286,7 @@ def test_a_damaged_import_is_named_and_never_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_history_too_large_for_pages_is_left_to_other_engines(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("ci.records.imported.MOST_ROWS", 2)
+    monkeypatch.setattr("ci.records.cache.MOST_ROWS", 2)
     _, frame = brought(tmp_path, FILES / "google_benchmark.json")
     assert len(frame) == 0
     assert "3 imported rows are more than the 2 that pages take" in frame.attrs["problems"][0]

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.records import regimes, store
+from ci.records import ledger as regimes
+from ci.records import store
 from ci.records.pooling import Place
 from ci.records.sustained import beside, joules_of
 from tests.ci import made_trials

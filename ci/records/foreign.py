@@ -16,11 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ci.records import imported
-from ci.records.cache import PART_ROWS, ParsedUnit
-from ci.records.foreign import asv_tree, collectives, harnesses, series_csv
-from ci.records.foreign.series_csv import ForeignError, ForeignFile, ImportOptions, table
-from ci.records.imported import ImportedParts
+from ci.records import cache, foreign_csv, foreign_tools
+from ci.records.cache import PART_ROWS, ImportedParts, ParsedUnit
+from ci.records.foreign_csv import ForeignError, ForeignFile, ImportOptions, table
 from ci.trials.file import Problem, RecordError
 
 FORMATS = ("asv", "nccl-tests", "hyperfine", "google-benchmark", "csv")
@@ -119,7 +117,7 @@ class _Waiting:
     def has(self, machine: str, name: str, digest: str) -> bool:
         """Whether a machine's rows of this file are kept already."""
         if machine not in self._known:
-            self._known[machine] = imported.known(self.results_dir, machine)
+            self._known[machine] = cache.imported_digests(self.results_dir, machine)
         return self._known[machine].get(name) == digest
 
     def add(self, machine: str, name: str, digest: str, rows: pa.Table) -> None:
@@ -134,7 +132,7 @@ class _Waiting:
         """Write what waits."""
         for machine, tables in self.tables.items():
             if not self.dry_run:
-                imported.add(self.results_dir, machine, tables, self.digests)
+                cache.keep_imported(self.results_dir, machine, tables, self.digests)
         self.tables, self.rows = {}, 0
 
 
@@ -165,9 +163,9 @@ def _found(content: bytes, path: Path, given: ImportOptions, kind: str | None) -
         return _of_json(text, path, given, kind)
     if kind not in (None, "nccl-tests"):
         raise ForeignError(f"is no JSON, as {kind} writes it; give its format: --as {'|'.join(FORMATS)}")
-    if kind is None and not collectives.fits(text):
+    if kind is None and not foreign_tools.fits_log(text):
         raise ForeignError(f"is of no known format ({', '.join(FORMATS)}); if it is of one, say so: --as FORMAT")
-    return "nccl-tests", collectives.read(text, path, given)
+    return "nccl-tests", foreign_tools.read_log(text, path, given)
 
 
 def _of_json(text: str, path: Path, given: ImportOptions, kind: str | None) -> tuple[str, ForeignFile]:
@@ -176,10 +174,10 @@ def _of_json(text: str, path: Path, given: ImportOptions, kind: str | None) -> t
     except (ValueError, RecursionError) as error:
         raise ForeignError(f"is no sound JSON, was its writer interrupted? ({error})") from None
     readers = {
-        "asv": (asv_tree.fits, asv_tree.read),
-        "nccl-tests": (collectives.fits_json, collectives.read_json),
-        "hyperfine": (harnesses.fits_hyperfine, harnesses.read_hyperfine),
-        "google-benchmark": (harnesses.fits_google, harnesses.read_google),
+        "asv": (foreign_tools.fits_asv, foreign_tools.read_asv),
+        "nccl-tests": (foreign_tools.fits_report, foreign_tools.read_report),
+        "hyperfine": (foreign_tools.fits_hyperfine, foreign_tools.read_hyperfine),
+        "google-benchmark": (foreign_tools.fits_google, foreign_tools.read_google),
     }
     for tool, (fits, read) in readers.items():
         if kind in (None, tool) and fits(data):
@@ -200,24 +198,24 @@ def _csv(path: Path) -> str | None:
         text = stream.read(SNIFFED).decode("utf-8-sig", "replace")
     if text.lstrip()[:1] in ("{", "["):
         return None
-    return "csv" if series_csv.fits(text) or path.suffix.lower() == ".csv" else None
+    return "csv" if foreign_csv.fits(text) or path.suffix.lower() == ".csv" else None
 
 
 def _bring_csv(
     source: ForeignSource, results_dir: Path, given: ImportOptions, done: Brought, dry_run: bool, progress: Progress
 ) -> None:
     """Import a CSV block by block; each is kept before the next is read."""
-    tally, numbering, stores = series_csv.LeftOut(), series_csv.Numbering(), dict[str, ImportedParts]()
-    had = {name: imported.known(results_dir, name) for name in imported.machines(results_dir)}
+    tally, numbering, stores = foreign_csv.LeftOut(), foreign_csv.Numbering(), dict[str, ImportedParts]()
+    had = {name: cache.imported_digests(results_dir, name) for name in cache.imported_machines(results_dir)}
     names, changed = set[str](), False
-    for header, piece in series_csv.pieces(source.path, given):
+    for header, piece in foreign_csv.pieces(source.path, given):
         name = f"{source.name}@{piece.offset}"
         names.add(name)
         here = {machine for machine, digests in had.items() if digests.get(name) == piece.digest}
-        if here and not series_csv.needs_order(header):
+        if here and not foreign_csv.needs_order(header):
             done.machines |= here
         else:
-            rows = series_csv.tables(header, piece, given, tally, numbering)
+            rows = foreign_csv.tables(header, piece, given, tally, numbering)
             fresh = {machine: found for machine, found in rows.items() if machine not in here}
             _keep(results_dir, stores, name, piece.digest, {} if dry_run else fresh)
             done.points += sum(map(len, fresh.values()))

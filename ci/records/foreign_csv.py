@@ -30,7 +30,7 @@ import pyarrow.csv as pa_csv
 
 from benchmarks import trial_file
 from benchmarks.shapes import LONGEST_NAME, clean
-from ci.records.imported import COLUMNS
+from ci.records.cache import COLUMNS
 from ci.records.pooling import interval
 from ci.records.rows import TEXT, Column, RowBlock, table_of
 from ci.stats.types import FloatArray
@@ -176,7 +176,7 @@ _OF_ORIGIN = ("commit", "env", "source", "device", "driver", "runtime", "library
 
 
 def table(points: Iterable[ForeignPoint]) -> pa.Table:
-    """Points as rows of `ci.records.imported.COLUMNS`."""
+    """Points as rows of `ci.records.cache.COLUMNS`."""
     listed = list(points)
     scale = np.array([SECONDS.get(point.unit.lower(), math.nan) for point in listed])
     columns: dict[str, Column] = {
@@ -317,7 +317,7 @@ def needs_order(header: Sequence[str]) -> bool:
 def tables(
     header: Sequence[str], piece: CsvBlock, given: ImportOptions, tally: LeftOut, numbering: Numbering
 ) -> dict[str, pa.Table]:
-    """Rows of `ci.records.imported.COLUMNS` of one block, by machine, oldest first."""
+    """Rows of `ci.records.cache.COLUMNS` of one block, by machine, oldest first."""
     read = _parsed(header, piece.content, tally)
     values = read["value"].to_numpy()
     texts = {name: _texts(read, name) for name in KNOWN[1:]}
