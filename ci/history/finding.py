@@ -47,7 +47,7 @@ SHORT, SURE = 16, 7.0
 """Points below which a step must also stand out of the machine's noise, and by how many standard errors, since runs
 differ with heavy tails: of so few the scatter of a series itself is not known well enough.  In made histories of a CPU
 (processes that differ by 25 %, 18 series) 1 in 20 had an event at 8 to 12 points without it, none with it, nor had any
-first part of 20 recorded checks (tests/ci/history/test_trust.py, 2026-11)."""
+first part of 20 recorded checks (tests/ci/history/test_finding.py, 2026-11)."""
 
 SPREAD = 1.4826 / math.sqrt(2)
 """Standard deviation of a point / median difference of two, of normal values."""

@@ -10,7 +10,7 @@ from ci.records import store
 from dashboards import build
 from dashboards.views import sustained
 from tests.ci import made_trials
-from tests.ci.records.sustained.test_sustained_records import sustained as sustained_trial
+from tests.ci.records.test_sustained import sustained as sustained_trial
 from tests.dashboards import chromium
 from tests.dashboards.test_build import received
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ci.__main__ import USAGE, main
 from ci.options import NO_VERDICT, PASS
 from tests.ci.bisect import toys
-from tests.ci.bisect.test_replay import written
+from tests.ci.bisect.test_outcomes import written
 
 CASE = ("--case", "rows/r4")
 FAST = ("--rounds", "11", "--smallest", "0.5")

@@ -24,7 +24,7 @@ from ci.records import samples, store
 from ci.trials.file import RecordError, read
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, ok, tree, trial, write
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 KEY = ["machine", "commit", "env", "kernel", "backend", "case"]
 PLACES = {"folder": "samples", "branch": "branch:samples", "store": "file://{}/samples"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import math
@@ -11,14 +12,29 @@ import pandas as pd
 import pytest
 
 from ci.commands import events as listing
+from ci.history.analysis import analyse
 from ci.history.configurations import SweptCase, loss_of, loss_to, read, stretches, swept_cases
 from ci.history.events import configuration_events
-from ci.history.reading import of_frame
+from ci.history.reading import of_frame, with_explanations
 from ci.history.triage import Triage, TriageEntry
-from ci.history.types import CommitFacts, Direction, EventKind, EventState, SeriesKey
+from ci.history.types import (
+    Cause,
+    CommitFacts,
+    Direction,
+    EventKind,
+    EventPlace,
+    EventState,
+    HistoryEvent,
+    Moved,
+    SeriesKey,
+    ids,
+)
 from ci.records.derived import derive
+from ci.records.ledger import Explanation, RecordedCause
 from ci.records.store import load
+from ci.stats.types import Step
 from ci.sweeps.times import LogTime
+from tests.ci.history.made import Line, commit, facts, frame, noisy
 from tests.ci.made_trials import ENVIRONMENT, MACHINE
 from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
 
@@ -116,15 +132,15 @@ def sweep_line_files(results: Path, *moments: tuple[str, float]) -> None:
     """Recorded sweeps of gemm at some commits: FAST against the rule in use."""
     folder = results / "sweeps" / MACHINE["name"]
     folder.mkdir(parents=True)
-    for commit, ratio in moments:
+    for sha, ratio in moments:
         file = sweep_file(results, {"m16_fp16": [(FAST, ratio), (OTHER, 1.2)]})
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         for number, line in enumerate(lines):
-            line["id"] = f"{commit[-2:]}{number:014d}"
-            line["session"] = f"{commit[-2:]}{line['session']}"
-            line["trees"] = trees("m16_fp16", commit=commit, date_ms=COMMITS[commit].date_ms, environment=ENVIRONMENT)
+            line["id"] = f"{sha[-2:]}{number:014d}"
+            line["session"] = f"{sha[-2:]}{line['session']}"
+            line["trees"] = trees("m16_fp16", sha=sha, date_ms=COMMITS[sha].date_ms, environment=ENVIRONMENT)
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / f"{commit[-8:]}-env-gemm.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        (folder / f"{sha[-8:]}-env-gemm.jsonl.gz").write_bytes(gzip.compress(text.encode()))
         file.unlink()
 
 
@@ -149,3 +165,100 @@ def test_a_backend_that_was_not_measured_as_it_is_says_nothing():
     points = ({"point": "ab", "config": {"warps": 8}}, {"point": "cd", "config": {"warps": 2}})
     frame = pd.DataFrame([{**place, **time, **point} for point in points])
     assert list(swept_cases(frame, "h200", A, 0, {"gemm": 0.003}, {})) == []
+
+
+# Events of the history with what experiments have shown about them.
+
+
+ROW = [f"{number:040x}" for number in range(6)]
+KNOWN = {commit: CommitFacts(commit, number) for number, commit in enumerate(ROW)}
+CASE = "gemm/triton/m64"
+SHOWN = Explanation((CASE,), CASE, "proven", "knob a 1 → 2: proven")
+MOVED = Moved(
+    SeriesKey("m", "gemm", "triton", "m64"), Step(3, 1.0, 1.1, 1.1, 1.09, 1.11, 0.0), Direction.SLOWER, "ratio",
+    ROW[4], ROW[1],
+)  # fmt: skip
+EVENT = HistoryEvent(
+    "e", EventKind.KERNEL, Direction.SLOWER, "m", (MOVED,), KNOWN[ROW[4]], KNOWN[ROW[1]], 2, 1.1, 1.09, 1.11,
+    0.0, (Cause("code", "vgpr 1 → 2"),),
+)  # fmt: skip
+
+
+def recorded(base: int, head: int, machine: str = "m", **changes: object) -> RecordedCause:
+    return RecordedCause(machine, ROW[base], ROW[head], dataclasses.replace(SHOWN, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ends", [(1, 4), (2, 3), (1, 2), (3, 4)])
+def test_what_was_shown_within_the_range_is_the_first_cause(ends: tuple[int, int]) -> None:
+    (found,) = with_explanations([EVENT], [recorded(*ends)], KNOWN)
+    assert found.causes == (Cause("proven", SHOWN.sentence), *EVENT.causes)
+    assert found.explanations == (SHOWN,)
+    assert json.loads(json.dumps(found.as_json()))["explanations"][0]["state"] == "proven"
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        recorded(0, 4),
+        recorded(1, 5),
+        recorded(3, 2),
+        recorded(1, 4, machine="other"),
+        recorded(1, 4, cases=("gemm/triton/m16",)),
+    ],
+    ids=["begins earlier", "ends later", "backwards", "another machine", "another case"],
+)
+def test_what_was_shown_elsewhere_says_nothing(one: RecordedCause) -> None:
+    assert with_explanations([EVENT], [one], KNOWN) == (EVENT,)
+
+
+def test_the_same_two_commits_need_no_history() -> None:
+    (found,) = with_explanations([EVENT], [recorded(1, 4)], {})
+    assert found.explanations == (SHOWN,)
+    assert with_explanations([EVENT], [recorded(2, 3)], {}) == (EVENT,)
+
+
+def test_what_was_not_found_is_no_cause_and_an_improvement_has_none() -> None:
+    (found,) = with_explanations([EVENT], [recorded(1, 4, state="not found")], KNOWN)
+    assert found.causes == EVENT.causes
+    assert found.explanations
+    faster = dataclasses.replace(EVENT, direction=Direction.FASTER)
+    assert with_explanations([faster], [recorded(1, 4)], KNOWN) == (faster,)
+
+
+# Ids: one per event, found again near the place of a decision, the same however much history follows.
+
+
+ORDER = {"m": {commit(number): number for number in range(20)}}
+
+
+def place(number: int, direction: Direction = Direction.SLOWER, machine: str = "m") -> EventPlace:
+    return EventPlace(machine, EventKind.KERNEL, direction, commit(number))
+
+
+def test_the_nearest_known_id_is_taken_once() -> None:
+    known = {"a" * 10: place(5), "b" * 10: place(7), "c" * 10: place(5, Direction.FASTER)}
+    found = ids([place(6), place(7), place(10)], known, ORDER)
+    assert found == ["a" * 10, "b" * 10, place(10).id]
+    assert ids([place(8), place(6)], {"a" * 10: place(7)}, ORDER) == ["a" * 10, place(6).id]
+    assert ids([place(8)], {"a" * 10: place(11)}, ORDER) == [place(8).id]
+
+
+def test_a_decision_on_a_commit_that_is_gone_is_no_hindrance() -> None:
+    known = {"a" * 10: place(99), "b" * 10: place(5, machine="other")}
+    assert ids([place(5)], known, ORDER) == [place(5).id]
+
+
+def test_no_two_events_share_an_id() -> None:
+    found = ids([place(5), place(5), place(5)], {}, ORDER)
+    assert len(set(found)) == 3
+    assert found[0] == place(5).id
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_id_of_a_noisy_step_stays_when_history_grows(seed: int) -> None:
+    line = Line("gemm", "c", noisy(seed, 120, {50: 1.05}, sigma=0.02))
+    found = set()
+    for count in range(60, 121, 5):
+        grown = Line(line.kernel, line.case, line.seconds[:count])
+        found |= {event.id for event in analyse(frame([grown]), commits=facts(120)).events}
+    assert len(found) == 1

@@ -13,7 +13,7 @@ import pytest
 from ci.stats import sweeps as halving
 from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "h200"
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
 ROUNDS, LEAST = (8, 20, 40, 40, 40), 0.001
 
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import trial_file
+from benchmarks.shapes import Unfit
 from ci.__main__ import main
+from ci.judging.judge import judge
+from ci.judging.policy import load
+from ci.judging.types import Verdict
 from ci.records import store
-from ci.trials.file import Fault, Followed, Rejected, parse_line, read
+from ci.trials import file
+from ci.trials.comparisons import comparisons
+from ci.trials.file import Fault, Followed, Rejected, TrialBatch, measured_operators, missing, parse_line, read
+from ci.trials.trial import Trial, unfit
 from dashboards.build import build
-from tests.ci.made_trials import BASE, HEAD, ok, parsed, tree, trial
+from tests.ci import made_trials as made
+from tests.ci.made_trials import BASE, HEAD, TIMES, failed, ok, parsed, tree, trial
 
 SECONDS = ("cases", "m16", "arms", "head/triton", "seconds")
 DECLARED = ("trees", "head", "declaration")
@@ -242,3 +254,180 @@ def test_the_writer_writes_what_the_readers_take() -> None:
     found = parsed(json.loads(json.dumps(written)))
     assert found.cases["m16"].arms["head", "triton"].status == "error"
     assert found.cases["m16"].arms["head", "blas"].ok
+
+
+# A trial file from a stranger: nothing in it costs more than the limits allow.
+
+
+def why(path: Path) -> str:
+    found = file.read_hostile(path)
+    assert found.trials == ()
+    return found.rejected[0].why
+
+
+def test_a_sound_file_is_read(tmp_path: Path) -> None:
+    found = file.read_hostile(made.write(tmp_path / "t.jsonl", made.trial(), made.trial(number=1)))
+    assert (len(found.trials), found.rejected) == (2, ())
+
+
+def test_a_compressed_file_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = tmp_path / "t.jsonl"
+    bomb.write_bytes(gzip.compress(b"0" * 1_000_000))
+    assert "compressed" in why(bomb)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = made.write(tmp_path / "real.jsonl", made.trial())
+    link = tmp_path / "t.jsonl"
+    link.symlink_to(target)
+    assert "cannot be read" in why(link)
+
+
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.jsonl")
+    assert "not a plain file" in why(tmp_path / "t.jsonl")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert why(tmp_path)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "LARGEST_FILE", 1000)
+    assert "larger than 1000 bytes" in why(made.write(tmp_path / "t.jsonl", made.trial()))
+
+
+def test_too_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "MOST_LINES", 2)
+    assert "more than 2 lines" in why(made.write(tmp_path / "t.jsonl", *(made.trial(number=n) for n in range(3))))
+
+
+def test_a_long_line_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "LARGEST_LINE", 5000)
+    path = made.write(tmp_path / "t.jsonl", made.trial())
+    path.write_bytes(b"[" * 6000 + b"\n" + path.read_bytes())
+    found = file.read_hostile(path)
+    assert len(found.trials) == 1
+    assert [(one.number, one.why) for one in found.rejected] == [(1, "longer than 5000 bytes")]
+
+
+def test_bad_lines_are_counted_beyond_some(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("nonsense\n" * (file.MOST_REJECTED + 7))
+    found = file.read_hostile(path)
+    assert len(found.rejected) == file.MOST_REJECTED + 1
+    assert found.rejected[-1].why == "7 further lines are not used"
+
+
+def test_deep_nesting_and_large_numbers_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("[" * 100_000 + "\n" + "1" * 10_000 + "\n" + '{"format": "ridgeline-trial", "version": 1e999}\n')
+    found = file.read_hostile(path)
+    assert found.trials == ()
+    assert len(found.rejected) == 3
+
+
+# Which trials a run still lacks, against counting them one by one.
+
+
+OPERATORS = ("gemm", "all_gather", "norm")
+
+
+def trials(*done: tuple[str, int]) -> list[Any]:
+    return [SimpleNamespace(operator=operator, number=number) for operator, number in done]
+
+
+def test_nothing_is_there_yet() -> None:
+    assert missing([], OPERATORS, 6, 3) == [TrialBatch(OPERATORS, 6, 3)]
+
+
+def test_a_trial_that_was_interrupted_is_completed_first() -> None:
+    done = trials(("gemm", 0), ("all_gather", 0), ("norm", 0), ("gemm", 1))
+    assert measured_operators(done, 0) == OPERATORS
+    assert missing(done, OPERATORS, 0, 4) == [TrialBatch(("all_gather", "norm"), 1, 1), TrialBatch(OPERATORS, 2, 2)]
+
+
+def test_all_is_there() -> None:
+    done = trials(*((operator, number) for number in range(3, 6) for operator in OPERATORS))
+    assert missing(done, OPERATORS, 3, 3) == []
+
+
+def test_the_first_trial_says_what_is_planned_only_when_it_is_whole() -> None:
+    assert measured_operators(trials(("gemm", 0)), 0) == ()
+    assert measured_operators(trials(("gemm", 5), ("norm", 5), ("gemm", 6)), 5) == ("gemm", "norm")
+
+
+def test_any_state_is_completed_exactly() -> None:
+    draw = random.Random(13)
+    for _ in range(300):
+        first, count = draw.randrange(5), draw.randrange(1, 6)
+        wanted = {(operator, number) for operator in OPERATORS for number in range(first, first + count)}
+        done = {one for one in wanted if draw.random() < 0.5}
+        batches = missing(trials(*done, ("gemm", 99)), OPERATORS, first, count)
+        measured = [
+            (operator, batch.first + step)
+            for batch in batches
+            for step in range(batch.count)
+            for operator in batch.operators
+        ]
+        assert sorted(measured) == sorted(wanted - done)
+        assert [number for _, number in measured] == sorted(number for _, number in measured), "trial by trial"
+
+
+# Trials of nodes that failed their preflight: no verdict rests on them, and the reason is said.
+
+
+ECC = {
+    "kind": "ECC",
+    "level": "error",
+    "text": "GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors",
+    "next_step": "reset or replace it",
+}
+NUMA = {"kind": "NUMA balancing", "level": "warning", "text": "automatic NUMA balancing is on"}
+SAID = "the node failed its preflight: GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
+
+
+def paired(number: int, *problems: dict[str, str], head: dict[str, Any] | None = None) -> Trial:
+    """A trial in which head is twice as slow, or what is given."""
+    slow = head or ok([2 * seconds for seconds in TIMES])
+    arms = {"base/triton": ok(), "head/triton": slow, "base/blas": ok(), "head/blas": ok()}
+    line = trial({"m16": arms}, number, trees={"base": tree(BASE), "head": tree()})
+    return parsed({**line, "preflight": {"problems": list(problems), "facts": {"numa_balancing": 0}}})
+
+
+def verdict(*trials: Trial):  # type: ignore[no-untyped-def]
+    [case] = judge(comparisons(trials), load()).cases
+    return case
+
+
+def test_what_a_trial_says_of_its_node() -> None:
+    found = paired(0, ECC, NUMA)
+    assert [(fault.kind, fault.fatal) for fault in found.faults] == [("ECC", True), ("NUMA balancing", False)]
+    assert unfit(found.faults) == "GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
+    assert unfit(paired(0, NUMA).faults) == unfit(parsed(trial()).faults) == ""
+
+
+def test_a_warning_leaves_the_verdict_alone() -> None:
+    assert verdict(*(paired(number, NUMA) for number in range(5))).verdict is Verdict.SLOWER
+
+
+@pytest.mark.parametrize("head", [None, failed("wrong")], ids=["slower", "wrong"])
+def test_on_a_failed_node_nothing_can_be_told(head: dict[str, Any] | None) -> None:
+    """Not even a wrong result: it may be the memory's."""
+    found = verdict(*(paired(number, ECC, head=head) for number in range(5)))
+    assert (found.verdict, found.evidence, found.wants_more) == (Verdict.CANNOT_TELL, (SAID,), False)
+
+
+def test_trials_of_a_failed_node_are_left_out() -> None:
+    fit = [paired(number) for number in range(5)]
+    found = verdict(*fit, paired(5, ECC, head=failed("wrong")), paired(6, ECC))
+    assert (found.verdict, found.trials) == (Verdict.SLOWER, 5)
+    assert f"2 of 7 trials left out: {SAID}" in found.warnings
+
+
+@pytest.mark.parametrize(
+    "preflight", [[], {}, {"problems": [{"kind": "ECC"}]}, {"problems": [{**ECC, "level": "fatal"}]}]
+)
+def test_a_preflight_that_is_none_is_refused(preflight: object) -> None:
+    with pytest.raises(Unfit, match="preflight"):
+        parsed({**trial(), "preflight": preflight})
