@@ -177,9 +177,6 @@ TRIALS = 2
 REPEATED = 2
 """Points on both sides that bear each other out: then their own intervals, wide of two trials, need not."""
 
-ROUNDING = 1e-12
-"""Share by which the same median may differ that numpy takes of many rows."""
-
 Early = Mapping[int, Sequence[Step]]
 """Large early steps by track."""
 
@@ -195,7 +192,7 @@ def with_early(
     first point alone may be an outlier.
     """
     seen: dict[int, list[Step]] = {}
-    for track in stepping(tracks).tolist():
+    for track in np.flatnonzero(tracks.by_ratio).tolist():
         sigma = noise[tracks.keys[track].machine].sigma
         steps = list(early(tracks.values[tracks.span(track)], sigma, functools.partial(verdicts.said, track)))
         seen |= {track: steps} if steps else {}
@@ -205,30 +202,6 @@ def with_early(
         others = [one for one in steps if verdicts.agrees(track, one) or _believed(tracks, track, one, votes)]
         merged[track] = _merged(found[track], others)
     return merged
-
-
-def stepping(tracks: Tracks) -> IntArray:
-    """Tracks judged by ratio whose first points have a level LEAST from all before it; the others have no such step."""
-    where = np.flatnonzero(tracks.by_ratio)
-    start, stop = tracks.starts[where][:, None], tracks.starts[where + 1][:, None]
-    points = np.minimum(start + np.arange(FIRST - 1 + LASTING), stop - 1)  # the last one again where there are too few
-    values = tracks.values[points]
-    jumps = np.abs(np.diff(np.log(values[:, :FIRST]), axis=1)) >= LEAST_STEP
-    at = np.flatnonzero(jumps.any(axis=1))
-    values, left, found = values[at], (stop - start)[at, 0], np.zeros(len(at), bool)
-    for index in range(1, FIRST):
-        before, after = np.median(values[:, :index], axis=1), _after(values, left - index, index)
-        found |= np.abs(np.log(after / before)) >= LEAST_STEP * (1 - ROUNDING)
-    return where[at[found]]
-
-
-def _after(values: FloatArray, left: IntArray, index: int) -> FloatArray:
-    """Median of up to LASTING values from an index on, of which there are `left`; NaN where there are none."""
-    found = np.full(len(values), np.nan)
-    for count in range(1, LASTING + 1):
-        those = left >= count if count == LASTING else left == count
-        found[those] = np.median(values[those, index : index + count], axis=1)
-    return found
 
 
 def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:
@@ -271,9 +244,10 @@ def early(
     sigma: noise of the machine, None where it is not known.  said: of the two commits at an index, in pairs.
     """
     jumps = np.abs(np.diff(np.log(values[:FIRST])))
-    known = _noise(values, sigma)
+    places = (np.flatnonzero(jumps >= LEAST_STEP) + 1).tolist()
+    known = _noise(values, sigma) if places else None
     start = 0
-    for index in map(int, np.flatnonzero(jumps >= LEAST_STEP) + 1):
+    for index in places:
         way = said(index)
         if not way and (way is not None or known is None):
             continue

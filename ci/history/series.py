@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import functools
 import itertools
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -83,16 +82,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.signedinteger]
 
-MOST = int(np.iinfo(np.int32).max)
-"""Largest number that four bytes hold."""
-
 KEY = ("machine", "kernel", "backend", "case")
-
-SPARSE = 4
-"""Cells of a table for each row in it up to which the table is made.  A choice: 16 bytes for each row."""
-
-TOGETHER = 1 << 17
-"""Points at a time, so that what is worked on stays in a core's cache."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,37 +173,16 @@ def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> Codes:
 
 
 def _ordered(frame: pd.DataFrame, rows: Codes, where: Codes) -> tuple[Codes, IntArray, Codes]:
-    """(rows, one for each series and place, by series, then place; points of each series; place of each of the rows).
-
-    Each row is put into the cell of its series and place: that takes one pass, where a sort takes twenty.
-    """
-    series, width = codes(frame, KEY), int(where.max(initial=0)) + 1
-    count = int(series.max(initial=-1)) + 1
-    series, count = _close(series, count, SPARSE * len(rows) // width)
-    series, where = (one if len(rows) == len(one) else one[rows] for one in (series, where))
-    cell = series * (np.int32 if count * width <= MOST else np.int64)(width)
-    cell += where
-    if sparse := count * width > SPARSE * len(rows):
-        names, cell = np.unique(cell, return_inverse=True)
-    cells = len(names) if sparse else count * width
-    found = _of_cells(cell, rows, cells)
-    if np.count_nonzero(found >= 0) < len(rows):
-        wanted = np.argsort(_first_seen(frame, rows, where), kind="stable")[::-1]  # what comes last stays
-        found = _of_cells(cell[wanted], rows[wanted], cells)
-    if sparse:
-        counts = np.unique(names // width, return_counts=True)[1]
-        return found, counts, names % width
-    there = (found >= 0).reshape(count, width)
-    counts = np.count_nonzero(there, axis=1)
-    places = np.broadcast_to(np.arange(width, dtype=np.int32), there.shape)[there]
-    return found[there.ravel()], counts[counts > 0], places
-
-
-def _of_cells(cell: Codes, rows: Codes, count: int) -> Codes:
-    """The row in each cell, the last one of several; -1 for none."""
-    found = np.full(count, -1, np.int32)
-    found[cell] = rows
-    return found
+    """(rows, one for each series and place, by series, then place; points of each series; place of each row)."""
+    width = int(where.max(initial=0)) + 1
+    cell = codes(frame, KEY)[rows] * np.int64(width) + where[rows]
+    order = np.argsort(cell, kind="stable")
+    first = runs(cell[order])
+    if len(first) < len(order):
+        order = np.lexsort((_first_seen(frame, rows, where[rows]), cell))
+    order = order[first]
+    counts = np.unique(cell[order] // width, return_counts=True)[1]
+    return rows[order], counts, cell[order] % width
 
 
 def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tracks:
@@ -226,7 +195,7 @@ def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tr
         begin[1:] |= definition[1:] != definition[:-1]
     first = np.flatnonzero(begin)
     counts = np.diff(first, append=len(rows))
-    seconds, values = _taken(_numbers(frame, "seconds"), rows), _relative(frame, rows)
+    seconds, values = _numbers(frame, "seconds")[rows], _relative(frame, rows)
     measured = np.add.reduceat(np.isfinite(values), first, dtype=np.int64) if len(rows) else counts
     by_ratio = measured > 0.5 * counts
     np.copyto(values, seconds, where=np.repeat(~by_ratio, counts))
@@ -252,25 +221,11 @@ def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    baseline, found = frame["baseline"].to_numpy(bool), _taken(_numbers(frame, "baseline_ratio"), rows)
-    paired = _numbers(frame, "paired_ratio") if "paired_ratio" in frame else None
-    for first in range(0, len(rows), TOGETHER):
-        ratio, some = found[first : first + TOGETHER], rows[first : first + TOGETHER]
-        if paired is not None:
-            both = paired[some]
-            np.copyto(ratio, both, where=np.isfinite(both))
-        ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
-        np.divide(1, ratio, out=ratio)
-    return found
-
-
-def _taken(column: FloatArray, rows: Codes) -> FloatArray:
-    """Some rows of a column, a few at a time: numpy makes eight bytes of each of their numbers."""
-    found = np.empty(len(rows))
-    for first in range(0, len(rows), TOGETHER):
-        part = slice(first, first + TOGETHER)
-        np.take(column, rows[part], out=found[part], mode="clip")
-    return found
+    ratio = _numbers(frame, "baseline_ratio")[rows]
+    paired = _numbers(frame, "paired_ratio")[rows]
+    np.copyto(ratio, paired, where=np.isfinite(paired))
+    ratio[~((ratio > 0) & (ratio < np.inf)) | frame["baseline"].to_numpy(bool)[rows]] = np.nan
+    return 1 / ratio
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
@@ -294,33 +249,14 @@ def coded(column: pd.Series) -> tuple[Codes, Sequence[object]]:
     return found, list(names)
 
 
-def codes(frame: pd.DataFrame, columns: Sequence[str]) -> Codes:
-    """One number for each combination of values."""
-    found = [coded(frame[column]) for column in columns]
-    missing = [int(numbers.min(initial=0) < 0) for numbers, _ in found]
-    counts = [len(names) + more for (_, names), more in zip(found, missing, strict=True)]
-    code: Codes = np.zeros(len(frame), np.int32 if math.prod(counts) <= MOST else np.int64)
-    size = 1
-    for (numbers, _), more, count in zip(found, missing, counts, strict=True):
-        if count > 1:
-            code *= count
-            code += numbers
-            code += more
-            code, size = _close(code, size * count, len(code))
+def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+    """One number for each combination of values, from 0 without gaps, in the order of the values."""
+    code = np.zeros(len(frame), np.int64)
+    for column in columns:
+        numbers, names = coded(frame[column])
+        if len(names) > 1 or numbers.min(initial=0) < 0:
+            code, _ = pd.factorize(code * (len(names) + 1) + numbers + 1, sort=True)
     return code
-
-
-def _close(code: Codes, size: int, most: int) -> tuple[Codes, int]:
-    """The same numbers in their order, without gaps if there can be more than `most`; and how many there can be."""
-    if size <= most or not len(code):
-        return code, size
-    if size > SPARSE * len(code):
-        names, found = np.unique(code, return_inverse=True)
-        return found.astype(code.dtype), len(names)
-    there = np.zeros(size, bool)
-    there[code] = True
-    number = np.cumsum(there, dtype=code.dtype) - 1
-    return np.asarray(number[code]), int(number[-1]) + 1
 
 
 def first_rows(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
@@ -478,8 +414,6 @@ MEMORY, FEWEST = 100, 3
 """Points over which the level that a series is compared with follows it, and how many it needs before it votes.  Errors
 of the path add up as 1 / MEMORY: 20 gave four times as many false steps in made histories (tests.study.history.planted,
 2026-11-22)."""
-TRACKS_TOGETHER = 512
-"""Tracks at a time, so that what is worked on stays in a core's cache."""
 CLIP = 2.0
 """Mean absolute deviations to which a point counts for the level: a step moves it slowly, an outlier hardly."""
 AGREE = 0.01
@@ -515,19 +449,11 @@ def beside(tracks: Tracks, found: Mapping[str, MachinePath]) -> Tracks:
         if np.any(found[machine].path):
             factor = np.ones(int(tracks.place.max()) + 1)
             factor[found[machine].places] = np.exp(found[machine].path)
-            for some in np.array_split(where, len(where) // TRACKS_TOGETHER + 1):
-                _divide(values, tracks, some, factor)
+            mine = np.zeros(len(tracks.keys), bool)
+            mine[where] = ~tracks.by_ratio[where]
+            there = np.repeat(mine, np.diff(tracks.starts))
+            values[there] /= factor[tracks.place[there]]
     return dataclasses.replace(tracks, values=values)
-
-
-def _divide(values: FloatArray, tracks: Tracks, some: IntArray, factor: FloatArray) -> None:
-    """Divide, in place, the values of tracks that are judged by seconds; factor: by place."""
-    first, last = int(some[0]), int(some[-1]) + 1
-    mine = np.zeros(last - first, bool)
-    mine[some - first] = ~tracks.by_ratio[some]
-    span = slice(int(tracks.starts[first]), int(tracks.starts[last]))
-    there = np.repeat(mine, np.diff(tracks.starts[first : last + 1]))
-    np.divide(values[span], factor[tracks.place[span]], out=values[span], where=there)
 
 
 def _path(tracks: Tracks, where: IntArray) -> MachinePath:

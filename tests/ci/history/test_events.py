@@ -138,7 +138,7 @@ def sweep_line_files(results: Path, *moments: tuple[str, float]) -> None:
         for number, line in enumerate(lines):
             line["id"] = f"{sha[-2:]}{number:014d}"
             line["session"] = f"{sha[-2:]}{line['session']}"
-            line["trees"] = trees("m16_fp16", sha=sha, date_ms=COMMITS[sha].date_ms, environment=ENVIRONMENT)
+            line["trees"] = trees("m16_fp16", commit=sha, date_ms=COMMITS[sha].date_ms, environment=ENVIRONMENT)
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / f"{sha[-8:]}-env-gemm.jsonl.gz").write_bytes(gzip.compress(text.encode()))
         file.unlink()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.history import finding, reading, series
+from ci.history import finding, reading
 from ci.history.analysis import History, analyse
 from ci.history.reading import PairedVerdicts
 from ci.history.types import EventKind
@@ -77,20 +77,6 @@ def test_another_detector_starts_anew(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(finding, "made_by", lambda: "another")
     monkeypatch.setattr(finding, "_detected", lambda arrays: [[] for _ in arrays])
     assert not analyse(whole, kept=tmp_path).steps
-
-
-def test_only_tracks_with_an_early_step_need_to_be_asked_for_one() -> None:
-    """The oracle asks all of them."""
-    random = np.random.default_rng(0)
-    lines = [line for n in range(60) for line in pair(10 * n, 1 + n % 12, {1 + n % 7: 1.06}, case=str(n))]
-    for line in lines[::2]:
-        line.seconds = line.seconds * np.where(random.random(len(line.seconds)) < 0.1, 1.3, 1.0)
-    tracks = series.tracks(frame(lines), {commit(n): n for n in range(12)})
-    values = tracks.arrays()
-    all_of_them = [t for t in np.flatnonzero(tracks.by_ratio).tolist() if list(finding.early(values[t], 0.005))]
-    asked = finding.stepping(tracks).tolist()
-    assert set(all_of_them) <= set(asked)
-    assert 5 < len(all_of_them) <= len(asked) < 55
 
 
 # What a history must not say: noise of a machine, and anything that comparing in pairs does not bear out.
