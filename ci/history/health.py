@@ -253,19 +253,13 @@ def _of_measure(machine: str, trials: Sequence[TrialHealth], measure: Measure) -
         table[row, : len(trial.devices)] = [np.nan if (v := read(d)) is None else v for d in trial.devices]
     for gpu in range(count):
         alone = measure is Measure.THROTTLED or count < 2
-        peers = np.zeros(len(trials)) if alone else _median_of(np.delete(table, gpu, axis=1))
+        peers = (
+            np.zeros(len(trials)) if alone else pd.DataFrame(np.delete(table, gpu, axis=1)).median(axis=1).to_numpy()
+        )
         known = np.isfinite(table[:, gpu]) & (np.isfinite(peers) if measure is Measure.THROTTLED else peers > 0)
         rows = np.flatnonzero(known).tolist()
         at, commits = [trials[row].at_ms for row in rows], [trials[row].commit for row in rows]
         yield HealthSeries(machine, f"GPU {gpu}", measure, at, commits, table[known, gpu], peers[known])
-
-
-def _median_of(rows: FloatArray) -> FloatArray:
-    """The median of each row without its NaN, NaN where there is nothing else."""
-    ordered, counts = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)  # NaN sorts last
-    low, high = (np.clip(place, 0, rows.shape[1] - 1) for place in ((counts - 1) // 2, counts // 2))
-    every = np.arange(len(rows))
-    return np.where(counts > 0, (ordered[every, low] + ordered[every, high]) / 2, np.nan)
 
 
 def of_machines(trials: Sequence[TrialHealth]) -> list[HealthSeries]:

@@ -520,7 +520,7 @@ class _Votes:
     def vote(self, at: int) -> tuple[float, int] | None:
         """The move of the median operator against its own level, and how many operators voted; None if too few."""
         moved = np.where(self.seen >= FEWEST, self.logs[at] - self.level, np.nan)
-        each = _medians(moved[np.isfinite(moved).any(axis=1)])
+        each = pd.DataFrame(moved).median(axis=1).dropna()
         return (float(np.median(each)), len(each)) if len(each) >= VOTERS else None
 
     def remember(self, at: int, path: float) -> None:
@@ -533,10 +533,3 @@ class _Votes:
         self.level[there] = np.where(seen == 0, point, self.level[there] + gain * np.clip(away, -reach, reach))
         self.scatter[there] += gain * (np.abs(away) - self.scatter[there])
         self.seen[there] += 1
-
-
-def _medians(rows: FloatArray) -> FloatArray:
-    """Of the finite values of each row, of which there is one at least."""
-    ranked, count = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)[:, None]
-    low, high = (np.take_along_axis(ranked, at, axis=1)[:, 0] for at in ((count - 1) // 2, count // 2))
-    return np.asarray((low + high) / 2)

@@ -373,6 +373,7 @@ def code(step_at: int, kernel: str = "gemm") -> list[exact.RecordedCommit]:
 def test_every_change_of_code_is_an_event_and_a_cause_of_a_step_at_its_commit() -> None:
     found = {e.kind: e for e in events(*pair(1, COUNT, ours={30: 1.05}), code=code(30))}
     told = found[EventKind.CODE]
+    assert told.ratio_low == told.ratio_high == pytest.approx(told.ratio), "counts are exact"
     assert (told.first_bad.hash, told.direction, told.ratio) == (commit(30), Direction.SLOWER, pytest.approx(128 / 86))
     assert [m.key for m in told.moved] == [SeriesKey("isa", "gemm", "triton", case) for case in ("large", "small")]
     (cause,) = found[EventKind.KERNEL].causes

@@ -20,7 +20,6 @@ from ci.history.health import (
     HealthPoint,
     HealthSeries,
     Measure,
-    _median_of,
     all_findings,
     all_series,
     findings,
@@ -175,14 +174,6 @@ def test_findings_equal_a_slow_search_for_runs(measure: Measure) -> None:
         series = HealthSeries.of("m", "machine", measure, (HealthPoint(n, "", v, peers) for n, v in enumerate(values)))
         found = [(one.since.at_ms, one.ended.at_ms if one.ended else None) for one in findings(series)]
         assert found == _runs(list(rule.apart(series.values, series.peers)))
-
-
-def test_the_median_of_peers_leaves_out_what_was_not_reported() -> None:
-    rng = np.random.default_rng(9)
-    table = rng.random((200, 7))
-    table[rng.random(table.shape) < 0.6] = np.nan
-    slow = [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in table]
-    np.testing.assert_allclose(_median_of(table), slow)
 
 
 def _runs(apart: list[float]) -> list[tuple[int, int | None]]:
