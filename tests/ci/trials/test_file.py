@@ -24,11 +24,21 @@ from ci.judging.types import Verdict
 from ci.records import store
 from ci.trials import file
 from ci.trials.comparisons import comparisons
-from ci.trials.file import Fault, Followed, Rejected, TrialBatch, measured_operators, missing, parse_line, read
+from ci.trials.file import (
+    LONGEST_LINE,
+    Fault,
+    Followed,
+    Rejected,
+    TrialBatch,
+    measured_operators,
+    missing,
+    parse_line,
+    read,
+)
 from ci.trials.trial import Trial, unfit
 from dashboards.build import build
 from tests.ci import made_trials as made
-from tests.ci.made_trials import BASE, HEAD, TIMES, failed, ok, parsed, tree, trial
+from tests.ci.made_trials import BASE, HEAD, MACHINE, TIMES, failed, ok, parsed, tree, trial
 
 SECONDS = ("cases", "m16", "arms", "head/triton", "seconds")
 DECLARED = ("trees", "head", "declaration")
@@ -180,6 +190,44 @@ def test_every_spoiled_line_is_told_and_the_others_are_recorded_and_shown(tmp_pa
     assert told["added"] == 2
     assert [p["where"] for p in told["problems"]] == [f"{file}:{n}" for n in range(2, len(bad) + 2)]
     assert build(tmp_path / "results", tmp_path / "site").is_dir()
+
+
+BAD_LINES = {
+    "torn": (lambda line: json.dumps(line).encode()[:-200], "the line is torn, its writer was interrupted"),
+    "no JSON": (lambda line: b"Traceback (most recent call last)", "not JSON"),
+    "not UTF-8": (lambda line: b'{"format": "\xff\xfe"}', "not UTF-8"),
+    "something else": (lambda line: b'{"format": "sarif"}', 'format is "sarif"'),
+    "newer": (lambda line: json.dumps({**line, "version": 2}).encode(), "version is 2; allowed: 1"),
+    "no machine": (lambda line: json.dumps({**line, "machine": {}}).encode(), "machine.name is null"),
+    "a machine outside": (
+        lambda line: json.dumps({**line, "machine": {**MACHINE, "name": "../../etc"}}).encode(),
+        'machine.name is "../../etc"; allowed: a file name',
+    ),
+    "no declaration": (
+        lambda line: json.dumps({**line, "trees": {"head": {**tree(), "declaration": {"doc": ""}}}}).encode(),
+        "trees.head.declaration.kernel is null; allowed: a value; it is missing",
+    ),
+    "NaN": (lambda line: json.dumps(line).replace("0.00101", "NaN").encode(), "the token NaN is not allowed"),
+    "negative": (
+        lambda line: json.dumps(line).replace("0.00101", "-0.00101").encode(),
+        "seconds[1] is -0.00101; allowed: a number from 1e-09 to 3600",
+    ),
+    "NUL": (lambda line: json.dumps(line).encode().replace(b"gemm", b"ge\0m"), "not JSON: Invalid control character"),
+    "nothing but NUL": (lambda line: b"\0" * 500, "not JSON"),
+    "endless": (lambda line: b'{"format": "' + b"x" * LONGEST_LINE, "64 MB long; a trial has at most 64 MB"),
+    "unknown status": (
+        lambda line: json.dumps(line).replace('"ok"', '"fine"').encode(),
+        'status is "fine"; allowed: ok, wrong, error',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_what_is_wrong_with_a_line_is_said(name: str) -> None:
+    spoil, reason = BAD_LINES[name]
+    found = parse_line(spoil(trial(number=1)))
+    assert isinstance(found, Rejected)
+    assert reason in found.why
 
 
 @pytest.mark.parametrize("cut", [1, 2, 17, 300])
