@@ -131,9 +131,7 @@ class Sides:
 
     def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:
         """A copy of head with these contents; one that is there already is used as it is."""
-        key = hashlib.sha256(repr((self.head.commit.hash, self._state, sorted(files.items()))).encode()).hexdigest()[
-            :12
-        ]
+        key = _digest(self.head.commit.hash, self._state, sorted(files.items()))
         where = self.folder / f"tree-{key}"
         if not where.exists():
             draft = where.with_name(f"{where.name}.draft")
@@ -148,7 +146,7 @@ class Sides:
     def _state(self) -> str:
         """A digest of what is changed in head beside its commit."""
         names = self.changed if self.head.dirty else ()
-        return _digest([content(self.head.path / name) for name in names])
+        return _digest(*(content(self.head.path / name) for name in names))
 
 
 def listed(folder: Path) -> list[str]:
@@ -181,10 +179,6 @@ def _written(path: Path, data: bytes | None) -> None:
     if data is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 LOOKS = (3, 6, 12)
@@ -239,7 +233,7 @@ class Experiments:
         self.say(" + ".join(one.name for one in put))
         tree = self.sides.between(put)
         plan = planned(question, put)
-        out = self.folder / f"{_short_digest(question.name, tree.path.name, repr(plan))}.jsonl"
+        out = self.folder / f"{_digest(question.name, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)
@@ -314,5 +308,5 @@ def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Sl
     return Slowdown(0.0, -reach, reach, len(trials), base_code=same)
 
 
-def _short_digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
