@@ -85,12 +85,8 @@ def _machine_noise(tracks: Tracks, where: IntArray) -> MachineNoise:
     for some in (same, np.ones_like(same)):
         pairs = len(np.unique(tracks.place[later[some]]))
         if pairs >= PAIRS:
-            return MachineNoise(max(_sigma(moved[some]), LEAST_NOISE))
+            return MachineNoise(max(SPREAD * float(np.median(moved[some])), LEAST_NOISE))
     return MachineNoise(None, PAIRS - pairs)
-
-
-def _sigma(moved: FloatArray) -> float:
-    return SPREAD * float(np.median(moved))
 
 
 def _other_code(tracks: Tracks, later: IntArray) -> BoolArray:

@@ -446,10 +446,6 @@ def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
     values = {}
     for field in dataclasses.fields(DeviceHealth):
         known = [value for one in those if (value := getattr(one, field.name)) is not None]
-        choose = EXTREME.get(field.name, _median)
+        choose = EXTREME.get(field.name, statistics.median)
         values[field.name] = choose(known) if known else None
     return DeviceHealth(**values)
-
-
-def _median(values: list[float]) -> float:
-    return float(statistics.median(values))

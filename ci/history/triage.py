@@ -137,11 +137,9 @@ def dumps(triage: Triage) -> str:
         names = (f"{_quoted(new)} = {_quoted(old)}" for new, old in sorted(triage.renamed.items()))
         blocks.append("\n".join(["[renamed]", *names, ""]))
     blocks += [_block(triage.entries[name]) for name in sorted(triage.entries)]
-    return "\n".join([*blocks, *(one.dumps() for one in sorted(triage.advance, key=_order))])
-
-
-def _order(one: InAdvance) -> tuple[int, str]:
-    return one.pull_request, one.case
+    return "\n".join(
+        [*blocks, *(one.dumps() for one in sorted(triage.advance, key=lambda one: (one.pull_request, one.case)))]
+    )
 
 
 def chosen(prefix: str, known: Iterable[str]) -> str:

@@ -197,7 +197,7 @@ class Parts:
 
     def _draft(self, part: TablePart) -> Path:
         draft = self.folder / f".{part.name}.{os.getpid()}"
-        units = {name: _told(unit) for name, unit in part.units.items()}
+        units = {n: [one.digest, one.problems, one.put_ns, one.places] for n, one in part.units.items()}
         index = json.dumps({"version": self.version, "units": units}).encode()
         rows = part.rows.replace_schema_metadata({_INDEX: index})
         texts = [field.name for field in self.schema if field.type == TEXT]
@@ -235,11 +235,6 @@ class Parts:
             return {name: _unit(*told) for name, told in index["units"].items()}
         except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, AttributeError):
             return None
-
-
-def _told(unit: ParsedUnit) -> list[object]:
-    """A unit as it stands in a footer."""
-    return [unit.digest, list(unit.problems), unit.put_ns, unit.places]
 
 
 def _unit(

@@ -255,7 +255,8 @@ def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecor
             units = units_in(folder, notes_path)
             found[folder.name] = cache.index(*cached_in(folder, units))
             problems += problems_in(folder, units, found[folder.name].problems)
-    dated = [(commit, date) for one in found.values() for commit, _, date in _all_places(one)]
+    known = [unit.places or () for one in found.values() for unit in one.units.values()]
+    dated = [(commit, date) for places in known for commit, _, date in places]
     later = ms_apart(dated, results_dir)
     machines = [
         MachineRows(machine, _places(one, later), one, results_dir, later)
@@ -263,10 +264,6 @@ def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecor
         if any(unit.places for unit in one.units.values())
     ]
     return OpenedRecords(machines, mixed, problems)
-
-
-def _all_places(indexed: cache.Indexed) -> Iterable[tuple[str, str, int]]:
-    return (place for unit in indexed.units.values() for place in unit.places or ())
 
 
 def _places(indexed: cache.Indexed, later: Mapping[tuple[str, int], int]) -> list[RecordPlace]:

@@ -28,7 +28,7 @@ from ci.judging.policy import Policy
 from ci.trials.comparisons import ExperimentLine, Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
-from ci.why import search as types
+from ci.why import search
 from ci.why.search import CauseAnswer, Slowdown, Suspect, SuspectKind, classified
 
 # Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
@@ -74,7 +74,7 @@ class CommitSides:
 
     def _reads_alike(self, name: str) -> bool:
         both = all(name in side.files for side in self.sources)
-        return both and name.endswith(".py") and types.same_program(*self.texts(name))
+        return both and name.endswith(".py") and search.same_program(*self.texts(name))
 
     def texts(self, name: str) -> tuple[str, str]:
         """See BothSides."""
@@ -106,7 +106,7 @@ class Sides:
         base, head = content(self.base.path / name), content(self.head.path / name)
         if base == head or base is None or head is None:
             return base != head
-        return not (name.endswith(".py") and types.same_program(decoded(base), decoded(head)))
+        return not (name.endswith(".py") and search.same_program(decoded(base), decoded(head)))
 
     @functools.cached_property
     def sources(self) -> tuple[SourceTree, SourceTree]:
@@ -126,7 +126,7 @@ class Sides:
         parts = {one.path for one in suspects if one.kind is SuspectKind.PART} - files.keys()
         for name in parts:
             numbers = {number for one in suspects if one.path == name for number in one.hunks}
-            files[name] = types.put_back(*self.texts(name), numbers).encode()
+            files[name] = search.put_back(*self.texts(name), numbers).encode()
         return self._made(files) if files else self.head
 
     def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:

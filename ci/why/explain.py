@@ -90,7 +90,9 @@ def _left(left: Slowdown) -> str:
 def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
     """Every finding, and under a file its parts."""
     for one in findings:
-        name, change = (" + ".join(filter(None, texts)) for texts in zip(*map(_texts, one.suspects), strict=True))
+        name, change = (
+            " + ".join(filter(None, texts)) for texts in zip(*((s.name, s.change) for s in one.suspects), strict=True)
+        )
         seen = not one.left.broken and math.isfinite(one.left.low)
         numbers = (one.left.log_ratio, one.left.low, one.left.high)
         ratio, low, high = map(math.exp, numbers) if seen else (None, None, None)
@@ -99,10 +101,6 @@ def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[Tried
         why = one.left.broken
         yield TriedCause(kind, name, change, str(one.answer), share, ratio, low, high, one.left.trials, why, part_of)
         yield from tried(one.parts, name)
-
-
-def _texts(one: Suspect) -> tuple[str, str]:
-    return one.name, one.change
 
 
 MOST_GROUPS = 4
