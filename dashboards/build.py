@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.records import causes, derived, store
+from ci.records import derived, store
+from ci.records.ledger import causes_in
 from ci.trials.trial import Trial
 from dashboards import history, overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
@@ -106,7 +107,7 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
     held = [rows for frame in frames if len(frame) for rows in sources.held(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
-    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *causes.load(results_dir)[1])]
+    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *causes_in(results_dir)[1])]
     return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
 
 

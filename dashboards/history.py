@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmarks.lifetime import end_with
 from ci.history import exact, reading, triage
-from ci.history.health import apart
+from ci.history import health as apart
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 from kernels import project
 
@@ -28,7 +28,7 @@ CODE_FOLDER = "results_isa"
 class SiteHistory:
     """Events, the steps of each series, and the values of the recorded machine code, oldest commit first.
 
-    notes: sentences on what was left out.  peers: see `ci.history.health.apart.peers`.
+    notes: sentences on what was left out.  peers: see `ci.history.health.peers`.
     """
 
     events: tuple[HistoryEvent, ...] = ()

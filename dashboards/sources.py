@@ -26,7 +26,7 @@ from pandas.api.types import union_categoricals
 from pyarrow import feather
 
 from ci.history.exact import VERSIONS
-from ci.history.health.apart import CASE as HEALTH_CASE
+from ci.history.health import CASE as HEALTH_CASE
 from ci.records import derived, rates
 from ci.records.frame import MachineRows, RecordPlace
 from dashboards.lanes import (

@@ -55,7 +55,7 @@ ROOMS = {
         *SHARED,
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
-    "ci.history.paired": {"ci.history", "ci.judging", "ci.records", "kernels.project"},
+    "ci.history.reading": {"ci.history", "ci.judging", "ci.records", "ci.git", "kernels.project"},
     "ci.history.configurations": {"ci.history", "ci.judging", "ci.records", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.words"},

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from filelock import FileLock, Timeout
 from rich.console import Console
 
 from benchmarks.trial_file import FORMAT, Status
-from ci.bisect.axes import Axis
-from ci.bisect.types import BisectError, RowPlace, TrialOutcome
+from ci.bisect.axes import Axis, BisectError, RowPlace, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.live import Interrupted
+from ci.records import store
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
-from ci.trials.file import Followed, read, unpacked
-from ci.trials.replay import MACHINE_KINDS, times
+from ci.trials.file import Followed, read
+from ci.trials.replay import MACHINE_KINDS, ReplayError, content_of, times, value_of
 from ci.trials.trial import Trial
 
 Position = Callable[[Trial, str], int | None]
@@ -140,7 +143,7 @@ class RecordedSearch:
 
 def tells_its_places(path: Path) -> bool:
     """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
-    return bool(_first(path).get("format") != FORMAT)
+    return bool(_lines(path)[0][1].get("format") != FORMAT)
 
 
 def of_axis(path: Path, axis: Axis) -> RecordedSearch:
@@ -154,15 +157,15 @@ def of_axis(path: Path, axis: Axis) -> RecordedSearch:
 
 def of_file(path: Path) -> RecordedSearch:
     """A replay file.  Raises BisectError, which names line and value."""
-    first = _first(path)
-    names, kind = first.get("places"), first.get("machine_kind", MACHINE_KINDS[0])
+    lines = _lines(path)
+    names: Any
+    names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", MACHINE_KINDS[0])
     if kind not in MACHINE_KINDS:
         raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")
     if not _is_row(names):
         allowed = 'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]'
         raise BisectError(f"{path}:1: places is {names!r:.80}; allowed: {allowed}")
-    numbered = [(n, line) for n, line in enumerate(_lines(path), 1) if line.strip()]
-    outcomes = [_replayed(_object(path, n, line), names, f"{path}:{n}") for n, line in numbered]
+    outcomes = [_replayed(value, names, where) for where, value in lines]
     return RecordedSearch([RowPlace(name, name) for name in names], outcomes, kind)
 
 
@@ -207,31 +210,19 @@ def _samples(arms: Any, role: str, where: str) -> FloatArray:
     return found
 
 
-def _first(path: Path) -> Any:
-    lines = _lines(path)
-    if not lines:
+def _lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """(where it stands, object) of every line, of which there is one at least."""
+    try:
+        content, damage = content_of(path)
+        if damage:
+            raise BisectError(f"{path}: {damage[0].why}")
+        numbered = [(f"{path}:{n}", line) for n, line in enumerate(content.splitlines(), 1) if line.strip()]
+        found = [(where, value_of(line, where)) for where, line in numbered]
+    except ReplayError as error:
+        raise BisectError(str(error)) from None
+    if not found:
         raise BisectError(f"{path} is empty; give the --out file of a search, or a replay file")
-    return _object(path, 1, lines[0])
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        content, damage = unpacked(path.read_bytes())
-    except OSError as error:
-        raise BisectError(f"{path} cannot be read: {error.strerror or error}") from None
-    if damage:
-        raise BisectError(f"{path}: {damage[0].why}")
-    return content.splitlines()
-
-
-def _object(path: Path, number: int, line: bytes) -> Any:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BisectError(f"{path}:{number}: not JSON ({error}); a line is one trial") from None
-    if not isinstance(value, dict):
-        raise BisectError(f"{path}:{number}: {value!r:.60} is no trial; a line is an object")
-    return value
+    return found
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.
@@ -294,3 +285,80 @@ def alone(out: Path) -> Iterator[None]:
     except Timeout:
         said = f"{out} is being measured by another call"
         raise BisectError(f"{said}; wait for it, or give another file with --out") from None
+
+
+# Which driver changed a speed, from the records: no trial can change a driver, but nodes and days have some.
+#
+# A record is compared with those of the first driver that ran the same code, on a machine of the same kind, under the
+# same torch and Triton.  Such records wander apart by up to 2 % on their own (`recorded_smallest_effect` of the
+# policy), so that it takes several of each driver.  The newest one of a driver is held back: it is the fresh trial that
+# a step between the driver and the one before it must be seen in again.
+
+
+SERIES = ["machine", "kernel", "backend", "case", "case_yardstick", "method", "torch", "triton", "ran"]
+"""Rows that are equal in these differ by the driver, and by what wanders."""
+RECORD = ["driver", "date", "machine", "commit", "env"]
+
+TEXTS = [*SERIES[:-1], *(name for name in RECORD if name != "date"), "code", "library"]
+
+
+def of_records(results: Path, plan: MeasurePlan, asked: Sequence[str] = ()) -> RecordedSearch:
+    """Records of what the plan measures, by driver.  asked: the drivers in their order, () for all, the oldest first.
+
+    Raises BisectError where fewer than two drivers ran the same code.
+    """
+    rows = _rows(store.load(results), plan)
+    recorded = sorted(rows["driver"].unique(), key=_version)
+    for one in asked:
+        if one not in recorded:
+            known = (
+                f"recorded are {', '.join(recorded)}" if recorded else f"{results} has no record of it with a driver"
+            )
+            raise BisectError(f"no record of what is asked for is of driver {one!r}; {known}")
+    return _search(rows, list(asked) or recorded)
+
+
+def _rows(frame: pd.DataFrame, plan: MeasurePlan) -> pd.DataFrame:
+    """Rows with a time and a driver, of the plan's kernels, backends and cases.  ran: what says that code is equal."""
+    good = (frame["status"] == "ok") & (frame["driver"] != "") & (frame["seconds"] > 0)
+    good &= frame["kernel"].isin(plan.kernels)
+    if plan.backends:
+        good &= frame["backend"].isin(plan.backends)
+    rows = frame[good]
+    named = (f"{kernel}/{case}" for kernel, case in zip(rows["kernel"], rows["case"], strict=True))
+    fits = [any(fnmatch.fnmatchcase(name, glob) for glob in plan.cases or ("*",)) for name in named]
+    texts = rows.loc[np.array(fits, dtype=bool)].astype(dict.fromkeys(TEXTS, str))
+    own = texts["code"].where(texts["code"] != "", texts["commit"])
+    return texts.assign(ran=own.where(~texts["baseline"].astype(bool), texts["library"]))
+
+
+def _search(rows: pd.DataFrame, drivers: list[str]) -> RecordedSearch:
+    if len(drivers) < 2:
+        said = f"records of what is asked for are of {drivers[0]} alone" if drivers else "no record of it has a driver"
+        raise BisectError(f"{said}; two drivers are compared: run `ridgeline run` on a node with another one")
+    rows = rows[rows["driver"].isin(drivers)]
+    first = rows[rows["driver"] == drivers[0]].groupby(SERIES)["seconds"].median().rename("first")
+    paired = rows.join(first, on=SERIES, how="inner")
+    shift = np.log(paired["seconds"] / paired["first"])
+    each = paired.assign(shift=shift).groupby(RECORD, sort=True)["shift"].mean()
+    by_driver = {driver: [float(one) for one in each[each.index.get_level_values(0) == driver]] for driver in drivers}
+    for driver, own in by_driver.items():
+        if not own:
+            said = f"driver {driver} has no record of the code, torch and Triton that {drivers[0]} has one of"
+            raise BisectError(f"{said}; run the same commit in the same environment under both")
+    kind = str(rows["kind"].iloc[0])
+    return RecordedSearch([RowPlace(one, one) for one in drivers], _outcomes(list(by_driver.values())), kind)
+
+
+def _outcomes(shifts: Sequence[Sequence[float]]) -> list[TrialOutcome]:
+    """Records against the first driver, then the newest one of each later driver against that of the one before it.
+
+    shifts: of each driver its records against the first driver, the oldest first.
+    """
+    told = [TrialOutcome(0, at, one) for at, of in enumerate(shifts) if at for one in (of[:-1] if at > 1 else of)]
+    pairs = zip(range(2, len(shifts)), shifts[1:], shifts[2:], strict=False)
+    return told + [TrialOutcome(at - 1, at, after[-1] - before[-1]) for at, before, after in pairs]
+
+
+def _version(driver: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", driver))

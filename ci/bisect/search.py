@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ci.bisect import axes
-from ci.bisect.types import BisectError, Measure, RowPlace, SearchRules, SearchState, TrialOutcome
+from ci.bisect.axes import BisectError, Measure, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.stats import bisection
 from ci.stats.bisection import Ask, FoundSteps, Line, PairShift
 

@@ -14,13 +14,26 @@ from typing import Any
 import click
 
 from ci.bars import bar
-from ci.bisect import axes, drivers, show
+from ci.bisect import axes, show
+from ci.bisect import outcomes as drivers
 from ci.bisect import outcomes as replay
 from ci.bisect import search as expect
-from ci.bisect.axes import FEWEST, Axis, CommitAxis, KnobAxis, Labels, PythonAxis, settings_of
+from ci.bisect.axes import (
+    FEWEST,
+    Axis,
+    BisectError,
+    CommitAxis,
+    KnobAxis,
+    Labels,
+    PythonAxis,
+    RowPlace,
+    SearchRules,
+    SearchState,
+    TrialOutcome,
+    settings_of,
+)
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
-from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.commands import events
 from ci.commands.common.checkouts import one_checkout
 from ci.commands.common.why import CACHE, WHY, explained_commit

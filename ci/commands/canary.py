@@ -112,8 +112,8 @@ def _asked(
 def _shown(results: Path, added: Sequence[Path], as_json: bool, dry_run: bool) -> int:
     """What is recorded, with the runs of other folders added."""
     for folder in added:
-        if not (folder / kept.CANARY).is_dir():
-            click.echo(f"{folder} has no folder {kept.CANARY!r}: no run was recorded there", err=True)
+        if not (folder / kept.CANARY.folder).is_dir():
+            click.echo(f"{folder} has no folder {kept.CANARY.folder!r}: no run was recorded there", err=True)
     found = [kept.canary_runs(folder) for folder in (results, *added)]
     runs = {run.id: run for those, _ in found for run in those}
     if added and not dry_run:

@@ -24,9 +24,7 @@ from rich.text import Text
 from ci.bars import Bars
 from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, err_console, example, out_console, print_json
 from ci.report.words import interval, percent, plain, plural
-from ci.stats.steps import Tail, advance, find_shifts
-from ci.stats.steps_noise import IntArray
-from ci.stats.steps_scan import SHORTEST
+from ci.stats.steps import SHORTEST, IntArray, Tail, advance, find_shifts
 from ci.stats.types import FloatArray, Step
 from ci.tables.csv_rows import CsvRows, TableFileError, opened
 

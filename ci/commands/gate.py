@@ -15,8 +15,7 @@ from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json
 from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, print_json, together
-from ci.records import causes as keeping
-from ci.records.causes import RecordedCause
+from ci.records.ledger import RecordedCause, causes_in, causes_of
 from ci.report import terminal
 from ci.report.model import Report, report_of
 
@@ -83,7 +82,7 @@ def gate(
     first, second = repository.resolve(base), repository.resolve(head)
     judged = recorded.gate(results, first.hash, second.hash, rules, machine)
     checkouts = (LocalCheckout("base", repository.root, first), LocalCheckout("head", repository.root, second))
-    causes, _ = keeping.load(results)
+    causes, _ = causes_in(results)
     reports = [_with_causes(_report(one, checkouts), one, causes) for one in judged]
     return _told(reports, list(map(_document, judged)), report, as_json)
 
@@ -111,7 +110,7 @@ def _report(judged: recorded.Judged, checkouts: tuple[LocalCheckout, ...]) -> Re
 def _with_causes(report: Report, judged: recorded.Judged, causes: Sequence[RecordedCause]) -> Report:
     """With what experiments have shown on that machine about what is slower."""
     slow = {case.case for case in judged.judgement.of(Verdict.SLOWER)}
-    found = keeping.of_pair(causes, report.base.commit, report.head.commit, judged.machine)
+    found = causes_of(causes, report.base.commit, report.head.commit, judged.machine)
     return dataclasses.replace(report, explanations=tuple(one for one in found if slow.intersection(one.cases)))
 
 

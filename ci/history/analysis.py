@@ -10,17 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.history.code_events import code_events
-from ci.history.commits import CommitOrder
-from ci.history.events import told
+from ci.history import finding, series
+from ci.history.events import code_events, told
 from ci.history.exact import RecordedCommit, Surroundings
-from ci.history.steps import finding, series
-from ci.history.steps.finding import MachineNoise, Paired, StepVerdicts
-from ci.history.steps.grouping import Candidate, Evidence, StepGroup, group_of, grouped
-from ci.history.steps.machine_steps import of_paths
-from ci.history.steps.series import Tracks
+from ci.history.finding import MachineNoise, Paired, StepVerdicts, of_paths
+from ci.history.grouping import Candidate, Evidence, StepGroup, group_of, grouped
+from ci.history.series import Tracks
 from ci.history.triage import Triage
-from ci.history.types import CommitFacts, EventKind, HistoryEvent, Moved, SeriesKey
+from ci.history.types import CommitFacts, CommitOrder, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats import steps as detector
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -54,10 +51,10 @@ def analyse(
 ) -> History:
     """The history of a derived frame (ci.records.store.load, ci.records.derived.derive).
 
-    code: the recorded machine code (ci.history.exact.read).  commits: what git knows (ci.history.commits.read); without
-    it commits stand in the order of their dates.  triage: what people decided.  kept: a folder for what a next call
+    code: the recorded machine code (ci.history.exact.read).  commits: what git knows (`read_commits`); without it
+    commits stand in the order of their dates.  triage: what people decided.  kept: a folder for what a next call
     with more records need not compute again; safe to delete.  paired: what was said of two commits that ran in
-    lock-step (ci.history.paired); events agree with it.  aside: commits that are no part of this history.
+    lock-step (ci.history.reading); events agree with it.  aside: commits that are no part of this history.
     """
     triage = triage or Triage()
     frame = series.joined(frame, triage.renamed)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from ci.history.steps.series import SeriesKey
+from ci.history.series import SeriesKey
 from ci.judging import policy
-from ci.records import sweeps
+from ci.records.ledger import sweeps_in
 from ci.sweeps import measured
 from ci.sweeps.times import LEAST_TRIALS, LogTime, versus
 
@@ -147,13 +147,9 @@ def better_knobs(used: Identity, better: Identity) -> str:
 
 def read(results: Path) -> list[SweptCase]:
     """Every backend that a recorded sweep measured as it is, in the order of the files; none without sweeps."""
-    trials, _ = sweeps.load(results)
-    return [one for found in measured.gathered(trials) for one in _of_sweep(found)]
-
-
-def _of_sweep(found: measured.Measured) -> Iterator[SweptCase]:
-    """Nothing of a sweep with local changes: the history has no commit for it."""
-    return iter(()) if found.origin.dirty or not found.origin.commit else swept_in(found)
+    trials, _ = sweeps_in(results)
+    clean = (one for one in measured.gathered(trials) if one.origin.commit and not one.origin.dirty)
+    return [one for found in clean for one in swept_in(found)]  # the history has no commit for local changes
 
 
 def swept_in(found: measured.Measured) -> Iterator[SweptCase]:

@@ -16,10 +16,9 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
-from ci.history.commits import CommitOrder
-from ci.history.steps.grouping import Candidate, StepGroup
-from ci.history.steps.series import Tracks
-from ci.history.types import Cause, EventKind
+from ci.history.grouping import Candidate, StepGroup
+from ci.history.series import Tracks
+from ci.history.types import Cause, CommitOrder, EventKind
 
 MACHINE = "isa"
 """The machine of these records in asv's sense: code depends on the commit and on Triton, not on who compiled it."""

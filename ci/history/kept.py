@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import gzip
-import json
 import math
 import statistics
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shapes import items, maybe, name, number, record, table, text, whole
 from ci.records import rates
+from ci.records.ledger import Ledger, left_out
 from ci.trials.file import read
 from ci.trials.trial import Arm, Checkout, Trial
-from ci.whole_files import replace
 
 # How good the gate is on each machine: what it said of changes that were known, night after night.
 #
 # A line of `results/canary/<machine>.jsonl` is one comparison by the gate of two trees of `ridgeline ci canary`: with
-# nothing planted (A/A), or with a known share of additional work.  This module reads, adds and counts them.
-
-
-CANARY = "canary"
-CANARY_FORMAT, CANARY_VERSION = "ridgeline-canary", 1
+# nothing planted (A/A), or with a known share of additional work.
 
 
 class CanaryOutcome(enum.StrEnum):
@@ -73,25 +67,6 @@ class CanaryRun:
     floor: float
     cases: tuple[CanaryCase, ...]
 
-    @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> CanaryRun:
-        """From a line.  ValueError says what is wrong."""
-        if (data.get("format"), data.get("version")) != (CANARY_FORMAT, CANARY_VERSION):
-            raise ValueError(
-                f"format {data.get('format')!r} {data.get('version')!r}; expected {CANARY_FORMAT!r} {CANARY_VERSION}"
-            )
-        fields = {field.name: data[field.name] for field in dataclasses.fields(cls)}
-        run = cls(**{**fields, "cases": tuple(CanaryCase(**case) for case in data["cases"])})
-        if not all(isinstance(share, int | float) and math.isfinite(share) for share in (run.planted, run.floor)):
-            raise ValueError("planted and floor are shares of the time, such as 0.01")
-        return run
-
-    def line(self) -> str:
-        """Its line in the file."""
-        return json.dumps(
-            {"format": CANARY_FORMAT, "version": CANARY_VERSION, **dataclasses.asdict(self)}, allow_nan=False
-        )
-
     def outcome(self, case: CanaryCase) -> CanaryOutcome:
         """What the gate's answer on a case was worth."""
         if case.verdict == "SLOWER":
@@ -132,30 +107,45 @@ def _quality(machine: str, planted: float, runs: Sequence[CanaryRun]) -> GateQua
     return GateQuality(machine, planted, len(runs), counts, max(off, default=math.nan))
 
 
+def _run_of(line: Mapping[str, Any]) -> Iterator[CanaryRun]:
+    fields = {field.name: line[field.name] for field in dataclasses.fields(CanaryRun)}
+    known = [field.name for field in dataclasses.fields(CanaryCase)]
+    cases = tuple(CanaryCase(**{key: case[key] for key in known if key in case}) for case in line["cases"])
+    yield CanaryRun(**fields | {"cases": cases})
+
+
+CANARY = Ledger(
+    "canary",
+    "a run of the canary",
+    "ridgeline-canary",
+    {
+        **dict.fromkeys(("id", "at", "machine", "product", "commit"), name),
+        **dict.fromkeys(("planted", "floor"), number()),
+        "cases": items(
+            record(
+                {"case": name, "verdict": name},
+                {**dict.fromkeys(("ratio", "low", "high"), maybe(number())), "trials": whole()},
+            )
+        ),
+    },
+    _run_of,
+    lambda run: run.id,
+)
+
+
 def canary_runs(results_dir: Path) -> tuple[list[CanaryRun], list[str]]:
     """Every recorded run, oldest first, and a sentence on each line that is none."""
-    folder = results_dir / CANARY
-    runs, problems = dict[str, CanaryRun](), list[str]()
-    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else []:
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            try:
-                run = CanaryRun.of_json(json.loads(line))
-                runs.setdefault(run.id, run)
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                problems.append(f"{path}:{number}: not a run of the canary: {error}; left out")
-    return sorted(runs.values(), key=lambda run: (run.at, run.machine, run.planted)), problems
+    runs, problems = CANARY.load(CANARY.files(results_dir))
+    return sorted(runs, key=lambda run: (run.at, run.machine, run.planted)), problems
 
 
 def add(results_dir: Path, runs: Iterable[CanaryRun]) -> list[CanaryRun]:
-    """Record runs; returns those that were not there yet.  Lines that are no runs stay in their file."""
-    known = {run.id for run in canary_runs(results_dir)[0]}
-    new = [run for run in {run.id: run for run in runs}.values() if run.id not in known]
-    for machine in sorted({run.machine for run in new}):
-        path = results_dir / CANARY / f"{machine}.jsonl"
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = before if before.endswith("\n") or not before else f"{before}\n"
-        replace(path, whole + "".join(f"{run.line()}\n" for run in new if run.machine == machine))
-    return new
+    """Record runs; returns those that were not there yet.  Raises RecordError."""
+    by_machine: dict[str, list[CanaryRun]] = defaultdict(list)
+    for run in runs:
+        by_machine[run.machine].append(run)
+    files = {machine: results_dir / CANARY.folder / f"{machine}.jsonl" for machine in sorted(by_machine)}
+    return [run for machine, path in files.items() for run in CANARY.add(path, by_machine[machine])]
 
 
 # What was verified where and when: the checks of `ridgeline verify`, in `results/checks` or where it keeps them.
@@ -163,10 +153,8 @@ def add(results_dir: Path, runs: Iterable[CanaryRun]) -> list[CanaryRun]:
 # A line is one case with every backend called once and compared with the reference; nothing is timed.
 
 
-CHECKS = "checks"
 OWN = ".ridgeline/checks.jsonl"
 """Where `ridgeline verify` keeps its checks without --out, beside the records."""
-CHECK_FORMAT, CHECK_VERSION = "ridgeline-check", 1
 
 GOOD = "ok"
 FAILED = ("wrong", "crash", "hang", "error")
@@ -215,38 +203,38 @@ class Verified:
     failures: tuple[CaseCheck, ...]
 
 
+def _checks_of(line: Mapping[str, Any]) -> Iterator[CaseCheck]:
+    where = line["at"], line["holds_for"]["machine"], line["commit"] or "", line["kernel"]
+    for backend, arm in line["arms"].items():
+        error = (arm.get("error") or {}).get("norm")
+        case = line["case"], line["world"], line["dtype"]
+        yield CaseCheck(*where, *case, backend, arm["status"], arm.get("why") or "", error)
+
+
+_ERROR = record({}, {"norm": maybe(number(0, math.inf))})
+_ARM = record({"status": name}, {"why": maybe(text()), "error": maybe(_ERROR)})
+CHECKS = Ledger(
+    "checks",
+    "a check",
+    "ridgeline-check",
+    {
+        **dict.fromkeys(("at", "kernel", "case"), name),
+        "holds_for": record({"machine": name}, {}),
+        "commit": maybe(name),
+        "world": whole(),
+        "dtype": text(),
+        "arms": table(name, _ARM),
+    },
+    _checks_of,
+    lambda one: (one.at, *one.key),
+)
+
+
 def case_checks(results_dir: Path) -> tuple[list[CaseCheck], list[str]]:
     """Every check in time, and a sentence on each line or file that holds none."""
-    folder, own = results_dir / CHECKS, results_dir.parent / OWN
-    found, problems = list[CaseCheck](), list[str]()
-    for path in [*sorted(folder.glob("*.jsonl*")), *([own] if own.is_file() else [])]:
-        for number, line in enumerate(_lines(path, problems), 1):
-            try:
-                found += _checks(json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                problems.append(f"{path}:{number}: not a check: {type(error).__name__}: {error}; left out")
+    own = results_dir.parent / OWN
+    found, problems = CHECKS.load([*CHECKS.files(results_dir), *([own] if own.is_file() else [])])
     return sorted(found, key=lambda one: (one.at, *one.key)), problems
-
-
-def _lines(path: Path, problems: list[str]) -> list[str]:
-    try:
-        content = path.read_bytes()
-        text = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (OSError, EOFError, zlib.error) as error:
-        problems.append(f"{path}: cannot be read: {error}; left out")
-        return []
-    return [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
-
-
-def _checks(data: Any) -> Iterator[CaseCheck]:
-    if (data["format"], data["version"]) != (CHECK_FORMAT, CHECK_VERSION):
-        raise ValueError(f"format {data['format']!r} {data['version']!r}; expected {CHECK_FORMAT!r} {CHECK_VERSION}")
-    where = (str(data["at"]), str(data["holds_for"]["machine"]), str(data["commit"] or ""), str(data["kernel"]))
-    for backend, arm in data["arms"].items():
-        error = (arm.get("error") or {}).get("norm")
-        known = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
-        case = (str(data["case"]), int(data["world"]), str(data["dtype"]))
-        yield CaseCheck(*where, *case, str(backend), str(arm["status"]), str(arm.get("why") or ""), known)
 
 
 def verified(checks: Iterable[CaseCheck]) -> list[Verified]:
@@ -303,15 +291,13 @@ def curve_points(results_dir: Path) -> tuple[list[CurvePoint], list[str]]:
     found, problems = list[CurvePoint](), list[str]()
     for path in sorted(folder.glob("*.jsonl*")) if folder.is_dir() else []:
         file = read(path)
-        problems += [f"{one.at(path)}: {one.why}; left out" for one in file.rejected]
+        problems += left_out(file)
         for trial in file.trials:
             try:
                 found += points_of(trial)
             except ValueError as error:
                 problems.append(f"{path}: {error}; left out")
-    return sorted(
-        found, key=lambda one: (one.machine, one.kernel, one.case, one.backend, one.programs, one.at)
-    ), problems
+    return sorted(found, key=CurvePoint.order), problems
 
 
 def points_of(trial: Trial) -> Iterator[CurvePoint]:
@@ -341,16 +327,3 @@ def _count(arm: Arm, checkout: Checkout, where: str) -> int:
     if count is None:
         raise ValueError(f"{where} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
     return int(count)
-
-
-def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
-    """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not state the number."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
-    cases = set()
-    for trial in trials:
-        cases |= {f"{trial.operator}/{case}" for case in trial.cases}
-        for point in points_of(trial):
-            found[point.backend][point.programs] = point.busbw
-    if len(cases) != 1:
-        raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
-    return dict(found)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from ci.git.repository import on_main
-from ci.history import code_events, commits, exact, triage
+from ci.history import exact, readings, series, triage
 from ci.history.analysis import History, analyse
-from ci.history.configuration_events import configuration_events
 from ci.history.configurations import read as read_swept
-from ci.history.explained import with_explanations
-from ci.history.paired import PairedVerdicts
-from ci.history.steps import series
-from ci.records import causes as keeping
+from ci.history.events import configuration_events, health_events, joined
+from ci.history.health import all_findings
+from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent, read_commits
+from ci.judging import policy, recorded
+from ci.judging.policy import Policy, PolicyError
+from ci.judging.types import Verdict
 from ci.records import store
 from ci.records.derived import derive
+from ci.records.ledger import Explanation, RecordedCause, causes_in
+from ci.records.store import RecordError
+from kernels import project
+from kernels.project import ProjectError
 
 KEPT = ".cache/history"
 """Where, below a folder of records, an analysis keeps what the next one need not compute again."""
@@ -38,9 +45,9 @@ def of_frame(
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     swept, measured, main = read_swept(results), _commits(frame), on_main(folder)
     compiled = [one.commit for one in exact.records(code, folder)] if code else []
-    causes, _ = keeping.load(results)
+    causes, _ = causes_in(results)
     shown = [commit for one in causes for commit in (one.base, one.head)]
-    known = commits.read(folder, [*measured, *shown, *compiled, *(one.commit for one in swept)])
+    known = read_commits(folder, [*measured, *shown, *compiled, *(one.commit for one in swept)])
     aside = set() if main is None else {one for one in (*measured, *compiled) if one in known and one not in main}
     recorded = exact.read(code, repository=folder, aside=aside) if code else []
     swept = [one for one in swept if main is None or one.commit in main or one.commit not in known]
@@ -48,10 +55,10 @@ def of_frame(
     paired = PairedVerdicts(results)
     found = analyse(frame, recorded, known, decisions, kept, paired, aside)
     decided = decisions or triage.Triage()
-    events = code_events.with_machines(found.events, results, frame, known, decided)
-    events = with_explanations(events, causes, known)
+    health = health_events(all_findings(readings.load(results), frame), known, decided)
     moved = configuration_events(swept, known, decided)
-    if moved:
+    events = with_explanations(joined(found.events, health), causes, known)
+    if health or moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
     return dataclasses.replace(found, events=events, notes=(*found.notes, *paired.problems))
 
@@ -60,3 +67,84 @@ def _commits(frame: pd.DataFrame) -> dict[str, None]:
     """The recorded commits in the order of the rows: looked up once a run, of which there are few."""
     codes, names = series.coded(frame["commit"])
     return dict.fromkeys(str(names[code]) for code in codes[series.runs(codes)].tolist() if code >= 0)
+
+
+# What experiments have shown about an event: recorded explanations of commits within the range of its step.
+
+
+SHOWN = {"proven": "proven", "partly": "partly proven"}
+"""By the state of an explanation, the kind of the cause that an event names for it."""
+
+
+def with_explanations(
+    events: Sequence[HistoryEvent], causes: Sequence[RecordedCause], known: Mapping[str, CommitFacts]
+) -> tuple[HistoryEvent, ...]:
+    """Events with what is recorded of why they are slower; what is shown comes before what merely changed, too.
+
+    known: commits in the order of the history (`ci.history.types.read_commits`).
+    """
+    if not causes:
+        return tuple(events)
+    place = {commit: number for number, commit in enumerate(known)}
+    return tuple(_with(event, [one.explanation for one in causes if _about(one, event, place)]) for event in events)
+
+
+def _with(event: HistoryEvent, found: Sequence[Explanation]) -> HistoryEvent:
+    shown = tuple(Cause(SHOWN[one.state], one.sentence) for one in found if one.state in SHOWN)
+    return dataclasses.replace(event, causes=(*shown, *event.causes), explanations=tuple(found)) if found else event
+
+
+def _about(one: RecordedCause, event: HistoryEvent, place: Mapping[str, int]) -> bool:
+    """Whether both commits lie within the event's range, and a case of it was slower between them."""
+    if one.machine != event.machine or event.direction is not Direction.SLOWER:
+        return False
+    moved = {f"{key.kernel}/{key.backend}/{key.case}" for key in (step.key for step in event.moved)}
+    if moved.isdisjoint(one.explanation.cases):
+        return False
+    ends = (event.last_good.hash, event.first_bad.hash)
+    if (one.base, one.head) == ends:
+        return True
+    if not {one.base, one.head, *ends} <= place.keys():
+        return False
+    good, base, head, bad = (place[commit] for commit in (ends[0], one.base, one.head, ends[1]))
+    return good <= base < head <= bad
+
+
+# What the gate says of recorded commits that ran in lock-step: the history asks it about the steps that it finds.
+
+
+SAID = {
+    Verdict.SLOWER: str(Direction.SLOWER),
+    Verdict.FASTER: str(Direction.FASTER),
+    Verdict.SAME: "",
+    Verdict.CANNOT_TELL: "",
+}
+"""What a verdict says of a case that has times on both sides."""
+
+
+class PairedVerdicts:
+    """The verdicts on the commits of one folder of records; problems: sentences on those that could not be read."""
+
+    def __init__(self, results: Path) -> None:
+        self.results, self.problems = results, list[str]()
+        self._said: dict[tuple[str, str, str], Mapping[str, str]] = {}
+
+    @functools.cached_property
+    def policy(self) -> Policy:
+        """Of the project that the records belong to."""
+        return policy.load(project.around(self.results).policy or policy.DEFAULT_FILE)
+
+    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, str]:
+        """See `ci.history.finding.Paired`."""
+        asked = machine, base, head
+        if asked not in self._said:
+            self._said[asked] = self._judged(*asked)
+        return self._said[asked]
+
+    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, str]:
+        try:
+            cases = recorded.in_pairs(self.results, base, head, self.policy, machine)
+        except (RecordError, PolicyError, ProjectError) as error:
+            self.problems.append(f"{machine}: what was compared of {base[:8]} and {head[:8]} is not known: {error}")
+            return {}
+        return {one.case: SAID[one.verdict] for one in cases if one.verdict in SAID}

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shapes import Unfit, form, items, one_of, record, table, that, whole
 from ci.history.types import Direction, EventKind, EventPlace, EventState
 from ci.whole_files import replace
 
@@ -136,11 +137,9 @@ def dumps(triage: Triage) -> str:
         names = (f"{_quoted(new)} = {_quoted(old)}" for new, old in sorted(triage.renamed.items()))
         blocks.append("\n".join(["[renamed]", *names, ""]))
     blocks += [_block(triage.entries[name]) for name in sorted(triage.entries)]
-    return "\n".join([*blocks, *(one.dumps() for one in sorted(triage.advance, key=_order))])
-
-
-def _order(one: InAdvance) -> tuple[int, str]:
-    return one.pull_request, one.case
+    return "\n".join(
+        [*blocks, *(one.dumps() for one in sorted(triage.advance, key=lambda one: (one.pull_request, one.case)))]
+    )
 
 
 def chosen(prefix: str, known: Iterable[str]) -> str:
@@ -172,67 +171,40 @@ def _quoted(text: str) -> str:
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
+_TEXT = that(lambda v: isinstance(v, str) and len(v) <= LONGEST, f"a text of at most {LONGEST} characters")
+_DAY = that(lambda v: type(v) is datetime.date, "a day, such as 2026-11-22")
+_ENTRY = record(
+    {"state": one_of(*STATES), "date": _DAY},
+    {**dict.fromkeys(TEXTS, _TEXT), "kind": one_of(*EventKind), "direction": one_of(*Direction)},
+    closed=True,
+)
+_IN_ADVANCE = record(
+    {**dict.fromkeys(("case", "by", "reason"), _TEXT), "pull_request": whole(1), "date": _DAY},
+    {"link": _TEXT},
+    closed=True,
+)
+FILE = record(
+    {},
+    {
+        "event": table(form(_ID, "10 hex digits; `ridgeline events` lists them"), _ENTRY),
+        "renamed": table(_TEXT, that(lambda v: isinstance(v, str) and v, '"new name" = "old name"')),
+        "accepted": items(_IN_ADVANCE),
+    },
+    closed=True,
+)
+"""What the file may hold."""
+
+
 def _parsed(data: Mapping[str, Any], source: str) -> Triage:
-    extra = sorted(set(data) - {"event", "renamed", "accepted"})
-    if extra:
-        raise TriageError(f"{source}: unknown table {extra[0]!r}; known: accepted, event, renamed")
-    events = _table(data.get("event", {}), f"{source}: [event]")
-    renamed = _table(data.get("renamed", {}), f"{source}: [renamed]")
-    for new, old in renamed.items():
-        if not isinstance(old, str) or not old or old == new:
-            raise TriageError(f'{source}: [renamed]: {new} = {old!r}; allowed: "new name" = "old name"')
-    advance = data.get("accepted", [])
-    if not isinstance(advance, list):
-        raise TriageError(f"{source}: accepted is a list of tables: [[accepted]]")
-    accepted = tuple(_in_advance(value, f"{source}: [[accepted]] {n}") for n, value in enumerate(advance, 1))
-    return Triage({name: _entry(name, value, source) for name, value in events.items()}, dict(renamed), accepted)
-
-
-def _in_advance(value: Any, where: str) -> InAdvance:
-    table = _table(value, where)
-    fields = {field.name for field in dataclasses.fields(InAdvance)}
-    if set(table) | {"link"} != fields:
-        wanted = ", ".join(sorted(fields - {"link"}))
-        raise TriageError(f"{where}: has {', '.join(table)[:200]}; wanted: {wanted}, and link if there is one")
-    number = table["pull_request"]
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise TriageError(f"{where}: pull_request = {str(number)[:80]!r}; allowed: the number of a pull request")
-    _check_date(table["date"], where)
-    _check_texts({key: table[key] for key in fields - {"pull_request", "date"} if key in table}, where)
-    return InAdvance(**table)
-
-
-def _entry(name: str, value: Any, source: str) -> TriageEntry:
-    where = f"{source}: [event.{name}]"
-    table = _table(value, where)
-    if not _ID.fullmatch(name):
-        raise TriageError(f"{where}: an id has 10 hex digits; `ridgeline events` lists them")
-    extra = sorted(set(table) - {"state", "date", *TEXTS})
-    if extra:
-        raise TriageError(f"{where}: unknown key {extra[0]!r}; known: state, date, {', '.join(TEXTS)}")
-    if table.get("state") not in STATES:
-        raise TriageError(f"{where}: state = {table.get('state')!r}; allowed: {', '.join(STATES)}")
-    _check_date(table.get("date"), where)
-    texts = {key: table[key] for key in TEXTS if key in table}
-    _check_texts(texts, where)
-    for key, words in (("kind", EventKind), ("direction", Direction)):
-        if texts.get(key, "") not in ("", *words):
-            raise TriageError(f"{where}: {key} = {texts[key]!r}; allowed: {', '.join(words)}")
-    return TriageEntry(name, EventState(table["state"]), table["date"], **texts)
-
-
-def _check_date(date: Any, where: str) -> None:
-    if not isinstance(date, datetime.date) or isinstance(date, datetime.datetime):
-        raise TriageError(f"{where}: date = {date!r}; allowed: a day, such as 2026-11-22")
-
-
-def _check_texts(texts: Mapping[str, Any], where: str) -> None:
-    for key, text in texts.items():
-        if not isinstance(text, str) or len(text) > LONGEST:
-            raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
-
-
-def _table(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TriageError(f"{where}: {str(value)[:80]!r} is not a table")
-    return value
+    renamed = data.get("renamed", {})
+    try:
+        FILE(data, "")
+        if same := [new for new, old in renamed.items() if new == old]:
+            raise Unfit(f"renamed.{same[0]}", same[0], '"new name" = "old name"')
+    except Unfit as error:
+        raise TriageError(f"{source}: {error}") from None
+    entries = {
+        name: TriageEntry(name, **one | {"state": EventState(one["state"])})
+        for name, one in data.get("event", {}).items()
+    }
+    return Triage(entries, renamed, tuple(InAdvance(**one) for one in data.get("accepted", [])))

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
-from ci.judging import outlook
-from ci.judging.judge import judge
+from ci.judging.judge import better_rounds, judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
 from ci.stats.sequential import Progress, decide
@@ -218,7 +217,7 @@ class Looking:
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
         """The order with the rounds that tell most in a second."""
-        rounds = outlook.rounds(order.kernel, order.cases, self._compared, trials, self._policy)
+        rounds = better_rounds(order.kernel, order.cases, self._compared, trials, self._policy)
         return dataclasses.replace(order, rounds=rounds)
 
     def outcome(self) -> Outcome:

@@ -29,9 +29,6 @@ Table = Mapping[str, Any]
 
 SECTION_TABLES = {"unit": UNITS, "machine": MACHINE_KINDS, "kernel": None}
 
-OLD_KEYS = {"effect_floor": "smallest_effect", "recorded_floor": "recorded_smallest_effect"}
-"""Keys of policies written before 2026-11-22, and what they are called now."""
-
 
 class PolicyError(ValueError):
     """The policy cannot be used; the text names the file, the section, the value and what is allowed."""
@@ -175,12 +172,7 @@ def _sections(data: Table) -> Iterator[tuple[tuple[str, str], Table]]:
 
 
 def _section(section: Table, where: str) -> dict[str, Any]:
-    """The settings of one section, checked, under their names of today, without reason and date."""
-    for old, new in OLD_KEYS.items():
-        if isinstance(section, dict) and old in section:
-            if new in section:
-                raise PolicyError(f"{where}: {old} is the old name of {new}; keep one of them")
-            section = {new if key == old else key: value for key, value in section.items()}
+    """The settings of one section, checked, without reason and date."""
     SECTION(section, where)
     return with_tuples({key: value for key, value in section.items() if key not in DATED})
 

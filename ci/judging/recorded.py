@@ -17,8 +17,8 @@ from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement
 from ci.records import store
+from ci.records.ledger import machine_folders
 from ci.records.pooling import Place
-from ci.records.sweeps import machine_folders
 from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.trial import Trial

@@ -12,8 +12,10 @@ import dataclasses
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from ci.records.rows import TEXT, constant, unified
+from ci.records.rows import SCHEMA, TEXT, constant, unified
+from ci.trials.file import RecordError
 from ci.whole_files import WriteError, replace
 
 # A table kept as a few Parquet files, its parts: any engine reads the folder, and changing a little rewrites a little.
@@ -75,22 +78,17 @@ class TablePart:
     rows: pa.Table
     path: Path | None = None
 
-    def without(self, gone: Iterable[str]) -> TablePart:
-        """The part without these units; itself if it has none of them."""
-        left = {name: unit for name, unit in self.units.items() if name not in set(gone)}
+    def only(self, names: Iterable[str]) -> TablePart:
+        """The part with these units alone; itself if it has no others."""
+        wanted = set(names)
+        left = {name: unit for name, unit in self.units.items() if name in wanted}
         if len(left) == len(self.units):
             return self
         return TablePart(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
 
-    def split(self, units: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(unit, its rows) of some of its units."""
-        column = self.rows[UNIT].combine_chunks()
-        names, codes = column.dictionary.to_pylist(), column.indices.to_numpy()
-        number = {name: code for code, name in enumerate(names)}
-        for unit in units:
-            at = np.flatnonzero(codes == number.get(unit, -1))
-            together = len(at) and at[-1] - at[0] + 1 == len(at)
-            yield unit, self.rows.slice(at[0], len(at)) if together else self.rows.take(pa.array(at))
+    def without(self, gone: Iterable[str]) -> TablePart:
+        """The part without these units."""
+        return self.only(self.units.keys() - set(gone))
 
     @property
     def name(self) -> str:
@@ -136,14 +134,14 @@ class Parts:
         found = [self._footer(path) for path in self._paths()]
         return {name: unit for units in found for name, unit in (units or {}).items()}
 
-    def rows_of(self, wanted: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(unit, its rows) of those units that can be read; the parts that were read last are remembered."""
-        left = set(wanted)
+    def holding(self, wanted: Mapping[str, ParsedUnit]) -> Iterator[TablePart]:
+        """Those of these units that can be read, each once; the parts that were read last are remembered."""
+        left = dict(wanted)  # two parts hold the same unit for the moment in which a writer replaces them
         for path in self._paths():
-            mine = left & (self._footer(path) or {}).keys()
+            mine = [name for name, unit in (self._footer(path) or {}).items() if left.get(name) == unit]
             if mine and (part := self._remembered(path)):
-                left -= mine
-                yield from part.split(mine)
+                left = {name: unit for name, unit in left.items() if name not in mine}
+                yield part.only(mine)
 
     def _remembered(self, path: Path) -> TablePart | None:
         if path not in self._last and (part := self._part(path)):
@@ -199,7 +197,7 @@ class Parts:
 
     def _draft(self, part: TablePart) -> Path:
         draft = self.folder / f".{part.name}.{os.getpid()}"
-        units = {name: _told(unit) for name, unit in part.units.items()}
+        units = {n: [one.digest, one.problems, one.put_ns, one.places] for n, one in part.units.items()}
         index = json.dumps({"version": self.version, "units": units}).encode()
         rows = part.rows.replace_schema_metadata({_INDEX: index})
         texts = [field.name for field in self.schema if field.type == TEXT]
@@ -237,11 +235,6 @@ class Parts:
             return {name: _unit(*told) for name, told in index["units"].items()}
         except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, AttributeError):
             return None
-
-
-def _told(unit: ParsedUnit) -> list[object]:
-    """A unit as it stands in a footer."""
-    return [unit.digest, list(unit.problems), unit.put_ns, unit.places]
 
 
 def _unit(
@@ -304,77 +297,56 @@ _SEEN = ".files.json"
 """What the files of each unit looked like when their digest was taken: only saves opening them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cached:
-    """Rows of all units, as tables that may differ in their dictionaries, and the problems met with each unit."""
-
-    tables: list[pa.Table]
-    problems: list[str]
-
-
-def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Cached:
-    """Rows of all units (columns of `schema` and UNIT), and the problems met; units in the order of their dates.
-
-    Units that are parsed together are best given in that order, so that parts do not overlap.  `store` is a folder of
-    parts that is read and, where something changed, written; a missing, damaged or unwritable one only costs time.
-    Change `version` whenever `parse` or `schema` means something else.
-    """
-    parts = Parts(store, schema, version)
-    held = parts.read()
-    there = {name: unit for part in held for name, unit in part.units.items()}
-    fresh, old, _ = _renewed(units, parse, parts, there)
-    kept = _once([*fresh, *(part.without(old) for part in held)])
-    kept.sort(key=lambda part: oldest(part.rows))
-    problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
-    return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Indexed:
     """Units whose rows are read when they are asked for.
 
-    units: what is known of each; held: rows of those that could not be kept; parse: for what a damaged part has lost.
+    units: what is known of each; held: those whose rows could not be kept; parse: for what a damaged part has lost.
     """
 
     parts: Parts
     units: Mapping[str, ParsedUnit]
-    held: Mapping[str, pa.Table]
+    held: Sequence[TablePart]
     parse: Parser
 
-    def rows(self, names: Sequence[str]) -> list[pa.Table]:
-        """The rows of some units, in this order."""
-        found = {**dict(self.parts.rows_of(name for name in names if name not in self.held)), **self.held}
-        tables = [found[name] if name in found else self.parse(name)[0] for name in names]
-        return [table.select(self.parts.schema.names[:-1]) for table in tables if len(table)]
+    @property
+    def problems(self) -> list[str]:
+        """What could not be used of the units."""
+        return [said for unit in self.units.values() for said in unit.problems]
+
+    def rows(self, names: Iterable[str] | None = None) -> list[pa.Table]:
+        """The rows of some units (None: of all), oldest first, as tables that may differ in their dictionaries."""
+        wanted = {name: self.units[name] for name in (self.units if names is None else names)}
+        held = [part.only(wanted) for part in self.held]
+        there = {name for part in held for name in part.units}
+        found = list(self.parts.holding({name: unit for name, unit in wanted.items() if name not in there}))
+        lost = [name for name in wanted if name not in there.union(*(part.units for part in found))]
+        made = list(_parsed(lost, self.parse, {name: self.units[name].digest for name in lost}, self.parts))
+        if made:
+            self.parts.put(made)
+        tables = [part.rows for part in (*found, *made, *held) if len(part.rows)]
+        return [table.select(self.parts.schema.names[:-1]) for table in sorted(tables, key=oldest)]
 
 
 def index(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Indexed:
-    """As :func:`table`, but only what is new is parsed and no rows are read: what is known stands in the footers."""
+    """What is known of units; only those whose files are not as they were are parsed, and no other rows are read.
+
+    Units that are parsed together are best given in the order of their dates, so that parts do not overlap.  `store` is
+    a folder of parts that is read and, where something changed, written; a missing, damaged or unwritable one only
+    costs time.  Change `version` whenever `parse` or `schema` means something else.
+    """
     parts = Parts(store, schema, version)
     there = parts.units()
-    fresh, _, wrote = _renewed(units, parse, parts, there)
-    there = parts.units() if wrote else there
-    new = {name: unit for part in fresh for name, unit in part.units.items()}
-    lost = {name for name in new if there.get(name) != new[name]}
-    held = {name: rows for part in fresh for name, rows in part.split(lost & part.units.keys())}
-    return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
-
-
-def _renewed(
-    units: Mapping[str, Sequence[Path]], parse: Parser, parts: Parts, there: Mapping[str, ParsedUnit]
-) -> tuple[list[TablePart], set[str], bool]:
-    """Parse and write what is new: the new parts, the units whose old rows no longer count, whether it wrote.
-
-    there: units as their parts have them.
-    """
     digests, seen = _digests(units, _read_seen(parts.folder))
     stale = [name for name in units if name not in there or there[name].digest != digests[name]]
-    gone = there.keys() - units.keys()
-    fresh = list(_parsed(stale, parse, digests, parts))
-    wrote = bool(fresh or gone or seen is not None)
-    if wrote:
+    gone, fresh = there.keys() - units.keys(), list(_parsed(stale, parse, digests, parts))
+    if fresh or gone or seen is not None:
         _write(parts, fresh, gone, seen)
-    return fresh, {*gone, *stale}, wrote
+        there = parts.units()
+    new = {name: unit for part in fresh for name, unit in part.units.items()}
+    lost = {name for name in new if there.get(name) != new[name]}
+    held = [part.only(lost) for part in fresh if lost & part.units.keys()]
+    return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
 
 
 def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
@@ -389,16 +361,6 @@ def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], par
             tables, known = {}, {}
     if tables:
         yield parts.part(tables, known)
-
-
-def _once(parts: Sequence[TablePart]) -> list[TablePart]:
-    """Every unit once: two parts hold the same one for the moment in which a writer replaces them."""
-    seen: set[str] = set()
-    kept = []
-    for part in parts:
-        kept.append(part.without(seen & part.units.keys()))
-        seen |= part.units.keys()
-    return kept
 
 
 def _digests(
@@ -448,3 +410,124 @@ def _write(parts: Parts, fresh: Sequence[TablePart], gone: set[str], seen: Mappi
         return
     with contextlib.suppress(WriteError):
         replace(parts.folder / _SEEN, json.dumps(seen))
+
+
+# Records of other tools, beside our own: `results/imported/machine=<name>/part-*.parquet`.
+#
+# They are no asv files of ours: asv's format wants a benchmark definition that nobody declared, and a history of
+# millions of points does not fit JSON.  So they are kept as the cache keeps rows (:mod:`ci.records.cache`), with the
+# columns below; a unit is a foreign file, and a file that is imported again replaces its rows.  Unlike the cache they
+# cannot be made again: this folder is a record.  :func:`ci.records.store.load` adds their times to the frame.
+
+
+IMPORTED_VERSION = 1
+"""Version of the rows.  Other versions are never replaced: they may be the only copy."""
+
+IMPORTED = "imported"
+
+_FROM_FRAME = (
+    *("commit", "date", "env", "kernel", "backend", "case", "dtype", "world", "seconds", "seconds_low"),
+    *("seconds_high", "samples", "trials", "hbm_bytes", "link_bytes", "payload_bytes", "status", "why"),
+    *("device", "driver", "runtime", "library", "torch", "triton"),
+)
+COLUMNS = pa.schema(
+    [
+        *(SCHEMA.field(name) for name in _FROM_FRAME),
+        pa.field("value", pa.float64()),
+        pa.field("unit", TEXT),
+        pa.field("source", TEXT),
+    ]
+)
+"""value, unit: as the file has them.  seconds: the value where its unit is one of time, else NaN.  source: which format
+it was read from.  A row without seconds is in no page; any engine can query it."""
+
+MOST_ROWS = 4_000_000
+"""Imported rows that the frame takes: about 1.5 GB beside as many of our own (ci.records.frame, 2026-11).  A larger
+import is for a query engine, and the frame says so."""
+
+KEY = ("commit", "env", "kernel", "backend", "case")
+"""What two rows of a machine share that are of the same point."""
+
+
+class ImportedParts(Parts):
+    """The imported rows of one machine."""
+
+    def __init__(self, results_dir: Path, machine: str) -> None:
+        super().__init__(results_dir / IMPORTED / f"machine={quote(machine, safe='')}", COLUMNS, IMPORTED_VERSION)
+
+    def _replace(self, parts: Sequence[TablePart], old: Sequence[Path]) -> None:
+        """Refuses to take a damaged part away: it is the only copy of its rows."""
+        lost = [path for path in old if self._footer(path) is None]
+        if lost:
+            raise RecordError(
+                f"{lost[0]} is damaged or of another version of Ridgeline; nothing was written.  "
+                "Move it away and import its files again"
+            )
+        super()._replace(parts, old)
+
+
+def imported_machines(results_dir: Path) -> list[str]:
+    """Machines that have imported rows."""
+    folders = sorted((results_dir / IMPORTED).glob("machine=*"))
+    return [unquote(folder.name.partition("=")[2]) for folder in folders if folder.is_dir()]
+
+
+def keep_imported(results_dir: Path, machine: str, tables: Mapping[str, pa.Table], digests: Mapping[str, str]) -> None:
+    """Keep the tables of some files, each in place of what its file gave before.  Raises RecordError."""
+    parts = ImportedParts(results_dir, machine)
+    fresh = parts.part(tables, {name: ParsedUnit(digests[name], put_ns=time.time_ns()) for name in tables})
+    if not parts.put([fresh]):
+        raise RecordError(f"{parts.folder} cannot be written; give a folder you may write: --results DIR")
+
+
+def imported_digests(results_dir: Path, machine: str) -> dict[str, str]:
+    """Digests of the files that were imported for a machine, by name."""
+    return {name: unit.digest for name, unit in ImportedParts(results_dir, machine).units().items()}
+
+
+def imported_times(results_dir: Path, machine: str | None = None) -> tuple[list[tuple[str, pa.Table]], list[str]]:
+    """(machine, rows) that have a time or a failure, each point once, the latest file's; and what was left out."""
+    found, problems = [], []
+    for name in imported_machines(results_dir):
+        parts = ImportedParts(results_dir, name)
+        if machine not in (None, name):
+            continue
+        rows = sum(_rows_in(path) for path in parts.folder.glob("part-*.parquet"))
+        if rows > MOST_ROWS:
+            said = f"{parts.folder}: {rows:,} imported rows are more than the {MOST_ROWS:,} that pages take"
+            problems.append(f"{said}; query them with DuckDB or pandas as .github/guides/tables.md does")
+            continue
+        held, unsound = parts.read(), parts.unsound()
+        problems += [f"{path}: damaged or of another version; import its files again" for path in unsound]
+        found += [(name, once(table)) for table in _timed(held) if len(table)]
+    return found, problems
+
+
+def once(rows: pa.Table) -> pa.Table:
+    """Rows without those that a later row repeats: the same commit, environment and series."""
+    keys = np.zeros(len(rows), np.int64)
+    for column in KEY:
+        coded = rows[column].combine_chunks()
+        codes, texts = (coded.indices.to_numpy(), len(coded.dictionary)) if len(rows) else (keys, 1)
+        keys = np.unique(keys * max(texts, 1) + codes, return_inverse=True)[1]
+    _, last = np.unique(keys[::-1], return_index=True)
+    return rows if len(last) == len(rows) else rows.take(pa.array(np.sort(len(rows) - 1 - last)))
+
+
+def _timed(parts: Sequence[TablePart]) -> list[pa.Table]:
+    """The rows of all parts that belong in the frame, as one table."""
+    if not parts:
+        return []
+    whole = _latest_last(parts)
+    keep = pc.or_kleene(pc.is_finite(whole["seconds"]), pc.not_equal(whole["status"].cast(pa.string()), "ok"))
+    return [whole.filter(keep).drop_columns(["value", "unit", "source", UNIT])]
+
+
+def _latest_last(parts: Sequence[TablePart]) -> pa.Table:
+    """The rows of all parts in the order in which their files were imported."""
+    whole = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
+    put_ns = {name: unit.put_ns for part in parts for name, unit in part.units.items()}
+    records = whole[UNIT].combine_chunks()
+    when = np.array([put_ns.get(name, 0) for name in records.dictionary.to_pylist()], np.int64)
+    order = np.argsort(when[records.indices.to_numpy()], kind="stable")
+    return whole if np.all(order[1:] > order[:-1]) else whole.take(pa.array(order))

@@ -24,9 +24,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
-from ci.records import cache, imported
-from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of
-from ci.records.sweeps import machine_folders
+from ci.records import cache
+from ci.records.ledger import machine_folders
+from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of, table_of
 
 Codes = npt.NDArray[np.signedinteger]
 Units = dict[str, tuple[Path, Path]]
@@ -49,10 +49,10 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
     for folder in machine_folders(results_dir):
         if machine in (None, folder.name):
             units = units_in(folder, notes_path)
-            found = cache.table(*cached_in(folder, units))
-            pieces += [FramePiece(folder.name, rows) for rows in found.tables]
+            found = cache.index(*cached_in(folder, units))
+            pieces += [FramePiece(folder.name, rows) for rows in found.rows()]
             problems += problems_in(folder, units, found.problems)
-    foreign, left_out = imported.times(results_dir, machine)
+    foreign, left_out = cache.imported_times(results_dir, machine)
     pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
     frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
@@ -122,42 +122,34 @@ def assembled(
 
 def _texts(pieces: Sequence[FramePiece], name: str) -> pd.Categorical:
     """A text column of all pieces with the texts that occur in it."""
-    coded = [chunk for piece in pieces for chunk in _coded(piece, name)]
-    texts = sorted({text for _, those in coded for text in those})
-    number = {text: code for code, text in enumerate(texts)}
-    small = np.min_scalar_type(-max(len(texts), 1))
-    parts = [np.array([number[text] for text in those], small)[codes] for codes, those in coded]
-    codes = np.concatenate(parts) if parts else np.empty(0, small)
-    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"), validate=False)
-
-
-def _coded(piece: FramePiece, name: str) -> Iterator[tuple[Codes, list[str]]]:
-    """(codes, texts) of each chunk; only texts that occur."""
-    rows = len(piece.rows)
-    if name == "machine" or name not in piece.rows.column_names:
-        text = piece.machine if name == "machine" else str(RowBlock(rows, {}).column(name))
-        yield np.zeros(rows, np.int8), [text]
-        return
-    for chunk in piece.rows[name].chunks:
-        codes, texts = chunk.indices.to_numpy(zero_copy_only=False), chunk.dictionary.to_pylist()
-        used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
-        if len(used) < len(texts):
-            codes, texts = np.searchsorted(used, codes), [texts[code] for code in used]
-        yield codes, texts
+    whole = _column(pieces, name)
+    codes, texts = whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
+    used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
+    ordered = sorted(used.tolist(), key=texts.__getitem__)
+    number = np.zeros(len(texts), np.min_scalar_type(-max(len(used), 1)))
+    number[ordered] = np.arange(len(ordered))
+    names = pd.Index([texts[code] for code in ordered], dtype="str")
+    return pd.Categorical.from_codes(number[codes], categories=names, validate=False)
 
 
 def _values(pieces: Sequence[FramePiece], name: str) -> npt.NDArray[np.generic]:
     """A column of numbers of all pieces."""
-    kind = SCHEMA.field(name).type
-    dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
-    parts = [np.empty(0, dtype)]
+    whole = _column(pieces, name)
+    dtype = "datetime64[ms]" if pa.types.is_timestamp(whole.type) else whole.type.to_pandas_dtype()
+    return np.asarray(whole.to_numpy(zero_copy_only=False).astype(dtype, copy=False))
+
+
+def _column(pieces: Sequence[FramePiece], name: str) -> pa.Array:
+    """A column of all pieces; what a piece lacks is unknown."""
+    field = SCHEMA.field(name)
+    chunks = []
     for piece in pieces:
         if name in piece.rows.column_names:
-            chunks = (chunk.to_numpy(zero_copy_only=False) for chunk in piece.rows[name].chunks)
-            parts += [values.astype(dtype, copy=False) for values in chunks]
+            chunks += piece.rows[name].chunks
         else:
-            parts.append(np.full(len(piece.rows), RowBlock(0, {}).column(name), dtype))
-    return np.concatenate(parts)
+            lacking = RowBlock(len(piece.rows), {"machine": piece.machine})
+            chunks += table_of([lacking], pa.schema([field]))[name].chunks
+    return pa.chunked_array(chunks, field.type).unify_dictionaries().combine_chunks()
 
 
 def _runs(commit: Codes, date: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
@@ -238,7 +230,7 @@ class MachineRows:
         wanted = {(place.commit, place.env) for place in places}
         found = (place for place in self.places if (place.commit, place.env) in wanted)
         units = dict.fromkeys(unit for place in found for unit in place.units)
-        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(list(units))]
+        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(units)]
         return assembled(pieces, self.repository, self.later)
 
 
@@ -256,15 +248,15 @@ class OpenedRecords:
 
 def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecords:
     """See :func:`ci.records.store.opened`."""
-    mixed = imported.machines(results_dir)
+    mixed = cache.imported_machines(results_dir)
     found, problems = dict[str, cache.Indexed](), list[str]()
     for folder in machine_folders(results_dir):
         if folder.name not in mixed:
             units = units_in(folder, notes_path)
             found[folder.name] = cache.index(*cached_in(folder, units))
-            said = [text for name in units for text in found[folder.name].units[name].problems]
-            problems += problems_in(folder, units, said)
-    dated = [(commit, date) for one in found.values() for commit, _, date in _all_places(one)]
+            problems += problems_in(folder, units, found[folder.name].problems)
+    known = [unit.places or () for one in found.values() for unit in one.units.values()]
+    dated = [(commit, date) for places in known for commit, _, date in places]
     later = ms_apart(dated, results_dir)
     machines = [
         MachineRows(machine, _places(one, later), one, results_dir, later)
@@ -272,10 +264,6 @@ def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecor
         if any(unit.places for unit in one.units.values())
     ]
     return OpenedRecords(machines, mixed, problems)
-
-
-def _all_places(indexed: cache.Indexed) -> Iterable[tuple[str, str, int]]:
-    return (place for unit in indexed.units.values() for place in unit.places or ())
 
 
 def _places(indexed: cache.Indexed, later: Mapping[tuple[str, int], int]) -> list[RecordPlace]:

@@ -270,7 +270,8 @@ def beside_fastest(cell: Cell) -> PairedRatio | None:
     beside = {name: _rounds(cell, name) for name in dict.fromkeys(name for those in cell.beside for name in those)}
     if not beside:
         return None
-    name = min(beside, key=lambda one: (_median_seconds(cell, one), one))
+    seconds = {one: np.concatenate([those[one] for those in cell.beside if one in those]) for one in beside}
+    name = min(beside, key=lambda one: (float(np.median(seconds[one])), one))
     ratios = beside[name]
     ratio = float(np.exp(np.median([np.median(np.log(trial)) for trial in ratios])))
     low, high = interval(ratios)
@@ -281,7 +282,3 @@ def _rounds(cell: Cell, baseline: str) -> Sequence[FloatArray]:
     """Ratios round by round, shape (rounds,), of every trial that has the baseline."""
     pairs = zip(cell.trials, cell.beside, strict=True)
     return [those[baseline] / seconds for seconds, those in pairs if baseline in those]
-
-
-def _median_seconds(cell: Cell, baseline: str) -> float:
-    return float(np.median(np.concatenate([those[baseline] for those in cell.beside if baseline in those])))

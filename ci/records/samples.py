@@ -195,36 +195,14 @@ class SamplesPlace(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class FolderPlace(SamplesPlace):
-    """A folder."""
-
-    name: str
-    folder: Path
-
-    def put(self, parts: Mapping[str, bytes]) -> None:
-        for path, content in parts.items():
-            target = self.folder / path
-            draft = target.with_name(f".{target.name}.{os.getpid()}")
-            try:
-                if target.is_file() and target.stat().st_size == len(content):
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                draft.write_bytes(content)
-                draft.replace(target)
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    draft.unlink()
-                raise _unwritable(self.name, error.strerror or error) from error
-
-    def _get(self, path: str) -> bytes:
-        return (self.folder / path).read_bytes()
-
-
-@dataclasses.dataclass(frozen=True)
 class StorePlace(SamplesPlace):
-    """Whatever pyarrow.fs opens.  It takes its credentials from where the store's own tools do."""
+    """Whatever pyarrow.fs opens: a folder, an object store.  It takes credentials from where the store's own tools do.
+
+    location: a URI, or the path of a folder.
+    """
 
     name: str
+    location: str
 
     def put(self, parts: Mapping[str, bytes]) -> None:
         try:
@@ -233,12 +211,21 @@ class StorePlace(SamplesPlace):
                 target = f"{base}/{path}"
                 if store.get_file_info(target).size == len(content):
                     continue
-                if store.type_name in ("local", "hdfs"):  # object stores have no folders
-                    store.create_dir(target.rpartition("/")[0], recursive=True)
-                with store.open_output_stream(target) as stream:
-                    stream.write(content)
+                folder, _, leaf = target.rpartition("/")
+                if store.type_name not in ("local", "hdfs"):  # object stores have no folders, and show what is whole
+                    _written_to(store, target, content)
+                    continue
+                store.create_dir(folder, recursive=True)
+                draft = f"{folder}/.{leaf}.{os.getpid()}"
+                try:
+                    _written_to(store, draft, content)
+                    store.move(draft, target)
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        store.delete_file(draft)
+                    raise
         except (OSError, pa.ArrowException) as error:
-            raise _unwritable(self.name, error) from error
+            raise _unwritable(self.name, error.strerror if getattr(error, "strerror", None) else error) from error
 
     def _get(self, path: str) -> bytes:
         store, base = self._opened
@@ -248,10 +235,15 @@ class StorePlace(SamplesPlace):
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:
         try:
-            store, base = fs.FileSystem.from_uri(self.name)
+            store, base = fs.FileSystem.from_uri(self.location)
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"samples cannot be at {self.name}: {error}") from error
         return store, base.rstrip("/")
+
+
+def _written_to(store: fs.FileSystem, path: str, content: bytes) -> None:
+    with store.open_output_stream(path) as stream:
+        stream.write(content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,7 +311,7 @@ def named(text: str, root: Path) -> SamplesPlace:
             return BranchPlace(text, Branch.of(root, text.removeprefix(BRANCH)))
         except GitError as error:
             raise RecordError(f"[tool.ridgeline] samples is {text!r}: {error}") from error
-    return StorePlace(text) if URI.match(text) else FolderPlace(text, (root / text).resolve())
+    return StorePlace(text, text if URI.match(text) else str((root / text).resolve()))
 
 
 def _unwritable(name: str, why: object) -> RecordError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +24,8 @@ from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
 from ci.records import samples as keeping
-from ci.records import sweeps
+from ci.records.ledger import SWEEPS, by_regime, folder_of
 from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
-from ci.records.regimes import by_regime, folder_of
 from ci.records.samples import SamplesPlace, configured
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
@@ -94,7 +94,7 @@ def record(
     """Add the trials of files to the records of their commits; a trial that is there already changes nothing.
 
     files: paths, or files that have been read.  commits: full hash by role ("head", "base") for checkouts that carry
-    none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.regimes).
+    none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.ledger).
     Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
     """
     read_files = [read(file) if isinstance(file, Path) else file for file in files]
@@ -109,7 +109,11 @@ def record(
 def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str, str], dry_run: bool) -> Recorded:
     """The trials of one regime."""
     wanted, problems = _sorted_by_place(files, commits, keep=not dry_run)
-    swept = {(at.machine, at.stem): [one for one in trials if one.sweep] for at, trials in wanted.items()}
+    swept: dict[Path, list[Trial]] = {}
+    for at in sorted(wanted):
+        for trial in (one for one in wanted[at] if one.sweep):
+            file = results_dir / SWEEPS / at.machine / f"{at.stem}-{trial.operator}.jsonl.gz"
+            swept.setdefault(file, []).append(trial)
     wanted = {place: left for place, trials in wanted.items() if (left := [one for one in trials if not one.sweep])}
     known, added, samples = 0, 0, configured(results_dir)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
@@ -120,9 +124,16 @@ def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str,
             known, added = known + already, added + len(new)
             if not dry_run:
                 problems += _write_place(results_dir, _added(notes, new, place, samples), place)
-        kept = sweeps.keep_all(results_dir, swept, dry_run)
-    paths = [*(_asv_path(results_dir, place) for place in sorted(wanted)), *kept.paths]
-    return Recorded(paths, added + kept.added, known + kept.known, sorted(wanted), [*problems, *kept.problems])
+        for path, lines in swept.items():
+            there, broken = _read_trials(path, keep=not dry_run)
+            new, already, conflicts = _new(lines, there.trials, path)
+            problems += [*broken, *conflicts]
+            known, added = known + already, added + len(new)
+            if new and not dry_run:
+                ordered = sorted((*there.trials, *new), key=lambda trial: trial.order)
+                _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
+    paths = [*(_asv_path(results_dir, place) for place in sorted(wanted)), *swept]
+    return Recorded(paths, added, known, sorted(wanted), problems)
 
 
 def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:
@@ -295,14 +306,17 @@ def _own_file(path: Path, place: Place) -> tuple[asv_files.Json, list[Problem]]:
 
 
 def _read_notes(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
-    """The notes beside an asv file; with `keep`, lines that are not trials are put aside (else only reported)."""
-    notes = _notes_path(path)
-    if not notes.exists():
-        return TrialFile(notes), []
-    file = read(notes)
-    whole = next((one for one in file.rejected if one.number == 0), None)
-    if whole:
-        raise RecordError(f"{notes} {whole.why}; nothing was changed")
+    """The notes beside an asv file."""
+    return _read_trials(_notes_path(path), keep)
+
+
+def _read_trials(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
+    """A file of trial lines; with `keep`, lines that are not trials are put aside (else only reported)."""
+    if not path.exists():
+        return TrialFile(path), []
+    file = read(path)
+    if damaged := next((one for one in file.rejected if one.number == 0), None):
+        raise RecordError(f"{path} {damaged.why}; nothing was changed: restore it, or move it away and record again")
     return file, file.problems(keep)
 
 
@@ -324,7 +338,7 @@ def _lock(results_dir: Path) -> Iterator[None]:
         ) from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str | bytes) -> None:
     try:
         replace(path, text, "the trial files are whole: make room (or give --results DIR) and record them again")
     except WriteError as error:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ci.records import store
+from ci.records.ledger import SUSTAINED, folder_of
 from ci.records.pooling import interval
-from ci.records.regimes import SUSTAINED, folder_of
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 

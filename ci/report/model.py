@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.git.repository import LocalCheckout
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes import Explanation
-from ci.records.regimes import SUSTAINED
+from ci.records.ledger import SUSTAINED, Explanation
 from ci.stats.types import Clocks
 from ci.trials.trial import Checkout, Trial, ran_differently
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.records import rates
-from ci.records.regimes import SUSTAINED
+from ci.records.ledger import SUSTAINED
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
 from ci.report.words import duration, plain, rate, warning_line
 from ci.stats import anomalies

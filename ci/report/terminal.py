@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
-from ci.records.causes import Explanation
+from ci.records.ledger import Explanation
 from ci.report import words
 from ci.report.model import Report, grouped
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.records.rates import Rate
 from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
 from ci.stats.types import Clocks

@@ -8,19 +8,19 @@ depend on each other).  A finding of SLOWER must then be repeated by trials that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
+from ci.stats.interval import BLOCK, Sample, Shifts
 from ci.stats.types import FloatArray
 
 # Control of false alarms over all cases judged together.
-
-
-def two_sided(not_slower: FloatArray, not_faster: FloatArray) -> FloatArray:
-    """The p-value of a change in either direction, from the tails of both; any shape."""
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(not_slower, not_faster)))
 
 
 def adjusted(p_values: FloatArray) -> FloatArray:
@@ -138,3 +138,175 @@ def _target(case: CaseState, state: Progress) -> int:
     if not case.undecided:
         return 0
     return next((look for look in state.looks if look > case.trials), 0)
+
+
+# Will more trials decide a case?  The predictive probability, from what the trials so far say of the effect.
+#
+# The effect is taken as normal about its estimate, with the standard error that the interval implies; that of n times
+# as many trials is smaller by the square root of n. Given the trials so far, the estimate after `later` trials is then
+# normal about the present one with the variance that is still to be lost (Spiegelhalter, Freedman and Blackburn,
+# Controlled Clinical Trials 7, 1986: predictive power). A case is decided where its interval then lies within the
+# bounds of SAME, or where the change is large enough and surely real.
+#
+# How much trials differ is itself only estimated: the logarithm of a standard deviation from n values has a standard
+# error of 1 / sqrt(2 (n - 1)), so the later one is averaged over. On recorded trials the half of the interval after 12
+# is 0.6 to 1.5 times what the square root alone says after 4 (10 to 90 %; the formula: 0.62 to 1.6), 0.8 to 1.3 after
+# 8. `python -m tests.study.budget.early_stop` counts what stopping by this chance costs.
+
+
+SURE = 0.8
+"""The chance at which so many trials are said to decide a case: the usual power of a planned experiment."""
+
+MOST_TRIALS = 200
+"""More trials than anybody measures of one case: 200 of 4 s are a quarter of an hour (2026-11)."""
+
+
+NODES = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
+"""(value, weight) of a standard normal: Gauss-Hermite quadrature with three nodes, exact up to the fifth moment."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DecisionRule:
+    """When a case is decided.  within, smallest, bias: log-ratios of the policy.
+
+    tail: probability of no change at which a change is real; confidence: of the interval that must lie within.
+    """
+
+    within: float
+    smallest: float
+    bias: float
+    tail: float
+    confidence: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SoFar:
+    """What is known of the effect after `trials`: its estimate, and half of the interval, as log-ratios."""
+
+    effect: float
+    half: float
+    trials: int
+
+
+def chance(now: SoFar, later: int, rule: DecisionRule) -> float:
+    """Probability that a case is decided after `later` trials in all, 0 to 1."""
+    width = float(ndtri(0.5 + rule.confidence / 2))
+    error = now.half / width
+    sure = math.sqrt(max(0.5 / (now.trials - 1) - 0.5 / (later - 1), 0.0))
+    thens = ((weight, math.exp(node * sure) * error * math.sqrt(now.trials / later)) for node, weight in NODES)
+    return min(1.0, sum(weight * _decided(now.effect, error, then, width, rule) for weight, then in thens))
+
+
+def _decided(effect: float, error: float, error_then: float, width: float, rule: DecisionRule) -> float:
+    """The same where the standard error will be `error_then`; width: of the interval, in standard errors."""
+    spread = math.sqrt(max(error**2 - error_then**2, 1e-24))
+    room = rule.within - width * error_then
+    same = _between(effect, spread, -room, room) if room > 0 else 0.0
+    real = max(rule.smallest, rule.bias - float(ndtri(rule.tail)) * error_then, room)
+    return same + 1.0 - _between(effect, spread, -real, real)
+
+
+def _between(middle: float, spread: float, low: float, high: float) -> float:
+    return float(ndtr((high - middle) / spread) - ndtr((low - middle) / spread))
+
+
+def needed(now: SoFar, rule: DecisionRule) -> int | None:
+    """How many more trials decide a case with the probability SURE; None if MOST do not."""
+    return next((n - now.trials for n in range(now.trials + 1, MOST_TRIALS + 1) if chance(now, n, rule) >= SURE), None)
+
+
+# How many rounds a trial of an undecided case should have, so that a second tells most.
+#
+# With n rounds the shift of a trial has the variance tau^2 + w / n (tau: what is different from one start of the
+# processes to the next, w: of one round), and the trial takes start_s + n round_s. What T seconds of such trials tell
+# of the effect, the inverse of its variance, is T / ((start_s + n round_s) (tau^2 + w / n)), largest at
+#
+#     n = sqrt(start_s / round_s * w / tau^2)
+#
+# (Cochran, Sampling Techniques, 1977, section 10.6: optimum subsampling in two stages).  Only the noise decides, never
+# the effect, so this is no look at the effect.  `python -m tests.study.budget.starts` has both on the recorded H200
+# trials.
+
+
+MOST_TIMES = 4
+"""Times the usual rounds.  Beyond that tau decides: with w / tau^2 = 40, a trial of 160 rounds has a variance of 0.63,
+one of 1000 of 0.52 times that of 40."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialSeconds:
+    """What a trial costs for one case: its part of what is ahead of the samples and behind them, and a round."""
+
+    start_s: float
+    round_s: float
+
+
+def best(found: Shifts, rounds: FloatArray, start_noise: float, cost: TrialSeconds) -> int:
+    """The rounds of the next trials.  found: of the trials so far, shape (trials,), and `rounds`, how many each had.
+
+    start_noise: the least tau, as a log-ratio.  Whole blocks (ci.stats.interval), from the fewest so far to MOST times
+    as many as these; fewer than two trials say nothing of tau.
+    """
+    fewest = int(rounds.min())
+    of_round = float((found.variance * rounds).mean())
+    if len(rounds) < 2 or min(of_round, cost.start_s, cost.round_s) <= 0:
+        return fewest
+    between = max(start_noise**2, float(found.shift.var(ddof=1) - found.variance.mean()))
+    wanted = math.sqrt(cost.start_s / cost.round_s * of_round / between)
+    return int(min(max(fewest, wanted // BLOCK * BLOCK), MOST_TIMES * fewest))
+
+
+# One cause, many shapes: evidence shared by the cases of one kernel and backend.
+
+
+LEAST_NEIGHBOURS = 4
+"""At least this many shapes, so that a single one cannot move their median."""
+
+ONE_SIDED_LEAST = 8
+"""So many findings, all in one direction, are suspicious (by chance: 1 run in 128)."""
+
+
+def neighbours(keys: Sequence[Hashable]) -> list[list[int]]:
+    """Positions of equal keys, groups of at least `LEAST_NEIGHBOURS`."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for position, key in enumerate(keys):
+        groups[key].append(position)
+    return [members for members in groups.values() if len(members) >= LEAST_NEIGHBOURS]
+
+
+def together(members: Sequence[Sample], *, robust: bool) -> Sample | None:
+    """One sample for several cases: per trial, the mean of their shifts, or (robust) the median.
+
+    Cases of one trial share its processes, so they are first combined within the trial; what they have in common then
+    shows as scatter between trials, where it belongs.  Only trials that all members have are used; None if fewer than
+    3.
+    A median of C values has pi/2 times the variance of their mean.
+    """
+    common = functools.reduce(lambda a, b: a & b, (set(m.numbers) for m in members))
+    if len(common) < 3:
+        return None
+    numbers = [n for n in members[0].numbers if n in common]
+    stacked = [_fields(m, numbers) for m in members]
+    shift, variance, serial, level = (np.array([s[i] for s in stacked]) for i in range(4))
+    loss = np.pi / 2 if robust else 1.0
+    centre = np.median(shift, axis=0) if robust else shift.mean(axis=0)
+    joined = Shifts(centre, loss * variance.mean(axis=0) / len(members), serial.mean(axis=0), level.mean(axis=0))
+    return Sample(tuple(numbers), joined, int(np.median([m.rounds for m in members])))
+
+
+def _fields(member: Sample, numbers: Sequence[int]) -> list[np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    place = {number: i for i, number in enumerate(member.numbers)}
+    index = np.array([place[n] for n in numbers])
+    return [getattr(member.shifts, f.name)[index] for f in dataclasses.fields(Shifts)]
+
+
+def one_sided(slower: int, faster: int) -> str | None:
+    """A warning if all of many findings point one way: the fingerprint of a machine that moved.
+
+    A baseline that was timed beside the findings and stood still clears the machine; the caller knows.
+    """
+    if max(slower, faster) < ONE_SIDED_LEAST or min(slower, faster) > 0:
+        return None
+    findings = f"all {slower + faster} findings point one way ({'slower' if slower else 'faster'})"
+    suspects = "no baseline stood still beside them, so suspect the machine, the environment or base first"
+    return f"{findings} and {suspects}; compare base with itself to be sure"

@@ -1,7 +1,7 @@
 """Change points of one series: levels that last, told from noise, outliers, drift and autocorrelation.
 
-A series is freed of short spikes (`steps_noise`), then split top-down: the clearest split is taken while it stands out
-of the noise that is left beside it, of which the autocorrelation raises the bar (`steps_scan`).  What a smooth drift
+A series is freed of short spikes, then split top-down: the clearest split is taken while it stands out
+of the noise that is left beside it, of which the autocorrelation raises the bar.  What a smooth drift
 explains as well is no step.  The bar is set for the whole series: 1 of 200 series without a step raises any alarm
 (`steps_critical`).
 
@@ -12,15 +12,15 @@ WINDOW points the oldest are decided for good, so a new point costs the same how
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ci.stats import steps_quiet, steps_scan
-from ci.stats.steps_noise import Sums, Wander, median, size, wander, without_spikes
-from ci.stats.steps_scan import critical, p_value
 from ci.stats.types import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
@@ -28,6 +28,9 @@ WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
 with what follows.  A step of one standard deviation needs about 60 points on either side.  A drift of two standard
 deviations over 1,000 points is seen as one: 0.3 % of such series raise an alarm, with windows of 512 62 % do
 (2026-11-22)."""
+
+ROWS = 512
+"""Series that are analysed together: their sums stay in a core's cache."""
 
 INTERVAL = 0.99
 """Coverage of the interval about a step's ratio."""
@@ -112,30 +115,31 @@ def _decided(tail: Tail, found: Sequence[Step]) -> Tail:
 
 def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
-    if seen.shape[1] < 2 * steps_scan.SHORTEST:
+    if seen.shape[1] < 2 * SHORTEST:
         return [[] for _ in seen]
-    length = start + seen.shape[1]
-    loud = steps_quiet.loud(seen, critical(length))
-    steps: list[list[Step]] = [[] for _ in seen]
-    if len(loud):
-        sums = Sums.of(without_spikes(seen[loud]))
-        for row, (i, places) in enumerate(zip(loud.tolist(), steps_scan.places(sums, length), strict=True)):
-            steps[i] = _described(seen[i], sums, row, places, start, logs=logs) if places else []
-    return steps
+    found: list[list[Step]] = []
+    for first in range(0, len(seen), ROWS):
+        some = seen[first : first + ROWS]
+        sums = Sums.of(without_spikes(some))
+        for row, first_points in enumerate(places(sums, start + seen.shape[1])):
+            found.append(_described(some[row], sums, row, first_points, start, logs=logs) if first_points else [])
+    return found
 
 
-def _described(seen: FloatArray, sums: Sums, row: int, places: list[int], start: int, *, logs: bool) -> list[Step]:
-    edges = [0, *places, len(seen)]
+def _described(
+    seen: FloatArray, sums: Sums, row: int, first_points: list[int], start: int, *, logs: bool
+) -> list[Step]:
+    edges = [0, *first_points, len(seen)]
     noise = wander(sums, row, edges)
     steps = []
     for split in zip(edges, edges[1:], edges[2:], strict=False):
-        p = p_value(float(size(sums, row, split, noise)), start + len(seen))
-        steps.append(_step(seen, split, noise, p, start, logs=logs))
+        chance = p_value(float(size(sums, row, split, noise)), start + len(seen))
+        steps.append(_step(seen, split, noise, chance, start, logs=logs))
     return steps
 
 
 def _step(
-    seen: FloatArray, split: tuple[int, int, int], noise: Wander, p_value: float, start: int, *, logs: bool
+    seen: FloatArray, split: tuple[int, int, int], noise: Wander, chance: float, start: int, *, logs: bool
 ) -> Step:
     a, k, b = split
     before, after = median(seen[a:k]), median(seen[k:b])
@@ -145,7 +149,7 @@ def _step(
     ratio, low, high = _ratios(before, [gap, gap - reach, gap + reach], logs=logs)
     if logs:
         before, after = float(np.exp(before)), float(np.exp(after))
-    return Step(start + k, before, after, ratio, low, high, p_value)
+    return Step(start + k, before, after, ratio, low, high, chance)
 
 
 def _ratios(before: float, gaps: list[float], *, logs: bool) -> list[float]:
@@ -153,3 +157,399 @@ def _ratios(before: float, gaps: list[float], *, logs: bool) -> list[float]:
     if logs:
         return [float(np.exp(gap)) for gap in gaps]
     return [(before + gap) / before if before > 0 and before + gaps[0] > 0 else float("nan") for gap in gaps]
+
+
+# What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.
+#
+# Arrays have shape (series, points) unless said otherwise.  Edges are the first points of each level and the number of
+# points: one number each where one series is asked for, an array where several are; they may repeat (an empty level).
+
+
+IntArray = npt.NDArray[np.intp]
+Index = IntArray | int
+"""A place in each of several series, or in one."""
+
+MEDIAN_OF = 9
+"""Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
+With 7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a level is seen a point
+later."""
+
+CLEANED = 64
+"""Series that are freed of spikes together: what is worked on stays in a core's cache (of 64 to 512 the fastest, 350
+points, 2026-11-22)."""
+
+CLIP, CLIPPED_SHARE = 2.0, 0.1
+"""Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
+share of them: more are not outliers but how the series is.  At 3, 9 % of null series of t noise (1,000 points) raise an
+alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in tests.study.step_bar)"""
+
+NORMAL = 1.4826
+"""Standard deviation of a normal variable / its median absolute deviation."""
+
+PRIOR_CORRELATION, PRIOR_POINTS = 0.5, 10.0
+"""What few points cannot say about autocorrelation is taken from here, worth 10 points: H200 runs one after the other
+(data of 2026-11-20) have 0.2 to 0.7."""
+
+MOST_CORRELATION = 0.9
+"""Beyond it nothing can be told from a random walk."""
+
+FLOOR = 1e-7
+"""Standard deviation of a point, relative to the series' range, that rounding in the sums below can imitate."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sums:
+    """Running sums of series without spikes; any level's mean and scatter follow in constant time.
+
+    points: the series, about their medians.  first, second, lagged: sums of x, x^2 and x[t] x[t+1] before each index.
+    spread: largest less smallest point, shape (series,).
+    """
+
+    points: FloatArray
+    first: FloatArray
+    second: FloatArray
+    lagged: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, clean: FloatArray) -> Sums:
+        x = clean - np.median(clean, axis=1, keepdims=True)
+        return cls(x, _running(x), _running(x * x), _running(x[:, :-1] * x[:, 1:], len(x[0])), np.ptp(x, axis=1))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Wander:
+    """sigma: standard deviation of one point; correlation: of neighbouring points, 0 to 0.9; one for each series."""
+
+    sigma: FloatArray
+    correlation: FloatArray
+
+    def variance(self, count: Index) -> FloatArray:
+        """Of the mean of `count` points in a row of an AR(1) process."""
+        r = self.correlation
+        stretch = (1 + r) / (1 - r) - 2 * r * (1 - r**count) / (count * (1 - r) ** 2)
+        return np.asarray(self.sigma**2 * stretch / count)
+
+
+def without_spikes(series: FloatArray) -> FloatArray:
+    """The series with each point pulled to within reach of its running median."""
+    found = np.empty_like(series)
+    for first in range(0, len(series), CLEANED):
+        part = slice(first, first + CLEANED)
+        found[part] = _without_spikes(series[part])
+    return found
+
+
+def _without_spikes(series: FloatArray) -> FloatArray:
+    centre = running_median(series)
+    off = np.sort(np.abs(series - centre), axis=1)
+    points = off.shape[1]
+    typical = NORMAL * (off[:, (points - 1) // 2] + off[:, points // 2]) / 2
+    reach = np.maximum(CLIP * typical, off[:, int((1 - CLIPPED_SHARE) * (points - 1))])[:, None]
+    return np.clip(series, centre - reach, centre + reach)
+
+
+def running_median(series: FloatArray) -> FloatArray:
+    """Median of the points about each one; at the ends, of the first or last full stretch."""
+    points = series.shape[1]
+    width = min(MEDIAN_OF, points - 1 + points % 2)
+    side = width // 2
+    found = np.empty_like(series)
+    found[:, side : points - side] = _medians_of_nine(series) if width == 9 else _medians(series, width)
+    found[:, :side], found[:, points - side :] = found[:, [side]], found[:, [points - 1 - side]]
+    return found
+
+
+def _medians(series: FloatArray, width: int) -> FloatArray:
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(series, width, axis=1), axis=2))
+
+
+def _medians_of_nine(series: FloatArray) -> FloatArray:
+    """Of each nine points in a row: the median of the largest low, the middle middle and the smallest high one of
+    three sorted threes, which neighbouring nines share.  Ten times as fast as sorting each (2026-11-22)."""
+    a, b, c = series[:, :-2], series[:, 1:-1], series[:, 2:]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    middle = np.maximum(low, np.minimum(high, c))
+    low, high = np.minimum(low, c), np.maximum(high, c)
+    lows, middles, highs = ([one[:, :-6], one[:, 3:-3], one[:, 6:]] for one in (low, middle, high))
+    return _middle(functools.reduce(np.maximum, lows), _middle(*middles), functools.reduce(np.minimum, highs))
+
+
+def median(values: FloatArray) -> float:
+    """Of one series; np.median takes ten times as long for some hundred values."""
+    ranked, points = np.sort(values), len(values)
+    return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
+
+
+def _middle(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
+    """The median of three, point by point."""
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+
+
+def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:
+    """What is left of the given series when the levels between the edges are taken off.
+
+    The correlation of residuals of a fit is too small by about (1 + 4 r) / points for each level (Marriott and Pope,
+    Biometrika 41, 1954); that is put back.
+    """
+    points = sums.points.shape[1]
+    square, lag, levels = _scatter(sums, rows, edges)
+    total = np.maximum(square, points * (FLOOR * sums.spread[rows]) ** 2 + TINY)
+    r = lag / total
+    r = r + levels * (1 + 4 * np.maximum(r, 0)) / points
+    r = (points * r + PRIOR_POINTS * PRIOR_CORRELATION) / (points + PRIOR_POINTS)
+    correlation = np.minimum(np.maximum(r, 0), MOST_CORRELATION)
+    return Wander(np.sqrt(total / np.maximum(points - levels - 1, 1)), correlation)
+
+
+def _scatter(sums: Sums, rows: Index, edges: Sequence[Index]) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Of each series: sums of squared residuals, and of products of neighbouring ones within a level; its levels."""
+    square, lag, levels = np.zeros(np.shape(rows)), np.zeros(np.shape(rows)), np.zeros(np.shape(rows), dtype=np.intp)
+    for start, stop in itertools.pairwise(edges):
+        length, last = stop - start, np.maximum(stop - 1, start)
+        total = sums.first[rows, stop] - sums.first[rows, start]
+        mean = total / np.maximum(length, 1)
+        square = square + (sums.second[rows, stop] - sums.second[rows, start] - total * mean)
+        ends = sums.points[rows, np.minimum(start, sums.points.shape[1] - 1)] + sums.points[rows, stop - 1]
+        inner = sums.lagged[rows, last] - sums.lagged[rows, start] - mean * (2 * total - ends) + (length - 1) * mean**2
+        lag = lag + inner * (length > 0)
+        levels = levels + (length > 0)
+    return square, lag, levels
+
+
+def size(sums: Sums, rows: Index, split: tuple[Index, Index, Index], noise: Wander) -> FloatArray:
+    """Standard errors between the means of [start, place) and [place, stop) of the given series."""
+    start, place, stop = split
+    at = sums.first[rows, place]
+    left, right = (at - sums.first[rows, start]) / (place - start), (sums.first[rows, stop] - at) / (stop - place)
+    error = np.sqrt(noise.variance(place - start) + noise.variance(stop - place))
+    return np.asarray(np.abs(right - left) / error)
+
+
+def jumps(points: FloatArray, start: int, place: int, stop: int) -> bool:
+    """Do two levels explain more of these points (of one series) than a smooth drift, a cubic, does?"""
+    part = points[start:stop] - points[start:stop].mean()
+    smooth = float(np.sum((_cubic(stop - start) @ part) ** 2))
+    left, right = float(part[: place - start].sum()), float(part[place - start :].sum())
+    return left**2 / (place - start) + right**2 / (stop - place) > smooth
+
+
+@functools.lru_cache(maxsize=4096)
+def _cubic(points: int) -> FloatArray:
+    """Orthonormal polynomials up to degree 3 on evenly spaced points, shape (4, points)."""
+    return np.asarray(np.linalg.qr(np.vander(np.linspace(-1, 1, points), 4))[0].T)
+
+
+def _running(x: FloatArray, last: int | None = None) -> FloatArray:
+    """Sum of everything before each index, shape (series, points + 1); the sum of all goes on to index `last`."""
+    sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1)], axis=1)
+    more = 0 if last is None else last + 1 - sums.shape[1]
+    return np.concatenate([sums, np.repeat(sums[:, -1:], more, axis=1)], axis=1)
+
+
+# Where the levels of a series change: top-down, the clearest split first; many series of one length at a time.
+#
+# A split of the whole series is blind to a level that comes and goes, so every split of a set of nested windows is
+# looked at (seeded binary segmentation: Kovacs, Buehlmann, Li and Munk, Biometrika 110, 2023).  The gain of a split is
+# the sum of squares that it explains.
+
+
+# How large the loudest split of a series without a step is, simulated: what a step must exceed, and its p-value.
+
+
+LEVEL = 0.005
+"""Null series with any alarm: half of the 1 % that is promised, because some noise is worse than what was simulated."""
+
+TABLE = {
+    6: (5.60, 12.37),
+    8: (5.75, 9.46),
+    10: (6.78, 9.06),
+    14: (6.34, 9.16),
+    20: (6.26, 8.49),
+    30: (6.06, 7.96),
+    50: (5.74, 7.07),
+    100: (5.13, 6.14),
+    200: (5.01, 5.73),
+    350: (5.01, 5.58),
+    512: (5.22, 5.94),
+    1024: (5.42, 6.15),
+}
+"""Points: standard errors that 1 of 100 and 1 of 1000 null series exceed, of the worst of Gaussian, t (3 degrees),
+AR(1) 0.5 and 1 % outliers.  `python -m tests.study.step_bar --series 6000`, 2026-11-22."""
+
+
+def critical(points: int) -> float:
+    """Standard errors that a step of a series of so many points must exceed."""
+    one, step = _line(points)
+    return one + step * float(np.log10(0.01 / LEVEL * _windows(points)))
+
+
+def p_value(size: float, points: int) -> float:
+    """Share of null series of so many points that have a split of this many standard errors.
+
+    Log-linear through the two tails of the table and beyond them, which a normal tail falls below.
+    """
+    one, step = _line(points)
+    return float(min(1.0, 0.01 * _windows(points) * 10 ** min((one - size) / step, 2)))
+
+
+def _line(points: int) -> tuple[float, float]:
+    """(standard errors at 1 of 100, further ones for a factor of 10), between the lengths of the table."""
+    lengths = np.log(list(TABLE))
+    one, two = (np.interp(np.log(max(points, 1)), lengths, tail) for tail in zip(*TABLE.values(), strict=True))
+    return float(one), float(two - one)
+
+
+def _windows(points: int) -> float:
+    """A history longer than the table has so many times more places for a false alarm."""
+    return max(points / max(TABLE), 1.0)
+
+
+SHORTEST = 3
+"""Points of the shortest level: spikes of one or two points are no step."""
+
+SHRINK = 2**0.5
+"""Length of a window / that of the next shorter ones; each half covers its neighbour.  sqrt(2) is what the paper on
+seeded binary segmentation advises."""
+
+TRIES = 3
+"""Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
+
+ROUNDING = 1e-9
+"""Share of the bar by which the same size may differ that is computed of many series together."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Splits:
+    """The best split of each window; start, stop: (windows,); place, gain: (series, windows)."""
+
+    start: IntArray
+    stop: IntArray
+    place: IntArray
+    gain: FloatArray
+
+
+def places(sums: Sums, length: int) -> list[list[int]]:
+    """First points of new levels of each series; `length`: points of the whole history, which sets the bar."""
+    splits, bar = scan(sums), critical(length)
+    found: list[list[int]] = [[] for _ in sums.points]
+    for row in loud(sums, splits, bar).tolist():
+        found[row] = levels(sums, splits, row, bar)
+    return found
+
+
+def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
+    """The series in which one of the clearest splits is `bar` standard errors large; in the others nothing stands out.
+
+    Nine of ten series of a history are told so all at once, instead of one by one as :func:`loudest` does.
+    """
+    window = np.argsort(-splits.gain, axis=1, kind="stable")[:, :TRIES].ravel()
+    rows = np.repeat(np.arange(len(sums.points)), len(window) // max(len(sums.points), 1))
+    split = splits.start[window], splits.place[rows, window], splits.stop[window]
+    noise = wander(sums, rows, [np.zeros_like(rows), *split, np.full_like(rows, sums.points.shape[1])])
+    return np.unique(rows[size(sums, rows, split, noise) >= bar * (1 - ROUNDING)])
+
+
+@functools.lru_cache(maxsize=1024)
+def windows(points: int) -> tuple[IntArray, IntArray]:
+    """(starts, stops) of nested windows of falling length, the whole series first."""
+    found, length = [(0, points)], points / SHRINK
+    while length >= 2 * SHORTEST:
+        starts = np.linspace(0, points - length, int(np.ceil(2 * points / length)))
+        found += [(int(s), min(points, int(np.ceil(s + length)))) for s in starts]
+        length /= SHRINK
+    start, stop = zip(*dict.fromkeys(found), strict=True)
+    return np.array(start), np.array(stop)
+
+
+def scan(sums: Sums) -> Splits:
+    """The best split of each window of each series."""
+    start, stop = windows(sums.points.shape[1])
+    best = [best_split(sums.first, a, b) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
+    place, gain = (np.stack(column, axis=1) for column in zip(*best, strict=True))
+    return Splits(start, stop, place, gain)
+
+
+def best_split(first: FloatArray, start: int, stop: int) -> tuple[IntArray, FloatArray]:
+    """(place, gain) of the best split of [start, stop) of each series, shape (series,) each."""
+    share, weight = _shares(stop - start)
+    gain = (first[:, [start]] - first[:, [stop]]) * share  # in place: the arrays are large and there are many
+    gain += first[:, start + SHORTEST : stop - SHORTEST + 1]
+    gain -= first[:, [start]]
+    np.square(gain, out=gain)
+    gain *= weight
+    best = np.argmax(gain, axis=1)
+    return best + start + SHORTEST, gain[np.arange(len(gain)), best]
+
+
+@functools.lru_cache(maxsize=4096)
+def _shares(points: int) -> tuple[FloatArray, FloatArray]:
+    """Of each split of so many points: share of the points on the left, and 1 / (their number * share on the right)."""
+    left = np.arange(SHORTEST, points - SHORTEST + 1)
+    share = left / points
+    return share, 1 / (left * (1 - share))
+
+
+def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
+    """First points of new levels of one series."""
+    found: list[int] = []
+    while (best := loudest(sums, splits, row, found, bar))[0] >= bar:
+        found = sorted({*found, best[1]})
+    return _settled(sums, row, found, bar)
+
+
+def loudest(
+    sums: Sums, splits: Splits, row: int, found: Sequence[int] = (), enough: float = float("inf")
+) -> tuple[float, int]:
+    """(standard errors, place) of the loudest of the clearest splits beside those found, or the first that is enough.
+
+    (0, 0) where none of them is a jump.
+    """
+    edges = [0, *found, sums.points.shape[1]]
+    best = (0.0, 0)
+    for split in _clearest(sums, splits, row, edges):
+        noise = wander(sums, row, sorted({*edges, *split}))
+        loudness = float(size(sums, row, split, noise))
+        if loudness > best[0] and jumps(sums.points[row], *split):
+            best = (loudness, split[1])
+        if best[0] >= enough:
+            break
+    return best
+
+
+def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
+    """(start, place, stop) of the clearest splits within the levels between the edges, the clearest first."""
+    whole = [
+        (float(gain[0]), a, int(place[0]), b)
+        for a, b in itertools.pairwise(edges)
+        if b - a >= 2 * SHORTEST and len(edges) > 2
+        for place, gain in [best_split(sums.first[row : row + 1], a, b)]
+    ]
+    inside = np.searchsorted(edges, splits.start, side="right") == np.searchsorted(edges, splits.stop, side="left")
+    at = np.flatnonzero(inside)
+    at = at[np.argsort(-splits.gain[row, at], kind="stable")[:TRIES]]
+    columns = (splits.gain[row, at], splits.start[at], splits.place[row, at], splits.stop[at])
+    some = list(zip(*(column.tolist() for column in columns), strict=True))
+    return [(a, k, b) for _, a, k, b in sorted({*whole, *some}, reverse=True)[:TRIES]]
+
+
+def _settled(sums: Sums, row: int, found: list[int], bar: float) -> list[int]:
+    """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first."""
+    first, points = sums.first[row : row + 1], sums.points.shape[1]
+    while found:
+        edges = [0, *found, points]
+        found = sorted({int(best_split(first, a, b)[0][0]) for a, b in zip(edges, edges[2:], strict=False)})
+        sizes = _sizes(sums, row, [0, *found, points])
+        if min(sizes) >= bar:
+            break
+        found.pop(int(np.argmin(sizes)))
+    return found
+
+
+def _sizes(sums: Sums, row: int, edges: list[int]) -> list[float]:
+    """Standard errors of each split; 0 for what a smooth drift explains as well."""
+    noise = wander(sums, row, edges)
+    splits = zip(edges, edges[1:], edges[2:], strict=False)
+    return [float(size(sums, row, split, noise)) if jumps(sums.points[row], *split) else 0.0 for split in splits]

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from benchmarks.points import split
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.judging import policy
-from ci.stats.measured import Scale, effects, samples
+from ci.stats.interval import Scale, effects, samples
 from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
 from ci.sweeps.alone import SweepError as SweepError

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ci.stats.steps_noise import IntArray
+from ci.stats.steps import IntArray
 from ci.stats.types import FloatArray
 
 Direction = Literal["higher", "lower"]

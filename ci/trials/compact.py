@@ -23,7 +23,7 @@ from benchmarks.trial_file import LONGEST_S, SHORTEST_S
 from ci.stats.anomalies import COLLAPSE_FACTOR
 from ci.stats.types import FloatArray
 from ci.trials.pooled import KeptTimes, SamplesAt
-from ci.trials.trial import Arm, Json, Trial
+from ci.trials.trial import Json, Trial
 
 FORMAT, VERSION = "ridgeline-compact-trial", 1
 
@@ -79,17 +79,15 @@ def compacted(trial: Trial, path: str) -> Trial:
     """The trial without its samples, which are at `path` below the place for samples."""
     data = json.loads(trial.text)
     where = {"path": path, "digest": digest(list(_samples(data)))}
-    kept: dict[tuple[str, str], KeptTimes] = {}
-    for own, case in data["cases"].items():
+    for case in data["cases"].values():
         seconds = {key: np.array(arm["seconds"]) for key, arm in case.get("arms", {}).items() if "seconds" in arm}
         for key, times in seconds.items():
             arm = case["arms"][key]
-            kept[own, key] = _kept(times, dict(_beside(data, key, seconds)))
-            arm["seconds"] = dataclasses.asdict(kept[own, key])
+            arm["seconds"] = dataclasses.asdict(_kept(times, dict(_beside(data, key, seconds))))
             if arm.get("skew_s"):
                 arm["skew_s"] = {"median": float(np.median(arm["skew_s"])), "longest": float(max(arm["skew_s"]))}
     line = {**data, "format": FORMAT, "version": VERSION, "samples": where}
-    return _emptied(trial, kept, SamplesAt(**where), json.dumps(line, allow_nan=False, separators=(",", ":")))
+    return of_line(line, json.dumps(line, allow_nan=False, separators=(",", ":")))
 
 
 def of_line(data: Any, text: str) -> Trial:
@@ -99,14 +97,22 @@ def of_line(data: Any, text: str) -> Trial:
     _FRAME(data, "")
     kept: dict[tuple[str, str], KeptTimes] = {}
     filled = json.loads(text)
-    for case, key, arm in _arms(filled):
+    for own, key, arm in _arms(filled):
         if "seconds" in arm:
-            _TIMES(arm["seconds"], f"cases.{case}.arms.{key}.seconds")
-            maybe(_SKEW)(arm.get("skew_s") or None, f"cases.{case}.arms.{key}.skew_s")
-            kept[case, key] = _of_json(arm["seconds"])
+            _TIMES(arm["seconds"], f"cases.{own}.arms.{key}.seconds")
+            maybe(_SKEW)(arm.get("skew_s") or None, f"cases.{own}.arms.{key}.skew_s")
+            kept[own, key] = _of_json(arm["seconds"])
             arm.update(seconds=[arm["seconds"]["median"]], skew_s=None)
-    filled |= {"format": trial_file.FORMAT, "version": trial_file.VERSION}
-    return _emptied(Trial.of(filled, text), kept, SamplesAt(data["samples"]["path"], data["samples"]["digest"]), text)
+    trial = Trial.of(filled | {"format": trial_file.FORMAT, "version": trial_file.VERSION}, text)
+    cases = dict(trial.cases)
+    for (own, key), times in kept.items():
+        role, _, backend = key.partition("/")
+        arms = {**cases[own].arms}
+        arms[role, backend] = dataclasses.replace(arms[role, backend], seconds=np.empty(0), kept=times)
+        cases[own] = dataclasses.replace(cases[own], arms=arms)
+    return dataclasses.replace(
+        trial, cases=cases, samples=SamplesAt(data["samples"]["path"], data["samples"]["digest"])
+    )
 
 
 def restored(trial: Trial, samples: Sequence[ArmSamples]) -> Trial:
@@ -180,18 +186,3 @@ def _kept(seconds: FloatArray, beside: Mapping[str, FloatArray]) -> KeptTimes:
 def _of_json(kept: Json) -> KeptTimes:
     median, q25, q75, longest = (float(kept[field]) for field in ("median", "q25", "q75", "longest"))
     return KeptTimes(kept["rounds"], median, q25, q75, longest, kept.get("collapsed", 0), kept.get("log_ratio", {}))
-
-
-def _emptied(trial: Trial, kept: Mapping[tuple[str, str], KeptTimes], samples: SamplesAt, text: str) -> Trial:
-    """The trial with what is kept, by (case, ROLE/BACKEND), in place of its samples."""
-    cases = {
-        name: dataclasses.replace(
-            case, arms={key: _without(arm, kept.get((name, "/".join(key)))) for key, arm in case.arms.items()}
-        )
-        for name, case in trial.cases.items()
-    }
-    return dataclasses.replace(trial, cases=cases, samples=samples, text=text)
-
-
-def _without(arm: Arm, kept: KeptTimes | None) -> Arm:
-    return arm if kept is None else dataclasses.replace(arm, seconds=np.empty(0), kept=kept)

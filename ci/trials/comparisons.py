@@ -69,7 +69,7 @@ FORMAT, VERSION = "ridgeline-experiment", 1
 class ExperimentLine:
     """What was measured of one case with some things put back.
 
-    case: operator/backend/case.  put: keys of what was put back (`ci.why.types.Suspect.key`); () in a line that only
+    case: operator/backend/case.  put: keys of what was put back (`ci.why.search.Suspect.key`); () in a line that only
     has code.  code: what the compiler emits differently for the case, a sentence each.
     """
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Seconds per unit."""
 
 MACHINE_KINDS = ("gpu", "cpu")
+
+EXAMPLE = '{"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}'
+"""A line."""
 
 
 class ReplayError(ValueError):
@@ -64,7 +68,7 @@ def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Tria
     complete: gives trials whose samples are elsewhere with their samples.
     """
     path = Path(path)
-    content, damage = _content(path)
+    content, damage = content_of(path)
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     first = next((value for value in (_parsed(line) for _, line in lines) if isinstance(value, dict)), {})
     if first.get("format") in (FORMAT, compact.FORMAT):
@@ -76,7 +80,7 @@ def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Tria
     return Recording(reader.comparisons([f"{path}: {one.why}" for one in damage]), rejected=damage)
 
 
-def _content(path: Path) -> tuple[bytes, tuple[Rejected, ...]]:
+def content_of(path: Path) -> tuple[bytes, tuple[Rejected, ...]]:
     """The bytes of a file, unpacked as far as they can be."""
     try:
         content, damage = unpacked(path.read_bytes())
@@ -110,15 +114,26 @@ def _whole_trials(path: Path, trials: Sequence[Trial], rejected: tuple[Rejected,
 
 @dataclasses.dataclass
 class _Case:
-    """What has been read of one case so far."""
+    """What has been read of one case so far.  without: trials that lack an arm, by role."""
 
     trials: list[PairedRounds] = dataclasses.field(default_factory=list)
     seen: int = 0
-    without: dict[str, int] = dataclasses.field(default_factory=lambda: {"base": 0, "head": 0})
+    without: Counter[str] = dataclasses.field(default_factory=Counter)
     arms: set[str] = dataclasses.field(default_factory=set)
     problems: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     control: bool = False
+
+
+def value_of(line: bytes, where: str) -> dict[str, Any]:
+    """The JSON object of a line.  Raises ReplayError."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"{where}: not JSON ({error}); a line is one trial: {EXAMPLE}") from None
+    if not isinstance(data, dict):
+        raise ReplayError(f'{where}: no trial: "cases" must be an object of cases, not {data!r:.60}')
+    return data
 
 
 class _Reader:
@@ -133,32 +148,19 @@ class _Reader:
     def add(self, number: int, line: bytes, *, last: bool) -> None:
         """Take in one line.  Raises ReplayError for a line that is not a trial, except a torn last one."""
         where = f"{self.path}:{number}"
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if last and number > 1 and line.lstrip()[:1] == b"{":
-                self.warnings.append(
-                    f"{where}: the last line is torn, its writer was interrupted; the {self.trials} "
-                    "trials "
-                    "before it count"
-                )
-                return
-            raise ReplayError(
-                f"{where}: not JSON ({error}); a line is one trial: "
-                '{"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}'
-            ) from None
-        self._check(data, where)
-        if self._repeated(data, number):
+        if last and number > 1 and line.lstrip()[:1] == b"{" and _parsed(line) is None:
+            said = f"the last line is torn, its writer was interrupted; the {self.trials} trials before it count"
+            self.warnings.append(f"{where}: {said}")
             return
-        self.trials += 1
-        self._cases(data, where)
+        data = value_of(line, where)
+        self._check(data, where)
+        if not self._repeated(data, number):
+            self.trials += 1
+            self._cases(data, where)
 
-    def _check(self, data: Any, where: str) -> None:
-        if not isinstance(data, dict) or not isinstance(data.get("cases"), dict):
-            raise ReplayError(
-                f'{where}: no trial: "cases" must be an object of cases, not '
-                f"{data.get('cases') if isinstance(data, dict) else data!r:.60}"
-            )
+    def _check(self, data: Mapping[str, Any], where: str) -> None:
+        if not isinstance(data.get("cases"), dict):
+            raise ReplayError(f'{where}: no trial: "cases" must be an object of cases, not {data.get("cases")}')
         unit = data.get("unit")
         if not isinstance(unit, str) or unit not in UNITS:
             raise ReplayError(f"{where}: unit {unit!r}; allowed: {', '.join(UNITS)}")
@@ -167,19 +169,17 @@ class _Reader:
                 f"{where}: unit {unit!r}, but the lines before have {self.unit!r}; a file has one unit: "
                 "convert one of the two, or judge two files"
             )
-        kind = data.get("machine_kind", "gpu")
+        kind = data.get("machine_kind", MACHINE_KINDS[0])
         if kind not in MACHINE_KINDS or (self.kind and kind != self.kind):
             raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {self.kind or ' or '.join(MACHINE_KINDS)}")
         self.unit, self.kind = unit, kind
 
     def _repeated(self, data: Mapping[str, Any], number: int) -> bool:
         """Whether the samples of this line have been read before; a trial counts once."""
-        trial = data.get("trial", number - 1)
-        where = f"{self.path}:{number}"
+        trial, where = data.get("trial", number - 1), f"{self.path}:{number}"
         if isinstance(trial, bool) or not isinstance(trial, int):
             raise ReplayError(f"{where}: trial {trial!r}; allowed: a whole number")
-        content = hash(repr(data["cases"]))
-        earlier = self.contents.setdefault(content, number)
+        earlier = self.contents.setdefault(hash(repr(data["cases"])), number)
         if earlier != number and data["cases"]:
             self.warnings.append(f"{where}: trial {trial} repeats the samples of line {earlier}; it counts once")
             return True
@@ -192,28 +192,15 @@ class _Reader:
 
     def _cases(self, data: Mapping[str, Any], where: str) -> None:
         scale, clocks = UNITS[data["unit"]], _clocks(data.get("clocks"))
-        pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         for name, arms in data["cases"].items():
-            case = self.cases.setdefault(name, _Case())
+            case, place = self.cases.setdefault(name, _Case()), f"{where}: case {name!r}"
             case.seen += 1
-            pair = _pair(case, arms, f"{where}: case {name!r}")
-            if pair:
-                pairs[name] = pair
-        flat = [value for base, head in pairs.values() for arm in (base, head) for value in arm]
-        values = times(flat)
-        start = 0
-        for name, (base, head) in pairs.items():
-            n, case = len(base), self.cases[name]
-            if values is not None:
-                a, b = values[start : start + n] * scale, values[start + n : start + 2 * n] * scale
-                start += 2 * n
-            elif (found := _checked(case, (base, head), f"{where}: case {name!r}")) is not None:
-                a, b = found[0] * scale, found[1] * scale
-            else:
+            pair = _pair(case, arms, place)
+            if pair is None:
                 continue
-            control = _control(case, data["cases"][name], n, f"{where}: case {name!r}")
+            control = _control(case, arms, len(pair[0]), place)
             one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
-            case.trials.append(PairedRounds(self.trials - 1, a, b, one, two, clocks))
+            case.trials.append(PairedRounds(self.trials - 1, pair[0] * scale, pair[1] * scale, one, two, clocks))
 
     def comparisons(self, warnings: list[str]) -> list[Comparison]:
         """The cases read, each with what was wrong with it."""
@@ -221,28 +208,30 @@ class _Reader:
         return [_comparison(name, case, self.trials, self.kind, shared) for name, case in self.cases.items()]
 
 
-def _pair(case: _Case, arms: Any, where: str) -> tuple[list[Any], list[Any]] | None:
-    """The two lists of a case in one trial, None if it has no such pair; what is wrong is noted in the case."""
+def _pair(case: _Case, arms: Any, where: str) -> tuple[FloatArray, FloatArray] | None:
+    """Both arms of a case in one trial, None if it has no such pair; what is wrong is noted in the case."""
     if not isinstance(arms, dict):
         case.problems.append(f"{where}: {arms!r:.60} is no object of arms")
         return None
     case.arms.update(map(str, arms))
     absent = [role for role in ROLES if arms.get(role) is None]
-    for role in absent:
-        case.without[role] += 1
+    case.without.update(absent)
     if absent:
         return None
-    base, head = arms["base"], arms["head"]
-    for role, samples in (("base", base), ("head", head)):
-        if not isinstance(samples, list) or not samples:
-            case.problems.append(f"{where}: {role} is {samples!r:.60}; allowed: a list of times, one for each round")
+    for role in ROLES:
+        if not isinstance(arms[role], list) or not arms[role]:
+            case.problems.append(f"{where}: {role} is {arms[role]!r:.60}; allowed: a list of times, one for each round")
             return None
-    if len(base) != len(head):
-        case.problems.append(
-            f"{where}: base has {len(base)} samples and head {len(head)}; sample i of both is from "
-            "round i, "
-            "so they must be equally many"
-        )
+    counts = [len(arms[role]) for role in ROLES]
+    if counts[0] != counts[1]:
+        said = f"base has {counts[0]} samples and head {counts[1]}; sample i of both is from round i"
+        case.problems.append(f"{where}: {said}, so they must be equally many")
+        return None
+    base, head = (times(arms[role]) for role in ROLES)
+    if base is None or head is None:
+        role = ROLES[0] if base is None else ROLES[1]
+        i, value = next((i, value) for i, value in enumerate(arms[role]) if times([value]) is None)
+        case.problems.append(f"{where}: {role} sample {i} is {value!r:.60}; allowed: a finite number above 0")
         return None
     return base, head
 
@@ -258,25 +247,16 @@ def times(flat: list[Any]) -> FloatArray | None:
     return values if bool(np.all((values > 0) & (values < math.inf))) else None
 
 
-def _checked(case: _Case, arms: tuple[list[Any], list[Any]], where: str) -> tuple[FloatArray, FloatArray] | None:
-    """The arms of one case where the line holds a bad value somewhere; the first bad value is noted in its case."""
-    for role, samples in zip(ROLES, arms, strict=True):
-        for i, value in enumerate(samples):
-            if times([value]) is None:
-                case.problems.append(f"{where}: {role} sample {i} is {value!r:.60}; allowed: a finite number above 0")
-                return None
-    return np.array(arms[0], dtype=np.float64), np.array(arms[1], dtype=np.float64)
-
-
 def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, FloatArray] | None:
-    """The baseline of both trees in the same rounds; a faulty one is left out with a warning."""
+    """The baseline of both trees in the same rounds, if there is one; a faulty one is left out with a warning."""
     control = arms.get("control")
     if control is None:
         return None
     pair = [control.get(role) if isinstance(control, dict) else None for role in ROLES]
-    if all(isinstance(p, list) and len(p) == rounds and times(p) is not None for p in pair):
+    found = [times(one) if isinstance(one, list) and len(one) == rounds else None for one in pair]
+    if found[0] is not None and found[1] is not None:
         case.control = True
-        return np.array(pair[0], dtype=np.float64), np.array(pair[1], dtype=np.float64)
+        return found[0], found[1]
     case.warnings.append(
         f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
     )
@@ -286,15 +266,12 @@ def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> t
 def _clocks(value: Any) -> dict[Role, Clocks] | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(role), dict) for role in ROLES):
         return None
-    return {
-        role: Clocks(
-            _number(value[role].get("sm_clock_mhz")),
-            _number(value[role].get("power_w")),
-            _number(value[role].get("temperature_c")),
-            str(value[role].get("throttle") or ""),
-        )
-        for role in ROLES
-    }
+    return {role: _clock(value[role]) for role in ROLES}
+
+
+def _clock(said: Mapping[str, Any]) -> Clocks:
+    mhz, watts, degrees = (_number(said.get(name)) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    return Clocks(mhz, watts, degrees, str(said.get("throttle") or ""))
 
 
 def _number(value: Any) -> float | None:
@@ -310,25 +287,25 @@ def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[st
         warnings.append(f"missing in {trials - case.seen} of {trials} trials; the others are used")
     if case.trials and all(np.array_equal(t.base, t.head) for t in case.trials):
         warnings.append("base and head are the same numbers in every trial: one recording twice?")
-    problems = list(case.problems)
-    status = {}
-    for role in ROLES:
-        lacking = case.without[role]
-        status[role] = Status.MISSING if lacking == case.seen else Status.OK
-        if 0 < lacking < case.seen:
-            problems.append(f"the arm {role!r} is missing in {lacking} of {case.seen} trials of this case")
+    ended = {role: Status.MISSING if case.without[role] == case.seen else Status.OK for role in ROLES}
+    lacking = [
+        f"the arm {role!r} is missing in {case.without[role]} of {case.seen} trials of this case"
+        for role in ROLES
+        if 0 < case.without[role] < case.seen
+    ]
     why = f"the file has no arm of that name; there are: {', '.join(sorted(case.arms)) or 'none'}"
+    base_why, head_why = (why if ended[role] is Status.MISSING else "" for role in ROLES)
     return Comparison(
         name,
         kernel,
         backend,
         tuple(case.trials),
         machine_kind=kind,
-        base_status=status["base"],
-        base_why=why if status["base"] is Status.MISSING else "",
-        head_status=status["head"],
-        head_why=why if status["head"] is Status.MISSING else "",
+        base_status=ended["base"],
+        base_why=base_why,
+        head_status=ended["head"],
+        head_why=head_why,
         baseline="control" if case.control else None,
-        problems=tuple(problems[:5]),
+        problems=(*case.problems, *lacking)[:5],
         warnings=tuple(warnings),
     )

@@ -28,9 +28,8 @@ from ci.judging.policy import Policy
 from ci.trials.comparisons import ExperimentLine, Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
-from ci.why import types
-from ci.why.search import classified
-from ci.why.types import CauseAnswer, Slowdown, Suspect, SuspectKind
+from ci.why import search
+from ci.why.search import CauseAnswer, Slowdown, Suspect, SuspectKind, classified
 
 # Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
 
@@ -75,7 +74,7 @@ class CommitSides:
 
     def _reads_alike(self, name: str) -> bool:
         both = all(name in side.files for side in self.sources)
-        return both and name.endswith(".py") and types.same_program(*self.texts(name))
+        return both and name.endswith(".py") and search.same_program(*self.texts(name))
 
     def texts(self, name: str) -> tuple[str, str]:
         """See BothSides."""
@@ -107,7 +106,7 @@ class Sides:
         base, head = content(self.base.path / name), content(self.head.path / name)
         if base == head or base is None or head is None:
             return base != head
-        return not (name.endswith(".py") and types.same_program(decoded(base), decoded(head)))
+        return not (name.endswith(".py") and search.same_program(decoded(base), decoded(head)))
 
     @functools.cached_property
     def sources(self) -> tuple[SourceTree, SourceTree]:
@@ -127,14 +126,12 @@ class Sides:
         parts = {one.path for one in suspects if one.kind is SuspectKind.PART} - files.keys()
         for name in parts:
             numbers = {number for one in suspects if one.path == name for number in one.hunks}
-            files[name] = types.put_back(*self.texts(name), numbers).encode()
+            files[name] = search.put_back(*self.texts(name), numbers).encode()
         return self._made(files) if files else self.head
 
     def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:
         """A copy of head with these contents; one that is there already is used as it is."""
-        key = hashlib.sha256(repr((self.head.commit.hash, self._state, sorted(files.items()))).encode()).hexdigest()[
-            :12
-        ]
+        key = _digest(self.head.commit.hash, self._state, sorted(files.items()))
         where = self.folder / f"tree-{key}"
         if not where.exists():
             draft = where.with_name(f"{where.name}.draft")
@@ -149,7 +146,7 @@ class Sides:
     def _state(self) -> str:
         """A digest of what is changed in head beside its commit."""
         names = self.changed if self.head.dirty else ()
-        return _digest([content(self.head.path / name) for name in names])
+        return _digest(*(content(self.head.path / name) for name in names))
 
 
 def listed(folder: Path) -> list[str]:
@@ -182,10 +179,6 @@ def _written(path: Path, data: bytes | None) -> None:
     if data is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 LOOKS = (3, 6, 12)
@@ -240,7 +233,7 @@ class Experiments:
         self.say(" + ".join(one.name for one in put))
         tree = self.sides.between(put)
         plan = planned(question, put)
-        out = self.folder / f"{_short_digest(question.name, tree.path.name, repr(plan))}.jsonl"
+        out = self.folder / f"{_digest(question.name, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)
@@ -315,5 +308,5 @@ def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Sl
     return Slowdown(0.0, -reach, reach, len(trials), base_code=same)
 
 
-def _short_digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ from ci.harness import MeasurePlan, measure
 from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.report.words import interval, percent
 from ci.trials.comparisons import ExperimentLine
 from ci.trials.file import Followed
@@ -28,8 +28,7 @@ from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects
 from ci.why.experiments import BothSides, Experiments, Question, Sides, keys, of_trials
-from ci.why.search import Search
-from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
+from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind
 
 # What was found, as sentences and as the values that a report keeps.
 
@@ -91,7 +90,9 @@ def _left(left: Slowdown) -> str:
 def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
     """Every finding, and under a file its parts."""
     for one in findings:
-        name, change = (" + ".join(filter(None, texts)) for texts in zip(*map(_texts, one.suspects), strict=True))
+        name, change = (
+            " + ".join(filter(None, texts)) for texts in zip(*((s.name, s.change) for s in one.suspects), strict=True)
+        )
         seen = not one.left.broken and math.isfinite(one.left.low)
         numbers = (one.left.log_ratio, one.left.low, one.left.high)
         ratio, low, high = map(math.exp, numbers) if seen else (None, None, None)
@@ -100,10 +101,6 @@ def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[Tried
         why = one.left.broken
         yield TriedCause(kind, name, change, str(one.answer), share, ratio, low, high, one.left.trials, why, part_of)
         yield from tried(one.parts, name)
-
-
-def _texts(one: Suspect) -> tuple[str, str]:
-    return one.name, one.change
 
 
 MOST_GROUPS = 4

@@ -18,9 +18,9 @@ from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError,
 from ci.isa.judge import pairs
 from ci.isa.rules import IsaPolicy, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
-from ci.why import types
+from ci.why import search
 from ci.why.experiments import BothSides, Question
-from ci.why.types import Suspect, SuspectKind
+from ci.why.search import Suspect, SuspectKind
 
 # What the compiler emits differently for a slower case: metrics, and the cache modifiers of its loads and stores.
 
@@ -190,21 +190,21 @@ def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
 def parts_of(name: str, sides: BothSides) -> list[Suspect]:
     """The parts of a file that can be put back one by one; those that only read differently are left out."""
     base, head = sides.texts(name)
-    places = [one for one in types.hunks(base, head) if not _idle(name, base, head, one)]
-    groups: dict[object, list[types.Hunk]] = {}
+    places = [one for one in search.hunks(base, head) if not _idle(name, base, head, one)]
+    groups: dict[object, list[search.Hunk]] = {}
     for one in places:
         groups.setdefault(one.number if len(places) <= MOST_PARTS else one.where, []).append(one)
     return [_part(name, base, head, group) for group in groups.values()]
 
 
-def _idle(name: str, base: str, head: str, hunk: types.Hunk) -> bool:
+def _idle(name: str, base: str, head: str, hunk: search.Hunk) -> bool:
     """Whether a part differs in comments and blank space only."""
-    return name.endswith(".py") and types.same_program(types.put_back(base, head, {hunk.number}), head)
+    return name.endswith(".py") and search.same_program(search.put_back(base, head, {hunk.number}), head)
 
 
-def _part(name: str, base: str, head: str, group: Sequence[types.Hunk]) -> Suspect:
+def _part(name: str, base: str, head: str, group: Sequence[search.Hunk]) -> Suspect:
     first, numbers = group[0], tuple(one.number for one in group)
-    old, new = types.changed_lines(base, head, first)
+    old, new = search.changed_lines(base, head, first)
     where = f"{name}:{first.head[0] + 1}" + (f", {first.where}" if first.where else "")
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
     return Suspect(

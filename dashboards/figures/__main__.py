@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import kept, reading
-from ci.history.health import readings
-from ci.history.health.machines import machines as machine_health
+from ci.history import kept, reading, readings
+from ci.history.health import machines as machine_health
 from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive

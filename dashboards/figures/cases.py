@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.history.health.machines import MachineHealth
+from ci.history.health import MachineHealth
 from ci.history.kept import CurvePoint
 from ci.history.types import Moved
 from ci.records import derived

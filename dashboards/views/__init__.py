@@ -39,7 +39,7 @@ class SiteInput:
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
     (`dashboards.sources.lasting`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None
     where a site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers:
-    rows of baselines on machines of one product (`ci.history.health.apart.peers`); None where `frame` has them.
+    rows of baselines on machines of one product (`ci.history.health.peers`); None where `frame` has them.
     """
 
     frame: pd.DataFrame

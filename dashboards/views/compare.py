@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records import causes as keeping
-from ci.records.causes import RecordedCause
+from ci.records.ledger import RecordedCause, causes_in
 from dashboards.lanes import BLOCK, CASE, DEFINITION, KEY, latest, numbers, timed
 from dashboards.overview import SPARK_POINTS
 from dashboards.sources import Counts
@@ -90,7 +89,7 @@ def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
 
 
 def _make(site: SiteInput) -> Made:
-    causes = keeping.load(site.results_dir)[0] if site.results_dir else []
+    causes = causes_in(site.results_dir)[0] if site.results_dir else []
     for lane in site.lanes:
         own = [one for one in causes if one.machine == lane.machine]
         yield f"{lane.slug}/compare", compare_data(lane.frame, lane.counts, own)

@@ -6,17 +6,15 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ci.history import kept
-from ci.history.health import readings
-from ci.history.health.apart import HealthFinding
-from ci.history.health.machines import MachineHealth, SessionHealth, machines
+from ci.history import kept, readings
+from ci.history.health import HealthFinding, MachineHealth, SessionHealth, machines
 from ci.history.kept import CanaryRun, CaseCheck, Verified
 from dashboards.lanes import KEY, slug
 from dashboards.values import one
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
-"""Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
+"""Of a device in a session, in this order (`ci.history.readings.DeviceHealth`)."""
 
 
 def machines_data(found: Sequence[MachineHealth], runs: Sequence[CanaryRun], others: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from ci.history import kept
 from ci.history.kept import CurvePoint
-from ci.records import regimes, sustained
+from ci.records import ledger as regimes
+from ci.records import sustained
 from ci.records.rates import Rate
 from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from dashboards.lanes import natural, slug, without_ranks

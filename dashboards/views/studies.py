@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from ci.records import sweeps as keeping
+from ci.records.ledger import sweep_files
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.lines import foot
 from dashboards.figures.studies.picture import FigureError, Picture
@@ -212,7 +212,7 @@ VIEW = View(
 
 # Recorded sweeps: the newest_sweeps of each operator and machine, as rows for people and as a sweep_figure.
 #
-# Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps`); `ci.sweeps.measured`
+# Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.ledger`); `ci.sweeps.measured`
 # makes one row per point of their lines.
 
 
@@ -241,7 +241,7 @@ class RecordedSweep:
 def newest_sweeps(results: Path | None) -> list[Path]:
     """Of each machine and operator, the file whose first line is the newest_sweeps."""
     found: dict[tuple[str, str], tuple[str, Path]] = {}
-    for path in keeping.files(results) if results else []:
+    for path in sweep_files(results) if results else []:
         started, operator = _first(path)
         key = (path.parent.name, operator)
         found[key] = max(found.get(key, ("", path)), (started, path))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.stats.types import Step
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ci.records.causes import Explanation, RecordedCause
+from ci.records.ledger import Explanation, RecordedCause
 from dashboards import lanes, sources
 from dashboards.kernel_page import paired_block
 from dashboards.lanes import by_series

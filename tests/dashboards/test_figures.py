@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from ci.history.health.machines import MachineHealth, SessionHealth
-from ci.history.health.readings import DeviceHealth
+from ci.history.health import MachineHealth, SessionHealth
 from ci.history.kept import CurvePoint
+from ci.history.readings import DeviceHealth
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards.figures import __main__ as command

@@ -17,7 +17,7 @@ from dashboards import build
 from dashboards.lanes import tidy, without_ranks
 from dashboards.views import SiteInput, View, machines, scaling
 from tests.ci import made_trials
-from tests.ci.records.sustained.test_sustained_records import sustained as sustained_trial
+from tests.ci.records.test_sustained import sustained as sustained_trial
 from tests.dashboards import chromium, made_site, synthetic
 from tests.dashboards.test_build import received
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ci.history.health import apart
+from ci.history import health as apart
 from ci.records import derived, store
 from dashboards import build, history, lanes, overview, sources
 from dashboards.history import made_apart

@@ -11,8 +11,7 @@ import pytest
 
 from ci.history import kept
 from ci.history.kept import CanaryCase, CanaryRun
-from ci.records import causes
-from ci.records.causes import Explanation, RecordedCause, TriedCause
+from ci.records.ledger import Explanation, RecordedCause, TriedCause, record_causes
 from dashboards.lanes import together
 from tests.ci import made_trials
 from tests.dashboards import chromium, made_site, synthetic
@@ -198,7 +197,7 @@ def test_comparing_two_commits_shows_why_one_is_slower(
     one = Explanation(
         ("gemm/triton/m64",), "gemm/triton/m64", "proven", "knob: proven", (tried,), ("LDS: 1 → 2",), 1, 3
     )
-    causes.keep(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
+    record_causes(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
     site = made_site.build_frame(frame, tmp_path / "site", results_dir=tmp_path / "results").as_uri()
     page.open(f"{site}/compare.html{HERE}&from={order[-3]}&commit={order[-1]}")
     (panel,) = page.texts(".why")

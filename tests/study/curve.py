@@ -10,13 +10,15 @@ per channel.  Bus bandwidth by the nccl-tests convention: bytes over the links /
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ci.history.kept import points
+from ci.history.kept import points_of
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read
+from ci.trials.trial import Trial
 
 
 def table(found: Mapping[str, Mapping[int, float]]) -> str:
@@ -29,6 +31,19 @@ def table(found: Mapping[str, Mapping[int, float]]) -> str:
 
 def _cell(curve: Mapping[int, float], count: int) -> str:
     return f" {curve[count]:.0f} |" if count in curve else "  |"
+
+
+def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
+    """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not state the number."""
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    cases = set()
+    for trial in trials:
+        cases |= {f"{trial.operator}/{case}" for case in trial.cases}
+        for point in points_of(trial):
+            found[point.backend][point.programs] = point.busbw
+    if len(cases) != 1:
+        raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
+    return dict(found)
 
 
 def main(names: list[str]) -> str:

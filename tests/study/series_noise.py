@@ -77,5 +77,5 @@ step of 2 % at sigma 2 % in Gaussian, t and AR(1) noise (700 series each, 2026-1
     degree 4, 0          0.044 0.044 0.029    0.91 0.98 0.42
     degree 5, 0          0.030 0.026 0.011    0.79 0.91 0.31
 
-It stays as it is: what a whole machine drifts by is taken off before (ci.history.steps.series), and ratios to a
+It stays as it is: what a whole machine drifts by is taken off before (ci.history.series), and ratios to a
 baseline of the same trial do not see it."""

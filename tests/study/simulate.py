@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ci.judging.judge import NOMINAL, is_large
 from ci.judging.policy import Settings
-from ci.stats.interval import Fit, Shifts, fit, shifts
-from ci.stats.sequential import found, two_sided
+from ci.stats.interval import Fit, Shifts, fit, shifts, two_sided
+from ci.stats.sequential import found
 from ci.stats.types import FloatArray
 
 US = 1e-6

@@ -1,4 +1,4 @@
-"""How large the loudest split of a series without a step is: the table of `ci.stats.steps_scan`, simulated anew.
+"""How large the loudest split of a series without a step is: the table of `ci.stats.steps`, simulated anew.
 
     python -m tests.study.step_bar --series 20000
 
@@ -13,8 +13,7 @@ import numpy as np
 from rich.progress import track
 
 from ci.options import err_console
-from ci.stats.steps_noise import Sums, without_spikes
-from ci.stats.steps_scan import loudest, scan
+from ci.stats.steps import Sums, loudest, scan, without_spikes
 from ci.stats.types import FloatArray
 from tests.study.series_noise import KINDS, PROMISED
 

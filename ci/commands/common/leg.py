@@ -23,7 +23,7 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
-from ci.records.causes import Explanation
+from ci.records.ledger import Explanation
 from ci.report.model import Report, ReportWarning, Side, report_of
 from ci.trials import file
 from ci.trials.file import TrialFile

@@ -18,7 +18,7 @@ from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import out_console, print_json
 from ci.records import store
-from ci.records.causes import Explanation
+from ci.records.ledger import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report, report_of
 from ci.report.seconds import to_decide

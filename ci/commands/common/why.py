@@ -21,9 +21,7 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
 from ci.options import together
-from ci.records import causes
-from ci.records.causes import Explanation, RecordedCause
-from ci.records.regimes import folder_of
+from ci.records.ledger import Explanation, RecordedCause, folder_of, record_causes
 from ci.report.words import plain
 from ci.trials.trial import Trial
 from ci.why.explain import DEFAULT_S, explain, explain_pair
@@ -129,7 +127,7 @@ def keep_causes(
     ends = [side.commit.hash for side in checkouts]
     if explanations and len(set(ends)) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
         where = folder_of(results, trials[-1].regime)
-        causes.keep(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
+        record_causes(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
 
 
 CACHE = Path(".ridgeline/isa")

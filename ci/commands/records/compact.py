@@ -8,8 +8,8 @@ from pathlib import Path
 from ci.bars import Bars
 from ci.options import err_console
 from ci.records import store
+from ci.records.ledger import machine_folders
 from ci.records.samples import CountingPlace, SamplesPlace, configured
-from ci.records.sweeps import machine_folders
 from ci.trials.file import Problem, RecordError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, example, print_json
-from ci.records import exported
+from ci.records import derived as exported
 from kernels import project
 
 EXAMPLES = (

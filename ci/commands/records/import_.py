@@ -9,14 +9,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from ci.bars import Bars
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console, print_json
-from ci.records.foreign import reading, series_csv
-from ci.records.imported import FOLDER
+from ci.records import foreign, foreign_csv
+from ci.records.cache import IMPORTED
 from ci.report.words import plural
 
 
 @click.command("import", epilog=example("ridgeline records import ../their-project/results --machine ci-node-3"))
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--as", "kind", type=click.Choice(reading.FORMATS), help="Format (default: told from each file).")
+@click.option("--as", "kind", type=click.Choice(foreign.FORMATS), help="Format (default: told from each file).")
 @click.option("--machine", default="", metavar="NAME", help="Machine they were measured on, where the file is wrong.")
 @click.option("--kernel", default="", metavar="NAME", help="What was measured, where the file does not say it.")
 @click.option("--commit", default="", metavar="NAME", help="Commit that was measured, for logs that do not say it.")
@@ -41,11 +41,11 @@ def import_(
 
     Importing again changes nothing; what cannot be used is named, the rest is imported.  An interrupted import goes on.
     """
-    given = series_csv.ImportOptions(machine, kernel, commit, _date(date), unit)
-    files = reading.sources(paths)
+    given = foreign_csv.ImportOptions(machine, kernel, commit, _date(date), unit)
+    files = foreign.sources(paths)
     with _bar() as bar:
-        task = bar.add_task("importing", total=sum(map(reading.size, files)))
-        done = reading.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
+        task = bar.add_task("importing", total=sum(map(foreign.size, files)))
+        done = foreign.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
     if as_json:
         print_json(_document(done))
     else:
@@ -55,8 +55,8 @@ def import_(
 
 def _date(text: str) -> int | None:
     try:
-        return series_csv.moment(text) if text else None
-    except series_csv.ForeignError as error:
+        return foreign_csv.moment(text) if text else None
+    except foreign_csv.ForeignError as error:
         raise click.BadParameter(str(error), param_hint="--date") from None
 
 
@@ -66,7 +66,7 @@ def _bar() -> Progress:
     return Bars(err_console(), *columns)
 
 
-def _document(done: reading.Brought) -> dict[str, object]:
+def _document(done: foreign.Brought) -> dict[str, object]:
     return {
         "added": done.added,
         "known": done.known,
@@ -77,9 +77,11 @@ def _document(done: reading.Brought) -> dict[str, object]:
     }
 
 
-def _print(done: reading.Brought, results: Path, dry_run: bool) -> None:
+def _print(done: foreign.Brought, results: Path, dry_run: bool) -> None:
     said = f"{plural(done.points, 'point')} of {plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
-    verb, where = ("would import", f"into {results / FOLDER}") if dry_run else ("imported", f"in {results / FOLDER}")
+    verb, where = (
+        ("would import", f"into {results / IMPORTED}") if dry_run else ("imported", f"in {results / IMPORTED}")
+    )
     machines = ", ".join(sorted(done.machines)) or "no machine"
     out_console().print(f"{verb} {said}; {machines}; {where}", markup=False, soft_wrap=True)
     for problem in done.problems:

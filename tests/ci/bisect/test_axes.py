@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import Axis, KnobAxis, PythonAxis, settings_of
+from ci.bisect import axes
+from ci.bisect.axes import (
+    OTHER_CAUSE,
+    Axis,
+    BisectError,
+    CommitAxis,
+    KnobAxis,
+    PythonAxis,
+    SearchRules,
+    commit_axis,
+    same_code,
+    settings_of,
+    weights,
+)
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import search
-from ci.bisect.types import BisectError, SearchRules
-from ci.git.repository import Commit, LocalCheckout
+from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
+from ci.isa.compiled import CompiledCode, CompiledEntry, CompiledTree, CompileError, CompileStatus, LostArch, Wanted
 from ci.judging.live import Interrupted
+from ci.judging.reach import file_labels
 from tests.ci import made_trials
+from tests.ci.bisect.toys import git
 
 HERE = LocalCheckout("head", Path("/somewhere"), Commit("c" * 40, 0, "what lies here"))
 QUIET = Console(file=io.StringIO())
@@ -98,3 +115,189 @@ def test_a_file_is_measured_into_by_one_at_a_time(tmp_path) -> None:
     out = tmp_path / "t.jsonl"
     with alone(out), pytest.raises(BisectError, match="is being measured by another call"), alone(out):
         pass
+
+
+# Which commits leave a kernel's files as they were: by what its modules import, in any package, read from git.
+
+
+DECLARED = {
+    "pyproject.toml": '[tool.ridgeline]\nkernels = ["lib"]\n',
+    "lib/__init__.py": "",
+    "lib/limits.toml": "lds = 65536\n",
+    "lib/shared.py": "",
+    "lib/gemm.py": 'from kernels.spec import Kernel\nfrom lib import shared\ngemm = Kernel("gemm")\n',
+    "lib/rows.py": 'from kernels.spec import Kernel\nimport outside.sums\nrows = Kernel(name="rows")\n',
+    "outside/__init__.py": "",
+    "outside/sums.py": "",
+    "outside/alone.py": "",
+    "README.md": "words\n",
+}
+
+
+def written(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def committed(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "change")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    written(tmp_path, DECLARED)
+    git(tmp_path, "init", "-q", "-b", "main")
+    committed(tmp_path)
+    return tmp_path
+
+
+def moved(folder: Path, *kernels: str) -> bool:
+    """Whether the last commit has another label than the one before it."""
+    repository = Repository(folder)
+    before, after = file_labels(repository, [repository.resolve(name) for name in ("HEAD^", "HEAD")], kernels)
+    return before != after
+
+
+@pytest.mark.parametrize(
+    ("changed", "kernels"),
+    [
+        ("lib/shared.py", {"gemm"}),
+        ("lib/gemm.py", {"gemm"}),
+        ("lib/rows.py", {"rows"}),
+        ("outside/sums.py", {"rows"}),
+        ("lib/__init__.py", {"gemm", "rows"}),
+        ("lib/limits.toml", {"gemm", "rows"}),
+        ("lib/new.py", set()),
+        ("outside/alone.py", set()),
+        ("README.md", set()),
+    ],
+)
+def test_a_commit_moves_the_kernels_that_its_files_reach(folder: Path, changed: str, kernels: set[str]) -> None:
+    written(folder, {changed: DECLARED.get(changed, "") + "# changed\n"})
+    committed(folder)
+    assert {name for name in ("gemm", "rows") if moved(folder, name)} == kernels
+    assert moved(folder, "gemm", "rows") == moved(folder) == bool(kernels)
+    assert moved(folder, "nobody") == (changed != "README.md"), "of what nobody declares, all code counts"
+
+
+def test_a_name_that_cannot_be_read_makes_all_code_count(folder: Path) -> None:
+    written(folder, {"lib/many.py": 'from kernels.spec import Kernel\nKernel(f"made_{which()}")\n'})
+    committed(folder)
+    written(folder, {"lib/rows.py": DECLARED["lib/rows.py"] + "# changed\n"})
+    committed(folder)
+    assert moved(folder, "gemm")
+    written(folder, {"README.md": "other words\n"})
+    committed(folder)
+    assert not moved(folder, "gemm")
+
+
+def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
+    for number in range(3):
+        written(folder, {"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
+        committed(folder)
+    axis = commit_axis(Repository(folder), "HEAD~3", "HEAD", ["gemm"])
+    assert len(axis.places) == len(axis.known) == 4
+    assert [a == b for a, b in zip(axis.known, axis.known[1:], strict=False)] == [True, True, False]
+
+
+# Equal code makes no suspects.
+
+
+def test_a_change_between_equal_labels_is_no_suspect() -> None:
+    assert same_code(["a", "a", "b", "b", "a"], {}) == [True, False, True, False]
+
+
+def test_what_is_not_known_is_a_suspect_unless_it_lies_between_equals() -> None:
+    assert same_code([None, None, None], {}) == [False, False]
+    assert same_code(["a", None, "a", None, "b"], {}) == [True, True, False, False]
+    assert same_code([None, "a", None], {}) == [False, False]
+
+
+def test_what_trials_launched_makes_equals_of_different_files() -> None:
+    files = ["1", "1", "2", "3", "3", "4"]
+    assert same_code(files, {}) == [True, False, False, True, False]
+    assert same_code(files, {0: "x", 4: "x"}) == [True, True, True, True, False]
+    assert same_code(files, {0: "x", 5: "y"}) == [True, False, False, True, False]
+
+
+def test_the_prior_adds_up_and_keeps_a_little_for_another_cause() -> None:
+    found = weights([True, False, True, False])
+    assert found.sum() == pytest.approx(1.0)
+    assert found[[0, 2]].sum() == pytest.approx(OTHER_CAUSE)
+    assert found[1] == found[3]
+
+
+@pytest.mark.parametrize("same", [[True] * 5, [False] * 5])
+def test_where_all_changes_are_alike_all_are_suspects(same: list[bool]) -> None:
+    assert np.all(weights(same) == pytest.approx(0.2))
+
+
+# Commits whose files differ and whose machine code does not are one class; what does not compile is one of its own.
+
+
+CODE = CompiledCode("11aa", "11aa.s", None, (), "")  # type: ignore[arg-type]
+ENTRY = CompiledEntry("gemm", "triton", "w4", "gfx942", ("m16", "m64"), CompileStatus.OK, "", CODE)
+OTHER = dataclasses.replace(ENTRY, code=dataclasses.replace(CODE, hash="22bb"))
+LACKS = dataclasses.replace(ENTRY, status=CompileStatus.UNSUPPORTED, why="no such backend", code=None)
+FAILS = dataclasses.replace(ENTRY, status=CompileStatus.FAILED, why="no memory", code=None)
+
+
+def tree(*entries: CompiledEntry, failures: tuple[LostArch, ...] = ()) -> CompiledTree:
+    return CompiledTree("3.8.0", ("gfx942",), entries, failures=failures)
+
+
+def test_code_configuration_and_cases_make_the_digest() -> None:
+    alike = axes.digest(tree(ENTRY, OTHER))
+    assert alike == axes.digest(tree(OTHER, ENTRY, LACKS))
+    others = [
+        tree(ENTRY),
+        tree(OTHER),
+        tree(dataclasses.replace(ENTRY, label="w8"), OTHER),
+        tree(dataclasses.replace(ENTRY, cases=("m16",)), OTHER),
+        tree(dataclasses.replace(ENTRY, arch="gfx950"), OTHER),
+    ]
+    assert len({alike, *map(axes.digest, others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    "found", [tree(), tree(LACKS), tree(ENTRY, FAILS), tree(ENTRY, failures=(LostArch("gfx942", "no Triton"),))]
+)
+def test_what_does_not_all_compile_has_none(found: CompiledTree) -> None:
+    assert axes.digest(found) == ""
+
+
+@dataclasses.dataclass
+class MadeCompiler:
+    """Compiles what the file `code` of a checkout names; hears which."""
+
+    entries: dict[str, CompiledEntry]
+    console: Console = dataclasses.field(default_factory=lambda: Console(file=io.StringIO()))
+    asked: list[str] = dataclasses.field(default_factory=list)
+
+    def compile(self, folder: Path, wanted: Wanted, what: str) -> CompiledTree:
+        self.asked.append((folder / "code").read_text())
+        if self.asked[-1] not in self.entries:
+            raise CompileError("it does not import")
+        return tree(self.entries[self.asked[-1]])
+
+
+def test_each_run_of_equal_files_is_compiled_once_and_what_fails_stays_apart(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    files = ["a", "a", "b", "broken", "c"]
+    for number, text in enumerate(files):
+        (tmp_path / "code").write_text(text)
+        (tmp_path / "README.md").write_text(str(number))
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", f"change {number}")
+    repository = Repository(tmp_path)
+    axis = CommitAxis(repository, repository.commits("", "HEAD"), files)
+    compiler = MadeCompiler({"a": ENTRY, "b": ENTRY, "c": OTHER})
+    found = axes.labelled(axis, Wanted(["gfx942"]), compiler)  # type: ignore[arg-type]
+    assert compiler.asked == ["a", "b", "broken", "c"]
+    assert same_code(found.known, {}) == [True, True, False, False]
+    assert found.known[3] == "broken"
+    assert "it does not import" in compiler.console.file.getvalue()  # type: ignore[attr-defined]
+    left = [one for one in (tmp_path / ".ridgeline/trees").iterdir() if one.is_dir()]
+    assert not left, "the checkouts are gone again"

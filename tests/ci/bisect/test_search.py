@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ci.bisect import show
+from ci.bisect.axes import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.bisect.search import replayed, search, state_of
-from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 
 RULES = SearchRules(smallest=0.003, noise=0.003, most=60)
 ROW = [RowPlace(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]

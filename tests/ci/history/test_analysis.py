@@ -377,6 +377,12 @@ def test_every_change_of_code_is_an_event_and_a_cause_of_a_step_at_its_commit() 
     assert [m.key for m in told.moved] == [SeriesKey("isa", "gemm", "triton", case) for case in ("large", "small")]
     (cause,) = found[EventKind.KERNEL].causes
     assert cause.text == f"{commit(30)[:8]}: gemm/triton on gfx942, 2 configurations: vgpr 86 → 128"
+    records = code(30)
+    (step,) = records[30].steps
+    spills = dataclasses.replace(step, series="spills", before=1, after=4)
+    records[30] = dataclasses.replace(records[30], steps=(step, spills))
+    both = {e.kind: e for e in events(*pair(1, COUNT), code=records)}[EventKind.CODE]
+    assert both.ratio == both.ratio_low == both.ratio_high == pytest.approx((128 / 86 * 4) ** 0.5), "counts are exact"
     for other in (code(31), code(30, kernel="other")):
         (kernel,) = [e for e in events(*pair(1, COUNT, ours={30: 1.05}), code=other) if e.kind is EventKind.KERNEL]
         assert kernel.causes == ()

@@ -11,28 +11,31 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.history.code_events import events, joined, with_machines
-from ci.history.health import readings
-from ci.history.health.apart import (
+from ci.history import readings
+from ci.history.events import health_events, joined
+from ci.history.health import (
     DAY_MS,
     PERSISTENT,
     RULES,
     HealthPoint,
     HealthSeries,
     Measure,
-    _median_of,
+    all_findings,
     all_series,
     findings,
+    machines,
 )
-from ci.history.health.machines import all_findings, machines
-from ci.history.health.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
+from ci.history.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, EventKind, EventState
-from ci.records.frame import SCHEMA
 from tests.ci import made_trials
 
 COMMITS = [f"{n:040x}" for n in range(400)]
 FACTS = {commit: CommitFacts(commit, n * DAY_MS, "A. Author", f"change {n}") for n, commit in enumerate(COMMITS)}
+
+
+def events(found, commits, triage=Triage()):  # noqa: B008
+    return health_events(found, commits, triage)
 
 
 def night(
@@ -173,14 +176,6 @@ def test_findings_equal_a_slow_search_for_runs(measure: Measure) -> None:
         assert found == _runs(list(rule.apart(series.values, series.peers)))
 
 
-def test_the_median_of_peers_leaves_out_what_was_not_reported() -> None:
-    rng = np.random.default_rng(9)
-    table = rng.random((200, 7))
-    table[rng.random(table.shape) < 0.6] = np.nan
-    slow = [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in table]
-    np.testing.assert_allclose(_median_of(table), slow)
-
-
 def _runs(apart: list[float]) -> list[tuple[int, int | None]]:
     found: list[tuple[int, int | None]] = []
     place = 0
@@ -295,8 +290,8 @@ def test_the_history_of_a_folder_has_its_machines_events_with_what_was_decided(t
     folder = tmp_path / "h200x2-1a2b3c4d"
     folder.mkdir()
     made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", *(slow(number) for number in range(4)))
-    (event,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage())
+    (event,) = events(all_findings(readings.load(tmp_path)), {})
     assert (event.kind, event.moved[0].key.backend, event.state) == (EventKind.MACHINE, "GPU 7", EventState.OPEN)
     decided = TriageEntry(event.id, EventState.ACKNOWLEDGED, datetime.date(2026, 11, 22), owner="A. Author")
-    (again,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage({event.id: decided}))
+    (again,) = events(all_findings(readings.load(tmp_path)), {}, Triage({event.id: decided}))
     assert (again.state, again.owner) == (EventState.ACKNOWLEDGED, "A. Author")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.history.steps import series
+from ci.history import series
 from ci.history.types import SeriesKey
 from tests.ci.history.made import Line, commit, frame, noisy, pair
 

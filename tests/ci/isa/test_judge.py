@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ci.isa.check import decided, joined
 from ci.isa.compiled import IsaError, read
-from ci.isa.judge import CodeVerdict, as_json, compare, pairs
-from ci.isa.rules import IsaPolicy
-from tests.ci.isa.documents import document, entry
+from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, as_json, compare, pairs
+from ci.isa.rules import CodeFinding, IsaPolicy
+from ci.judging.types import CaseVerdict, Judgement, Verdict, to_json
+from ci.report import markdown, terminal
+from ci.report.json_report import dumps, loads
+from ci.report.model import Report
+from tests.ci import made_trials
+from tests.ci.isa.documents import METRICS, document, entry
+from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file, sentence
 
 
 def verdicts(base, head, policy=None):
@@ -174,3 +185,244 @@ def test_files_that_are_not_results_are_refused(tmp_path, text, said):
         read(tmp_path / "f.json")
     with pytest.raises(IsaError, match="cannot be read"):
         read(tmp_path / "none.json")
+
+
+# What the code alone makes of the verdict on a pull request.
+
+
+FINDING = CodeFinding("store_width", "stores to remote ranks went from 16 B to 2 B per lane", judged=True)
+
+
+def code(verdict: CodeVerdict, finding: CodeFinding = FINDING) -> IsaJudgement:
+    difference = Difference("all_gather", "triton", "push", "gfx942", ("w2_fp16_2MB",), verdict, (finding,))
+    return IsaJudgement(verdict, "1 configuration is expected to be slower", (difference,))
+
+
+def test_a_regression_of_the_code_is_the_verdict_and_is_told() -> None:
+    found = joined(Judgement(Verdict.SAME, "5 cases compared: 5 SAME"), code(CodeVerdict.SLOWER))
+    assert found.verdict is Verdict.SLOWER
+    assert found.machine_code[0].startswith("SLOWER expected: ")
+    assert "all_gather/triton [push] on gfx942 (w2_fp16_2MB): SLOWER: stores" in found.machine_code[1]
+    assert "5 SAME" in found.why
+
+
+@pytest.mark.parametrize("verdict", [CodeVerdict.SAME, CodeVerdict.CHANGED, CodeVerdict.NEW, CodeVerdict.CANNOT_TELL])
+@pytest.mark.parametrize("timed", [Verdict.FASTER, Verdict.SAME])
+def test_other_code_leaves_the_verdict_to_the_clock(verdict: CodeVerdict, timed: Verdict) -> None:
+    assert joined(Judgement(timed, "by the clock"), code(verdict)).verdict is timed
+
+
+def test_code_that_no_rule_judges_is_in_report_and_comment_with_classes_registers_and_bytes() -> None:
+    twice = {"code_bytes": 2232, "instructions": 1064, "vgpr": 90, "mix": METRICS["mix"] | {"valu": 756}}
+    isa = compare(document(entry("rms", "a", code_bytes=1160)), document(entry("rms", "b", **twice)), IsaPolicy())
+    found = joined(Judgement(Verdict.SAME, "8 cases compared: 8 SAME"), isa)
+    assert (found.verdict, isa.exit_code) == (Verdict.SAME, 2)
+    for told in (terminal.render(Report(found), width=400), markdown.render(loads(dumps(Report(found)).encode()))):
+        assert "1 of 1 configuration has other code that no rule calls worse: rms" in told
+        assert "instructions: 532 → 1064 (valu 224 → 756); VGPRs: 86 → 90; code bytes: 1160 → 2232" in told
+    assert to_json(found)["machine_code"] == list(found.machine_code)
+
+
+def test_broken_stays_broken() -> None:
+    assert joined(Judgement(Verdict.BROKEN, "wrong"), code(CodeVerdict.SLOWER)).verdict is Verdict.BROKEN
+
+
+# ---- without a GPU ---------------------------------------------------------------------------------------------------
+
+
+def made(verdict: CodeVerdict, kernel: str = "all_gather") -> IsaJudgement:
+    """One configuration with code on both sides."""
+    side: Any = SimpleNamespace(code=object())
+    (difference,) = code(verdict).differences
+    return IsaJudgement(verdict, "It says so.", (dataclasses.replace(difference, kernel=kernel, base=side, head=side),))
+
+
+def timed(*verdicts: Verdict) -> Judgement:
+    """Times of a CPU backend of all_gather."""
+    cases = (
+        CaseVerdict(f"all_gather/torch/{n}", "all_gather", "torch", v, 1.1, trials=3) for n, v in enumerate(verdicts)
+    )
+    return Judgement(Verdict.worst(verdicts), "by the clock", tuple(cases))
+
+
+def ran(status: str = "ok") -> list[Any]:
+    """A trial in which two arms of head were right, and one is `status`."""
+    arms = {f"{role}/{name}": made_trials.ok() for role in ("base", "head") for name in ("torch", "gluon")}
+    arms["head/triton"] = {"status": status, "why": "GPUs are needed"} if status != "ok" else made_trials.ok()
+    declared = made_trials.declaration("all_gather", cases=["w2"], backends=["torch", "gluon", "triton", "blas"])
+    commits = {"base": made_trials.BASE, "head": made_trials.HEAD}
+    sides = {role: made_trials.tree(commit, declared=declared) for role, commit in commits.items()}
+    return [made_trials.parsed(made_trials.trial({"w2": arms}, kernel="all_gather", trees=sides))]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "clock", "expected"),
+    [
+        (CodeVerdict.SAME, Verdict.CANNOT_TELL, Verdict.SAME),
+        (CodeVerdict.SAME, Verdict.FASTER, Verdict.SAME),
+        (CodeVerdict.SAME, Verdict.SLOWER, Verdict.SLOWER),
+        (CodeVerdict.SAME, Verdict.BROKEN, Verdict.BROKEN),
+        (CodeVerdict.CHANGED, Verdict.SAME, Verdict.CANNOT_TELL),
+        (CodeVerdict.SLOWER, Verdict.SAME, Verdict.SLOWER),
+        (CodeVerdict.BROKEN, Verdict.SAME, Verdict.BROKEN),
+    ],
+)
+def test_without_a_gpu_the_code_decides_and_the_clock_only_where_it_is_certain(verdict, clock, expected) -> None:
+    found = decided(timed(Verdict.SAME, clock), made(verdict), ran())
+    assert found.verdict is expected
+    same = int(verdict is CodeVerdict.SAME)
+    assert f"machine code of gfx942, gfx950, sm_90 equal in {same} of 1 configurations; 3 cases right" in found.why
+
+
+def test_an_operator_without_code_for_gpus_is_judged_by_the_clock() -> None:
+    found = decided(timed(Verdict.SAME, Verdict.CANNOT_TELL), made(CodeVerdict.SAME, "gemm"), ran())
+    assert found.verdict is Verdict.CANNOT_TELL
+    nothing_compiled = IsaJudgement(CodeVerdict.CANNOT_TELL, "Nothing could be compared.", ())
+    assert decided(timed(Verdict.SAME), nothing_compiled, ran()).verdict is Verdict.SAME
+
+
+def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gpu() -> None:
+    without = IsaJudgement(CodeVerdict.CANNOT_TELL, "Nothing could be compared.", (), ("no triton here",))
+    found = decided(timed(Verdict.SAME), without, ran("unsupported"))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "machine code was not compared: no triton here" in found.why
+    assert decided(timed(Verdict.SAME), without, ran()).verdict is Verdict.SAME, "all backends run here"
+
+
+def test_what_nobody_looked_at_is_named() -> None:
+    found = decided(timed(Verdict.SAME), made(CodeVerdict.SAME, "gemm"), ran("unsupported"))
+    assert "not looked at, for want of a GPU and of declared code: all_gather/triton" in found.why
+
+
+def test_a_case_that_fails_on_both_sides_is_not_right() -> None:
+    failed = CaseVerdict("all_gather/torch/w2", "all_gather", "torch", Verdict.CANNOT_TELL)
+    found = decided(Judgement(Verdict.CANNOT_TELL, "both sides fail", (failed,)), made(CodeVerdict.SAME), ran())
+    assert found.verdict is Verdict.CANNOT_TELL
+
+
+def test_equal_files_are_the_reason_where_there_are_no_others() -> None:
+    found = decided(timed(Verdict.SAME), None, ran("unsupported"))
+    assert found.verdict is Verdict.SAME
+    assert found.why.startswith("the same kernel files on both sides; 2 cases right")
+
+
+# Planted code-generation regressions: each is found and named by compiling for real, and nothing else is alarmed.
+#
+# Small sample kernels (tests/benchmarks/isa/tree); test_own_kernels.py plants in the repository's own.
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("planted")]
+
+SAMPLES = ROOT / "tests" / "benchmarks" / "isa" / "tree"
+ARCHES = ("gfx942", "gfx950")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One folder of compiled results for all trees: what did not change is compiled once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def base(cache):
+    return compiled(SAMPLES, cache, *ARCHES)
+
+
+def planted(folder: Path, file: str, *changes: tuple[str, str]) -> Path:
+    """A copy of the samples with text replaced in one file; every replacement must apply."""
+    tree = folder / "tree"
+    shutil.copytree(SAMPLES, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    change(tree / "samples" / file, *changes)
+    return tree
+
+
+def judged(base, tree: Path, cache, *arches) -> IsaJudgement:
+    return compare(base, compiled(tree, cache, *(arches or ARCHES)), IsaPolicy())
+
+
+def test_a_lost_hint_collapses_remote_stores_of_both_kernels_that_translate(base, cache, tmp_path):
+    tree = planted(tmp_path, "translate.py", ("tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))", "remote"))
+    judgement = judged(base, tree, cache)
+    found = alarms(judgement)
+    assert set(found) == {(kernel, arch) for kernel in ("sample_all_gather", "sample_gemm_scatter") for arch in ARCHES}
+    assert all("remote_store_width" in rules for rules in found.values())
+    assert sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width").startswith(
+        "stores to remote ranks went from 16 B to 2 B per lane: "
+    )
+    assert "global_store_short" in sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width")
+    assert judgement.exit_code == 1
+
+
+def test_heap_bases_reloaded_in_the_loop(base, cache, tmp_path):
+    tree = planted(
+        tmp_path,
+        "gemm.py",
+        ("    own_base = tl.load(heap_bases + RANK)\n", ""),
+        ("translate(own, own_base, heap_bases, peer)", "translate(own, tl.load(heap_bases + RANK), heap_bases, peer)"),
+    )
+    judgement = judged(base, tree, cache)
+    assert alarms(judgement) == {("sample_gemm_scatter", arch): ["heap_bases"] for arch in ARCHES}
+
+
+def test_a_tile_that_spills(base, cache, tmp_path):
+    tree = planted(
+        tmp_path,
+        "wgrad.py",
+        ('"BLOCK_K": 128, "BLOCK_N": 128, "BLOCK_T": 32', '"BLOCK_K": 256, "BLOCK_N": 256, "BLOCK_T": 64'),
+    )
+    judgement = judged(base, tree, cache)
+    found = alarms(judgement)
+    assert set(found) == {("sample_wgrad", arch) for arch in ARCHES}
+    assert all("spills" in rules for rules in found.values())
+    assert "vector registers spilled: 0 → " in sentence(judgement, "sample_wgrad", "gfx942", "spills")
+
+
+def test_a_stage_too_many_for_lds(base, cache, tmp_path):
+    tree = planted(tmp_path, "gemm.py", ('"num_stages": 2', '"num_stages": 4'))
+    judgement = judged(base, tree, cache, "gfx942")
+    found = {(d.kernel, d.arch): [f.rule for f in d.alarms] for d in judgement.differences if d.alarms}
+    assert {arch for _, arch in found} == {"gfx942"}
+    assert {kernel for kernel, _ in found} == {"sample_gemm", "sample_gemm_scatter"}
+    assert all(rules[0] == "load" for rules in found.values())
+    assert "a workgroup on gfx942 may have 65536 B" in sentence(judgement, "sample_gemm", "gfx942", "load")
+
+
+def test_dot_scaled_replaced_by_a_dequantise(base, cache, tmp_path):
+    tree = planted(
+        tmp_path,
+        "mxfp4.py",
+        (
+            'total = tl.dot_scaled(tl.load(a), tl.load(a_scale), "e2m1", tl.load(b), tl.load(b_scale), "e2m1", total)',
+            "total = tl.dot(dequantised(tl.load(a), tl.load(a_scale)),\n"
+            "                       dequantised(tl.load(b).trans(), tl.load(b_scale)).trans(), total)",
+        ),
+        ("@triton.jit\n", DEQUANTISE + "@triton.jit\n"),
+    )
+    judgement = judged(base, tree, cache, "gfx950")
+    (difference,) = (d for d in judgement.differences if d.kernel == "sample_mxfp4" and d.arch == "gfx950")
+    assert "v_mfma_scale_f32_16x16x128_f8f6f4 is gone" in sentence(judgement, "sample_mxfp4", "gfx950", "matrix_kind")
+    assert {d.kernel for d in judgement.differences if d.alarms} == {"sample_mxfp4"}
+    assert difference.verdict is CodeVerdict.SLOWER
+
+
+def test_refactoring_that_changes_no_code_makes_no_difference(base, cache, tmp_path):
+    tree = planted(
+        tmp_path,
+        "gemm.py",
+        ("@triton.jit\n", "\n\n# accumulates in fp32\n@triton.jit\n"),
+        ("total", "accumulated"),
+        ("inner", "k_offsets"),
+        ("gemm_tile", "gemm_kernel"),
+    )
+    judgement = judged(base, tree, cache)
+    assert judgement.verdict is CodeVerdict.SAME
+    assert judgement.exit_code == 0
+    assert not any(d.findings for d in judgement.differences)
+
+
+def test_two_checkouts_in_different_folders_give_the_same_bytes(cache, tmp_path):
+    elsewhere = tmp_path / "a much longer folder name" / "checkout"
+    shutil.copytree(SAMPLES, elsewhere, ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = ("sample_gemm_scatter", "sample_gluon_gather", "sample_wgrad")
+    again = result_file(elsewhere, tmp_path / "another cache", *ARCHES, kernels=kernels)
+    assert again == result_file(SAMPLES, cache, *ARCHES, kernels=kernels)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from asv.results import Results
 
-from ci.git.repository import Commit
+from ci.git.repository import Commit, Repository
+from ci.history import exact
 from ci.isa import series
-from ci.isa.compiled import parse
+from ci.isa.compiled import CompileError, Wanted, parse
+from ci.isa.series import Backfill, RangeError, commits_of
 from ci.records.store import load
+from tests.ci.histories import commits_of_one_second
 from tests.ci.isa.documents import document, entry
 
 COMMIT = Commit("0123456789abcdef0123456789abcdef01234567", 1_790_000_000_000, "subject")
@@ -98,3 +105,238 @@ def test_the_files_are_byte_for_byte_what_they_were(tmp_path, golden, monkeypatc
     golden("isa/series_benchmarks.json", (tmp_path / "benchmarks.json").read_text())
     assert series.is_recorded(tmp_path, COMMIT, asked)
     assert not series.is_recorded(tmp_path, COMMIT, dataclasses.replace(asked, tier="nightly"))
+
+
+# The history of the code: which commits of a range are compiled, going on where it broke off, and the steps.
+
+
+ROOT = Path(__file__).resolve().parents[3]
+ASKED = series.Asked(arches=(), tier="pr", kernels=(), cases=(), backends=(), triton="3.8.0")
+
+
+def git(folder, *arguments):
+    done = subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Commits: start (no kernels), first (a kernel), notes (nothing of it), second (another kernel)."""
+    folder = tmp_path_factory.mktemp("repository")
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "kernels").mkdir()
+    for name, message in (
+        ("README.md", "start"),
+        ("kernels/one.py", "first"),
+        ("NOTES.md", "notes"),
+        ("kernels/two.py", "second"),
+    ):
+        (folder / name).write_text(message)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", message)
+    return Repository(folder)
+
+
+@pytest.mark.parametrize(
+    ("span", "every", "subjects"),
+    [
+        ("main~3..main", False, ["first", "second"]),
+        ("main~3..main", True, ["first", "notes", "second"]),
+        ("..main", False, ["first", "second"]),
+        ("..", True, ["start", "first", "notes", "second"]),
+        ("main~2..", False, ["second"]),
+        ("main..main", False, []),
+    ],
+)
+def test_a_range_is_the_commits_that_touch_kernels_oldest_first(repository, span, every, subjects):
+    assert [commit.subject for commit in commits_of(repository, span, every)] == subjects
+
+
+@pytest.mark.parametrize("span", ["main", "a...b", "", "a"])
+def test_another_form_is_not_a_range(repository, span):
+    with pytest.raises(RangeError, match=r"for instance v1\.0\.\.HEAD, or \.\.HEAD for all commits"):
+        commits_of(repository, span)
+
+
+class Compiler:
+    """Stands for TreeCompiler.compile: answers from a script by subject, and keeps what it was asked."""
+
+    def __init__(self, answers):
+        self.answers, self.trees = answers, []
+
+    def __call__(self, tree, what):
+        self.trees.append(tree)
+        answer = self.answers[git(tree, "show", "-s", "--format=%s", "HEAD")]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def fill(repository, results, answers, again=False, span=".."):
+    told = []
+    compiler = Compiler(answers)
+    commits = commits_of(repository, span, every=True)
+    filled = Backfill(repository, results, ASKED, compiler, told.append, again).fill(commits)
+    return filled, compiler, told
+
+
+GOOD = {
+    "start": document(),
+    "first": document(entry("gemm")),
+    "notes": document(entry("gemm")),
+    "second": document(entry("gemm", code="b", vgpr=128), entry("gather")),
+}
+
+
+def test_every_commit_is_reported_and_one_without_kernels_is_not_a_failure(repository, tmp_path):
+    filled, compiler, told = fill(repository, tmp_path, GOOD)
+    assert len(filled.recorded) == 4
+    assert filled.exit_code == 0
+    assert [line.split(": ")[-1] for line in told] == [
+        "declares nothing to compile",
+        "1 configuration",
+        "1 configuration",
+        "2 configurations",
+    ]
+    assert told[0].startswith("1/4 ")
+    assert not any(tree.exists() for tree in compiler.trees), "worktrees of a long range must not stay"
+
+
+def test_a_range_goes_on_where_it_broke_off(repository, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fill(repository, tmp_path, {**GOOD, "notes": KeyboardInterrupt()})
+    filled, compiler, told = fill(repository, tmp_path, GOOD)
+    assert [path.name for path in filled.recorded] == [
+        f"{repository.resolve(name).short}-triton3.8.0.json" for name in ("main~1", "main")
+    ]
+    assert len(filled.known) == 2
+    assert len(compiler.trees) == 2
+    assert told[1].endswith("recorded already")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    filled, compiler, _ = fill(repository, tmp_path, GOOD)
+    assert (filled.recorded, compiler.trees, filled.exit_code) == ([], [], 0)
+    filled, compiler, _ = fill(repository, tmp_path, GOOD, again=True)
+    assert len(filled.recorded) == 4
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
+
+
+def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository, tmp_path):
+    fill(
+        repository,
+        tmp_path,
+        {**GOOD, "second": document(entry("gemm"), failures={"gfx950": "the kernels could not be listed for gfx950"})},
+    )
+    commit = repository.resolve("main")
+    series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, dataclasses.replace(ASKED, tier="nightly"))
+    filled, _, _ = fill(repository, tmp_path, GOOD)
+    assert {path.name[:8] for path in filled.recorded} == {commit.short, repository.resolve("main~2").short}
+
+
+def test_a_commit_that_cannot_be_compiled_is_reported_and_the_others_go_on(repository, tmp_path):
+    broken = document(
+        entry("gemm"), entry("gather", status="failed"), broken={"kernels.three": "ModuleNotFoundError: no iris"}
+    )
+    filled, _, told = fill(repository, tmp_path, {**GOOD, "first": CompileError("it said nothing"), "notes": broken})
+    assert len(filled.recorded) == 3
+    first, notes = (repository.resolve(name).short for name in ("main~2", "main~1"))
+    assert filled.problems == [
+        f"{first}: it said nothing",
+        f"{notes}: module kernels.three cannot be imported: ModuleNotFoundError: no iris",
+    ]
+    assert told[2].endswith("2 configurations, 1 of them does not compile")
+    filled, _, _ = fill(repository, tmp_path / "none", {**GOOD, "first": CompileError("no")}, span="main~3..main~2")
+    assert filled.exit_code == 2
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def recorded(folder, *documents):
+    for day, one in enumerate(documents):
+        commit = Commit(f"{day}" * 40, 1_790_000_000_000 + day * 86_400_000, f"day {day}")
+        series.record(one, commit, folder, ASKED)
+    return folder
+
+
+def test_steps_are_shown_commit_by_commit(tmp_path):
+    recorded(
+        tmp_path,
+        document(entry("gemm", cases=["one", "two"])),
+        document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
+        document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
+        document(
+            entry("gemm", cases=["one"], vgpr=128, vgpr_spills=4, code_bytes=3500),
+            entry("gemm", cases=["two"], vgpr=256, code_bytes=3500),
+            entry("gather", status="failed"),
+        ),
+    )
+    text = series.terminal(exact.read(tmp_path), lambda commit: f"day {commit[0]}").plain
+    assert text == (
+        "00000000 day 0\n    first code of gemm\n"
+        "11111111 day 1\n    gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500\n"
+        "33333333 day 3\n    first code of gather\n"
+        "    gemm/triton on gfx942, 2 configurations: vgpr 86 → 128 to 256, spills 0 → 4\n"
+        "4 commits are recorded, 1 with the same counts as the one before.\n"
+    )
+
+
+def test_a_failure_and_its_end_are_steps(tmp_path):
+    stops = exact.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
+    steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
+    assert steps == [[], [(86, None)], [(None, 86)]]
+    assert "vgpr 86 → failed" in series.terminal(stops, lambda commit: "").plain
+
+
+@pytest.mark.parametrize("results", ["inside", "../outside"])
+def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    commits = commits_of_one_second(folder, 6)
+    for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
+        series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
+    stops = exact.read(folder / results, repository=None if results == "inside" else folder)
+    assert [stop.commit for stop in stops] == commits
+    assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
+        [(64 + number, 65 + number)] for number in range(5)
+    ]
+
+
+def test_versions_of_triton_are_histories_of_their_own(tmp_path):
+    recorded(tmp_path, document(entry(), triton="3.8.0"), document(entry(vgpr=99), triton="3.9.0"))
+    assert [(stop.env, stop.steps) for stop in exact.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
+
+
+def test_only_what_is_chosen_and_no_torn_file(tmp_path):
+    recorded(
+        tmp_path, document(entry("gemm"), entry("gather")), document(entry("gemm", vgpr=99), entry("gather", vgpr=9))
+    )
+    (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
+    stops = exact.read(tmp_path, series.chosen(Wanted(kernels=["gather"], cases=["on?"])))
+    assert [step.kernel for stop in stops for step in stop.steps] == ["gather"]
+    assert exact.read(tmp_path, series.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
+    assert exact.read(tmp_path / "nothing") == []
+
+
+# ---- asv -----------------------------------------------------------------------------------------------------------
+
+
+def test_asv_compares_without_a_machine_and_times_beside_it_too(tmp_path):
+    """The counts lie where asv finds one machine; beside it the measured records of another machine stay alone too."""
+    shutil.copy(ROOT / "asv.isa.json", tmp_path)
+    git(tmp_path, "init", "-q", "-b", "main")
+    commits = []
+    for number, one in enumerate((document(entry(vgpr=86)), document(entry(vgpr=90, code="b")))):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"{number}")
+        commits.append(Repository(tmp_path).resolve("HEAD"))
+        series.record(one, commits[-1], tmp_path / "results_isa", ASKED)
+    (tmp_path / "results" / "mi300x").mkdir(parents=True)
+    (tmp_path / "results" / "mi300x" / "machine.json").write_text(json.dumps({"machine": "mi300x", "version": 1}))
+    command = ["asv", "--config", "asv.isa.json", "compare", "-f", "1", *(commit.hash for commit in commits)]
+    done = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    rows = [line.split("|")[1:6] for line in done.stdout.splitlines() if "gemm.track_isa_vgpr(" in line]
+    assert [[cell.strip() for cell in row[:4]] for row in rows] == [["+", "86", "90", "1.05"]]

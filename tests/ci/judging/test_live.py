@@ -6,25 +6,38 @@ import dataclasses
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from rich.console import Console
 
 from benchmarks import trial_file
-from ci import harness
+from ci import harness, options
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
-from ci.judging import outlook, policy
+from ci.judging import live, policy
+from ci.judging import live as looks
+from ci.judging.judge import judge
 from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
-from ci.judging.types import Verdict
+from ci.judging.types import Judgement, Verdict, to_json
+from ci.options import plan, with_rounds
 from ci.records import store
+from ci.report import run_summary, terminal
+from ci.report.model import report_of
 from ci.report.seconds import to_decide
+from ci.trials import file
 from ci.trials import file as trial_files
+from ci.trials.comparisons import Comparison, comparisons
+from ci.trials.file import read
+from ci.trials.trial import Trial
+from tests.ci import made_trials
 from tests.ci import made_trials as trials
+from tests.ci.made_trials import BASE, ok, parsed, tree, trial
 
 TREES = (
     LocalCheckout("base", Path(), Commit(trials.BASE, 0, "")),
@@ -309,7 +322,7 @@ def test_more_rounds_where_a_start_is_dear_settle_a_case_in_fewer_trials(tmp_pat
     informed = {slower: NoisyPlayer(slower) for slower in (0.0, 0.02)}
     found = {slower: play(player, tmp_path / f"informed{slower}.jsonl") for slower, player in informed.items()}
     assert [found[slower].judgement.verdict for slower in found] == [Verdict.SAME, Verdict.SLOWER]
-    monkeypatch.setattr(outlook, "rounds", lambda *_: {})
+    monkeypatch.setattr(live, "better_rounds", lambda *_: {})
     usual = {slower: NoisyPlayer(slower) for slower in informed}
     found = {slower: play(player, tmp_path / f"usual{slower}.jsonl") for slower, player in usual.items()}
     assert found[0.0].judgement.verdict is Verdict.CANNOT_TELL
@@ -321,3 +334,196 @@ def test_trials_that_do_not_say_where_their_seconds_went_have_the_usual_rounds(t
     play(player, tmp_path / "t.jsonl")
     assert len(player.asked) > 1
     assert not any(order["rounds"] for order in player.asked)
+
+
+# A finished file judged look by look: as the live comparison did, and no better for measuring on.
+
+
+RULES = policy.load()
+
+
+def judged_live(player: Player, out: Path) -> Judgement:
+    """The oracle: the judgement at which the live comparison stopped."""
+    return play(player, out).judgement  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("slower", [0.0, 0.002, 0.004, 0.006, 0.03, -0.03])
+def test_a_file_is_judged_as_it_was_live(slower: float, tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    said = judged_live(Player(slower), out)
+    again = looks.judged(file.read(out).trials, RULES, "gpu")
+    assert to_json(again) == to_json(said)
+
+
+def test_trials_beyond_the_last_look_change_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    said = judged_live(Player(), out)
+    worse = Player(slower=0.05)
+    worse.written = 50
+    worse(TREES, MeasurePlan(trials=12), out, Console(file=io.StringIO()))
+    trials = file.read(out).trials
+    assert to_json(looks.judged(trials, RULES, "gpu")) == to_json(said)
+    assert to_json(judge(comparisons(trials), RULES)) != to_json(said), "all at once they would count"
+
+
+def test_a_file_that_ends_early_keeps_its_last_look(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    judged_live(Player(slower=0.03), out)
+    trials = file.read(out).trials
+    assert looks.judged(trials[:2], RULES, "gpu").verdict.exit_code == 2
+
+
+# Real A/B trials of gemm's `pr` tier on an H200: nothing cried, everything planted found.
+#
+# Recorded 2026-11-21 on one H200 SXM (torch 2.11.0, Triton 3.6.0): 30 trials of the same kernels in two trees, 8 in
+# which head runs over a K that is 1.5 % longer (padded with zeros), 4 in which head has one pipeline stage fewer.
+
+
+FOLDER = Path(__file__).parents[2] / "recordings" / "h200_gemm_pr"
+
+
+def lines(name: str) -> Sequence[Trial]:
+    return read(FOLDER / f"{name}.jsonl.gz").trials
+
+
+def by_time(name: str) -> list[Comparison]:
+    """The comparisons without the knowledge that equal code objects ran: the times must speak."""
+    return [dataclasses.replace(c, same_code=None) for c in comparisons(lines(name))]
+
+
+def drawn(found: Sequence[Comparison], numbers: Sequence[int]) -> Judgement:
+    return judge([dataclasses.replace(c, trials=tuple(c.trials[i] for i in numbers)) for c in found], policy.load())
+
+
+@pytest.fixture(scope="module")
+def unchanged() -> list[Comparison]:
+    return by_time("unchanged")
+
+
+def test_thirty_runs_of_equal_code_are_same_after_one_trial() -> None:
+    runs = lines("unchanged")
+    assert len(runs) == 30
+    assert {judge(comparisons([run]), policy.load()).verdict for run in runs} == {Verdict.SAME}
+
+
+@pytest.mark.parametrize("count", [4, 6, 8, 12])
+def test_the_times_of_unchanged_kernels_alone_give_no_false_verdict(unchanged: list[Comparison], count: int) -> None:
+    random = np.random.default_rng(count)
+    verdicts = Counter(
+        case.verdict for _ in range(25) for case in drawn(unchanged, random.choice(30, count, replace=False)).cases
+    )
+    assert sum(verdicts.values()) == 250
+    assert not verdicts.keys() - {Verdict.SAME, Verdict.CANNOT_TELL}
+    assert verdicts[Verdict.SAME] > 200
+
+
+@pytest.mark.parametrize("count", [4, 6, 8])
+def test_a_k_that_is_one_and_a_half_percent_longer_is_found_in_every_case(count: int) -> None:
+    found = drawn(by_time("longer_k"), range(count))
+    assert len(found.cases) == 10
+    assert {case.verdict for case in found.cases} == {Verdict.SLOWER}
+
+
+def test_one_pipeline_stage_fewer_is_found_where_it_costs() -> None:
+    found = drawn(by_time("stage_fewer"), range(4))
+    slower = {case.case.split("/")[-1]: case.ratio for case in found.of(Verdict.SLOWER)}
+    assert {name for name, ratio in slower.items() if ratio and ratio > 1.09} == {
+        "n4096_k4096_m16_fp16",
+        "n4096_k4096_m1024_fp16",
+        "n4096_k14336_m4096_fp16",
+        "n8192_k4096_m256_fp16",
+        "n8192_k4096_m8192_fp16",
+    }
+    assert not found.of(Verdict.FASTER, Verdict.BROKEN)
+
+
+# Times of two regimes are never compared; few bursts are judged as rounds are.
+
+
+def bursts(number: int, slower: float = 0.0, regime: str = "sustained", seed: int = 0) -> Trial:
+    """A trial of 8 bursts: they differ by 0.1 %, trials by 0.07 %."""
+    order = np.random.default_rng([seed, number])
+    start = 7e-4 * np.exp(order.normal(0, 7e-4, 2) + [0.0, np.log1p(slower)])
+    base, head = ((one * np.exp(order.normal(0, 1e-3, 8))).tolist() for one in start)
+    library = {f"{role}/blas": ok((7e-4 * np.exp(order.normal(0, 1e-3, 8))).tolist()) for role in ("base", "head")}
+    arms = {"base/triton": ok(base), "head/triton": ok(head), **library}
+    line = trial({"m16": arms}, number, trees={"base": tree(BASE), "head": tree()})
+    line["protocol"]["regime"] = regime
+    return parsed(line)
+
+
+def judged(*trials: Trial) -> Any:
+    [case] = judge(comparisons(trials), policy.load()).cases
+    return case
+
+
+@pytest.mark.parametrize(("slower", "verdict"), [(0.0, Verdict.SAME), (0.02, Verdict.SLOWER), (-0.02, Verdict.FASTER)])
+def test_eight_bursts_of_a_few_trials_are_enough_for_a_verdict(slower, verdict):
+    found = [judged(*(bursts(number, slower, seed=seed) for number in range(6))).verdict for seed in range(10)]
+    assert found.count(verdict) >= 9
+    opposite = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}.get(verdict)
+    assert opposite not in found
+
+
+def test_trials_of_two_regimes_have_no_common_verdict():
+    case = judged(*(bursts(number, 0.2, ("spaced", "sustained")[number % 2]) for number in range(8)))
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert "of two regimes (spaced, sustained), whose times are never compared" in case.evidence[0]
+    assert case.ratio is None
+
+
+def test_a_file_of_one_regime_is_not_gone_on_with_in_another(tmp_path: Path):
+    out = made_trials.write(tmp_path / "t.jsonl", trial())
+
+    def nothing(*_: Any) -> int:
+        raise AssertionError("nothing may be measured")
+
+    def compare(plan: MeasurePlan) -> Any:
+        return live.compare((), plan, policy.load(), "gpu", out, Console(file=io.StringIO()), nothing)
+
+    with pytest.raises(MeasureError, match=r"t\.jsonl holds trials of the spaced regime.*another file with --out"):
+        compare(MeasurePlan(regime="sustained"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "rounds", "burst_s"),
+    [
+        ("gpu", {}, 40, 0.0),
+        ("cpu", {}, 20, 0.05),
+        ("gpu", {"regime": "sustained"}, 8, 0.0),
+        ("cpu", {"regime": "sustained"}, 8, 0.05),
+        ("cpu", {"regime": "sustained", "burst_s": 2.0, "rounds": 3}, 3, 2.0),
+    ],
+)
+def test_how_many_bursts_and_how_long_by_machine(monkeypatch, kind, asked, rounds, burst_s):
+    monkeypatch.setattr(options, "machine_kind", lambda: kind)
+    found = with_rounds(plan(**({"regime": "spaced"} | asked)))
+    assert (found.rounds, found.burst_s) == (rounds, burst_s)
+
+
+def test_the_measuring_program_is_told_only_of_another_regime():
+    spaced = harness.command([], MeasurePlan(burst_s=0.05), Path("t.jsonl"))
+    assert not {"--regime", "--burst"} & set(spaced)
+    told = harness.command([], MeasurePlan(regime="sustained", burst_s=0.05), Path("t.jsonl"))
+    assert told[told.index("--regime") :][:4] == ["--regime", "sustained", "--burst", "0.05"]
+
+
+def test_a_burst_needs_the_sustained_regime():
+    with pytest.raises(click.UsageError, match="it needs --regime sustained"):
+        plan(regime="spaced", burst_s=1.0)
+
+
+def test_the_report_and_the_summary_say_what_was_measured():
+    found = [bursts(number) for number in range(4)]
+    report = report_of(judge(comparisons(found), policy.load()), found)
+    assert "calls back to back in bursts" in terminal.render(report)
+    assert "bursts" not in terminal.render(report_of(judge([], policy.load()), [parsed(trial())]))
+    line = trial({"m16": {"head/triton": ok() | {"energy_j": [0.41] * 8, "energy_s": [0.14] * 8}, "head/blas": ok()}})
+    line["protocol"]["regime"] = "sustained"
+    out = io.StringIO()
+    run_summary.show([parsed(line)], Console(file=out, width=160))
+    assert "J per call (99 %)" in out.getvalue()
+    assert "0.41 (0.4096 to 0.4104)" in out.getvalue()
+    out = io.StringIO()
+    run_summary.show([parsed(trial())], Console(file=out, width=160))
+    assert "J per call" not in out.getvalue()

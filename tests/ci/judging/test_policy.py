@@ -67,17 +67,6 @@ def test_mistakes_are_errors_that_name_what_is_allowed(data, says):
         parse(data, "my.toml")
 
 
-def test_the_old_keys_are_read():
-    old = parse({"default": {**GOOD, "effect_floor": 0.001, "recorded_floor": 0.03}})
-    assert old == parse({"default": {**GOOD, "smallest_effect": 0.001, "recorded_smallest_effect": 0.03}})
-    assert old.settings().smallest_effect == 0.001
-    assert old.recorded().settings().smallest_effect == 0.03
-    with pytest.raises(PolicyError, match="effect_floor is the old name of smallest_effect; keep one of them"):
-        parse({"default": {**GOOD, "effect_floor": 0.001, "smallest_effect": 0.002}})
-    with pytest.raises(PolicyError, match="smallest_effect is 3; allowed"):
-        parse({"default": {**GOOD, "effect_floor": 3}})
-
-
 def test_file_faults(tmp_path):
     with pytest.raises(PolicyError, match=r"none\.toml: cannot be read"):
         load(tmp_path / "none.toml")

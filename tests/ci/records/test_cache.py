@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ci.records import cache
-from ci.records.cache import UNIT, ParsedUnit, Parts
+from ci.records.cache import ParsedUnit, Parts
 from ci.records.rows import TEXT
 
 SCHEMA = pa.schema([("name", TEXT), ("value", pa.float64()), ("date", pa.timestamp("ms", tz="UTC"))])
@@ -51,9 +51,8 @@ class Folder:
             )
 
         units = {file.name: [file] for file in sorted(self.path.glob("*.txt"))}
-        found = cache.table(units, parse, SCHEMA, self.store, version)
-        listed = [row for table in found.tables for row in table.to_pylist()]
-        assert all(row[UNIT] == row["name"] for row in listed)
+        found = cache.index(units, parse, SCHEMA, self.store, version)
+        listed = [row for table in found.rows() for row in table.to_pylist()]
         assert len({(row["name"], row["value"]) for row in listed}) == len(listed), "no row twice"
         return {f"{row['name']}/{row['value']:g}": row["value"] for row in listed}, found.problems
 

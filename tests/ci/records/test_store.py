@@ -24,7 +24,6 @@ from asv_runner import statistics as asv_statistics
 from ci.records import pooling
 from ci.records import store as records
 from ci.records.rows import FEWEST_SAMPLES
-from ci.trials.file import LONGEST_LINE
 from tests.ci.histories import commits_of_one_second
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 
@@ -361,35 +360,11 @@ def test_a_commit_given_by_name_is_recorded(record: Any, results: Path) -> None:
 
 BAD_LINES = {
     "torn": (lambda line: json.dumps(line).encode()[:-200], "the line is torn, its writer was interrupted"),
-    "no JSON": (lambda line: b"Traceback (most recent call last)", "not JSON"),
-    "not UTF-8": (lambda line: b'{"format": "\xff\xfe"}', "not UTF-8"),
     "something else": (lambda line: b'{"format": "sarif"}', 'format is "sarif"'),
-    "newer": (lambda line: json.dumps({**line, "version": 2}).encode(), "version is 2; allowed: 1"),
-    "no machine": (lambda line: json.dumps({**line, "machine": {}}).encode(), "machine.name is null"),
-    "a machine outside": (
-        lambda line: json.dumps({**line, "machine": {**MACHINE, "name": "../../etc"}}).encode(),
-        'machine.name is "../../etc"; allowed: a file name',
-    ),
-    "no declaration": (
-        lambda line: json.dumps({**line, "trees": {"head": {**tree(), "declaration": {"doc": ""}}}}).encode(),
-        "trees.head.declaration.kernel is null; allowed: a value; it is missing",
-    ),
-    "NaN": (lambda line: json.dumps(line).replace("0.00101", "NaN").encode(), "the token NaN is not allowed"),
-    "negative": (
-        lambda line: json.dumps(line).replace("0.00101", "-0.00101").encode(),
-        "seconds[1] is -0.00101; allowed: a number from 1e-09 to 3600",
-    ),
-    "NUL": (lambda line: json.dumps(line).encode().replace(b"gemm", b"ge\0m"), "not JSON: Invalid control character"),
-    "nothing but NUL": (lambda line: b"\0" * 500, "not JSON"),
-    "endless": (lambda line: b'{"format": "' + b"x" * LONGEST_LINE, "64 MB long; a trial has at most 64 MB"),
-    "unknown status": (
-        lambda line: json.dumps(line).replace('"ok"', '"fine"').encode(),
-        'status is "fine"; allowed: ok, wrong, error',
-    ),
 }
+"""Of each kind one; tests/ci/trials/test_file.py has every way in which a line is bad."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_is_set_aside_and_the_others_recorded(results: Path, tmp_path: Path, name: str) -> None:
     spoil, reason = BAD_LINES[name]
@@ -453,7 +428,6 @@ def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path
     assert len(records.load(results)) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name: str) -> None:
     spoil, reason = BAD_LINES[name]

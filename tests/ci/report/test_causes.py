@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report
 

@@ -2,13 +2,29 @@
 
 import dataclasses
 import itertools
+import statistics
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from ci.stats import interval
-from ci.stats.interval import Shifts, fit
+from ci.stats.interval import (
+    CHUNK,
+    RESOLUTION,
+    SPREAD,
+    Scale,
+    Shifts,
+    adjusted,
+    blocks_of,
+    effects,
+    fit,
+    samples,
+    shifts,
+)
+from ci.stats.types import PairedRounds
 
 
 def made(draws, trials, inside=0.004, between=0.001, level=0.0, effect=0.0, seed=11):
@@ -131,3 +147,130 @@ def test_drift_inside_the_trials_widens_the_interval():
 
 def test_no_cases_is_no_fit():
     assert fit([]) == []
+
+
+# The block shift against a slow oracle, and what it must not be moved by.
+
+
+RNG = np.random.default_rng(3)
+
+
+def noisy(trials, rounds, effect=0.0, scale=0.02, rng=RNG):
+    base = np.exp(scale * rng.standard_normal((trials, rounds))) * 5e-5
+    return base, np.exp(scale * rng.standard_normal((trials, rounds)) + effect) * 5e-5
+
+
+def slow_shift(base, head):
+    """(shift, variance) of one trial, by loops."""
+    count, width = blocks_of(len(base))
+    start = len(base) - count * width
+    ratios = []
+    for block in range(count):
+        rows = range(start + block * width, start + (block + 1) * width)
+        ratios += [np.log(head[i]) - np.log(base[j]) for i in rows for j in rows]
+    ratios.sort()
+    reach = SPREAD * (count * width * width * (2 * width + 1) / 12) ** 0.5
+    middle = (len(ratios) - 1) / 2
+    low, high = max(0, round(middle - reach)), min(len(ratios) - 1, round(middle + reach))
+    return statistics.median(ratios), max((ratios[high] - ratios[low]) / (2 * SPREAD), RESOLUTION) ** 2
+
+
+@pytest.mark.parametrize("rounds", [5, 8, 12, 19, 20, 25, 40, 47])
+def test_agrees_with_the_oracle(rounds):
+    base, head = noisy(6, rounds, 0.01)
+    fast = shifts(base, head)
+    for i in range(6):
+        assert (fast.shift[i], fast.variance[i]) == pytest.approx(slow_shift(base[i], head[i]), rel=1e-12)
+
+
+def test_many_trials_are_cut_into_chunks_without_a_trace():
+    base, head = noisy(CHUNK + 3, 10)
+    whole, part = shifts(base, head), shifts(base[CHUNK - 1 :], head[CHUNK - 1 :])
+    np.testing.assert_array_equal(whole.shift[CHUNK - 1 :], part.shift)
+    np.testing.assert_array_equal(whole.variance[CHUNK - 1 :], part.variance)
+
+
+@given(st.integers(5, 45), st.floats(0.5, 2.0), st.floats(1e-7, 10.0))
+@settings(max_examples=40, deadline=None)
+def test_swapping_arms_negates_and_units_do_not_matter(rounds, ratio, unit):
+    base, head = noisy(2, rounds, rng=np.random.default_rng(rounds))
+    one, back, scaled = shifts(base, head), shifts(head, base), shifts(base * unit, head * unit * ratio)
+    np.testing.assert_allclose(back.shift, -one.shift, atol=1e-12)
+    np.testing.assert_allclose(scaled.shift, one.shift + np.log(ratio), atol=1e-9)
+    np.testing.assert_allclose(scaled.variance, one.variance, rtol=1e-6)
+
+
+def test_the_variance_is_that_of_the_shift_over_many_trials():
+    base, head = noisy(3000, 40)
+    found = shifts(base, head)
+    assert found.shift.var() == pytest.approx(found.variance.mean(), rel=0.15)
+
+
+def test_a_quarter_of_spoiled_rounds_does_not_move_the_shift():
+    base, head = noisy(200, 40, 0.01, 0.005)
+    spoiled = head.copy()
+    spoiled[:, ::5] *= 10
+    assert abs(np.mean(shifts(base, spoiled).shift) - 0.01) < 0.005
+
+
+def test_common_drift_over_the_trial_cancels():
+    base, head = noisy(50, 40, 0.0, 0.001)
+    ramp = np.linspace(1.0, 1.2, 40)
+    assert np.std(shifts(base * ramp, head * ramp).shift) < 0.004 < np.std(np.log(ramp))
+
+
+def test_identical_samples_keep_a_least_variance():
+    flat = np.full((3, 40), 5e-5)
+    found = shifts(flat, flat)
+    assert np.all(found.shift == 0)
+    assert np.all(found.variance == RESOLUTION**2)
+
+
+def test_drift_of_one_arm_shows_as_serial_correlation():
+    base, head = noisy(50, 40, 0.0, 0.003)
+    assert abs(shifts(base, head).serial.mean()) < 0.1
+    assert shifts(base, head * np.linspace(1, 1.1, 40)).serial.mean() > 0.8
+
+
+RANDOM = np.random.default_rng(4)
+
+
+def trial(number, rounds=40, effect=0.0, baseline=None):
+    base, head = (np.exp(0.01 * RANDOM.standard_normal(rounds) + e) for e in (0, effect))
+    if baseline is None:
+        return PairedRounds(number, base, head)
+    return PairedRounds(number, base, head, *(np.exp(0.01 * RANDOM.standard_normal(rounds) + e) for e in (0, baseline)))
+
+
+def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
+    cases = [[trial(0), trial(3, 20), trial(5)], [], [trial(1, 20)]]
+    found = samples(cases)
+    assert found[1] is None
+    assert found[0].numbers == (0, 3, 5)
+    for case, sample in ((cases[0], found[0]), (cases[2], found[2])):
+        for i, t in enumerate(case):
+            assert sample.shifts.shift[i] == shifts(t.base[None], t.head[None]).shift[0]
+            assert len(sample.base_relative[i]) == len(t.base) - 1
+    assert found[0].rounds == 40
+    assert found[2].base_seconds == pytest.approx(np.median(cases[2][0].base))
+
+
+def test_a_shared_movement_of_baseline_and_case_cancels():
+    trials = [trial(n, effect=0.03, baseline=0.03) for n in range(6)]
+    case, baseline = samples([trials])[0], samples([trials], baseline=True)[0]
+    relative = adjusted(case, baseline)
+    assert abs(effects([relative], [Scale(1e-3, 0, 0.99)])[0].log_ratio) < 0.01
+    assert effects([case], [Scale(1e-3, 0, 0.99)])[0].log_ratio == pytest.approx(0.03, abs=0.005)
+
+
+def test_a_baseline_of_too_few_common_trials_is_none():
+    trials = [trial(0, baseline=0.0), trial(1)]
+    assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
+
+
+def test_order_is_kept_over_different_numbers_of_trials():
+    cases = [[trial(n, effect=e) for n in range(count)] for count, e in ((5, 0.05), (3, -0.05), (5, 0.0))]
+    found = effects([s for s in samples(cases) if s], [Scale(1e-3, 5e-4, 0.99)] * 3)
+    assert [e.log_ratio for e in found] == pytest.approx([0.05, -0.05, 0.0], abs=0.01)
+    assert found[0].low < 0.05 < found[0].high
+    assert found[1].not_faster < 1e-3 < found[1].not_slower

@@ -7,10 +7,23 @@ import itertools
 import numpy as np
 import pytest
 
-from ci.stats import steps_noise, steps_quiet, steps_scan
-from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
-from ci.stats.steps_noise import Sums, wander, without_spikes
-from ci.stats.steps_scan import LEVEL, TABLE, critical, p_value
+from ci.stats import steps as steps_noise
+from ci.stats import steps as steps_scan
+from ci.stats.steps import (
+    LEVEL,
+    TABLE,
+    WINDOW,
+    Sums,
+    Tail,
+    advance,
+    critical,
+    find,
+    find_many,
+    find_shifts,
+    p_value,
+    wander,
+    without_spikes,
+)
 from tests.study.series_noise import KINDS, PROMISED, gaussian
 
 
@@ -119,9 +132,10 @@ def test_what_is_quiet_has_no_step_when_looked_at_closely(points, monkeypatch):
     logs[-1] = logs[-2, 0]
     series = list(np.exp(logs))
     found = find_many(series)
-    quiet = len(series) - len(steps_quiet.loud(np.log(series), critical(points)))
-    assert quiet >= 0.3 * len(series)
-    monkeypatch.setattr(steps_quiet, "loud", lambda values, bar: np.arange(len(values)))
+    sums = Sums.of(without_spikes(np.log(series)))
+    loud = steps_scan.loud(sums, steps_scan.scan(sums), critical(points))
+    assert len(loud) <= 0.7 * len(series)
+    monkeypatch.setattr(steps_scan, "loud", lambda sums, splits, bar: np.arange(len(sums.points)))
     assert find_many(series) == found
 
 
@@ -190,14 +204,6 @@ def test_the_best_split_is_the_one_that_explains_most():
     left = [np.sum((part - part.mean()) ** 2) - part[:k].var() * k - part[k:].var() * (23 - k) for k in range(3, 21)]
     assert int(place[0]) == 4 + 3 + int(np.argmax(left))
     assert float(gain[0]) == pytest.approx(max(left))
-
-
-def test_the_best_splits_of_many_windows_are_those_of_each():
-    sums = Sums.of(rng(8).normal(size=(5, 60)))
-    rows, start, stop = np.array([0, 3, 3, 4]), np.array([0, 10, 54, 7]), np.array([60, 31, 60, 15])
-    found = steps_quiet.best_places(sums.first, rows, start, stop).tolist()
-    each = zip(rows.tolist(), start.tolist(), stop.tolist(), strict=True)
-    assert found == [int(steps_scan.best_split(sums.first[row : row + 1], a, b)[0][0]) for row, a, b in each]
 
 
 def test_every_short_level_lies_in_a_window_not_much_longer():

@@ -21,8 +21,8 @@ import numpy as np
 from ci.judging import policy
 from ci.judging.judge import NOMINAL, of_interval
 from ci.judging.policy import Settings
-from ci.stats.budget import DecisionRule, SoFar, chance
 from ci.stats.interval import Shifts
+from ci.stats.sequential import DecisionRule, SoFar, chance
 from ci.stats.types import FloatArray
 from tests.study import simulate
 from tests.study.simulate import subsets

@@ -5,7 +5,7 @@
 On recorded trials of equal code, in which five kernels were measured by the same processes: tau, the scatter from one
 start to the next beyond what rounds explain, from the covariance of even and odd rounds; w / tau^2, how many rounds
 tell as much as one start; the rounds that tell most in a second where a start costs 100 and 300 rounds
-(ci.stats.budget); and how the shifts of two kernels of one start are correlated.  If that is none, kernels may
+(ci.stats.sequential); and how the shifts of two kernels of one start are correlated.  If that is none, kernels may
 share processes as far as the statistics go: what is judged together is as independent as from processes of their own.
 
 They do not share them all the same: what one kernel does to its process would reach the others, and a start (0.9 s of
@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from ci.judging import policy
-from ci.stats.budget import TrialSeconds, best
 from ci.stats.interval import Shifts, shifts
+from ci.stats.sequential import TrialSeconds, best
 from ci.stats.types import FloatArray
 from tests.study import simulate
 

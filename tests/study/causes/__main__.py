@@ -28,7 +28,7 @@ from ci.isa import compiled
 from ci.isa.compiled import CompiledTree
 from ci.judging import policy
 from ci.judging.types import Verdict
-from ci.records.causes import Explanation, TriedCause
+from ci.records.ledger import Explanation, TriedCause
 from ci.trials.trial import Trial
 from ci.why.experiments import Question
 from ci.why.explain import Code, explain_pair

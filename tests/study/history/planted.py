@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ci.history.analysis import History, analyse
-from ci.history.steps.series import BoolArray, IntArray
+from ci.history.series import BoolArray, IntArray
 from ci.history.types import EventKind, EventState, SeriesKey
 from ci.stats.types import FloatArray
 from tests.study.history.limit import limit

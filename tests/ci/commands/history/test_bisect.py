@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ci.__main__ import USAGE, main
 from ci.options import NO_VERDICT, PASS
 from tests.ci.bisect import toys
-from tests.ci.bisect.test_replay import written
+from tests.ci.bisect.test_outcomes import written
 
 CASE = ("--case", "rows/r4")
 FAST = ("--rounds", "11", "--smallest", "0.5")
@@ -136,7 +136,7 @@ def test_recorded_trials_are_judged_in_their_order_without_a_repository(tmp_path
         (("--axis", "env", sys.executable, sys.executable, *CASE), "a Python is named twice"),
         (("v0", "v20", "--event", "3f2a"), "--event names the ends itself; leave out v0 v20"),
         (("--event", "3f2a"), "no event has the id '3f2a'"),
-        (("--replay", "absent.jsonl"), "absent.jsonl cannot be read"),
+        (("--replay", "absent.jsonl"), "absent.jsonl: cannot be read"),
     ],
 )
 def test_wrong_words_are_refused_in_one_sentence(inside, words, said) -> None:

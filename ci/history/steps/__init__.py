@@ -1,1 +1,0 @@
-"""From the frame of records to steps that belong together."""

@@ -1,0 +1,127 @@
+"""Trees between two sides: head with files or parts of base, and a repository that is left as it was."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ci.git.repository import Repository
+from ci.isa.compiled import CompiledTree, parse
+from ci.why import suspects
+from ci.why.experiments import Sides
+from ci.why.search import Suspect, SuspectKind
+from ci.why.suspects import SAME_CODE, differences, modifiers
+from tests.ci.isa.trees import ROOT
+from tests.ci.why import toy
+from tests.one_operator import git
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Sides:
+    """A committed base, and a head with uncommitted changes: edits, a new file, a file that is gone."""
+    folder = toy.repository(tmp_path / "repository")
+    (folder / "toys" / "doze" / "gone.py").write_text("X = 1\n")
+    toy.committed(folder, "base")
+    repository = Repository(folder)
+    base = repository.checkout("HEAD", "base")
+    toy.changed(folder, toy.COPY)
+    (folder / "toys" / "doze" / "gone.py").unlink()
+    (folder / "toys" / "doze" / "new.py").write_text("X = 2\n")
+    (folder / "toys" / "__init__.py").write_text("# a comment\n")
+    return Sides(base, repository.working_tree(), tmp_path / "why")
+
+
+def state(folder: Path) -> str:
+    commands = (["status", "--porcelain"], ["for-each-ref"], ["count-objects", "-v"], ["ls-files", "--stage"])
+    return "".join(subprocess.check_output(["git", "-C", str(folder), *words], text=True) for words in commands)
+
+
+def file(name: str) -> Suspect:
+    return Suspect(SuspectKind.FILE, name, path=name)
+
+
+def test_files_that_only_read_differently_are_no_suspects(sides: Sides) -> None:
+    names = ("gone.py", "layout.py", "new.py", "work.py")
+    assert sides.changed == tuple(f"toys/doze/{name}" for name in names)
+
+
+def test_a_file_is_put_back_and_nothing_else(sides: Sides) -> None:
+    before = state(sides.head.path)
+    tree = sides.between([file("toys/doze/layout.py")])
+    assert (tree.path / "toys/doze/layout.py").read_text() == toy.FILES["toys/doze/layout.py"]
+    assert "assert out.shape" in (tree.path / "toys/doze/work.py").read_text()
+    assert tree.dirty, "its trials belong to no commit"
+    assert not (tree.path / ".git").exists()
+    assert state(sides.head.path) == before, "index, refs and objects are those that were there"
+
+
+def test_a_new_file_is_taken_away_and_a_lost_one_comes_back(sides: Sides) -> None:
+    tree = sides.between([file("toys/doze/gone.py"), file("toys/doze/new.py")])
+    assert (tree.path / "toys/doze/gone.py").exists()
+    assert not (tree.path / "toys/doze/new.py").exists()
+
+
+def test_parts_of_a_file_are_put_back_alone(sides: Sides) -> None:
+    parts = suspects.parts_of("toys/doze/layout.py", sides)
+    assert [one.name.rpartition(" ")[2] for one in parts] == ["copied", "laid_out", "name"]
+    tree = sides.between([parts[2]])
+    text = (tree.path / "toys/doze/layout.py").read_text()
+    assert '"rows"' in text
+    assert "copied(x)" in text
+
+
+def test_the_same_tree_is_made_once(sides: Sides) -> None:
+    one = sides.between([file("toys/doze/layout.py")])
+    (one.path / "mark").touch()
+    assert (sides.between([file("toys/doze/layout.py")]).path / "mark").exists()
+    assert sides.between([]) is sides.head
+
+
+def test_suspects_are_the_files_that_the_operator_imports(sides: Sides) -> None:
+    git(sides.head.path, "status", "--short")
+    found = {one.name: one.weight for one in suspects.of_files("doze", sides)}
+    assert found == {f"toys/doze/{name}": 3.0 for name in ("gone.py", "layout.py", "new.py", "work.py")}
+
+
+# What is said of machine code: cache modifiers by kind, and that nothing differs where nothing does.
+
+
+RECORDED = ROOT / "tests" / "recordings" / "isa"
+
+
+def recorded(version: str) -> CompiledTree:
+    return parse((RECORDED / f"triton-{version}.json").read_text(), version)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "said"),
+    [
+        (
+            "\tglobal_store_dwordx4 v[0:1], v[2:5], off\n\tglobal_load_dword v1, v[2:3], off sc0 sc1\n",
+            "\tglobal_store_dwordx4 v[0:1], v[2:5], off nt\n\tglobal_load_dword v1, v[2:3], off sc0 sc1\n",
+            ["cache modifiers: store nt 0 → 1"],
+        ),
+        ("\tbuffer_load_dword v1, v2, s[0:3], 0 offen sc1\n", "", ["cache modifiers: load sc1 1 → 0"]),
+        (
+            "\tLDG.E.EF.128 R4, desc[UR4][R2.64]\n\tSTG.E.128 desc[UR4][R2.64], R4\n",
+            "\tLDG.E.128 R4, desc[UR4][R2.64]\n\tSTG.E.STRONG.GPU desc[UR4][R2.64], R4\n",
+            ["cache modifiers: LDG.EF 1 → 0, STG.STRONG.GPU 0 → 1"],
+        ),
+        ("\tv_add_f32 v0, v1, v2\n", "\ts_barrier\n", []),
+    ],
+)
+def test_cache_modifiers_are_counted_by_kind(base: str, head: str, said: list[str]) -> None:
+    assert list(modifiers(base, head)) == said
+
+
+def test_equal_code_says_where_to_look(tmp_path) -> None:
+    tree = recorded("3.8.0")
+    assert list(differences(tree, tree, tmp_path)) == [SAME_CODE]
+
+
+def test_what_two_compilers_make_differently_is_said_by_the_rules(tmp_path) -> None:
+    said = list(differences(recorded("3.6.0"), recorded("3.8.0"), tmp_path))
+    assert len(said) > 3
+    assert SAME_CODE not in said
