@@ -17,6 +17,7 @@ from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.options import (
     ALL_CASES,
+    ANY,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -25,10 +26,11 @@ from ci.options import (
     RESULTS,
     TIMED,
     err_console,
-    example,
+    option,
     out_console,
     plan,
     print_json,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -38,16 +40,16 @@ from ci.report.model import report_of
 from ci.trials import replay as recorded
 
 
-@click.command(epilog=example("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json"))
+@verb("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @TIMED
 @BUDGET
 @ALL_CASES
 @TIMINGS
-@click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
-@click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
-@click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@option("--replay", "Judge recorded trials; measures nothing.", ANY)
+@option("--env-base PYTHON", "Python of the base (another Triton or ROCm).")
+@option("--env-head PYTHON", "Python of the head.")
 @WHY
 @POLICY
 @OUT

@@ -11,15 +11,19 @@ from ci import harness
 from ci.harness import INTERRUPTED, follow, options, program
 from ci.options import (
     DRY_RUN,
+    FOLDER_THERE,
     JSON,
     PASS,
     REGRESSION,
     USAGE,
     NewFile,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
     print_json,
+    several,
+    verb,
     wait_for_turn,
 )
 from ci.report import bringup as text
@@ -31,13 +35,13 @@ KEPT, REPORT = ".ridgeline/bringup.jsonl", ".ridgeline/bringup.json"
 EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --again"
 
 
-@click.command(epilog=example(EXAMPLE))
-@click.option("--only", multiple=True, metavar="STEP", help="Only this step (repeatable); --dry-run lists them.")
-@click.option("--skip", multiple=True, metavar="STEP", help="All but this step (repeatable).")
-@click.option("--again", is_flag=True, help="Repeat finished steps too; without it, only what failed or is missing.")
-@click.option("--out", type=NewFile(), help=f"The report, a JSON file worth sending to us (default: {REPORT}).")
-@click.option("--state", type=NewFile(), help=f"File that keeps finished steps (default: {KEPT}).")
-@click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="This source tree.")
+@verb(EXAMPLE)
+@several("--only STEP", "Only this step (repeatable); --dry-run lists them.")
+@several("--skip STEP", "All but this step (repeatable).")
+@flag("--again", "Repeat finished steps too; without it, only what failed or is missing.")
+@option("--out", f"The report, a JSON file worth sending to us (default: {REPORT}).", NewFile())
+@option("--state", f"File that keeps finished steps (default: {KEPT}).", NewFile())
+@option("--tree", "This source tree.", FOLDER_THERE)
 @JSON
 @DRY_RUN
 def bringup(

@@ -21,6 +21,7 @@ from ci.judging import policy
 from ci.options import (
     BUDGET,
     DRY_RUN,
+    FOLDER,
     JSON,
     NO_VERDICT,
     PASS,
@@ -28,10 +29,12 @@ from ci.options import (
     REGRESSION,
     RESULTS,
     err_console,
-    example,
+    flag,
     out_console,
     plan,
     print_json,
+    several,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -40,23 +43,14 @@ from ci.report.words import plain
 ADVICE = "end the other work on this machine and run it again (`ridgeline doctor`)"
 
 
-@click.command(epilog=example("ridgeline ci canary --dry-run\n  ridgeline ci canary --show"))
-@click.option(
-    "--planted",
-    type=click.FloatRange(0, 1),
-    multiple=True,
-    metavar="SHARE",
-    help="Plant this share of additional work, 0 for A/A (repeatable; default: 0, 0.01, and what the policy promises).",
+@verb("ridgeline ci canary --dry-run\n  ridgeline ci canary --show")
+@several(
+    "--planted SHARE",
+    "Plant this share of additional work, 0 for A/A (repeatable; default: 0, 0.01, and what the policy promises).",
+    click.FloatRange(0, 1),
 )
-@click.option("--show", is_flag=True, help="Only show what is recorded.")
-@click.option(
-    "--add",
-    "added",
-    type=click.Path(path_type=Path, file_okay=False),
-    multiple=True,
-    metavar="DIR",
-    help="Only add the runs recorded in another results folder (repeatable).",
-)
+@flag("--show", "Only show what is recorded.")
+@several("--add DIR -> added", "Only add the runs recorded in another results folder (repeatable).", FOLDER)
 @BUDGET
 @POLICY
 @RESULTS

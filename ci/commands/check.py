@@ -22,6 +22,7 @@ from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
 from ci.options import (
     ALL_CASES,
+    ANY,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -29,9 +30,10 @@ from ci.options import (
     RESULTS,
     TIMED,
     err_console,
-    example,
     folder,
+    option,
     plan,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -43,20 +45,20 @@ from kernels import project
 REPORT = ".ridgeline/report"
 
 
-@click.command(epilog=example("ridgeline check"))
+@verb("ridgeline check")
 @TIMED
-@click.option("--base", metavar="REV", help="Compare with this (default: where HEAD left the main branch, or HEAD^).")
+@option("--base REV", "Compare with this (default: where HEAD left the main branch, or HEAD^).")
 @BUDGET
 @ALL_CASES
 @TIMINGS
 @OUT
 @folder("--site", "site", "Page to build.")
-@click.option(
+@option(
     "--report",
-    type=click.Path(path_type=Path),
+    "Report to write: REPORT.md for the comment, REPORT.json for machines.",
+    ANY,
     default=lambda: project.place(REPORT),
     show_default=REPORT,
-    help="Report to write: REPORT.md for the comment, REPORT.json for machines.",
 )
 @RESULTS
 @JSON

@@ -12,16 +12,11 @@ import click
 from ci.github import orders
 from ci.github.client import of_environment
 from ci.github.orders import OrderOutcome, read_event
-from ci.options import DRY_RUN, JSON, PASS, example
+from ci.options import ANY, DRY_RUN, JSON, PASS, option, verb
 
 
-@click.command(epilog=example('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json'))
-@click.option(
-    "--event",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.",
-)
+@verb('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json')
+@option("--event", "The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.", ANY, required=True)
 @JSON
 @DRY_RUN
 def command(event: Path, as_json: bool, dry_run: bool) -> int:

@@ -7,18 +7,16 @@ from pathlib import Path
 import click
 
 from ci import doctor as examination
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console, print_json
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, flag, option, out_console, print_json, verb
 from ci.pools import node as node_check
 
 
-@click.command(epilog=example("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8"))
-@click.option("--node", is_flag=True, help="Only the preflight of a run: is this node fit to measure?")
-@click.option("--pool", default="", metavar="NAME", help="With --node: the pool (default: the one that started us).")
-@click.option("--gpus", type=click.IntRange(min=0), help="With --node: how many GPUs the job has.")
-@click.option("--drain", is_flag=True, help="With --node: keep our jobs away from a node that fails.")
-@click.option(
-    "--github", is_flag=True, help="Instead: what the repository's settings on GitHub leave open to strangers."
-)
+@verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
+@flag("--node", "Only the preflight of a run: is this node fit to measure?")
+@option("--pool NAME", "With --node: the pool (default: the one that started us).", default="")
+@option("--gpus", "With --node: how many GPUs the job has.", click.IntRange(min=0))
+@flag("--drain", "With --node: keep our jobs away from a node that fails.")
+@flag("--github", "Instead: what the repository's settings on GitHub leave open to strangers.")
 @RESULTS
 @JSON
 @DRY_RUN

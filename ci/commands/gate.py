@@ -14,38 +14,46 @@ from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json
-from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, print_json, together
+from ci.options import (
+    ANY,
+    FILE,
+    JSON,
+    POLICY,
+    RESULTS,
+    NewFile,
+    full_hash,
+    option,
+    out_console,
+    print_json,
+    several,
+    together,
+    verb,
+)
 from ci.records import causes as keeping
 from ci.records.causes import RecordedCause
 from ci.report import terminal
 from ci.report.model import Report, report_of
 
-ANY = click.Path(path_type=Path)
-
 OF_A_LEG = together(
-    click.option("--trials", "files", type=ANY, multiple=True, help="Judge this file, or folder; it is not trusted."),
-    click.option("--head", "head_commit", callback=full_hash, metavar="SHA", help="The commit that was measured."),
-    click.option(
-        "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
-    ),
-    click.option("--declared", type=leg.EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
-    click.option("--code", type=ANY, help="Folder with the compiled code of both sides, as `check` leaves it."),
+    several("--trials -> files", "Judge this file, or folder; it is not trusted.", ANY),
+    option("--head SHA -> head_commit", "The commit that was measured.", callback=full_hash),
+    option("--base SHA -> base_commit", "Its base (default: where it left HEAD).", callback=full_hash),
+    option("--declared", "What base declares (`python -m benchmarks list --json`).", FILE),
+    option("--code", "Folder with the compiled code of both sides, as `check` leaves it.", ANY),
 )
 
 
-@click.command(
-    epilog=example(
-        "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
-        "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
-    )
+@verb(
+    "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
+    "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
 )
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @OF_A_LEG
 @leg.WHERE
-@click.option("--machine", metavar="NAME", help="Machine of the records (default: every machine that has both).")
+@option("--machine NAME", "Machine of the records (default: every machine that has both).")
 @POLICY
-@click.option("--report", type=NewFile(), help="Also write REPORT.md and REPORT.json.")
+@option("--report", "Also write REPORT.md and REPORT.json.", NewFile())
 @RESULTS
 @JSON
 def gate(

@@ -10,7 +10,7 @@ import click
 from ci import newcomer
 from ci.git.command import git_or_none
 from ci.git.repository import Repository
-from ci.options import DRY_RUN, PASS, example
+from ci.options import DRY_RUN, PASS, option, verb
 from kernels import project
 
 NEXT = (
@@ -32,18 +32,13 @@ class PackageName(click.ParamType[str]):
         return str(value)
 
 
-@click.command(epilog=example("ridgeline init --dry-run\n  ridgeline init --package mylib.perf"))
-@click.option(
-    "--package",
-    type=PackageName(),
-    default="perf",
-    show_default=True,
-    help="Package of this repository for declarations; the example goes there.",
+@verb("ridgeline init --dry-run\n  ridgeline init --package mylib.perf")
+@option(
+    "--package", "Package of this repository for declarations; the example goes there.", PackageName(), default="perf"
 )
-@click.option(
-    "--action",
-    metavar="OWNER/NAME@COMMIT",
-    help="Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
+@option(
+    "--action OWNER/NAME@COMMIT",
+    "Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
 )
 @DRY_RUN
 def init(package: str, action: str | None, dry_run: bool) -> int:

@@ -8,7 +8,7 @@ import click
 
 from ci.commands.night import run, through
 from ci.git.repository import Commit, Repository
-from ci.options import DRY_RUN, PASS, NewFile, example
+from ci.options import DRY_RUN, PASS, NewFile, option, verb
 
 VERIFY_MIN = 5
 """GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.effort` (2.0 minutes for eight of gemm).  A
@@ -19,10 +19,10 @@ WHY_S = 180
 at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 
 
-@click.command(epilog=example("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run"))
+@verb("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run")
 @click.argument("base")
 @click.argument("head")
-@click.option("--out", type=NewFile(), required=True, help="Trial file to append to, with the sweep lines of entries.")
+@option("--out", "Trial file to append to, with the sweep lines of entries.", NewFile(), required=True)
 @DRY_RUN
 def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
     """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.

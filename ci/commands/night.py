@@ -13,7 +13,7 @@ import click
 from benchmarks import lifetime
 from ci.calling import VERBS
 from ci.harness import TIERS
-from ci.options import DRY_RUN, PASS, NewFile, example, folder
+from ci.options import DRY_RUN, PASS, NewFile, folder, option, verb
 from kernels import project
 
 VERIFY_MIN = 20
@@ -30,10 +30,10 @@ Run = Callable[[Sequence[str]], int]
 """Runs `ridgeline` with these arguments; its exit code."""
 
 
-@click.command(epilog=example("ridgeline ci night --tier nightly --out trials.jsonl --dry-run"))
-@click.option("--tier", type=click.Choice(TIERS), default="nightly", show_default=True, help="Which cases.")
-@click.option("--kernels", default="", metavar="NAMES", help="Only these operators, separated by spaces.")
-@click.option("--out", type=NewFile(), required=True, help="Trial file to append to.")
+@verb("ridgeline ci night --tier nightly --out trials.jsonl --dry-run")
+@option("--tier", "Which cases.", click.Choice(TIERS), default="nightly")
+@option("--kernels NAMES", "Only these operators, separated by spaces.", default="")
+@option("--out", "Trial file to append to.", NewFile(), required=True)
 @folder("--known", "known", "Folder for the gate's verdicts on known changes.")
 @DRY_RUN
 def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:

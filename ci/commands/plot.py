@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, follow, options, program
-from ci.options import DRY_RUN, PASS, RESULTS, err_console, example
+from ci.options import DRY_RUN, FILE, PASS, RESULTS, err_console, flag, option, verb
 
 FIGURES = ("history", "bytes", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
 FORMATS = (".png", ".svg", ".pdf")
@@ -18,14 +18,14 @@ EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --ou
   ridgeline plot sweep --kernel gemm --out sweep.svg"""
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("what", type=click.Choice(FIGURES))
-@click.option("--machine", metavar="NAME", help="Of this machine (default: the only one that has it).")
-@click.option("--kernel", metavar="NAME", help="Of this operator.")
-@click.option("--case", metavar="NAME", help="Of this case.")
-@click.option("--rate", metavar="NAME", help="tflops, gbs, algbw, busbw or time (default: as the case is quoted).")
-@click.option("--plain", is_flag=True, help="A history without its steps.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help=".png, .svg or .pdf")
+@option("--machine NAME", "Of this machine (default: the only one that has it).")
+@option("--kernel NAME", "Of this operator.")
+@option("--case NAME", "Of this case.")
+@option("--rate NAME", "tflops, gbs, algbw, busbw or time (default: as the case is quoted).")
+@flag("--plain", "A history without its steps.")
+@option("--out", ".png, .svg or .pdf", FILE, required=True)
 @RESULTS
 @DRY_RUN
 def plot(

@@ -10,17 +10,17 @@ import click
 
 from ci.commands.common.outcome import print_recorded
 from ci.git import push
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, print_json
+from ci.options import ANY, DRY_RUN, JSON, PASS, RESULTS, USAGE, flag, option, print_json, verb
 from ci.records import store
 from ci.records.samples import published
 from ci.report.words import plain
 
-PUSH = click.option("--push", "push_to", metavar="BRANCH", help="Commit the records and push them to this branch.")
+PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
 
 
-@click.command(epilog=example("ridgeline records add trials.jsonl"))
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--compact", is_flag=True, hidden=True)  # `records compact` of old
+@verb("ridgeline records add trials.jsonl")
+@click.argument("files", nargs=-1, type=ANY)
+@flag("--compact", "", hidden=True)  # `records compact` of old
 @PUSH
 @RESULTS
 @JSON
@@ -45,7 +45,7 @@ def record(
     return USAGE if done.problems else PASS
 
 
-@click.command(epilog=example("ridgeline records compact --dry-run"))
+@verb("ridgeline records compact --dry-run")
 @PUSH
 @RESULTS
 @JSON

@@ -9,23 +9,18 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, follow, options, program, run_here
-from ci.options import DRY_RUN, RESULTS, err_console, example, folder
+from ci.options import ANY, DRY_RUN, RESULTS, err_console, folder, option, several, verb
 from ci.report import json_report
 
 
-@click.command(epilog=example("ridgeline site --out site"))
+@verb("ridgeline site --out site")
 @folder("--out", "site", "Folder to build.")
-@click.option("--repo-url", metavar="URL", help="Where commits link to (default: the repository of the workflow run).")
-@click.option(
-    "--serve", type=click.IntRange(1, 65535), metavar="PORT", help="Serve it on this machine's PORT until Ctrl-C."
-)
-@click.option(
-    "--report",
-    "reports",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
+@option("--repo-url URL", "Where commits link to (default: the repository of the workflow run).")
+@option("--serve PORT", "Serve it on this machine's PORT until Ctrl-C.", click.IntRange(1, 65535))
+@several(
+    "--report FILE -> reports",
+    "A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
+    ANY,
 )
 @RESULTS
 @DRY_RUN

@@ -8,15 +8,15 @@ import click
 
 from ci.github import orders
 from ci.github.client import of_environment
-from ci.options import DRY_RUN, NO_VERDICT, PASS, Finite, example, full_hash
+from ci.options import DRY_RUN, NO_VERDICT, PASS, Finite, full_hash, option, verb
 
 EXAMPLE_SHA = "344de583" + "0" * 32
 
 
-@click.command(epilog=example(f"ridgeline ci start {EXAMPLE_SHA} --pool mi300x --dry-run"))
+@verb(f"ridgeline ci start {EXAMPLE_SHA} --pool mi300x --dry-run")
 @click.argument("sha", callback=full_hash)
-@click.option("--pool", default="", metavar="NAME", help="Only this pool (default: all).")
-@click.option("--gpus", default="", metavar="N", help="Only legs of N GPUs (default: all).")
+@option("--pool NAME", "Only this pool (default: all).", default="")
+@option("--gpus N", "Only legs of N GPUs (default: all).", default="")
 @DRY_RUN
 def start(sha: str, pool: str, gpus: str, dry_run: bool) -> int:
     """Start the GPU workflow for exactly this commit, with the default branch's workflow files.
@@ -32,10 +32,10 @@ def start(sha: str, pool: str, gpus: str, dry_run: bool) -> int:
     return PASS
 
 
-@click.command(epilog=example('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30'))
-@click.option("--run", type=click.IntRange(1), metavar="ID", help="The run (default: the one this is a step of).")
-@click.option("--job", required=True, metavar="NAME", help="The job of that run.")
-@click.option("--minutes", type=Finite(0, 1440), default=30.0, show_default=True, help="How long at most.")
+@verb('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30')
+@option("--run ID", "The run (default: the one this is a step of).", click.IntRange(1))
+@option("--job NAME", "The job of that run.", required=True)
+@option("--minutes", "How long at most.", Finite(0, 1440), default=30.0)
 def wait(run: int | None, job: str, minutes: float) -> int:
     """Wait until a machine takes a job; exit code 2 if none comes in time.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,10 +24,14 @@ from ci.options import (
     PASS,
     RESULTS,
     SOURCE,
+    THERE,
     NewFile,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.sweeps.alone import alone
@@ -42,30 +45,29 @@ EXAMPLES = """ridgeline study --list
 WORKING = ".ridgeline/studies"
 """Below the root of the project: where the lines of a study go while it is measured."""
 
-FILES = click.Path(path_type=Path, exists=True)
 FROM = "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."
 REGIME = "Calls apart, or back to back at settled power (default: the study's)."
 OUT = "Only write the trial file; what it has is not measured again."
 WHAT = together(
     click.argument("name", required=False),
-    click.option("--all", "every", is_flag=True, help="Every study."),
-    click.option("--list", "listing", is_flag=True, help="The studies that are declared."),
+    flag("--all -> every", "Every study."),
+    flag("--list -> listing", "The studies that are declared."),
     CASE,
-    click.option("--from", "sources", multiple=True, type=FILES, metavar="FILE", help=FROM),
+    several("--from FILE -> sources", FROM, THERE),
 )  # fmt: skip
 HOW = together(
-    click.option("--regime", type=click.Choice(REGIMES), help=REGIME),
-    click.option("--trials", type=click.IntRange(1, 100), help="Trials of every point (default: the study's)."),
-    click.option("--rounds", type=click.IntRange(2, 10_000), help="Rounds in a trial (default: the study's)."),
+    option("--regime", REGIME, click.Choice(REGIMES)),
+    option("--trials", "Trials of every point (default: the study's).", click.IntRange(1, 100)),
+    option("--rounds", "Rounds in a trial (default: the study's).", click.IntRange(2, 10_000)),
     BUDGET,
-    click.option("--out", type=NewFile(), metavar="FILE", help=OUT),
+    option("--out FILE", OUT, NewFile()),
     ARCH,
     COMPUTE_UNITS,
     NO_COMPILE,
 )  # fmt: skip
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @WHAT
 @HOW
 @SOURCE

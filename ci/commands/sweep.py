@@ -14,17 +14,23 @@ import click
 from ci import harness
 from ci.commands.common.checkouts import one_checkout
 from ci.options import (
+    ANY,
     CASE,
     DRY_RUN,
+    FILE,
     JSON,
     NO_VERDICT,
     PASS,
     SOURCE,
+    THERE,
     Seconds,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.report.words import plain
@@ -42,14 +48,10 @@ Given = Mapping[str, Any]
 """The options of a command line, by name."""
 
 MINUTES = click.FloatRange(0, min_open=True)
-BUDGET = click.option("--budget", type=MINUTES, metavar="MIN", help="GPU minutes that this call may take.")
-ARCH = click.option(
-    "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
-)
-COMPUTE_UNITS = click.option(
-    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with this many CUs."
-)
-NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: no point is pruned by its code.")
+BUDGET = option("--budget MIN", "GPU minutes that this call may take.", MINUTES)
+ARCH = option("--arch NAME", "With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine.")
+COMPUTE_UNITS = option("--compute-units N", "With --arch: of a device with this many CUs.", click.IntRange(1))
+NO_COMPILE = flag("--no-compile", "Do not compile ahead: no point is pruned by its code.")
 
 # Options of `ridgeline sweep`: which points, how they are measured, and where.
 
@@ -94,115 +96,63 @@ def _said(rounds: tuple[int, ...]) -> str:
 
 
 POINTS = together(
-    click.option(
-        "--grid",
-        "files",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="TOML or JSON: values by knob, or points (repeatable).",
-    ),
-    click.option(
-        "--knob", "knobs", multiple=True, metavar="NAME=V,V", help="Values of a knob; several give every combination."
-    ),
-    click.option("--candidates", is_flag=True, help="The points that the operator itself proposes."),
+    several("--grid FILE -> files", "TOML or JSON: values by knob, or points (repeatable).", ANY),
+    several("--knob NAME=V,V -> knobs", "Values of a knob; several give every combination."),
+    flag("--candidates", "The points that the operator itself proposes."),
     CASE,
-    click.option(
-        "--tier", type=click.Choice(TIERS), default="pr", show_default=True, help="Without --case: which cases."
+    option("--tier", "Without --case: which cases.", click.Choice(TIERS), default="pr"),
+    several("--backend NAME -> backends", "Only this backend; one without knobs is timed as it is (repeatable)."),
+    option(
+        "--anchor NAME", "The backend at whose default the ratios are 1 (default: the first that is swept).", default=""
     ),
-    click.option(
-        "--backend",
-        "backends",
-        multiple=True,
-        metavar="NAME",
-        help="Only this backend; one without knobs is timed as it is (repeatable).",
-    ),
-    click.option(
-        "--anchor",
-        default="",
-        metavar="NAME",
-        help="The backend at whose default the ratios are 1 (default: the first that is swept).",
-    ),
-    click.option(
-        "--most", type=click.IntRange(1), default=grid.MOST, show_default=True, help="Refuse more points than this."
-    ),
-    click.option(
-        "--sample",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Draw N points of a grid per case; the same ones every time.",
-    ),
+    option("--most", "Refuse more points than this.", click.IntRange(1), default=grid.MOST),
+    option("--sample N", "Draw N points of a grid per case; the same ones every time.", click.IntRange(1)),
 )
 """Which points."""
 RULES = together(
-    click.option(
-        "--rounds",
-        type=RoundsOption(),
-        metavar="R,R,...",
-        help=f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
+    option(
+        "--rounds R,R,...",
+        f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
+        RoundsOption(),
     ),
-    click.option("--all", "everything", is_flag=True, help="Every point in every rung: nothing is dropped."),
-    click.option(
+    flag("--all -> everything", "Every point in every rung: nothing is dropped."),
+    option(
         "--miss",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        "Accepted chance of dropping the best point.",
+        click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.05,
-        show_default=True,
-        help="Accepted chance of dropping the best point.",
     ),
-    click.option(
-        "--batch",
-        type=click.IntRange(1, 500),
-        default=BATCH,
-        show_default=True,
-        help="Points that are timed in turn with one anchor.",
-    ),
-    click.option(
+    option("--batch", "Points that are timed in turn with one anchor.", click.IntRange(1, 500), default=BATCH),
+    option(
         "--regime",
-        type=click.Choice(("spaced", "sustained")),
+        "Calls apart, or back to back at settled power.",
+        click.Choice(("spaced", "sustained")),
         default="spaced",
-        show_default=True,
-        help="Calls apart, or back to back at settled power.",
     ),
-    click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the inputs."),
-    click.option(
-        "--deadline", type=Seconds(), metavar="SECONDS", help="A step of a point that takes longer is a hang."
-    ),
-    click.option("--heap", type=click.Choice(harness.HEAPS), help="Home of the symmetric heap on GPUs."),
-    click.option(
-        "--registers", type=click.IntRange(1), metavar="N", help="Leave out points whose code has more registers."
-    ),
-    click.option("--spills", type=click.IntRange(0), metavar="N", help="Leave out points whose code spills more."),
+    option("--seed", "Seed of the inputs.", click.IntRange(0), default=0),
+    option("--deadline SECONDS", "A step of a point that takes longer is a hang.", Seconds()),
+    option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS)),
+    option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1)),
+    option("--spills N", "Leave out points whose code spills more.", click.IntRange(0)),
     NO_COMPILE,
 )
 """How they are measured."""
 WHERE = together(
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).",
-    ),
-    click.option("--resume", is_flag=True, help="What every call does anyway: go on with --out."),
-    click.option(
-        "--from",
-        "earlier",
-        multiple=True,
-        type=click.Path(path_type=Path, exists=True),
-        metavar="FILE",
-        help="Lines of other shards that count as measured (repeatable).",
-    ),
-    click.option(
-        "--shard",
-        type=ShardOption(),
+    option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE),
+    flag("--resume", "What every call does anyway: go on with --out."),
+    several("--from FILE -> earlier", "Lines of other shards that count as measured (repeatable).", THERE),
+    option(
+        "--shard K/N",
+        "Only this part of the points; the final rungs follow with --from.",
+        ShardOption(),
         default=(1, 1),
-        metavar="K/N",
-        help="Only this part of the points; the final rungs follow with --from.",
+        show_default=False,
     ),
     BUDGET,
-    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is there."),
+    flag("--show -> only_show", "Measure nothing: table and figure of what is there."),
     ARCH,
     COMPUTE_UNITS,
-    click.option("--no-figure", is_flag=True, help="Tables only."),
+    flag("--no-figure", "Tables only."),
 )
 """Where, how much of it, and what comes of it."""
 
@@ -214,7 +164,7 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
   ridgeline sweep gemm --backend torch --knob threads=1,2 --case n4096_k4096_m1_fp16 --out threads.jsonl"""
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("operator")
 @POINTS
 @RULES

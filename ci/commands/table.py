@@ -14,7 +14,7 @@ import rich.table
 from rich.text import Text
 
 from ci.bars import bar
-from ci.options import JSON, PASS, RESULTS, err_console, example, out_console
+from ci.options import JSON, PASS, RESULTS, err_console, flag, option, out_console, several, verb
 from ci.report.words import plain, plural
 from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
@@ -27,7 +27,7 @@ from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown
 ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
 
-EXAMPLE = example(
+EXAMPLE = (
     "ridgeline table tests/ci/tables/data/primus_turbo_pr284_seen.csv --columns Triton,Autotune --baseline GMM "
     "--score higher --by model --by op --regret Autotune=hipBLASLt,Triton"
 )
@@ -97,41 +97,32 @@ class TableQuestion:
         return AskedColumns(self.columns, self.baseline, self.by, self.regret)
 
 
-@click.command(epilog=EXAMPLE)
+@verb(EXAMPLE)
 @click.argument("source", metavar="FILE.csv|STUDY")
-@click.option("--columns", type=Names(), default=(), metavar="A,B", help="Backends (default: the columns of numbers).")
-@click.option("--baseline", default="", metavar="A", help="What ratios are taken to (default: the first backend).")
-@click.option(
+@option("--columns A,B", "Backends (default: the columns of numbers).", Names(), default=(), show_default=False)
+@option("--baseline A", "What ratios are taken to (default: the first backend).", default="")
+@option(
     "--score",
-    type=click.Choice(["higher", "lower"]),
+    "Which numbers are better: higher for TFLOPS and GB/s, lower for times.",
+    click.Choice(["higher", "lower"]),
     default="higher",
-    show_default=True,
-    help="Which numbers are better: higher for TFLOPS and GB/s, lower for times.",
 )
-@click.option("--by", type=Names(), multiple=True, metavar="KEY,KEY", help="Also in groups of equal keys (repeatable).")
-@click.option(
-    "--regret",
-    type=ChosenFrom(),
-    multiple=True,
-    metavar="A=B,C",
-    help="Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
+@several("--by KEY,KEY", "Also in groups of equal keys (repeatable).", Names())
+@several(
+    "--regret A=B,C", "Column A, chosen by a tuner, against the best of B and C in each row (repeatable).", ChosenFrom()
 )
-@click.option(
-    "--tie", type=Within(0, 50), default=0.0, metavar="PERCENT", help="Closer than this is a tie (default: 0)."
-)
-@click.option("--below", type=Within(0, 1000), default=BOUND, show_default=True, help="Count ratios below this.")
-@click.option("--worst", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Worst rows to list.")
-@click.option("--ratios", is_flag=True, help="The ratio of every row, in place of means and counts.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
+@option("--tie PERCENT", "Closer than this is a tie (default: 0).", Within(0, 50), default=0.0)
+@option("--below", "Count ratios below this.", Within(0, 1000), default=BOUND)
+@option("--worst", "Worst rows to list.", click.IntRange(0, 10_000), default=10)
+@flag("--ratios", "The ratio of every row, in place of means and counts.")
+@option(
+    "--format -> form",
+    "How it is printed.",
+    click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
     default="terminal",
-    show_default=True,
-    help="How it is printed.",
 )
 @JSON
-@click.option("--machine", default="", metavar="NAME", help="Of a study: only this machine.")
+@option("--machine NAME", "Of a study: only this machine.", default="")
 @RESULTS
 def table(source: str, as_json: bool, machine: str, results: Path, **options: Any) -> int:
     """The maths of a comparison table: ratios to a baseline, means, wins, groups, worst rows, regret.

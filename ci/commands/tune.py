@@ -18,6 +18,7 @@ from ci.options import (
     BACKEND,
     CASE,
     DRY_RUN,
+    FILE,
     JSON,
     NO_VERDICT,
     PASS,
@@ -25,9 +26,12 @@ from ci.options import (
     SOURCE,
     NewFile,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.sweeps import catalogue
@@ -49,38 +53,19 @@ EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
 ASKED = together(
     CASE,
     BACKEND,
-    click.option(
-        "--from",
-        "files",
-        multiple=True,
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Trial files of a sweep: nothing is measured (repeatable).",
+    several("--from FILE -> files", "Trial files of a sweep: nothing is measured (repeatable).", FILE),
+    flag("--verify", "Only the entries that are there, and only if their code has changed."),
+    option(
+        "--budget MIN", "GPU minutes to spend; with --verify on the entries that were confirmed longest ago.", MINUTES
     ),
-    click.option("--verify", is_flag=True, help="Only the entries that are there, and only if their code has changed."),
-    click.option(
-        "--budget",
-        type=MINUTES,
-        metavar="MIN",
-        help="GPU minutes to spend; with --verify on the entries that were confirmed longest ago.",
+    option("--out FILE", "Also add the lines to this trial file; what was compiled goes beside it.", NewFile()),
+    option(
+        "--code FILE", "With --from: what was compiled where it was measured (default: the file beside FILE).", FILE
     ),
-    click.option(
-        "--out",
-        type=NewFile(),
-        metavar="FILE",
-        help="Also add the lines to this trial file; what was compiled goes beside it.",
-    ),
-    click.option(
-        "--code",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="With --from: what was compiled where it was measured (default: the file beside FILE).",
-    ),
-    click.option(
-        "--propose",
-        metavar="NAME",
+    option(
+        "--propose NAME",
+        "Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
         default="",
-        help="Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
     ),
     ARCH,
 )
@@ -106,7 +91,7 @@ class TuneWish:
 # `ridgeline tune`: tables of tuned knobs, written from a sweep, and verified again.
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("operators", metavar="OPERATOR...", nargs=-1, required=True)
 @ASKED
 @SOURCE

@@ -9,20 +9,20 @@ import click
 
 from ci.commands.common.checkouts import one_checkout
 from ci.harness import measure
-from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan, wait_for_turn
+from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, option, plan, verb, wait_for_turn
 from kernels import project
 
 KEPT = ".ridgeline/checks.jsonl"
 
 
-@click.command(epilog=example("ridgeline verify --tier nightly --kernel gemm"))
+@verb("ridgeline verify --tier nightly --kernel gemm")
 @CHOICE
 @SOURCE
-@click.option(
+@option(
     "--out",
-    type=NewFile(),
-    help="File of checks to append to; what it knows of the same kernels on this machine is not tried again "
+    "File of checks to append to; what it knows of the same kernels on this machine is not tried again "
     f"(default: {KEPT}).",
+    NewFile(),
 )
 @JSON
 @DRY_RUN

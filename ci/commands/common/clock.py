@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from ci.options import out_console
+from ci.options import flag, out_console
 from ci.report.seconds import RunSeconds, seconds_of
 from ci.trials.trial import Trial
 
-TIMINGS = click.option("--timings", is_flag=True, help="Show where the seconds went, phase by phase.")
+TIMINGS = flag("--timings", "Show where the seconds went, phase by phase.")
 
 
 class VerbClock:

@@ -20,7 +20,7 @@ from ci.judging import claims, reach
 from ci.judging.claims import Expected, MeasuringJob, TrustedOutcome, decided
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement, Verdict
-from ci.options import together
+from ci.options import FILE, option, together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
 from ci.records.causes import Explanation
@@ -32,12 +32,11 @@ from ci.why.experiments import CommitSides
 from ci.why.explain import NOT_EXAMINED, explain_handed
 from kernels.project import ProjectError
 
-EXISTING = click.Path(path_type=Path, dir_okay=False)
 WHERE = together(
-    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
-    click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
-    click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
-    click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),
+    option("--pool NAME", "The pool that measured; hosted: GitHub's own CPUs."),
+    option("--gpus N", "GPUs it was given (default: any of its sizes).", click.IntRange(0)),
+    option("--run", "The platform's list of the run's jobs, as JSON.", FILE),
+    option("--job NAME", "Which of them measured (default: the only one).", default=""),
 )
 """Where trials were measured, in the platform's and our own words."""
 

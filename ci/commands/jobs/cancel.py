@@ -8,10 +8,10 @@ import click
 
 from ci import executors
 from ci.commands.jobs.listing import QUEUE, show
-from ci.options import DRY_RUN, JSON, PASS, example
+from ci.options import DRY_RUN, JSON, PASS, verb
 
 
-@click.command(epilog=example("ridgeline jobs cancel --dry-run 20261122T143118.803013392-e716"))
+@verb("ridgeline jobs cancel --dry-run 20261122T143118.803013392-e716")
 @click.argument("ids", nargs=-1, required=True)
 @JSON
 @DRY_RUN

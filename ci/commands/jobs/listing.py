@@ -11,20 +11,16 @@ import click
 
 from ci import executors
 from ci.executors import JobStatus, State
-from ci.options import JSON, PASS, USAGE, err_console, example, print_json
+from ci.options import FOLDER, JSON, PASS, USAGE, err_console, option, print_json, verb
 from ci.report.words import plain
 
-QUEUE = click.option(
-    "--queue",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the jobs (default: .ridgeline/jobs of the repository).",
-)
+QUEUE = option("--queue", "Folder of the jobs (default: .ridgeline/jobs of the repository).", FOLDER)
 
 VERDICTS = (0, 1, 2, 3, 130)
 """Exit codes of our commands; any other code of a job is that of a crash."""
 
 
-@click.command(epilog=example("ridgeline jobs list\n  ridgeline jobs list --json 20261122T143118.803013392-e716"))
+@verb("ridgeline jobs list\n  ridgeline jobs list --json 20261122T143118.803013392-e716")
 @click.argument("ids", nargs=-1)
 @JSON
 @QUEUE

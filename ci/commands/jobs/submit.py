@@ -15,7 +15,7 @@ from ci.calling import VERBS
 from ci.commands.jobs import inner
 from ci.commands.jobs.listing import QUEUE, code_of, following, show
 from ci.executors import JobSpec, cluster
-from ci.options import DRY_RUN, JSON, PASS, Finite, example
+from ci.options import DRY_RUN, JSON, PASS, THERE, Finite, flag, option, several, verb
 from ci.pools import file as pools_file
 from ci.pools import matrix
 
@@ -25,34 +25,25 @@ GRACE_S = 5.0
 LOCAL_TIMEOUT_S = 3600.0
 
 
-@click.command(
+@verb(
+    "ridgeline jobs submit --gpus 1 --wait -- run --kernel gemm --out gemm.jsonl\n  "
+    "ridgeline jobs submit --executor slurm --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3",
     context_settings={"allow_interspersed_args": False},
-    epilog=example(
-        "ridgeline jobs submit --gpus 1 --wait -- run --kernel gemm --out gemm.jsonl\n  "
-        "ridgeline jobs submit --executor slurm --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3"
-    ),
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", help="Name of the job (default: the verb).")
-@click.option(
-    "--executor",
-    type=click.Choice(sorted(executors.EXECUTORS)),
-    default="local",
-    show_default=True,
-    help="Where jobs run.",
+@option("--name", "Name of the job (default: the verb).")
+@option("--executor", "Where jobs run.", click.Choice(sorted(executors.EXECUTORS)), default="local")
+@option("--on POOL -> pool", "With slurm: a pool of ci/runners.toml (`ridgeline ci pools`).")
+@option("--gpus", "GPUs the job needs to itself (slurm: the pool's most).", click.IntRange(min=0))
+@option("--array -> shards", "With slurm: number of shards.", click.IntRange(1, 1000), default=1)
+@option(
+    "--timeout SECONDS",
+    "The job is ended with all it started after this time (default: 3600; slurm: the pool's time).",
+    Finite(min=1),
 )
-@click.option("--on", "pool", metavar="POOL", help="With slurm: a pool of ci/runners.toml (`ridgeline ci pools`).")
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs the job needs to itself (slurm: the pool's most).")
-@click.option("--array", "shards", type=click.IntRange(1, 1000), default=1, help="With slurm: number of shards.")
-@click.option(
-    "--timeout",
-    type=Finite(min=1),
-    metavar="SECONDS",
-    help="The job is ended with all it started after this time (default: 3600; slurm: the pool's time).",
-)
-@click.option("--wait", is_flag=True, help="Wait for the end; leave with the job's exit code.")
-@click.option("--resume", metavar="ID", multiple=True, help="Queue this job again, instead of a new one (repeatable).")
-@click.option("--runners", type=click.Path(path_type=Path, exists=True), help="Pools (default: ci/runners.toml).")
+@flag("--wait", "Wait for the end; leave with the job's exit code.")
+@several("--resume ID", "Queue this job again, instead of a new one (repeatable).")
+@option("--runners", "Pools (default: ci/runners.toml).", THERE)
 @JSON
 @DRY_RUN
 @QUEUE

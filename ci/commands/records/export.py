@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, example, print_json
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, flag, option, print_json, several, verb
 from ci.records import exported
 from kernels import project
 
@@ -17,28 +17,21 @@ EXAMPLES = (
 )
 
 
-@click.command(epilog=example(EXAMPLES))
-@click.option(
+@verb(EXAMPLES)
+@option(
     "--out",
-    type=NamedPath(),
+    "Folder of Parquet files, one folder a machine; or a file for csv and json.",
+    NamedPath(),
     default=lambda: project.place("export"),
     show_default="export",
-    help="Folder of Parquet files, one folder a machine; or a file for csv and json.",
 )
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(exported.FORMATS),
-    default="parquet",
-    show_default=True,
-    help="parquet, csv, or json (an object a line).",
+@option(
+    "--format -> kind", "parquet, csv, or json (an object a line).", click.Choice(exported.FORMATS), default="parquet"
 )
-@click.option(
-    "--samples", is_flag=True, help="Every sample instead, a row each, from wherever they are (Parquet only)."
-)
-@click.option("--machine", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
-@click.option("--kernel", multiple=True, metavar="NAME", help="Only this kernel (repeatable).")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only commits from this day on (UTC).")
+@flag("--samples", "Every sample instead, a row each, from wherever they are (Parquet only).")
+@several("--machine NAME", "Only this machine (repeatable).")
+@several("--kernel NAME", "Only this kernel (repeatable).")
+@option("--since", "Only commits from this day on (UTC).", click.DateTime(["%Y-%m-%d"]))
 @RESULTS
 @JSON
 @DRY_RUN

@@ -8,20 +8,20 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ci.bars import Bars
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console, print_json
+from ci.options import ANY, DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, option, out_console, print_json, verb
 from ci.records.foreign import reading, series_csv
 from ci.records.imported import FOLDER
 from ci.report.words import plural
 
 
-@click.command("import", epilog=example("ridgeline records import ../their-project/results --machine ci-node-3"))
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--as", "kind", type=click.Choice(reading.FORMATS), help="Format (default: told from each file).")
-@click.option("--machine", default="", metavar="NAME", help="Machine they were measured on, where the file is wrong.")
-@click.option("--kernel", default="", metavar="NAME", help="What was measured, where the file does not say it.")
-@click.option("--commit", default="", metavar="NAME", help="Commit that was measured, for logs that do not say it.")
-@click.option("--date", default="", metavar="ISO", help="When, for logs that do not say it (default: the file's date).")
-@click.option("--unit", default="", metavar="UNIT", help="Unit of a CSV's values (s, ms, us, ns; default: s).")
+@verb("ridgeline records import ../their-project/results --machine ci-node-3", name="import")
+@click.argument("paths", nargs=-1, required=True, type=ANY)
+@option("--as -> kind", "Format (default: told from each file).", click.Choice(reading.FORMATS))
+@option("--machine NAME", "Machine they were measured on, where the file is wrong.", default="")
+@option("--kernel NAME", "What was measured, where the file does not say it.", default="")
+@option("--commit NAME", "Commit that was measured, for logs that do not say it.", default="")
+@option("--date ISO", "When, for logs that do not say it (default: the file's date).", default="")
+@option("--unit UNIT", "Unit of a CSV's values (s, ms, us, ns; default: s).", default="")
 @RESULTS
 @JSON
 @DRY_RUN

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from ci.git import push as pushing
-from ci.options import DRY_RUN, PASS, example
+from ci.options import DRY_RUN, FOLDER_THERE, PASS, verb
 from ci.records.samples import published
 
 WHAT = {"results_isa": "Record machine code"}
 
 
-@click.command(epilog=example("ridgeline records push results main --dry-run"))
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@verb("ridgeline records push results main --dry-run")
+@click.argument("folder", type=FOLDER_THERE)
 @click.argument("branch")
 @DRY_RUN
 def push(folder: Path, branch: str, dry_run: bool) -> int:

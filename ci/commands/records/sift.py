@@ -12,18 +12,18 @@ from ci.commands.common.leg import HandedLeg
 from ci.git.repository import Repository
 from ci.judging import claims
 from ci.judging.claims import rejected
-from ci.options import PASS, USAGE, NewFile, example, full_hash
+from ci.options import ANY, PASS, USAGE, NewFile, full_hash, option, verb
 from ci.report.words import plain
 from ci.whole_files import replace
 
 HEAD = "344de583" + "0" * 32
 
 
-@click.command(epilog=example(f"ridgeline ci sift incoming --head {HEAD} --pool mi300x --out trials.jsonl"))
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--head", callback=full_hash, required=True, metavar="SHA", help="The commit that was measured.")
+@verb(f"ridgeline ci sift incoming --head {HEAD} --pool mi300x --out trials.jsonl")
+@click.argument("files", nargs=-1, required=True, type=ANY)
+@option("--head SHA", "The commit that was measured.", callback=full_hash, required=True)
 @leg.WHERE
-@click.option("--out", type=NewFile(), required=True, help="File for the trials that fit.")
+@option("--out", "File for the trials that fit.", NewFile(), required=True)
 def sift(files: Sequence[Path], head: str, pool: str, gpus: int | None, run: Path | None, job: str, out: Path) -> int:
     """Keep the trials that fit their run: commit, pool, moment; say which do not.  Exit code 3 if any was left out.
 
