@@ -42,35 +42,42 @@ SHORTEST_CELL = 8
 """Columns that a cell keeps in a log, however wide the others of its row are."""
 
 
-class Seconds(click.ParamType[float]):
-    """A finite number of seconds within a day."""
+class Parsed(click.ParamType[Any]):
+    """What a function makes of a text; its ValueError is a usage error.  A default is taken as it is."""
 
-    name = "seconds"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self.parse = name, parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error says what is allowed."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a usage error says what is allowed."""
         try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
-            self.fail(f"{value!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}", param, ctx)
-        return seconds
+            return self.parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class Knob(click.ParamType[str]):
+def _seconds(said: str) -> float:
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
+        raise ValueError(f"{said!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}")
+    return seconds
+
+
+SECONDS = Parsed("seconds", _seconds)
+"""A finite number of seconds within a day."""
+
+
+def _knob(said: str) -> str:
     """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
-
-    name = "knob"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; a usage error says what is allowed."""
-        key, equals, setting = str(value).partition("=")
-        role, dot, name = key.rpartition(".")
-        if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
-            allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
-            self.fail(f"{value!r}: expected {allowed}, such as num_stages=3", param, ctx)
-        return str(value)
+    key, equals, setting = said.partition("=")
+    role, dot, name = key.rpartition(".")
+    if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
+        allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
+        raise ValueError(f"{said!r}: expected {allowed}, such as num_stages=3")
+    return said
 
 
 class NewFile(click.Path):
@@ -84,17 +91,6 @@ class NewFile(click.Path):
         path = Path(str(super().convert(value, param, ctx)))
         check_writable(path)
         return path
-
-
-class NamedPath(click.Path):
-    """A path to write to; an empty text, as an unset variable of a shell gives it, is none."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; a usage error for an empty text."""
-        return super().convert(value, param, ctx) if str(value) else self.fail("'' names no path", param, ctx)
 
 
 class Finite(click.FloatRange):
@@ -184,8 +180,8 @@ CASES = together(
 CHOICE = together(
     CASES,
     option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True),
-    option("--deadline SECONDS", "A step that takes longer is a hang and is killed.", Seconds()),
-    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Knob()),
+    option("--deadline SECONDS", "A step that takes longer is a hang and is killed.", SECONDS),
+    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
     option(
         "--heap",
         "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
 from ci.commands.common.checkouts import scratch, two_checkouts
@@ -29,7 +28,7 @@ from ci.options import (
     OUT,
     PASS,
     POLICY,
-    Seconds,
+    SECONDS,
     err_console,
     flag,
     option,
@@ -102,7 +101,7 @@ class ScriptCommand(click.Command):
 @option(
     "--deadline SECONDS",
     "Longest step, and longest time between two timers (default 600).",
-    Seconds(),
+    SECONDS,
     default=600.0,
     show_default=False,
 )
@@ -142,35 +141,22 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
         if given.only_list or given.promote:
             spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
             return _told(request.seen(checkouts, plan, file, err_console()), request, given, spec)
-        return _compared(request, checkouts, plan, policy.load(given.policy_file), file, given.as_json)
+        rules = policy.load(given.policy_file)
+        kind = "cpu" if request.device == "cpu" else machine_kind()
+        budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
+        asked = dataclasses.replace(request, most_trials=budget)
+        outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
+        if given.as_json:
+            print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
+        else:
+            made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
+            terminal.show(made, out_console())
+        console = err_console()
+        printed = PRINTED.format(out=file, role="head")
+        console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
+        return outcome.judgement.verdict.exit_code
     except NothingToCompare as error:
         return _nothing(str(error), given.as_json)
-
-
-def _compared(
-    request: ScriptRequest,
-    checkouts: Sequence[LocalCheckout],
-    plan: MeasurePlan,
-    rules: policy.Policy,
-    file: Path,
-    as_json: bool,
-) -> int:
-    kind = "cpu" if request.device == "cpu" else machine_kind()
-    budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
-    asked = dataclasses.replace(request, most_trials=budget)
-    outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
-    if as_json:
-        print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
-    else:
-        made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
-        terminal.show(made, out_console())
-    _said_where(file, err_console())
-    return outcome.judgement.verdict.exit_code
-
-
-def _said_where(file: Path, console: Console) -> None:
-    printed = PRINTED.format(out=file, role="head")
-    console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
 
 
 def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: str) -> int:

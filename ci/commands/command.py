@@ -31,7 +31,12 @@ def command(event: Path, as_json: bool, dry_run: bool) -> int:
         orders.carry_out(outcome, github)
         orders.reply(outcome, asked, github)
     click.echo(json.dumps(dataclasses.asdict(outcome)) if as_json else _sentence(outcome, dry_run))
-    _set_outputs(outcome, "" if dry_run else os.environ.get("GITHUB_OUTPUT", ""))
+    # For later steps; words, hex digits and numbers only, so that no line can bring another.
+    path = "" if dry_run else os.environ.get("GITHUB_OUTPUT", "")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
+            file.write(f"pull_request={outcome.pull_request or ''}\n")
     return PASS
 
 
@@ -41,11 +46,3 @@ def _sentence(outcome: OrderOutcome, dry_run: bool) -> str:
     return f"{'would do: ' if dry_run else ''}{outcome.action}: {outcome.said}" + (
         f"\n{outcome.lines}" * bool(outcome.lines)
     )
-
-
-def _set_outputs(outcome: OrderOutcome, path: str) -> None:
-    """For later steps; words, hex digits and numbers only, so that no line can bring another."""
-    if path:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
-            file.write(f"pull_request={outcome.pull_request or ''}\n")

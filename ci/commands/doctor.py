@@ -28,7 +28,12 @@ def doctor(
     Exit code 3 if something is broken.
     """
     if node:
-        return _node(pool, gpus, results, drain, as_json, dry_run)
+        report = node_check.look(node_check.check(pool, gpus), results)
+        code = _shown(report.diagnosis, as_json)
+        if drain and (reason := node_check.drain(report, dry_run)):
+            asked, done = report.asked, "would be" if dry_run else "is"
+            click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
+        return code
     if pool or gpus is not None or drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
     if github:
@@ -36,15 +41,6 @@ def doctor(
 
         return github_settings.examine(as_json)
     return _shown(examination.diagnose(Path.cwd(), results), as_json)
-
-
-def _node(pool: str, gpus: int | None, results: Path, drain: bool, as_json: bool, dry_run: bool) -> int:
-    report = node_check.look(node_check.check(pool, gpus), results)
-    code = _shown(report.diagnosis, as_json)
-    if drain and (reason := node_check.drain(report, dry_run)):
-        asked, done = report.asked, "would be" if dry_run else "is"
-        click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
-    return code
 
 
 def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:

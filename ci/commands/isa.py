@@ -218,7 +218,10 @@ class IsaJob:
         if self.options.as_json:
             print_json(versions.as_json(judged))
         else:
-            _print_versions(judged)
+            console = out_console()
+            console.print(versions.table(judged))
+            _lines(console, "! ", versions.sentences(judged), "bold red")
+            _lines(console, "Warning: ", versions.warnings(judged), "yellow")
         return judged.exit_code
 
     def record(self, span: str) -> int:
@@ -233,16 +236,13 @@ class IsaJob:
             recorded = [str(path) for path in filled.recorded]
             print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
         else:
-            self._summarise(filled)
+            for problem in filled.problems:
+                self._tell(f"Warning: {problem}")
+            counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
+            click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {self.options.results}, {counts}")
         if self.options.push_to and (filled.recorded or filled.known):
             self._tell(pushed(results, self.options.push_to, "Record machine code"))
         return filled.exit_code
-
-    def _summarise(self, filled: series.Filled) -> None:
-        for problem in filled.problems:
-            self._tell(f"Warning: {problem}")
-        counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
-        click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {self.options.results}, {counts}")
 
     def show_history(self) -> int:
         """What changed from one recorded commit to the next."""
@@ -289,13 +289,6 @@ def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
         base, head = ((cache / entry.emitted.asm).read_text() for entry in (difference.base, difference.head))
         blocks.append(f"{difference.name} on {difference.arch}\n{side_by_side(base, head, width)}")
     return "\n".join(blocks)
-
-
-def _print_versions(judged: versions.Versions) -> None:
-    console = out_console()
-    console.print(versions.table(judged))
-    _lines(console, "! ", versions.sentences(judged), "bold red")
-    _lines(console, "Warning: ", versions.warnings(judged), "yellow")
 
 
 def _lines(console: Console, mark: str, sentences: Sequence[str], style: str) -> None:

@@ -86,7 +86,9 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
     chosen = list(studies().values()) if every else [named(str(name))]
     if given["sources"]:
-        return _from_files(chosen, given, as_json)
+        from ci.commands import study_steps
+
+        return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
     if not dry_run:
         wait_for_turn()
     checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
@@ -115,12 +117,6 @@ def _measured(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as
             left = study_steps.measure(one, checkout, study_steps.asked_of(checkout.path, given), file, program)
         code = max(code, study_steps.record(one, file, given["out"], given["results"], left, as_json))
     return code
-
-
-def _from_files(chosen: Sequence[Study], given: Given, as_json: bool) -> int:
-    from ci.commands import study_steps
-
-    return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
 
 
 def _list(as_json: bool) -> int:

@@ -21,9 +21,10 @@ from ci.options import (
     JSON,
     NO_VERDICT,
     PASS,
+    SECONDS,
     SOURCE,
     THERE,
-    Seconds,
+    Parsed,
     err_console,
     flag,
     option,
@@ -59,36 +60,20 @@ NO_COMPILE = flag("--no-compile", "Do not compile ahead: no point is pruned by i
 TIERS = harness.TIERS
 
 
-class ShardOption(click.ParamType[tuple[int, int]]):
+def _shard(said: str) -> tuple[int, int]:
     """K/N: one of N parts of the points."""
-
-    name = "k/n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two numbers; a usage error says what is allowed."""
-        if isinstance(value, tuple):
-            return value
-        number, _, count = str(value).partition("/")
-        if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
-            self.fail(f"{value!r}: expected K/N such as 3/8, with K from 1 to N", param, ctx)
-        return int(number), int(count)
+    number, _, count = said.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
+        raise ValueError(f"{said!r}: expected K/N such as 3/8, with K from 1 to N")
+    return int(number), int(count)
 
 
-class RoundsOption(click.ParamType[tuple[int, ...]]):
+def _rounds(said: str) -> tuple[int, ...]:
     """R,R,...: rounds of each rung."""
-
-    name = "r,r"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers; a usage error says what is allowed."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
-            self.fail(
-                f"{value!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000", param, ctx
-            )
-        return tuple(map(int, parts))
+    parts = said.split(",")
+    if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
+        raise ValueError(f"{said!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000")
+    return tuple(map(int, parts))
 
 
 def _said(rounds: tuple[int, ...]) -> str:
@@ -113,7 +98,7 @@ RULES = together(
     option(
         "--rounds R,R,...",
         f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
-        RoundsOption(),
+        Parsed("r,r", _rounds),
     ),
     flag("--all -> everything", "Every point in every rung: nothing is dropped."),
     option(
@@ -130,7 +115,7 @@ RULES = together(
         default="spaced",
     ),
     option("--seed", "Seed of the inputs.", click.IntRange(0), default=0),
-    option("--deadline SECONDS", "A step of a point that takes longer is a hang.", Seconds()),
+    option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS),
     option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS)),
     option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1)),
     option("--spills N", "Leave out points whose code spills more.", click.IntRange(0)),
@@ -144,7 +129,7 @@ WHERE = together(
     option(
         "--shard K/N",
         "Only this part of the points; the final rungs follow with --from.",
-        ShardOption(),
+        Parsed("k/n", _shard),
         default=(1, 1),
         show_default=False,
     ),
@@ -187,7 +172,39 @@ def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
     if dry_run:
         return _printed(ready, plan, as_json)
     ended = _shown_only(plan) if given["only_show"] else measure(plan, err_console())
-    return _told(ready, plan, ended, as_json, not given["no_figure"], given["only_show"])
+    # Print what came of it, write the tables and the figure beside the file, say what is left.
+    figure = not given["no_figure"]
+    shown = given["only_show"]
+    if ended.measured is None:
+        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
+    ranks = ranking.rankings(ended.measured, ready.pruned)
+    left = ended.left.count if ended.left else 0
+    # Names of the files that were written beside the lines: tables, and a figure where it could be drawn.
+    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
+    plan.out.parent.mkdir(parents=True, exist_ok=True)
+    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    replace(csv, show.csv(ended.measured))
+    replace(markdown, show.markdown(ended.measured, ranks, plan.rungs))
+    written = [csv.name, markdown.name, *(_drawn(stem, ended.measured, ranks) if figure else [])]
+    if as_json:
+        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
+    else:
+        show.terminal(ranks, out_console())
+        click.echo(show.chances(plan.rungs))
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
+        # What is left, and what to do about it.
+        if ended.left:
+            rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
+            click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
+        elif not plan.finals and len(plan.rungs) > 2:
+            # every other shard's file is another --from
+            command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
+            click.echo(
+                f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file"
+            )
+        else:
+            click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
+    return PASS if shown or not ended.left else NO_VERDICT
 
 
 # ---- before -------------------------------------------------------------------------------------------------------
@@ -270,46 +287,6 @@ def _shown_only(plan: SweepPlan) -> Progressed:
         raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
     left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
     return Progressed(found[0], left, "only what is recorded was asked for")
-
-
-def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:
-    """Print what came of it, write the tables and the figure beside the file, say what is left."""
-    if ended.measured is None:
-        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
-    ranks = ranking.rankings(ended.measured, ready.pruned)
-    left = ended.left.count if ended.left else 0
-    written = _written(plan, ended.measured, ranks, figure)
-    if as_json:
-        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
-    else:
-        show.terminal(ranks, out_console())
-        click.echo(show.chances(plan.rungs))
-        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
-        _say_next(plan, ended)
-    return PASS if shown or not ended.left else NO_VERDICT
-
-
-def _say_next(plan: SweepPlan, ended: Progressed) -> None:
-    """What is left, and what to do about it."""
-    if ended.left:
-        rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
-        click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
-    elif not plan.finals and len(plan.rungs) > 2:
-        # every other shard's file is another --from
-        command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
-        click.echo(f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file")
-    else:
-        click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
-
-
-def _written(plan: SweepPlan, measured: Measured, ranks: list[ranking.CaseRanking], figure: bool) -> list[str]:
-    """Names of the files that were written beside the lines: tables, and a figure where it could be drawn."""
-    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
-    plan.out.parent.mkdir(parents=True, exist_ok=True)
-    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
-    replace(csv, show.csv(measured))
-    replace(markdown, show.markdown(measured, ranks, plan.rungs))
-    return [csv.name, markdown.name, *(_drawn(stem, measured, ranks) if figure else [])]
 
 
 def _drawn(stem: Path, measured: Measured, ranks: list[ranking.CaseRanking]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import rich.table
 from rich.text import Text
 
 from ci.bars import bar
-from ci.options import JSON, PASS, RESULTS, err_console, flag, option, out_console, several, verb
+from ci.options import JSON, PASS, RESULTS, Finite, Parsed, err_console, flag, option, out_console, several, verb
 from ci.report.words import plain, plural
 from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
@@ -33,48 +32,24 @@ EXAMPLE = (
 )
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+def _names(said: str) -> tuple[str, ...]:
     """Names of columns between commas; none is empty."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names; a usage error says what is expected."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(","))
-        if not all(names):
-            self.fail(
-                f"{value!r}: names of columns are expected, with a comma between them, such as model,op", param, ctx
-            )
-        return tuple(dict.fromkeys(names))
+    names = tuple(name.strip() for name in said.split(","))
+    if not all(names):
+        raise ValueError(f"{said!r}: names of columns are expected, with a comma between them, such as model,op")
+    return tuple(dict.fromkeys(names))
 
 
-class ChosenFrom(click.ParamType[tuple[str, tuple[str, ...]]]):
-    """COLUMN=CANDIDATE,CANDIDATE."""
-
-    name = "choice"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[str, ...]]:
-        """The column and what it was chosen from; a usage error says what is expected."""
-        column, equals, candidates = str(value).partition("=")
-        names = tuple(name.strip() for name in candidates.split(","))
-        if not (column.strip() and equals and all(names)):
-            self.fail(f"{value!r}: COLUMN=CANDIDATE,... is expected, such as autotune=hipblaslt,triton", param, ctx)
-        return column.strip(), names
+def _chosen_from(said: str) -> tuple[str, tuple[str, ...]]:
+    """COLUMN=CANDIDATE,CANDIDATE: the column and what it was chosen from."""
+    column, equals, candidates = said.partition("=")
+    names = tuple(name.strip() for name in candidates.split(","))
+    if not (column.strip() and equals and all(names)):
+        raise ValueError(f"{said!r}: COLUMN=CANDIDATE,... is expected, such as autotune=hipblaslt,triton")
+    return column.strip(), names
 
 
-class Within(click.FloatRange):
-    """A finite number of a range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; a usage error names the range."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number from {self.min:g} to {self.max:g}", param, ctx)
-        return number
+NAMES = Parsed("names", _names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +74,7 @@ class TableQuestion:
 
 @verb(EXAMPLE)
 @click.argument("source", metavar="FILE.csv|STUDY")
-@option("--columns A,B", "Backends (default: the columns of numbers).", Names(), default=(), show_default=False)
+@option("--columns A,B", "Backends (default: the columns of numbers).", NAMES, default=(), show_default=False)
 @option("--baseline A", "What ratios are taken to (default: the first backend).", default="")
 @option(
     "--score",
@@ -107,12 +82,14 @@ class TableQuestion:
     click.Choice(["higher", "lower"]),
     default="higher",
 )
-@several("--by KEY,KEY", "Also in groups of equal keys (repeatable).", Names())
+@several("--by KEY,KEY", "Also in groups of equal keys (repeatable).", NAMES)
 @several(
-    "--regret A=B,C", "Column A, chosen by a tuner, against the best of B and C in each row (repeatable).", ChosenFrom()
+    "--regret A=B,C",
+    "Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
+    Parsed("choice", _chosen_from),
 )
-@option("--tie PERCENT", "Closer than this is a tie (default: 0).", Within(0, 50), default=0.0)
-@option("--below", "Count ratios below this.", Within(0, 1000), default=BOUND)
+@option("--tie PERCENT", "Closer than this is a tie (default: 0).", Finite(0, 50), default=0.0)
+@option("--below", "Count ratios below this.", Finite(0, 1000), default=BOUND)
 @option("--worst", "Worst rows to list.", click.IntRange(0, 10_000), default=10)
 @flag("--ratios", "The ratio of every row, in place of means and counts.")
 @option(
@@ -163,7 +140,13 @@ def _print_comparison(path: str, question: TableQuestion) -> None:
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
     _print(_sheets(found, read_in, question), question.form)
-    _say_remarks(_remarks(read_in))
+    # To stderr, so that a table can be piped.
+    remarks = _remarks(read_in)
+    console = err_console()
+    for remark in remarks[:ROWS]:
+        console.print(Text(f"note: {plain(remark, 400)}"), soft_wrap=True)
+    if len(remarks) > ROWS:
+        console.print(f"and {plural(len(remarks) - ROWS, 'more note')}; --json has all of them", soft_wrap=True)
 
 
 def _compared(read_in: TableFile, question: TableQuestion) -> TableComparison:
@@ -261,12 +244,3 @@ def _about_printed(read_in: TableFile) -> list[str]:
             f"row {read_in.frame.index[o.row]}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off
         ]
     return said
-
-
-def _say_remarks(remarks: Sequence[str]) -> None:
-    """To stderr, so that a table can be piped."""
-    console = err_console()
-    for remark in remarks[:ROWS]:
-        console.print(Text(f"note: {plain(remark, 400)}"), soft_wrap=True)
-    if len(remarks) > ROWS:
-        console.print(f"and {plural(len(remarks) - ROWS, 'more note')}; --json has all of them", soft_wrap=True)

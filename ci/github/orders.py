@@ -270,24 +270,16 @@ def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
         order = parse(asked.body)
         if order is None:
             return OrderOutcome("nothing", pull_request=asked.pull_request)
-        _check_repository(asked, github)
-        _check_person(asked.login, github)
+        if asked.repository.lower() != github.repository.lower():
+            raise OrderError("this is an event of another repository")
+        # Asks GitHub now: the event only says what the author was to the repository.
+        path = f"collaborators/{urllib.parse.quote(asked.login, safe='')}/permission"
+        answer = github.get(path, none_for=(404,)) or {}
+        if answer.get("permission") not in MAY:
+            raise OrderError("`/ridgeline` is for people with write access to this repository")
         return {"gpu": _gpu, "rerun": _rerun, "accept": _accept}[order.verb](order, asked, github)
     except OrderError as error:
         return OrderOutcome("refused", f"{error}.", asked.pull_request, by=asked.login)
-
-
-def _check_repository(asked: OrderComment, github: GitHub) -> None:
-    if asked.repository.lower() != github.repository.lower():
-        raise OrderError("this is an event of another repository")
-
-
-def _check_person(login: str, github: GitHub) -> None:
-    """Asks GitHub now: the event only says what the author was to the repository."""
-    path = f"collaborators/{urllib.parse.quote(login, safe='')}/permission"
-    answer = github.get(path, none_for=(404,)) or {}
-    if answer.get("permission") not in MAY:
-        raise OrderError("`/ridgeline` is for people with write access to this repository")
 
 
 def _gpu(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:

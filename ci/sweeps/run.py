@@ -57,7 +57,13 @@ def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
     began = time.monotonic()
     while True:
         trials = trials_of(plan)
-        measured = _one_origin(trials, plan)
+        found = gathered(trials)
+        if len(found) > 1:
+            origins = "; ".join(str(one.origin) for one in found)
+            raise SweepError(
+                f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
+            )
+        measured = found[0] if found else None
         left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
         if left is None:
             return Progressed(measured, None)
@@ -120,13 +126,3 @@ def _another(path: Path, trial: Trial, plan: SweepPlan) -> str:
     what = f"a line of the sweep {trial.sweep.id}" if trial.sweep else "a trial that is of no sweep"
     differs = "its operator, code, rounds, regime or seed is another"
     return f"{path} has {what}, and this is the sweep {plan.id} of {plan.operator}: {differs}; give another --out"
-
-
-def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
-    found = gathered(trials)
-    if len(found) > 1:
-        origins = "; ".join(str(one.origin) for one in found)
-        raise SweepError(
-            f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
-        )
-    return found[0] if found else None

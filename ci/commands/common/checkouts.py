@@ -21,7 +21,14 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out
     """
     folder = path or project.around(Path.cwd()).root
     if path is not None:
-        _refuse_without_kernels(path)
+        found = project.layout(path)
+        listed, sources = found.packages, found.sources
+        places = [path / part / name.replace(".", "/") for name in listed for part in sources]
+        if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
+            raise click.UsageError(
+                f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
+                "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
+            )
     if commit is None:
         return Repository(folder).working_tree(out)
     if date_ms is None:
@@ -31,17 +38,6 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out
             date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
             click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
     return LocalCheckout("head", folder.resolve(), Commit(commit, date_ms, ""))
-
-
-def _refuse_without_kernels(path: Path) -> None:
-    found = project.layout(path)
-    listed, sources = found.packages, found.sources
-    places = [path / part / name.replace(".", "/") for name in listed for part in sources]
-    if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
-        raise click.UsageError(
-            f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
-            "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
-        )
 
 
 def two_checkouts(

@@ -71,7 +71,9 @@ class HandedLeg:
 def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
     job = claims.read(leg.run, leg.job) if leg.run else None
-    _fetched(repository, leg.head)
+    # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
+    if git_or_none(repository.root, "cat-file", "-e", f"{leg.head}^{{commit}}") is None:
+        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", leg.head)
     base = leg.base or _merge_base(repository, leg.head)
     expected = _expected(leg, base, job, repository)
     handed = handed_over(files)
@@ -181,12 +183,6 @@ def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
 
 
 # ---- what git knows --------------------------------------------------------------------------------------------------
-
-
-def _fetched(repository: Repository, commit: str) -> None:
-    """Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run."""
-    if git_or_none(repository.root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
-        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", commit)
 
 
 def _merge_base(repository: Repository, head: str) -> str:

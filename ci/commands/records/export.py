@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, flag, option, print_json, several, verb
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, Parsed, flag, option, print_json, several, verb
 from ci.records import exported
 from kernels import project
 
@@ -17,11 +17,18 @@ EXAMPLES = (
 )
 
 
+def _path(said: str) -> Path:
+    """An empty text, as an unset variable of a shell gives it, is none."""
+    if not said:
+        raise ValueError("'' names no path")
+    return Path(said)
+
+
 @verb(EXAMPLES)
 @option(
     "--out",
     "Folder of Parquet files, one folder a machine; or a file for csv and json.",
-    NamedPath(),
+    Parsed("path", _path),
     default=lambda: project.place("export"),
     show_default="export",
 )

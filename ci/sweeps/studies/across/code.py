@@ -73,14 +73,13 @@ def _read(told: Sequence[Knobs], operator: str, arch: str) -> Iterator[PointCode
     """What was compiled; a backend without anything to compile is left out."""
     for one in told:
         if one["status"] != "undeclared":
-            numbers = _numbers(one.get("metrics") or {})
+            metrics = one.get("metrics") or {}
+            found = {
+                name: next((metrics[key] for key in keys if key in metrics), None) for name, keys in METRICS.items()
+            }
+            numbers = {name: float(value) for name, value in found.items() if value is not None}
             why = "" if one["status"] == "ok" else f"{one['status']}: {one.get('why', '')}"
             yield PointCode(operator, one["case"], one["backend"], arch, one.get("knobs") or {}, numbers, why)
-
-
-def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
-    found = {name: next((metrics[key] for key in keys if key in metrics), None) for name, keys in METRICS.items()}
-    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def beside(file: Path) -> Path:
