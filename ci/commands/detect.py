@@ -108,7 +108,7 @@ def _chunk(rows: list[tuple[int, list[str]]], places: dict[str, int], remarks: _
         if len(at := np.flatnonzero(which)):
             remarks.note(what, len(at), f"line {rows[at[0]][0]}, {plain(cells[column][at[0]], 40)!r}")
 
-    values, told = floats(cells["value"]), cells["value"].str.lower()
+    values, told = floats(cells["value"].tolist()), cells["value"].str.lower()
     empty, none = (told == "").to_numpy(), told.isin(["nan", "null", "none", "na", "n/a"]).to_numpy()
     note("rows without a value", "value", empty)
     note("rows with the value NaN", "value", none)
@@ -117,7 +117,7 @@ def _chunk(rows: list[tuple[int, list[str]]], places: dict[str, int], remarks: _
     found = pd.DataFrame(cells).assign(value=np.where(np.isinf(values), np.nan, values))
     if "time" not in cells:
         return found
-    times = floats(cells["time"])
+    times = floats(cells["time"].tolist())
     if np.isnan(times).all():  # dates, as seconds since 1970 UTC
         dates = pd.to_datetime(cells["time"], errors="coerce", utc=True, format="mixed")
         times = np.asarray((dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)

@@ -140,7 +140,7 @@ def test_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "kernels").mkdir()
-    refused(tmp_path, *words.split())
+    refused(tmp_path, *words.split(), names="git repository")
 
 
 # ---- what lies there is damaged, or cannot be written ----------------------------------------------------------------
