@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from ci.commands.common.checkouts import scratch, two_checkouts
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import compared, finish, with_rejected
 from ci.commands.common.why import WHY, explained, keep_causes
 from ci.git.repository import Repository

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
-from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.measuring import scratch, two_checkouts
 from ci.commands.common.outcome import with_rejected
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind

@@ -22,7 +22,7 @@ from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
 from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.commands import events
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind

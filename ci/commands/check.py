@@ -9,8 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ci.commands.common.checkouts import scratch
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
 from ci.commands.common.outcome import compared, finish
 from ci.commands.common.why import WHY, explained, keep_causes
 from ci.commands.site import build_site

@@ -27,8 +27,7 @@ from ci.report.words import interval, percent, plain, plural
 from ci.stats.steps import Tail, advance, find_shifts
 from ci.stats.steps_scan import SHORTEST
 from ci.stats.types import FloatArray, Step
-from ci.tables.csv_rows import CsvRows, TableFileError, opened
-from ci.tables.read import BoolArray, floats
+from ci.tables.read import BoolArray, CsvRows, TableFileError, floats, opened
 
 CHUNK = 100_000
 """Rows that are numbers together; their texts are then forgotten."""

@@ -37,9 +37,9 @@ def doctor(
     if pool or gpus is not None or drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
     if github:
-        from ci.commands.common import github_settings  # a node that measures has no client of GitHub's API
+        from ci.github import settings  # a node that measures has no client of GitHub's API
 
-        return github_settings.examine(as_json)
+        return settings.examine(as_json)
     return _shown(examination.diagnose(Path.cwd(), results), as_json)
 
 

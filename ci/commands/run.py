@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-from ci.commands.common.checkouts import one_checkout, scratch
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
@@ -154,11 +153,11 @@ def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: 
 
 def _say_links(trials: Sequence[Trial]) -> None:
     """The table of links and dies, or why there is none."""
-    from ci.report import links
+    from ci.report import effort
 
-    found = links.uses(trials)
+    found = effort.uses(trials)
     if found:
-        out_console().print(links.table(found))
+        out_console().print(effort.link_table(found))
     else:
         click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
 

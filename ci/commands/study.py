@@ -13,7 +13,7 @@ from rich.table import Table
 from benchmarks.studies import studies
 from benchmarks.studies import study as named
 from benchmarks.studies.types import REGIMES, Study
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.commands.sweep import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE, Given
 from ci.git.repository import LocalCheckout
 from ci.harness import OneProgram

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ci import harness
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.options import (
     ANY,
     CASE,
@@ -35,12 +35,11 @@ from ci.options import (
     wait_for_turn,
 )
 from ci.report.words import plain
-from ci.sweeps import effort, grid, ranking, show
+from ci.sweeps import grid, run, show
+from ci.sweeps.grid import Prepared, SweepChoice, prepared
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.plan import BATCH, FOLDER, SweepPlan, sweep_id
-from ci.sweeps.prepare import Prepared, SweepChoice, prepared
 from ci.sweeps.pruning import CodeLimits
-from ci.sweeps.run import Progressed, measure, trials_of
+from ci.sweeps.run import BATCH, FOLDER, Progressed, SweepPlan, measure, sweep_id, trials_of
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
 from ci.whole_files import replace
 from kernels import project
@@ -177,7 +176,7 @@ def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
     shown = given["only_show"]
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
-    ranks = ranking.rankings(ended.measured, ready.pruned)
+    ranks = show.rankings(ended.measured, ready.pruned)
     left = ended.left.count if ended.left else 0
     # Names of the files that were written beside the lines: tables, and a figure where it could be drawn.
     stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
@@ -254,7 +253,7 @@ def wished(given: Given) -> grid.PointWish:
 
 def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     """What would be measured, what not and why, and how long it takes."""
-    found = effort.expected(ready.catalogue, plan.dealt, plan.rungs_here)
+    found = run.expected(ready.catalogue, plan.dealt, plan.rungs_here)
     reasons = ready.pruned.reasons()
     asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
     if as_json:
@@ -270,9 +269,9 @@ def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     for what, count in reasons.items():
         click.echo(f"  {count} are not measured: {what}")
     for one in ready.pruned.dropped[:3]:
-        click.echo(f"    {one.point.case} {ranking.words(dict(one.point.knobs))}: {plain(one.why, 200)}")
+        click.echo(f"    {one.point.case} {show.knob_words(dict(one.point.knobs))}: {plain(one.why, 200)}")
     click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
-    click.echo(f"  {effort.model(plan.rungs_here)}")
+    click.echo(f"  {run.model(plan.rungs_here)}")
     click.echo(f"  {show.chances(plan.rungs_here)}")
     return PASS
 
@@ -289,7 +288,7 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     return Progressed(found[0], left, "only what is recorded was asked for")
 
 
-def _drawn(stem: Path, measured: Measured, ranks: list[ranking.CaseRanking]) -> list[str]:
+def _drawn(stem: Path, measured: Measured, ranks: list[show.CaseRanking]) -> list[str]:
     """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
     title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
     spec, data = show.figure(measured, ranks, title)

@@ -15,13 +15,22 @@ from rich.text import Text
 from ci.bars import bar
 from ci.options import JSON, PASS, RESULTS, Finite, Parsed, err_console, flag, option, out_console, several, verb
 from ci.report.words import plain, plural
-from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
-from ci.tables.csv_rows import TableFileError
-from ci.tables.document import document
-from ci.tables.read import TableFile, read
-from ci.tables.roles import AskedColumns
-from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown, row_ratios, sheets
+from ci.tables.read import AskedColumns, TableFile, TableFileError, read
+from ci.tables.sheets import (
+    Sheet,
+    StudyTable,
+    check_printed,
+    comma_separated,
+    document,
+    everything,
+    latex,
+    markdown,
+    recorded_sheet,
+    recorded_tables,
+    row_ratios,
+    sheets,
+)
 
 ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
@@ -120,7 +129,7 @@ def table(source: str, as_json: bool, machine: str, results: Path, **options: An
     if source == "-" or Path(source).is_file():
         _print_comparison(source, question)
         return PASS
-    tables = recorded.find(source, machine, results)
+    tables = recorded_tables(source, machine, results)
     if question.asked == AskedColumns():
         _print_tables(tables, question.form)
         return PASS
@@ -136,7 +145,7 @@ def _print_comparison(path: str, question: TableQuestion) -> None:
         read_in = read(path, question.asked)
         found = _compared(read_in, question)
     if question.form == "json":
-        checked = printed.check(read_in.frame, read_in.roles.printed)
+        checked = check_printed(read_in.frame, read_in.roles.printed)
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
     _print(_sheets(found, read_in, question), question.form)
@@ -173,8 +182,8 @@ def _sheets(found: TableComparison, read_in: TableFile, question: TableQuestion)
     return sheets(found, read_in.frame, question.below)
 
 
-def _print_tables(tables: Sequence[recorded.StudyTable], form: str) -> None:
-    shown = [recorded.sheet(one) for one in tables]
+def _print_tables(tables: Sequence[StudyTable], form: str) -> None:
+    shown = [recorded_sheet(one) for one in tables]
     if form == "json":
         pairs = zip(tables, shown, strict=True)
         found = [{"study": t.study, "machine": t.machine, "header": s.header, "rows": s.rows} for t, s in pairs]
@@ -237,7 +246,7 @@ def _remarks(read_in: TableFile) -> list[str]:
 
 def _about_printed(read_in: TableFile) -> list[str]:
     said = []
-    for one in printed.check(read_in.frame, read_in.roles.printed):
+    for one in check_printed(read_in.frame, read_in.roles.printed):
         differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
         said.append(f"column {one.column!r}: {plural(one.rows, 'printed ratio')} {differ}; {len(one.off)} are off")
         said += [

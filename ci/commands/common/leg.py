@@ -6,11 +6,11 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarks.reach.operators import Reach
-from ci.commands.common.moved import moved_configurations
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.isa import check as isa_check
@@ -27,7 +27,7 @@ from ci.records.causes import Explanation
 from ci.report.model import Report, ReportWarning, Side, report_of
 from ci.trials import file
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration
+from ci.trials.trial import Declaration, Trial
 from ci.why.experiments import CommitSides
 from ci.why.explain import NOT_EXAMINED, explain_handed
 from kernels.project import ProjectError
@@ -235,3 +235,32 @@ def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:
     return ReportWarning(
         f"{count} trial{'s' * (count != 1)} judged here; {claims.UNTRUSTED.format(head=head.commit[:8])}"
     )
+
+
+# Best configurations that moved, for the report of a pull request: from the lines of sweeps among its trials.
+
+
+if TYPE_CHECKING:
+    from ci.history.configurations import SweptCase
+
+
+def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
+    if not any(trial.sweep for trial in trials):
+        return ()
+    from ci.history.configurations import swept_in  # pandas takes 0.3 s to import, and most reports have none
+    from ci.sweeps.measured import gathered
+
+    swept = [one for found in gathered(trials) for one in swept_in(found)]
+    return tuple(filter(None, map(_sentence, swept)))
+
+
+def _sentence(swept: SweptCase) -> str:
+    from ci.history.configurations import better_knobs, loss_of
+
+    loss = loss_of(swept)
+    if loss is None:
+        return ""
+    key, size = swept.key, f"{loss.ratio:.3f} ({loss.low:.3f} to {loss.high:.3f})"
+    knobs = better_knobs(swept.chosen, loss.better)
+    return f"{key.kernel}/{key.backend}/{key.case}: the knobs in use take {size} of the time of {knobs}"

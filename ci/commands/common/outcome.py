@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ci.commands.common.again import measured_before
-from ci.commands.common.clock import VerbClock
+from ci.commands.common.measuring import VerbClock, measured_before
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
@@ -21,7 +20,7 @@ from ci.records import store
 from ci.records.causes import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report, report_of
-from ci.report.seconds import to_decide
+from ci.report.run_summary import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace

@@ -13,7 +13,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
-from ci.commands.common.checkouts import two_checkouts
+from ci.commands.common.measuring import two_checkouts
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind

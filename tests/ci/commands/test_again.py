@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ci.commands.common import again
+from ci.commands.common import measuring
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MeasurePlan
 from tests.ci import made_trials
@@ -24,7 +24,7 @@ def line(**changed: Any) -> dict[str, Any]:
     system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
     machine = {"name": "m", "kind": "cpu", "os": system, "cpu_count": len(os.sched_getaffinity(0))}
     tree = made_trials.tree(made_trials.HEAD)
-    tree["environment"] = {"python": platform.python_version(), **again._versions()}
+    tree["environment"] = {"python": platform.python_version(), **measuring._versions()}
     protocol = {"rounds": 20, "cache": "hot", "seed": 0, "regime": "spaced"}
     cases = {"m16": {"head/triton": made_trials.ok([1e-3] * 20)}}
     made = made_trials.trial(cases, trees={"head": tree})
@@ -34,12 +34,14 @@ def line(**changed: Any) -> dict[str, Any]:
 @pytest.fixture
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(again, "machine_kind", lambda: "cpu")
-    Path(again.TRIALS).mkdir(parents=True)
+    monkeypatch.setattr(measuring, "machine_kind", lambda: "cpu")
+    Path(measuring.TRIALS).mkdir(parents=True)
 
     def look(plan: MeasurePlan = PLAN, head: LocalCheckout = HEAD, name: str = "check", **changed: Any) -> Any:
-        made_trials.write(Path(again.TRIALS) / f"20261122-000000-{name}-{HEAD.commit.short}-1.jsonl", line(**changed))
-        return again.measured_before(head, plan, ["gemm"])
+        made_trials.write(
+            Path(measuring.TRIALS) / f"20261122-000000-{name}-{HEAD.commit.short}-1.jsonl", line(**changed)
+        )
+        return measuring.measured_before(head, plan, ["gemm"])
 
     return look
 
@@ -71,5 +73,5 @@ def test_what_was_measured_otherwise_does_not_count(found: Callable[..., Any], c
 
 def test_another_torch_or_python_does_not_count(found: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found()
-    monkeypatch.setattr(again, "_versions", lambda: {"torch": "1.0"})
-    assert again.measured_before(HEAD, PLAN, ["gemm"]) is None
+    monkeypatch.setattr(measuring, "_versions", lambda: {"torch": "1.0"})
+    assert measuring.measured_before(HEAD, PLAN, ["gemm"]) is None

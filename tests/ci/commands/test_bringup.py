@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import main
-from ci.commands import bringup
+from ci.commands import verify as bringup
 from ci.harness import ChildExit
 
 

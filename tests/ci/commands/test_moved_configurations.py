@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ci.commands.common.moved import moved_configurations
+from ci.commands.common.leg import moved_configurations
 from ci.judging.types import Judgement, Verdict
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report

@@ -8,7 +8,7 @@ import pytest
 from werkzeug import Response
 
 from ci.github.client import GitHub, GitHubError
-from ci.github.proposal import Proposal, propose
+from ci.github.orders import Proposal, propose
 from tests.standins.github import StandIn
 
 PATH = "kernels/gemm/tuned.toml"

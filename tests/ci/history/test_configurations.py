@@ -18,7 +18,7 @@ from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, Direction, EventKind, EventState, SeriesKey
 from ci.records.derived import derive
 from ci.records.store import load
-from ci.sweeps.times import LogTime
+from ci.sweeps.rungs import LogTime
 from tests.ci.made_trials import ENVIRONMENT, MACHINE
 from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
 

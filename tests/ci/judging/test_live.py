@@ -22,7 +22,7 @@ from ci.judging import outlook, policy
 from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
 from ci.judging.types import Verdict
 from ci.records import store
-from ci.report.seconds import to_decide
+from ci.report.run_summary import to_decide
 from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ci.report import bringup
+from ci.report import run_summary
 
 
 def row(name: str, status: str, text: str, next_step: str = "") -> dict[str, Any]:
@@ -65,7 +65,7 @@ fail
 
 def shown(width: int) -> str:
     stream = io.StringIO()
-    bringup.show(bringup.read(DOCUMENT), Console(file=stream, width=width, highlight=False))
+    run_summary.show_bringup(run_summary.read(DOCUMENT), Console(file=stream, width=width, highlight=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from ci.report import links
+from ci.report import effort
 from ci.trials.trial import Dispatch, HeapHome
 from tests.ci.made_trials import declaration, failed, ok, parsed, tree, trial
 
@@ -37,10 +37,10 @@ def test_older_trials_say_nothing_of_heaps_and_dies():
 
 def test_a_link_carries_a_peers_part_in_the_median_time():
     """1 GB to all peers in 20 ms: 50 GB/s to the one peer of two ranks, 16.7 to each of the three of four."""
-    [two] = links.uses([measured(heap={"w2": {"home": "torch", "homes": PROBED}})])
+    [two] = effort.uses([measured(heap={"w2": {"home": "torch", "homes": PROBED}})])
     assert (two.name, two.backend, two.to_peer_gbs) == ("gather/big", "triton", pytest.approx(50.0))
     assert two.share == pytest.approx(50 / 80)
-    [four] = links.uses([measured(world=4)])
+    [four] = effort.uses([measured(world=4)])
     assert (four.to_peer_gbs, four.share) == (pytest.approx(50 / 3), None)
 
 
@@ -52,18 +52,18 @@ def test_programs_are_dealt_out_to_the_dies_in_turn():
 
 def test_a_kernel_of_one_rank_shows_its_dies_only():
     dies = {"programs": [38, 38, 38, 38], "round_robin": False}
-    [found] = links.uses([measured(world=1, link=0, knobs={"programs": 6}, dispatch=dies)])
+    [found] = effort.uses([measured(world=1, link=0, knobs={"programs": 6}, dispatch=dies)])
     assert (found.to_peer_gbs, found.xcds, found.dealt) == (None, (2, 2, 1, 1), False)
-    assert links.uses([measured(world=1, link=0, knobs={"programs": 6})]) == []
-    assert links.uses([measured(world=1, link=0, knobs={}, dispatch=dies)]) == []
+    assert effort.uses([measured(world=1, link=0, knobs={"programs": 6})]) == []
+    assert effort.uses([measured(world=1, link=0, knobs={}, dispatch=dies)]) == []
 
 
 def test_the_table():
     dies = {"programs": [38] * 8, "round_robin": True}
     heap = {"w2": {"home": "torch", "homes": PROBED}}
     out = io.StringIO()
-    found = links.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])
-    Console(file=out, width=120).print(links.table(found))
+    found = effort.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])
+    Console(file=out, width=120).print(effort.link_table(found))
     assert out.getvalue().splitlines()[-1].split("  ")[0] == "gather/big"
     assert "50.0" in out.getvalue()
     assert "62 % of 80" in out.getvalue()

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.coordinator.session import ledger
-from ci.report.seconds import EXPLAINED, ORDER, minutes, seconds_of
+from ci.report.run_summary import EXPLAINED, ORDER, minutes, seconds_of
 from ci.trials import file as files
 from ci.trials.trial import Trial
 from tests.ci import made_trials

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.points import Point
 from ci.sweeps import pruning
-from ci.sweeps.effort import expected
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import CodeLimits, Compiled, PointCompiler, Pruned, by_config, read_compiled
+from ci.sweeps.run import expected
 from ci.sweeps.rungs import Rungs
 from tests.ci.sweeps.made_offers import catalogue, offer
 

@@ -17,9 +17,9 @@ import pytest
 from rich.console import Console
 
 from benchmarks import lifetime
-from ci.sweeps import alone, ranking, run
+from ci.sweeps import alone, run, show
 from ci.sweeps.measured import SweepError, read
-from ci.sweeps.plan import SweepPlan
+from ci.sweeps.run import SweepPlan
 from ci.sweeps.rungs import Rungs
 from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
@@ -69,7 +69,7 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     assert last.communicate(timeout=LIMIT_S)[0].strip() == "complete"
     assert set(_measured(out).values()) == {1}
     assert sum(1 for rung, _ in _measured(out) if rung == 0) == len(driver.WARPS)
-    [best] = ranking.rankings(read([out]))
+    [best] = show.rankings(read([out]))
     assert best.winner.knobs == "num_warps=5"
     starts = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
     assert len(starts) >= 4
@@ -132,7 +132,7 @@ def test_shards_measure_every_point_once_and_the_finals_follow(tmp_path: Path) -
     ended = run.measure(plan, Console(quiet=True))
     assert ended.left is None
     assert {rung for rung, _ in _measured(plan.out)} == {2}, "only the finals were left"
-    [best] = ranking.rankings(ended.measured)
+    [best] = show.rankings(ended.measured)
     assert best.winner.knobs == "num_warps=5"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from ci.tables import alongside, published
+from ci.sweeps.studies import figures
+from ci.tables import published
 from ci.tables.published import PublishedLine
 
 LINE = PublishedLine(
@@ -28,19 +29,19 @@ def names(found: list[Any]) -> list[tuple[str, str, float]]:
 
 
 def test_a_line_stands_beside_its_shape_on_any_device() -> None:
-    here = alongside.points(rows("H200"), ["us", "us", "tflops"], "M", [LINE, LEVEL])
+    here = figures.points(rows("H200"), ["us", "us", "tflops"], "M", [LINE, LEVEL])
     assert names(here) == [("iris 07", "us", 40.0)], "M = 1024 was not measured"
-    assert alongside.points(rows(N=4096), ["us"], "M", [LINE]) == []
-    assert alongside.points(rows(), ["us"], "payload_bytes", [LINE]) == []
+    assert figures.points(rows(N=4096), ["us"], "M", [LINE]) == []
+    assert figures.points(rows(), ["us"], "payload_bytes", [LINE]) == []
 
 
 def test_a_level_stands_beside_its_own_product() -> None:
-    assert names(alongside.points(rows(), ["tflops"], "M", [LINE, LEVEL])) == [("MAF", "tflops", 654.0)]
-    assert alongside.points(rows("MI325X"), ["tflops"], "M", [LEVEL]) == []
+    assert names(figures.points(rows(), ["tflops"], "M", [LINE, LEVEL])) == [("MAF", "tflops", 654.0)]
+    assert figures.points(rows("MI325X"), ["tflops"], "M", [LEVEL]) == []
 
 
 def test_the_committed_file_is_what_is_read() -> None:
     every = {one["label"] for one in published.points(published.load())}
-    found = alongside.points(rows("MI300X").assign(operator="gemm", world=1), ["tflops"], "M")
+    found = figures.points(rows("MI300X").assign(operator="gemm", world=1), ["tflops"], "M")
     assert {one["label"] for one in found} <= every  # type: ignore[index]
     assert "MAF 2025, MI300X, fp16" in {one["label"] for one in found}  # type: ignore[index]

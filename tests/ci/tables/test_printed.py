@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from ci.tables.printed import check
+from ci.tables.sheets import check_printed
 
 FRAME = pd.DataFrame(
     {
@@ -18,7 +18,7 @@ FRAME = pd.DataFrame(
 
 
 def test_a_ratio_is_right_if_it_rounds_to_its_own_digits():
-    (found,) = check(FRAME, [("a/b", "a", "b")])
+    (found,) = check_printed(FRAME, [("a/b", "a", "b")])
     assert (found.column, found.rows) == ("a/b", 4)
     assert found.largest == 1279 / 1063 - 1.2
     assert [(one.row, one.printed) for one in found.off] == [(1, "1.204x"), (4, "better")]
@@ -26,7 +26,7 @@ def test_a_ratio_is_right_if_it_rounds_to_its_own_digits():
 
 
 def test_without_numbers_there_is_nothing_to_check():
-    (found,) = check(FRAME.assign(a=float("nan")), [("a/b", "a", "b")])
+    (found,) = check_printed(FRAME.assign(a=float("nan")), [("a/b", "a", "b")])
     assert (found.rows, found.off) == (0, ())
     assert math.isnan(found.largest)
-    assert check(FRAME[["b", "a/b"]], [("a/b", "a", "b")]) == ()
+    assert check_printed(FRAME[["b", "a/b"]], [("a/b", "a", "b")]) == ()

@@ -7,9 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from ci.tables.csv_rows import TableFileError
-from ci.tables.read import LISTED, read
-from ci.tables.roles import AskedColumns
+from ci.tables.read import LISTED, AskedColumns, TableFileError, read
 
 
 def file(tmp_path, text, name="t.csv", encoding="utf-8"):

@@ -14,7 +14,7 @@ from ci.commands import detect
 from ci.commands.detect import read
 from ci.options import NO_VERDICT, PASS, REGRESSION
 from ci.stats.types import Step
-from ci.tables.csv_rows import TableFileError
+from ci.tables.read import TableFileError
 
 
 def levels(*parts, seed=0):

@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import main
-from ci.commands.leg import steps
-from ci.commands.night import through
+from ci.commands.leg import steps, through
 from ci.git.repository import Commit
 
 HEAD = Commit("0123456789abcdef0123456789abcdef01234567", 1_700_000_000_000, "head")

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import main
-from ci.commands.night import steps, through
+from ci.commands.leg import night_steps as steps
+from ci.commands.leg import through
 
 
 def names(*arguments: object) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import main
-from ci.sweeps.tuned import code_file
+from ci.sweeps.tuned import tuning
 from tests.ci.sweeps.tuned.made_tables import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep_file
 
 COMMIT = "c" * 40
@@ -93,14 +93,14 @@ def test_what_was_compiled_there_is_what_confirms_here(tree):
     one = case("m64_fp16")
     code = {(name, "triton", one.identity(knobs)): f"{name}{knobs}" for name in ("m64_fp16", "m64_bf16")
             for knobs in (RULE, FAST, OTHER)}  # fmt: skip
-    code_file.write(file, "gemm", code)
-    code_file.write(file, "other", {("a", "b", "c"): "d"})
-    assert code_file.read([code_file.beside(file)], "gemm") == code
+    tuning.write(file, "gemm", code)
+    tuning.write(file, "other", {("a", "b", "c"): "d"})
+    assert tuning.read([tuning.beside(file)], "gemm") == code
     assert tune(tree, "gemm", "--from", str(file)).exit_code == 0
     confirmed = tomllib.loads((tree / "tuned.toml").read_text())["sm_90"]["m64"]["confirmed"]
     assert len(confirmed["code"]) == 16
-    code_file.beside(file).write_text("{}")
-    code_file.beside(file).write_text('[["too", "short"]]')
+    tuning.beside(file).write_text("{}")
+    tuning.beside(file).write_text('[["too", "short"]]')
     done = tune(tree, "gemm", "--from", str(file))
     assert done.exit_code == 3
     assert "not five texts" in done.output

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.studies import study
 from benchmarks.studies.types import Compared
-from ci.sweeps.studies import comparison, source
-from ci.sweeps.studies.reshape import RESHAPES
+from ci.sweeps.studies import figures, folder
+from ci.sweeps.studies.figures import RESHAPES
 from tests.ci.sweeps.studies.made_rows import frame
 
 STUDY = study("grouped_gemm")
@@ -37,7 +37,7 @@ def geometric(values):
 
 
 def test_means_wins_and_regret():
-    found = comparison.compared(rows(), STUDY.compared)
+    found = figures.compared(rows(), STUDY.compared)
     ratios = [5 / 4, 1 / 2, 2.0]
     ours = found.columns["triton"]
     assert ours.geometric_mean == pytest.approx(geometric(ratios))
@@ -50,7 +50,7 @@ def test_means_wins_and_regret():
 
 
 def test_groups_are_those_of_operation_model_and_routing():
-    said = comparison.sentences(STUDY, rows())
+    said = figures.sentences(STUDY, rows())
     [wgrad] = [one for one in said if one.startswith("wgrad: triton")]
     assert "2.000 of loop" in wgrad
     assert "wins 1 of 1" in wgrad
@@ -69,24 +69,22 @@ def test_the_figure_of_means_has_the_same_numbers():
 def test_without_the_baseline_nothing_is_compared():
     others = rows()
     others = others[others["backend"] != "loop"]
-    assert comparison.compared(others, STUDY.compared) is None
-    assert comparison.sentences(STUDY, others) == []
-    assert comparison.means(others, STUDY.compared).empty
-    assert comparison.sentences(dataclasses.replace(STUDY, compared=None), rows()) == []
+    assert figures.compared(others, STUDY.compared) is None
+    assert figures.sentences(STUDY, others) == []
+    assert figures.means(others, STUDY.compared).empty
+    assert figures.sentences(dataclasses.replace(STUDY, compared=None), rows()) == []
 
 
 def test_times_are_compared_the_other_way_round():
     wanted = Compared(("case", "operator"), "loop", value="us", score="lower")
-    assert comparison.compared(rows(), wanted).columns["triton"].geometric_mean == pytest.approx(
-        geometric([1.25, 0.5, 2])
-    )
+    assert figures.compared(rows(), wanted).columns["triton"].geometric_mean == pytest.approx(geometric([1.25, 0.5, 2]))
 
 
 def test_the_recorded_nights_of_an_h200():
     """48 cases of three products: what the table shows is what the records hold."""
-    machines = source.read(STUDY, [Path(__file__).parents[4] / "results"])
+    machines = folder.read(STUDY, [Path(__file__).parents[4] / "results"])
     [found] = [one for one in machines if one.machine.startswith("h200x1")]  # `make check` adds its machine
-    table = comparison.compared(found.frame, STUDY.compared)
+    table = figures.compared(found.frame, STUDY.compared)
     assert table.rows == 144
     timed = found.frame[found.frame["status"] == "ok"].pivot(
         index=["operator", "case"], columns="backend", values="seconds"

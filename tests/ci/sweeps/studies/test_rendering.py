@@ -13,8 +13,8 @@ from rich.console import Console
 
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
 from ci.sweeps.measured import gathered
-from ci.sweeps.studies import columns, figures, folder, rows, source, tables
-from ci.sweeps.studies.reshape import marginals
+from ci.sweeps.studies import columns, figures, folder
+from ci.sweeps.studies.figures import marginals
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.sweeps.made_sweeps import line
@@ -48,7 +48,7 @@ def lines(whole=()):
 
 
 def frame_of(found):
-    return rows.of_sweeps(gathered(Trial.of(one) for one in found))
+    return columns.of_sweeps(gathered(Trial.of(one) for one in found))
 
 
 def row(frame, **wanted):
@@ -108,19 +108,19 @@ def test_a_tile_and_a_launch_have_names():
 
 def test_the_table_has_a_row_for_each_key_and_the_fastest_of_two():
     frame = frame_of(lines())
-    found = tables.table(pd.concat([frame, frame.assign(seconds=frame["seconds"] * 2)], ignore_index=True), STUDY.table)
+    found = folder.table(pd.concat([frame, frame.assign(seconds=frame["seconds"] * 2)], ignore_index=True), STUDY.table)
     assert list(found.columns) == [*STUDY.table.keys, *STUDY.table.columns]
     assert len(found) == 2 * 4  # without the point that is wrong
     assert found["us"].max() < 1300
-    text = tables.as_markdown(found, "A | title", ["it waits"])
+    text = folder.as_markdown(found, "A | title", ["it waits"])
     assert text.startswith("# A &#124; title\n\n| case | backend | changed knobs | time, µs | speed, TFLOPS |")
     assert text.endswith("\n- it waits\n")
-    assert tables.as_csv(found).splitlines()[0] == ",".join(found.columns)
+    assert folder.as_csv(found).splitlines()[0] == ",".join(found.columns)
 
 
 def test_a_column_can_be_spread_over_the_backends():
     listed = Listed(("case",), ("us", "ratio"), spread="backend", rows=Rows(pick="plain"))
-    found = tables.table(frame_of(lines()), listed)
+    found = folder.table(frame_of(lines()), listed)
     assert list(found.columns) == ["case", "blas: us", "triton: us", "blas: ratio", "triton: ratio"]
     assert found["blas: ratio"].tolist() == pytest.approx([0.95, 0.95], rel=0.01)
 
@@ -129,8 +129,8 @@ def test_a_column_can_be_spread_over_the_backends():
     ("pick", "count"), [("all", 8), ("plain", 4), ("tried", 4), ("best", 4)]
 )  # 2 cases: triton, 2 points, blas
 def test_rows_are_picked(pick, count):
-    assert len(rows.chosen(frame_of(lines()), Rows(pick=pick))) == count
-    best = rows.chosen(frame_of(lines()), Rows({"backend": ("triton",)}, "best"))
+    assert len(columns.chosen(frame_of(lines()), Rows(pick=pick))) == count
+    best = columns.chosen(frame_of(lines()), Rows({"backend": ("triton",)}, "best"))
     assert set(best["knobs"].map(str)) == {"{'num_stages': 2}"}
 
 
@@ -158,7 +158,7 @@ def test_without_a_timed_row_there_is_nothing_to_draw():
 
 def test_the_spec_of_a_figure_says_units_ceilings_and_where_it_comes_from():
     found = gathered(Trial.of(one) for one in lines())
-    frame = rows.of_sweeps(found)
+    frame = columns.of_sweeps(found)
     foot = folder.foot_of(frame, found)
     assert foot.machine == "H200 SXM (h200x2-1a2b3c4d)"
     assert foot.versions == "Python 3.12, torch 2.11.0, Triton 3.6.0, driver 570.1"
@@ -182,7 +182,7 @@ def test_a_panel_without_values_is_left_out():
 def test_a_study_is_rendered_into_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "draw", lambda *given: (["times"], []))
     found = gathered(Trial.of(one) for one in lines())
-    frame = rows.of_sweeps(found)
+    frame = columns.of_sweeps(found)
     made = folder.render(STUDY, frame, folder.foot_of(frame, found), tmp_path, Console())
     told = json.loads((tmp_path / "study.json").read_text())
     assert (told["name"], told["machine"], told["figures"]) == ("made", "h200x2-1a2b3c4d", ["times"])
@@ -222,20 +222,20 @@ def test_files_of_several_machines_and_commits(tmp_path):
     elsewhere = [
         line([({"num_stages": 2}, 0.8)], machine={**made_trials.MACHINE, "name": "h200x1-0a0b0c0d", "count": 1})
     ]
-    found = source.read(STUDY, [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)])
+    found = folder.read(STUDY, [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)])
     assert {one.machine: len(one.frame) for one in found} == {"h200x2-1a2b3c4d": 10, "h200x1-0a0b0c0d": 2}
     assert [len(one.lines) for one in found] == [4, 1]
 
 
 def test_the_order_of_lines_does_not_matter(tmp_path):
-    [one] = source.of_files(STUDY, [written(tmp_path / "a.jsonl", lines())])
-    [other] = source.of_files(STUDY, [written(tmp_path / "b.jsonl", reversed(lines()))])
+    [one] = folder.of_files(STUDY, [written(tmp_path / "a.jsonl", lines())])
+    [other] = folder.of_files(STUDY, [written(tmp_path / "b.jsonl", reversed(lines()))])
     pd.testing.assert_frame_equal(one.frame, other.frame)
 
 
 def test_regimes_are_kept_apart(tmp_path):
     both = [line([({"num_stages": 2}, 0.8)], batch=n, regime=one) for n, one in enumerate(("spaced", "sustained"))]
-    found = source.of_files(STUDY, [written(tmp_path / "a.jsonl", both)])
+    found = folder.of_files(STUDY, [written(tmp_path / "a.jsonl", both)])
     assert [(one.regime, len(one.frame), len(one.lines)) for one in found] == [("spaced", 2, 1), ("sustained", 2, 1)]
     folders = [folder.folder_of(tmp_path, "made", one.machine, one.regime).name for one in found]
     assert folders == ["h200x2-1a2b3c4d", "h200x2-1a2b3c4d-sustained"]
@@ -245,14 +245,14 @@ def test_of_a_point_that_was_measured_twice_the_newest_counts(tmp_path):
     old = [line([({"num_stages": 2}, 0.5)], sweep="0001")]
     trees = {"head": made_trials.tree(commit="c" * 40)}
     new = [line([({"num_stages": 2}, 0.8)], rung=3, sweep="0002", trees=trees)]
-    [found] = source.of_files(STUDY, [written(tmp_path / "a.jsonl", [*new, *old])])
+    [found] = folder.of_files(STUDY, [written(tmp_path / "a.jsonl", [*new, *old])])
     assert row(found.frame, backend="triton", point=found.frame["point"].max())["ratio"] == pytest.approx(0.8, rel=0.01)
 
 
 def test_nothing_of_the_study_is_said(tmp_path):
     other = dataclasses.replace(STUDY, parts=(StudyPart("all_gather", ("*",)),))
     with pytest.raises(StudyError, match="nothing of the study made, which has all_gather"):
-        source.read(other, [written(tmp_path / "a.jsonl", lines())])
+        folder.read(other, [written(tmp_path / "a.jsonl", lines())])
 
 
 def test_equal_bits_are_told_from_checks(tmp_path):
@@ -263,11 +263,11 @@ def test_equal_bits_are_told_from_checks(tmp_path):
     (tmp_path / "checks").mkdir()
     written(tmp_path / "checks" / "x.jsonl", [check | {"arms": arms}])
     study = dataclasses.replace(STUDY, parts=(StudyPart("gemm", ("m16",), arms=("blas", "torch"), check=True),))
-    assert [one.rule for one in source.bits(study, [tmp_path], "here")] == [
+    assert [one.rule for one in folder.bits(study, [tmp_path], "here")] == [
         "Equal bits, m16, blas: differs from the reference by 0.002 (norm)",
         "Equal bits, m16, triton: the reference's bits",
     ]
-    assert source.bits(study, [tmp_path], "there") == []
+    assert folder.bits(study, [tmp_path], "there") == []
 
 
 def test_records_give_plain_arms_and_ratios_of_medians():
@@ -279,7 +279,7 @@ def test_records_give_plain_arms_and_ratios_of_medians():
         {**common, "backend": "blas", "seconds": 1.5, "date": moment, "commit": "a"},
         {**common, "backend": "torch", "seconds": 9.0, "date": moment, "commit": "a"},
     ]
-    made = rows.of_records(pd.DataFrame(found), STUDY.parts)
+    made = columns.of_records(pd.DataFrame(found), STUDY.parts)
     assert {one.backend: (one.seconds, one.ratio) for one in made.itertuples()} == {
         "triton": (1.0, 1.0), "blas": (1.5, 1.5)
     }  # fmt: skip

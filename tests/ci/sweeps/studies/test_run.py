@@ -12,12 +12,11 @@ from benchmarks.points import Point
 from benchmarks.studies.types import Drawn, Listed, Study, StudyPart
 from ci.harness import OneProgram
 from ci.sweeps.catalogue import Catalogue
-from ci.sweeps.plan import SweepPlan
 from ci.sweeps.pruning import Pruned
-from ci.sweeps.run import Progressed
+from ci.sweeps.run import Progressed, SweepPlan
 from ci.sweeps.rungs import Rungs
 from ci.sweeps.studies import run
-from ci.sweeps.studies.ready import ReadyPart, StudyAsked
+from ci.sweeps.studies.run import ReadyPart, StudyAsked
 from tests.ci.sweeps import driver
 
 
@@ -40,7 +39,7 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(
         done.append(f"{plan.operator} measured by {getattr(follow, '__self__', None) is program}")
         return Progressed(None, None)
 
-    monkeypatch.setattr("ci.sweeps.studies.ready.prune", prune)
+    monkeypatch.setattr("ci.sweeps.studies.run.prune", prune)
     monkeypatch.setattr(run, "go_on", go_on)
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
     checkout = driver.plan(tmp_path / "x").checkout

@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from ci.sweeps.times import LogTime, over_cases, versus
-from ci.sweeps.tuned.choose import Action, EntryDecision, decide
-from ci.sweeps.tuned.timed import timed
+from ci.sweeps.rungs import LogTime, over_cases, versus
+from ci.sweeps.tuned.choose import Action, EntryDecision, decide, timed
 from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, SLOW, case, sweep
 
 FLOOR = 0.003

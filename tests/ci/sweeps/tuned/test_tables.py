@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from ci.sweeps.measured import SweepError
-from ci.sweeps.times import Versus
-from ci.sweeps.tuned import provenance, report, tables, tuning
+from ci.sweeps.rungs import Versus
+from ci.sweeps.tuned import tables, tuning
+from ci.sweeps.tuned import tuning as report
 from ci.sweeps.tuned.choose import Action, RunnerUp
-from ci.sweeps.tuned.provenance import Confirmed
-from ci.sweeps.tuned.tables import entries
-from ci.sweeps.tuned.text import TunedText
+from ci.sweeps.tuned.tables import Confirmed, TunedText, entries
 from kernels._shared.tuning import PROVENANCE, read_tuned
 from tests.ci.sweeps.tuned.made_tables import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 
@@ -28,12 +27,12 @@ def test_a_committed_table_stays_to_the_byte_and_entries_come_back_where_they_we
     before = path.read_text()
     text = TunedText.of(before, str(path))
     assert str(text) == before
-    heads = [block.names for block in text.blocks if block.names and block.names[-1] != provenance.NAME]
+    heads = [block.names for block in text.blocks if block.names and block.names[-1] != tables.NAME]
     for names in heads[:: max(1, len(heads) // 5)]:
         knobs = tomllib.loads(before)
         for name in names:
             knobs = knobs[name]
-        confirmed = knobs.pop(provenance.NAME, {})
+        confirmed = knobs.pop(tables.NAME, {})
         keys = [head[-1] for head in heads if head[:-1] == names[:-1]]
         assert str(text.with_entry(names, knobs, confirmed, keys)) == before
         assert str(TunedText.of(str(text.without(names)), "it").with_entry(names, knobs, confirmed, keys)) == before
@@ -54,15 +53,15 @@ CONFIRMED = Confirmed(
 
 def test_what_confirmed_an_entry_is_read_back_as_it_was_written():
     launched = {**DEFAULTS, **FAST}
-    table = provenance.as_table(CONFIRMED, launched)
+    table = tables.as_table(CONFIRMED, launched)
     text = str(TunedText.of(TABLE, "it").with_entry(("sm_90", "m64"), FAST, table))
-    read = tomllib.loads(text)["sm_90"]["m64"][provenance.NAME]
-    assert provenance.parse(read, launched, "it") == CONFIRMED
-    assert provenance.NAME == PROVENANCE
+    read = tomllib.loads(text)["sm_90"]["m64"][tables.NAME]
+    assert tables.parse(read, launched, "it") == CONFIRMED
+    assert tables.NAME == PROVENANCE
 
 
 def test_the_knobs_of_a_table_are_the_same_with_and_without_what_confirmed_them(tmp_path):
-    table = provenance.as_table(CONFIRMED, {**DEFAULTS, **FAST})
+    table = tables.as_table(CONFIRMED, {**DEFAULTS, **FAST})
     found = []
     for confirmed in ({}, table):
         text = TunedText.of(TABLE, "it").with_entry(("sm_90", "m64"), FAST, confirmed)
@@ -156,6 +155,6 @@ def test_lines_are_added_to_a_trial_file_once(tmp_path):
 
 def test_a_version_that_is_not_known_is_left_out():
     bare = dataclasses.replace(CONFIRMED, versions={"triton": "3.8.0"}, runners_up=(), code="")
-    table = provenance.as_table(bare, FAST)
+    table = tables.as_table(bare, FAST)
     assert {"torch", "driver", "runners_up", "code"} & set(table) == set()
-    assert provenance.parse(table, FAST, "it") == bare
+    assert tables.parse(table, FAST, "it") == bare

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
-from ci.sweeps.times import Versus
+from ci.sweeps.rungs import Versus
 from ci.sweeps.tuned.choose import RunnerUp
-from ci.sweeps.tuned.provenance import Confirmed
-from ci.sweeps.tuned.tables import TableEntry
-from ci.sweeps.tuned.verifying import code_of_rivals, due, rivals, within
+from ci.sweeps.tuned.tables import Confirmed, TableEntry
+from ci.sweeps.tuned.tuning import code_of_rivals, due, rivals, within
 from tests.ci.sweeps.tuned.made_tables import DEFAULTS, FAST, OTHER, RULE, SLOW, case
 
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from benchmarks.studies.types import Change
-from ci.sweeps.studies.across import changes
-from ci.sweeps.studies.across.code import PointCode, attached
+from ci.sweeps.studies import changes
+from ci.sweeps.studies.changes import PointCode, attached
 from tests.ci.sweeps.studies.made_rows import frame
 
 DECLARED = (

@@ -10,8 +10,7 @@ from rich.console import Console
 from benchmarks.points import Point
 from benchmarks.studies.types import Drawn, Listed, Study, StudyPart
 from ci.sweeps.pruning import PointCompiler
-from ci.sweeps.studies import folder
-from ci.sweeps.studies.across import code
+from ci.sweeps.studies import changes, folder
 
 STUDY = Study("s", "S", "?", "", (StudyPart("op", ("*",)),), Listed(("M",), ("us",)), (Drawn("f", "curve", "F"),))
 COMPILER = PointCompiler(Path(), Console())
@@ -40,7 +39,7 @@ def compiled(monkeypatch):
 
     monkeypatch.setattr(PointCompiler, "told", told)
     points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
-    found = code.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
+    found = changes.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
     return asked, found
 
 
@@ -56,15 +55,15 @@ def test_every_point_is_compiled_for_the_device_and_for_amd(compiled):
 
 def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
     file, place = tmp_path / "s.jsonl", tmp_path / "place"
-    code.beside(file).write_text(code.text_of(compiled[1]))
-    assert code.beside(file).name == "s.code.json"
-    assert code.read(place) == []
+    changes.beside(file).write_text(changes.text_of(compiled[1]))
+    assert changes.beside(file).name == "s.code.json"
+    assert changes.read(place) == []
     folder.keep_code(place, [file, tmp_path / "other.jsonl"])
-    assert code.read(place) == compiled[1]
+    assert changes.read(place) == compiled[1]
 
 
 def test_nothing_is_compiled_for_a_cpu(monkeypatch):
     monkeypatch.setattr(PointCompiler, "told", lambda *_: {"points": []})
     asked = []
-    code.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
+    changes.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
     assert asked == ["gfx942", "gfx950"]
