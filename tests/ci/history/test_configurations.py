@@ -20,7 +20,7 @@ from ci.records.derived import derive
 from ci.records.store import load
 from ci.sweeps.rungs import LogTime
 from tests.ci.made_trials import ENVIRONMENT, MACHINE
-from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
+from tests.ci.sweeps.made_sweeps import FAST, OTHER, RULE, sweep_file, trees
 
 A, B, C, D = (f"{n:040x}" for n in range(1, 5))
 COMMITS = {name: CommitFacts(name, 1000 * n, "Ada", f"commit {n}") for n, name in enumerate((A, B, C, D), 1)}

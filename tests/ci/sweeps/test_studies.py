@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import itertools
 import json
 import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
-from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
+from benchmarks.points import Point
+from benchmarks.studies import study
+from benchmarks.studies.types import Compared, Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
+from ci.harness import OneProgram
+from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
-from ci.sweeps.studies import columns, figures, folder
-from ci.sweeps.studies.figures import marginals
+from ci.sweeps.pruning import Pruned
+from ci.sweeps.run import Progressed, SweepPlan
+from ci.sweeps.rungs import Rungs
+from ci.sweeps.studies import columns, figures, folder, guidance, run
+from ci.sweeps.studies.figures import RESHAPES, marginals
+from ci.sweeps.studies.guidance import best_cuts, losing, rules, sentence
+from ci.sweeps.studies.run import ReadyPart, StudyAsked
 from ci.trials.trial import Trial
 from tests.ci import made_trials
-from tests.ci.sweeps.made_sweeps import line
+from tests.ci.sweeps import driver
+from tests.ci.sweeps.made_sweeps import frame, line
 
 PEAK_FP16, HBM = 989.4e12, 4.8e12
 """H200 SXM: kernels/hardware.py."""
@@ -284,3 +301,208 @@ def test_records_give_plain_arms_and_ratios_of_medians():
         "triton": (1.0, 1.0), "blas": (1.5, 1.5)
     }  # fmt: skip
     assert list(made["dims"]) == [{"M": 16}] * 2
+
+
+# Measuring the parts of a study: one after the other, from its points to its times.
+
+
+def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parts = tuple(StudyPart(name, ("*",)) for name in ("gemm", "norm"))
+    study = Study("s", "S", "?", "", parts, Listed(("M",), ("us",)), (Drawn("f", "curve", "F"),))
+    done: list[str] = []
+
+    def ready(part: StudyPart) -> ReadyPart:
+        points = {"m16": [Point("m16", "triton", {"num_warps": 2})]}
+        return ReadyPart(part, Catalogue(part.operator, "gfx942", 304, ()), points, None, Rungs((8,)))
+
+    def prune(catalogue: Catalogue, asked: Mapping[str, Sequence[Point]], *_: object) -> Pruned:
+        done.append(f"{catalogue.operator} compiled")
+        return Pruned(asked)
+
+    def go_on(plan: SweepPlan, console: Console, follow: object) -> Progressed:
+        done.append(f"{plan.operator} measured by {getattr(follow, '__self__', None) is program}")
+        return Progressed(None, None)
+
+    monkeypatch.setattr("ci.sweeps.studies.run.prune", prune)
+    monkeypatch.setattr(run, "go_on", go_on)
+    monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
+    checkout = driver.plan(tmp_path / "x").checkout
+    with OneProgram() as program:
+        made = [ready(part) for part in parts]
+        left = run.measured(study, made, checkout, StudyAsked(Path()), tmp_path / "x", program, Console(quiet=True))
+    assert left == []
+    assert done == ["gemm compiled", "gemm measured by True", "norm compiled", "norm measured by True"]
+
+
+# Rules from points: the best cut of a range is found, and what each rule loses is what it loses.
+
+
+def cost(losses, cuts, price):
+    return sum(min(sum(row[c] for row in losses[a:b]) for c in range(len(losses[0]))) + price for a, b in cuts)
+
+
+def every_cut(count):
+    """All ways to divide `count` rows into neighbouring ranges."""
+    for inner in itertools.product((False, True), repeat=count - 1):
+        edges = [0, *(i + 1 for i, cut in enumerate(inner) if cut), count]
+        yield list(itertools.pairwise(edges))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 7).flatmap(
+        lambda rows: st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=rows, max_size=rows)
+    ),
+    st.floats(0.001, 0.5),
+)
+def test_no_other_cut_costs_less(losses, price):
+    found = best_cuts(np.array(losses), price)
+    assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
+    assert (found[0][0], found[-1][1]) == (0, len(losses))
+    oracle = min(cost(losses, cuts, price) for cuts in every_cut(len(losses)))
+    assert cost(losses, found, price) == pytest.approx(oracle)
+
+
+def times_of(best_of):
+    """Cases m1..m1024 x two weights; the named tile is best, the others take 10 % and 30 % longer."""
+    tiles = ("16x64x128", "64x64x128", "128x256x64")
+    rows = {}
+    for power in range(11):
+        for k in (4096, 14336):
+            best = best_of(2**power)
+            others = [tile for tile in tiles if tile != best]
+            rows[f"k{k}_m{2**power}"] = {best: 1.0, others[0]: 1.1, others[1]: 1.3}
+    frame = pd.DataFrame(rows).T
+    return frame, pd.Series({name: float(name.rpartition("m")[2]) for name in frame.index})
+
+
+def test_a_known_answer_is_found():
+    times, m = times_of(lambda m: "16x64x128" if m <= 16 else "64x64x128" if m <= 128 else "128x256x64")
+    found = rules(times, m)
+    assert [(one.low, one.high, one.choice) for one in found] == [
+        (1, 16, "16x64x128"), (32, 128, "64x64x128"), (256, 1024, "128x256x64")
+    ]  # fmt: skip
+    assert [one.mean_loss for one in found] == [pytest.approx(0.0)] * 3
+    assert sum(one.cases for one in found) == len(times)
+
+
+def test_a_rule_that_saves_too_little_is_not_made():
+    times, m = times_of(lambda m: "64x64x128")
+    times.loc["k4096_m8", "16x64x128"] = 0.999
+    (rule,) = rules(times, m)
+    assert (rule.choice, rule.worst_case) == ("64x64x128", "k4096_m8")
+    assert rule.worst_loss == pytest.approx(1 / 0.999 - 1)
+    assert rule.mean_loss == pytest.approx(math.exp(math.log(1 / 0.999) / 22) - 1)
+
+
+def test_a_loss_is_against_the_best_point_of_the_case():
+    times = pd.DataFrame({"a": [1.0, 1.0], "b": [1.05, 0.8]}, index=["one", "two"])
+    (rule,) = rules(times, pd.Series({"one": 64.0, "two": 64.0}))
+    assert rule.choice == "b"
+    assert rule.worst_loss == pytest.approx(0.05)
+    assert (rule.low, rule.high, rule.cases) == (64.0, 64.0, 2)
+
+
+def test_what_was_not_measured_is_said_and_never_preferred():
+    times = pd.DataFrame({"a": [1.0, 1.0, 1.0], "b": [math.nan, math.nan, 0.95]}, index=["x", "y", "z"])
+    (rule,) = rules(times, pd.Series({"x": 1.0, "y": 1.0, "z": 1.0}))
+    assert (rule.choice, rule.absent) == ("a", 0)
+    only = pd.DataFrame({"a": [1.0, math.nan], "b": [math.nan, 1.0]}, index=["x", "y"])
+    (rule,) = rules(only, pd.Series({"x": 1.0, "y": 1.0}))
+    assert (rule.absent, rule.mean_loss) == (1, pytest.approx(0.0))
+    assert "1 of 2 cases lack it" in losing(rule)
+    assert rules(pd.DataFrame({"a": [math.nan]}, index=["x"]), pd.Series({"x": 1.0})) == []
+
+
+def test_rules_are_sentences():
+    times, m = times_of(lambda m: "16x64x128" if m <= 16 else "64x64x128")
+    guide = guidance.GUIDES["tile_by_m"]
+    assert [sentence(guide, one) for one in rules(times, m)] == ["M 1 to 16: 16x64x128", "M 32 to 1024: 64x64x128"]
+    assert losing(rules(times, m)[0]) == "loses 0.0% in the mean, 0.0% at worst (k4096_m1); 10 cases"
+
+
+# Backends side by side: means, wins and regret of made rows against a slow oracle, and of the recorded H200 nights.
+
+
+COMPARING = study("grouped_gemm")
+SPEEDS = {
+    ("grouped_gemm_forward", "dsv3_down_b8_m2048_mild"): {"loop": 4.0, "triton": 5.0, "autotune": 4.5},
+    ("grouped_gemm_forward", "lfm2_down_b4_m2048_balanced"): {"loop": 2.0, "triton": 1.0, "autotune": 2.0},
+    ("grouped_gemm_wgrad", "lfm2_down_b4_m2048_balanced"): {"loop": 3.0, "triton": 6.0},
+}
+
+
+def rows():
+    made = []
+    for (operator, case), speeds in SPEEDS.items():
+        dims = {"G": 8, "M": 2048, "N": 1, "K": 1, "routing": case.split("_")[-1]}
+        row = {"operator": operator, "kernel": operator, "case": case, "dims": dims, "flops": 10**12}
+        made += [{**row, "backend": name, "seconds": 1 / speed} for name, speed in speeds.items()]
+    return frame(*made)
+
+
+def geometric(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def test_means_wins_and_regret():
+    found = figures.compared(rows(), COMPARING.compared)
+    ratios = [5 / 4, 1 / 2, 2.0]
+    ours = found.columns["triton"]
+    assert ours.geometric_mean == pytest.approx(geometric(ratios))
+    assert ours.ratio_of_means == pytest.approx((5 + 1 + 6) / (4 + 2 + 3))
+    assert (ours.wins, ours.rows) == (2, 3)
+    assert found.columns["autotune"].ties == 1
+    [regret] = found.regrets
+    assert regret.against.geometric_mean == pytest.approx(geometric([4.5 / 5, 1.0]))
+    assert regret.candidates == ("loop", "triton"), "what was not measured is no candidate"
+
+
+def test_groups_are_those_of_operation_model_and_routing():
+    said = figures.sentences(COMPARING, rows())
+    [wgrad] = [one for one in said if one.startswith("wgrad: triton")]
+    assert "2.000 of loop" in wgrad
+    assert "wins 1 of 1" in wgrad
+    assert {one.split(":")[0] for one in said[:-1]} == {"all", "forward", "wgrad", "dsv3", "lfm2", "mild", "balanced"}
+    assert said[-1].startswith("autotune against the best of its candidates (loop 1, triton 2): 0.949")
+
+
+def test_the_figure_of_means_has_the_same_numbers():
+    [drawn] = [one for one in COMPARING.figures if one.reshape]
+    made = RESHAPES[drawn.reshape].of(rows(), drawn).set_index(["rows_of", "backend"])["mean_ratio"]
+    assert made["all", "triton"] == pytest.approx(geometric([5 / 4, 1 / 2, 2.0]))
+    assert made["lfm2", "triton"] == pytest.approx(1.0)
+    assert ("all", "loop") not in made.index
+
+
+def test_without_the_baseline_nothing_is_compared():
+    others = rows()
+    others = others[others["backend"] != "loop"]
+    assert figures.compared(others, COMPARING.compared) is None
+    assert figures.sentences(COMPARING, others) == []
+    assert figures.means(others, COMPARING.compared).empty
+    assert figures.sentences(dataclasses.replace(COMPARING, compared=None), rows()) == []
+
+
+def test_times_are_compared_the_other_way_round():
+    wanted = Compared(("case", "operator"), "loop", value="us", score="lower")
+    assert figures.compared(rows(), wanted).columns["triton"].geometric_mean == pytest.approx(geometric([1.25, 0.5, 2]))
+
+
+def test_the_recorded_nights_of_an_h200():
+    """48 cases of three products: what the table shows is what the records hold."""
+    machines = folder.read(COMPARING, [Path(__file__).parents[3] / "results"])
+    [found] = [one for one in machines if one.machine.startswith("h200x1")]  # `make check` adds its machine
+    table = figures.compared(found.frame, COMPARING.compared)
+    assert table.rows == 144
+    timed = found.frame[found.frame["status"] == "ok"].pivot(
+        index=["operator", "case"], columns="backend", values="seconds"
+    )
+    ratio = timed["loop"] / timed["triton"]
+    assert table.columns["triton"].geometric_mean == pytest.approx(geometric(ratio))
+    assert table.columns["triton"].wins == int((ratio > 1).sum())
+    [regret] = table.regrets
+    best = timed[list(regret.candidates)].min(axis=1)
+    assert regret.against.worst == pytest.approx(float((best / timed["autotune"]).min()))

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from ci.__main__ import USAGE, main
 from ci.commands import table
 
-SEEN = Path(__file__).parents[2] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
+SEEN = Path(__file__).parents[1] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
 
 TEXT = """model,routing,op,triton,tuned,gmm
 x,even,f,11,12,10
@@ -164,7 +164,7 @@ def test_the_published_rows_that_could_be_read():
 
 
 def test_the_example_of_the_help_runs(monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[4])
+    monkeypatch.chdir(Path(__file__).parents[3])
     words = table.EXAMPLE.split("ridgeline table ")[1].split()
     result = run(*words)
     assert result.exit_code == 0
