@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import gzip
 import itertools
 import json
@@ -10,6 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,8 @@ from ci.sweeps.studies import columns, figures, folder, guidance, run
 from ci.sweeps.studies.figures import RESHAPES, marginals
 from ci.sweeps.studies.guidance import best_cuts, losing, rules, sentence
 from ci.sweeps.studies.run import ReadyPart, StudyAsked
+from ci.tables import published
+from ci.tables.published import PublishedLine
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.sweeps import driver
@@ -506,3 +510,41 @@ def test_the_recorded_nights_of_an_h200():
     [regret] = table.regrets
     best = timed[list(regret.candidates)].min(axis=1)
     assert regret.against.worst == pytest.approx(float((best / timed["autotune"]).min()))
+
+
+# Published numbers stand beside rows of their shape; a level beside rows of its own product only.
+
+
+LINE = PublishedLine(
+    "iris", "iris 07", ("gemm_all_scatter",), "fp16", "https://example.org/a", "MI300X", 8, "events",
+    datetime.date(2025, 11, 1), "M", "us", "µs", {"N": 4608}, ((64.0, 40.0), (1024.0, 90.0)),
+)  # fmt: skip
+LEVEL = dataclasses.replace(LINE, name="maf", label="MAF", x="", y="tflops", unit="TFLOPS", points=((None, 654.0),))
+
+
+def measured_rows(market: str = "MI300X", **dims: Any) -> pd.DataFrame:
+    one = {"operator": "gemm_all_scatter", "dtype": "fp16", "world": 8, "market_name": market}
+    return pd.DataFrame([{**one, "dims": {"M": m, "N": 4608, **dims}} for m in (1, 64)])
+
+
+def names(found: list[Any]) -> list[tuple[str, str, float]]:
+    return [(one["label"], one["quantity"], one["y"]) for one in found]
+
+
+def test_a_line_stands_beside_its_shape_on_any_device() -> None:
+    here = figures.points(measured_rows("H200"), ["us", "us", "tflops"], "M", [LINE, LEVEL])
+    assert names(here) == [("iris 07", "us", 40.0)], "M = 1024 was not measured"
+    assert figures.points(measured_rows(N=4096), ["us"], "M", [LINE]) == []
+    assert figures.points(measured_rows(), ["us"], "payload_bytes", [LINE]) == []
+
+
+def test_a_level_stands_beside_its_own_product() -> None:
+    assert names(figures.points(measured_rows(), ["tflops"], "M", [LINE, LEVEL])) == [("MAF", "tflops", 654.0)]
+    assert figures.points(measured_rows("MI325X"), ["tflops"], "M", [LEVEL]) == []
+
+
+def test_the_committed_file_is_what_is_read() -> None:
+    every = {one["label"] for one in published.points(published.load())}
+    found = figures.points(measured_rows("MI300X").assign(operator="gemm", world=1), ["tflops"], "M")
+    assert {one["label"] for one in found} <= every  # type: ignore[index]
+    assert "MAF 2025, MI300X, fp16" in {one["label"] for one in found}  # type: ignore[index]
