@@ -19,7 +19,7 @@ import httpx
 
 from benchmarks.shapes import Unfit, flag, record, text, that, whole, with_tuples
 from ci.github.client import API, GitHubError
-from ci.github.proposal import Issues
+from ci.github.orders import Issues
 from ci.history.analysis import History
 from ci.history.types import REACH, Direction, EventKind, EventState, HistoryEvent
 from ci.report.markdown import code

@@ -133,7 +133,19 @@ class Worktree(Environment):  # type: ignore[misc]
             self._tell(self._installed())
         answer = self.run_executable("python", list(args), **kwargs)
         if task == "setup_cache" and answer[2] == 0:
-            return self._record(answer, args[3].split(".")[0], Path(kwargs["cwd"]))
+            # Record what setup_cache left in its folder, and leave there what each combination hands to asv.
+            operator = args[3].split(".")[0]
+            folder = Path(kwargs["cwd"])
+            installed = self._installed()
+            assert self._grid is not None
+            try:
+                measured = self._pool(folder / "trials.jsonl", installed.commit)
+            except records.RecordError as error:
+                log.error(str(error))
+                return f"{answer[0]}\n{error}", answer[1], 1
+            found = asv_suite.outcomes(operator, self._grid, installed, chosen_tier(os.environ), measured)
+            (folder / "outcomes.json").write_text(json.dumps(found))
+            return answer
         return answer
 
     def _installed(self) -> Installed:
@@ -144,19 +156,6 @@ class Worktree(Environment):  # type: ignore[misc]
         if self._grid is None:
             self._grid = Grid.union(installed, listing(self._repository, None, Path(self._env_dir)))
         self._suite.write_text(json.dumps(asv_suite.document(installed, self._grid, chosen_tier(os.environ))))
-
-    def _record(self, answer: Any, operator: str, folder: Path) -> Any:
-        """Record what setup_cache left in its folder, and leave there what each combination hands to asv."""
-        installed = self._installed()
-        assert self._grid is not None
-        try:
-            measured = self._pool(folder / "trials.jsonl", installed.commit)
-        except records.RecordError as error:
-            log.error(str(error))
-            return f"{answer[0]}\n{error}", answer[1], 1
-        found = asv_suite.outcomes(operator, self._grid, installed, chosen_tier(os.environ), measured)
-        (folder / "outcomes.json").write_text(json.dumps(found))
-        return answer
 
     def _pool(self, path: Path, commit: str) -> PooledTrials | None:
         """All trials of this commit in this environment: the new ones and, where results are saved, all before."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import metadata
 from pathlib import Path
 
 INSTALLED = Path(__file__).resolve().parents[1].name == "house"
@@ -40,6 +39,8 @@ def origin() -> str:
 
     pip notes it beside what it installs (PEP 610, direct_url.json).
     """
+    from importlib import metadata  # 12 ms, which `ridgeline --help` need not wait for
+
     try:
         told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):

@@ -42,35 +42,42 @@ SHORTEST_CELL = 8
 """Columns that a cell keeps in a log, however wide the others of its row are."""
 
 
-class Seconds(click.ParamType[float]):
-    """A finite number of seconds within a day."""
+class Parsed(click.ParamType[Any]):
+    """What a function makes of a text; its ValueError is a usage error.  A default is taken as it is."""
 
-    name = "seconds"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self.parse = name, parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error says what is allowed."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a usage error says what is allowed."""
         try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
-            self.fail(f"{value!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}", param, ctx)
-        return seconds
+            return self.parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class Knob(click.ParamType[str]):
+def _seconds(said: str) -> float:
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
+        raise ValueError(f"{said!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}")
+    return seconds
+
+
+SECONDS = Parsed("seconds", _seconds)
+"""A finite number of seconds within a day."""
+
+
+def _knob(said: str) -> str:
     """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
-
-    name = "knob"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; a usage error says what is allowed."""
-        key, equals, setting = str(value).partition("=")
-        role, dot, name = key.rpartition(".")
-        if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
-            allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
-            self.fail(f"{value!r}: expected {allowed}, such as num_stages=3", param, ctx)
-        return str(value)
+    key, equals, setting = said.partition("=")
+    role, dot, name = key.rpartition(".")
+    if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
+        allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
+        raise ValueError(f"{said!r}: expected {allowed}, such as num_stages=3")
+    return said
 
 
 class NewFile(click.Path):
@@ -86,17 +93,6 @@ class NewFile(click.Path):
         return path
 
 
-class NamedPath(click.Path):
-    """A path to write to; an empty text, as an unset variable of a shell gives it, is none."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; a usage error for an empty text."""
-        return super().convert(value, param, ctx) if str(value) else self.fail("'' names no path", param, ctx)
-
-
 class Finite(click.FloatRange):
     """A number in a range: click takes NaN for one in every range, and infinity where there is no upper end."""
 
@@ -106,9 +102,38 @@ class Finite(click.FloatRange):
         return found if math.isfinite(found) else self.fail(f"{value!r} is not a finite number", param, ctx)
 
 
-def example(text: str) -> str:
-    """An example for the end of a verb's help."""
-    return "\b\nExample:\n  " + text
+ANY = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+THERE = click.Path(path_type=Path, exists=True)
+FOLDER_THERE = click.Path(path_type=Path, exists=True, file_okay=False)
+"""Kinds of paths: whatever is there or not, a file, a folder; what must be there, a folder that must."""
+
+
+def verb(examples: str, **how: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A function as a verb, with examples at the end of its help."""
+    return click.command(epilog=f"\b\nExample:\n  {examples}", **how)
+
+
+def option(said: str, text: str, kind: Any = None, **how: Any) -> Callable[[Any], Any]:
+    """An option as its help shows it: "--machine NAME", or "--case GLOB -> cases" for a parameter of another name.
+
+    A default that is something is shown.
+    """
+    spelled, _, to = said.partition(" -> ")
+    name, _, metavar = spelled.partition(" ")
+    how.setdefault("show_default", bool(how.get("default")) and not callable(how["default"]))
+    return click.option(name, *filter(None, [to]), type=kind, metavar=metavar or None, help=text, **how)
+
+
+def flag(said: str, text: str, **how: Any) -> Callable[[Any], Any]:
+    """An option that is given or not."""
+    return option(said, text, is_flag=True, **how)
+
+
+def several(said: str, text: str, kind: Any = None, **how: Any) -> Callable[[Any], Any]:
+    """An option that can be given several times."""
+    return option(said, text, kind, multiple=True, **how)
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -124,8 +149,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
     """An option that names a folder; default: below the root of the project."""
-    kind = click.Path(path_type=Path, file_okay=False)
-    return click.option(name, type=kind, default=lambda: project.place(default), show_default=default, help=text)
+    return option(name, text, FOLDER, default=lambda: project.place(default), show_default=default)
 
 
 def of_project(setting: str) -> Callable[[], Path]:
@@ -135,94 +159,56 @@ def of_project(setting: str) -> Callable[[], Path]:
 
 def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
     """An option that names a folder which the project's settings can name; usual: its name where they do not."""
-    kind = click.Path(path_type=Path, file_okay=False)
-    return click.option(name, type=kind, default=of_project(setting), show_default=usual, help=text)
+    return option(name, text, FOLDER, default=of_project(setting), show_default=usual)
 
 
 RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
-OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
-POLICY = click.option(
-    "--policy",
-    "policy_file",
-    type=click.Path(path_type=Path),
-    help="Thresholds (default: the project's, or ci/policy.toml).",
-)
-POOLS_FILE = click.option(
-    "--file", "path", type=click.Path(path_type=Path), help="Default: the project's, or ci/runners.toml."
-)
-CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
-BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
+JSON = flag("--json -> as_json", "Print the result as JSON.")
+DRY_RUN = flag("--dry-run", "Say what would be done and do nothing.")
+OUT = option("--out", "Trial file to append to.", NewFile())
+POLICY = option("--policy -> policy_file", "Thresholds (default: the project's, or ci/policy.toml).", ANY)
+POOLS_FILE = option("--file -> path", "Default: the project's, or ci/runners.toml.", ANY)
+CASE = several("--case GLOB -> cases", "Only cases that match (repeatable).")
+BACKEND = several("--backend NAME -> backends", "Only this backend (repeatable).")
 CASES = together(
-    click.option(
-        "--tier",
-        type=click.Choice(TIERS),
-        default="pr",
-        show_default=True,
-        help="Which cases: pr takes minutes, nightly is all.",
-    ),
-    click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
+    option("--tier", "Which cases: pr takes minutes, nightly is all.", click.Choice(TIERS), default="pr"),
+    several("--kernel NAME -> kernels", "Only this kernel (repeatable)."),
     CASE,
     BACKEND,
 )
 """Which kernels, cases and backends."""
 CHOICE = together(
     CASES,
-    click.option("--seed", type=click.IntRange(0, LARGEST), default=0, show_default=True, help="Seed of the inputs."),
-    click.option(
-        "--deadline", type=Seconds(), metavar="SECONDS", help="A step that takes longer is a hang and is killed."
-    ),
-    click.option(
-        "--set",
-        "knobs",
-        type=Knob(),
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override a backend's knob (repeatable).",
-    ),
-    click.option(
+    option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True),
+    option("--deadline SECONDS", "A step that takes longer is a hang and is killed.", SECONDS),
+    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
+    option(
         "--heap",
-        type=click.Choice(HEAPS),
-        help="Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",
+        "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",
+        click.Choice(HEAPS),
     ),
 )
 """What is called, and how."""
 TIMED = together(
     CHOICE,
-    click.option(
-        "--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 20 on a CPU; 8 bursts)."
-    ),
-    click.option(
+    option("--rounds", "Rounds in a trial (default: 40; 20 on a CPU; 8 bursts).", click.IntRange(1, 10000)),
+    option(
         "--regime",
-        type=click.Choice(REGIMES),
+        "Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
+        click.Choice(REGIMES),
         default=REGIMES[0],
-        show_default=True,
-        help="Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
     ),
-    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Shortest length of a burst."),
+    option("--burst SECONDS -> burst_s", "Shortest length of a burst.", Finite(0.001, 60)),
 )
 """What is measured."""
-BUDGET = click.option(
-    "--trials", type=click.IntRange(1, 1000), help="Most trials to spend (default: the policy's budget)."
-)
-ALL_CASES = click.option(
-    "--all-cases", is_flag=True, help="Measure operators too that no changed file can reach (by their imports)."
-)
+BUDGET = option("--trials", "Most trials to spend (default: the policy's budget).", click.IntRange(1, 1000))
+ALL_CASES = flag("--all-cases", "Measure operators too that no changed file can reach (by their imports).")
 SOURCE = together(
-    click.option(
-        "--commit",
-        metavar="HASH",
-        callback=lambda *given: full_hash(*given),
-        help="The commit this tree is (on a node without git).",
+    option(
+        "--commit HASH", "The commit this tree is (on a node without git).", callback=lambda *given: full_hash(*given)
     ),
-    click.option(
-        "--commit-date",
-        type=click.IntRange(0, LATEST_MS),
-        metavar="MS",
-        help="Its date in ms since 1970 UTC, with --commit.",
-    ),
-    click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="This source tree."),
+    option("--commit-date MS", "Its date in ms since 1970 UTC, with --commit.", click.IntRange(0, LATEST_MS)),
+    option("--tree", "This source tree.", FOLDER_THERE),
 )
 """Which checkout, where git cannot say it."""
 

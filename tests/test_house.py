@@ -59,7 +59,7 @@ ROOMS = {
     "ci.history.configurations": {"ci.history", "ci.judging", "ci.records", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.words"},
-    "ci.tables.published": {"ci.tables.published"},
+    "ci.tables.published": {"ci.tables.published", "benchmarks.shapes"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
         *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "kernels.project", "benchmarks.lifetime"),

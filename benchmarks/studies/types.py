@@ -172,7 +172,7 @@ class Column(Quantity):
 class Drawn:
     """A figure.  spec: the keys of its kind beyond title and foot (dashboards/figures/studies says which).
 
-    reshape: how its rows are made of the measured ones that `rows` leaves (ci/sweeps/studies/reshape.py), "" as they
+    reshape: how its rows are made of the measured ones that `rows` leaves (ci/sweeps/studies/figures.py), "" as they
     are.
     """
 

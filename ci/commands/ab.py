@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from ci.commands.common.checkouts import scratch, two_checkouts
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import compared, finish, with_rejected
 from ci.commands.common.why import WHY, explained, keep_causes
 from ci.git.repository import Repository
@@ -17,6 +16,7 @@ from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.options import (
     ALL_CASES,
+    ANY,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -25,10 +25,11 @@ from ci.options import (
     RESULTS,
     TIMED,
     err_console,
-    example,
+    option,
     out_console,
     plan,
     print_json,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -38,16 +39,16 @@ from ci.report.model import report_of
 from ci.trials import replay as recorded
 
 
-@click.command(epilog=example("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json"))
+@verb("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @TIMED
 @BUDGET
 @ALL_CASES
 @TIMINGS
-@click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
-@click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
-@click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@option("--replay", "Judge recorded trials; measures nothing.", ANY)
+@option("--env-base PYTHON", "Python of the base (another Triton or ROCm).")
+@option("--env-head PYTHON", "Python of the head.")
 @WHY
 @POLICY
 @OUT

@@ -8,39 +8,40 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
-from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.measuring import scratch, two_checkouts
 from ci.commands.common.outcome import with_rejected
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
 from ci.judging import live, policy
 from ci.judging.types import to_json
 from ci.options import (
+    ANY,
     BUDGET,
     CPU_ROUNDS,
     DRY_RUN,
+    FILE,
     GPU_ROUNDS,
     JSON,
     NO_VERDICT,
     OUT,
     PASS,
     POLICY,
-    Seconds,
+    SECONDS,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
     print_json,
+    several,
+    verb,
     wait_for_turn,
 )
 from ci.report import terminal
 from ci.report.model import report_of
 from ci.report.words import plain
 from ci.whole_files import replace
-
-# fmt: skip
-
 
 EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype bf16
   ridgeline adopt bench.py HEAD~5 --list
@@ -83,26 +84,29 @@ class ScriptCommand(click.Command):
         return super().parse_args(ctx, args[:cut])
 
 
-@click.command(cls=ScriptCommand, epilog=example(EXAMPLES))
-@click.argument("script", type=click.Path(path_type=Path))
+@verb(EXAMPLES, cls=ScriptCommand)
+@click.argument("script", type=ANY)
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@click.option("--script-from", type=click.Choice(("head", "base")), default="head", show_default=True,
-              help="Whose text of the script runs on both sides.")  # fmt: skip
-@click.option("--device", type=click.Choice(("cpu",)), help="Run on the CPU what the script wants on a GPU.")
-@click.option("--budget", type=click.FloatRange(0.1, 10_000), metavar="MINUTES",
-              help="For all trials; a sample of the cases is timed if not all fit.")  # fmt: skip
-@click.option("--path", "paths", multiple=True, metavar="FOLDER",
-              help="Folder of each checkout that imports search (repeatable).")  # fmt: skip
-@click.option("--list", "only_list", is_flag=True, help="Say what the script times and how long that takes.")
-@click.option("--promote", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write a declaration of what it times; times nothing.")  # fmt: skip
-@click.option("--rounds", type=click.IntRange(8, 10_000), help="Rounds in a trial (default: 40; 20 on a CPU).")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all random numbers.")
-@click.option("--deadline", type=Seconds(), default=600.0, metavar="SECONDS",
-              help="Longest step, and longest time between two timers (default 600).")  # fmt: skip
-@click.option("--env-base", metavar="PYTHON", help="Python of the base.")
-@click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@option("--script-from", "Whose text of the script runs on both sides.", click.Choice(("head", "base")), default="head")
+@option("--device", "Run on the CPU what the script wants on a GPU.", click.Choice(("cpu",)))
+@option(
+    "--budget MINUTES", "For all trials; a sample of the cases is timed if not all fit.", click.FloatRange(0.1, 10_000)
+)
+@several("--path FOLDER -> paths", "Folder of each checkout that imports search (repeatable).")
+@flag("--list -> only_list", "Say what the script times and how long that takes.")
+@option("--promote FILE", "Write a declaration of what it times; times nothing.", FILE)
+@option("--rounds", "Rounds in a trial (default: 40; 20 on a CPU).", click.IntRange(8, 10_000))
+@option("--seed", "Of all random numbers.", click.IntRange(0, 2**31), default=0, show_default=True)
+@option(
+    "--deadline SECONDS",
+    "Longest step, and longest time between two timers (default 600).",
+    SECONDS,
+    default=600.0,
+    show_default=False,
+)
+@option("--env-base PYTHON", "Python of the base.")
+@option("--env-head PYTHON", "Python of the head.")
 @BUDGET
 @POLICY
 @OUT
@@ -137,31 +141,22 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
         if given.only_list or given.promote:
             spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
             return _told(request.seen(checkouts, plan, file, err_console()), request, given, spec)
-        return _compared(request, checkouts, plan, policy.load(given.policy_file), file, given.as_json)
+        rules = policy.load(given.policy_file)
+        kind = "cpu" if request.device == "cpu" else machine_kind()
+        budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
+        asked = dataclasses.replace(request, most_trials=budget)
+        outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
+        if given.as_json:
+            print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
+        else:
+            made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
+            terminal.show(made, out_console())
+        console = err_console()
+        printed = PRINTED.format(out=file, role="head")
+        console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
+        return outcome.judgement.verdict.exit_code
     except NothingToCompare as error:
         return _nothing(str(error), given.as_json)
-
-
-def _compared(
-    request: ScriptRequest, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path,
-    as_json: bool,
-) -> int:  # fmt: skip
-    kind = "cpu" if request.device == "cpu" else machine_kind()
-    budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
-    asked = dataclasses.replace(request, most_trials=budget)
-    outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
-    if as_json:
-        print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
-    else:
-        made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
-        terminal.show(made, out_console())
-    _said_where(file, err_console())
-    return outcome.judgement.verdict.exit_code
-
-
-def _said_where(file: Path, console: Console) -> None:
-    printed = PRINTED.format(out=file, role="head")
-    console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
 
 
 def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: str) -> int:
@@ -208,9 +203,12 @@ def _folder(script: Path) -> Path:
 
 
 def _request(
-    repository: Repository, checkouts: Sequence[LocalCheckout], script: Path, arguments: tuple[str, ...],
+    repository: Repository,
+    checkouts: Sequence[LocalCheckout],
+    script: Path,
+    arguments: tuple[str, ...],
     given: AdoptOptions,
-) -> ScriptRequest:  # fmt: skip
+) -> ScriptRequest:
     below = script.resolve().relative_to(repository.root.resolve())
     sides = {side.role: side.path / below for side in checkouts}
     source = sides[given.script_from]

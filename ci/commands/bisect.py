@@ -35,7 +35,7 @@ from ci.bisect.axes import (
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
 from ci.commands import events
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind
@@ -44,6 +44,7 @@ from ci.history.types import EventKind, HistoryEvent
 from ci.isa.compiled import TreeCompiler, Wanted
 from ci.judging import policy
 from ci.options import (
+    ANY,
     DRY_RUN,
     JSON,
     NO_VERDICT,
@@ -53,11 +54,13 @@ from ci.options import (
     RESULTS,
     TIMED,
     err_console,
-    example,
     of_project,
+    option,
     out_console,
     plan,
     print_json,
+    several,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -138,26 +141,17 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
   ridgeline bisect --axis driver --case gemm/n4096_k14336_m64_fp16"""
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("ends", nargs=-1, metavar="GOOD BAD")
-@click.option("--axis", type=click.Choice(AXES), default=AXES[0], show_default=True, help="What may be to blame.")
-@click.option("--event", metavar="ID", help="Ends, kernel, case and backend of an event (`ridgeline events`).")
+@option("--axis", "What may be to blame.", click.Choice(AXES), default=AXES[0])
+@option("--event ID", "Ends, kernel, case and backend of an event (`ridgeline events`).")
 @TIMED
-@click.option("--trials", "most", type=click.IntRange(1, 1000), default=60, show_default=True, help="Most to spend.")
-@click.option(
-    "--smallest",
-    type=click.FloatRange(LEAST, 1.0),
-    metavar="SHARE",
-    help="Least step looked for, such as 0.01 (policy).",
+@option("--trials -> most", "Most to spend.", click.IntRange(1, 1000), default=60)
+@option("--smallest SHARE", "Least step looked for, such as 0.01 (policy).", click.FloatRange(LEAST, 1.0))
+@several(
+    "--arch ARCH -> arches", "Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class."
 )
-@click.option(
-    "--arch",
-    "arches",
-    multiple=True,
-    metavar="ARCH",
-    help="Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class.",
-)
-@click.option("--replay", "recording", type=click.Path(path_type=Path), help="Take recorded trials; measure nothing.")
+@option("--replay -> recording", "Take recorded trials; measure nothing.", ANY)
 @POLICY
 @OUT
 @RESULTS

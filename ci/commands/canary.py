@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +13,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ci import canary as asking
-from ci.git.repository import Repository
-from ci.harness import MeasureError, machine_kind
+from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.harness import HARNESS, MeasureError, MeasurePlan, machine_kind
 from ci.history import kept
-from ci.history.kept import CanaryOutcome, CanaryRun, GateQuality
+from ci.history.kept import CanaryCase, CanaryOutcome, CanaryRun, GateQuality
 from ci.judging import policy
+from ci.judging.live import Measure, Outcome, compare, in_session
+from ci.judging.policy import Policy, Settings
 from ci.options import (
     BUDGET,
     DRY_RUN,
+    FOLDER,
     JSON,
     NO_VERDICT,
     PASS,
@@ -28,10 +31,12 @@ from ci.options import (
     REGRESSION,
     RESULTS,
     err_console,
-    example,
+    flag,
     out_console,
     plan,
     print_json,
+    several,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -40,23 +45,14 @@ from ci.report.words import plain
 ADVICE = "end the other work on this machine and run it again (`ridgeline doctor`)"
 
 
-@click.command(epilog=example("ridgeline ci canary --dry-run\n  ridgeline ci canary --show"))
-@click.option(
-    "--planted",
-    type=click.FloatRange(0, 1),
-    multiple=True,
-    metavar="SHARE",
-    help="Plant this share of additional work, 0 for A/A (repeatable; default: 0, 0.01, and what the policy promises).",
+@verb("ridgeline ci canary --dry-run\n  ridgeline ci canary --show")
+@several(
+    "--planted SHARE",
+    "Plant this share of additional work, 0 for A/A (repeatable; default: 0, 0.01, and what the policy promises).",
+    click.FloatRange(0, 1),
 )
-@click.option("--show", is_flag=True, help="Only show what is recorded.")
-@click.option(
-    "--add",
-    "added",
-    type=click.Path(path_type=Path, file_okay=False),
-    multiple=True,
-    metavar="DIR",
-    help="Only add the runs recorded in another results folder (repeatable).",
-)
+@flag("--show", "Only show what is recorded.")
+@several("--add DIR -> added", "Only add the runs recorded in another results folder (repeatable).", FOLDER)
 @BUDGET
 @POLICY
 @RESULTS
@@ -81,10 +77,10 @@ def canary(
         return _shown(results, added, as_json, dry_run)
     rules = policy.load(policy_file)
     kind = machine_kind()
-    wanted = planted or asking.shares(rules.settings(machine_kind=kind))
+    wanted = planted or shares(rules.settings(machine_kind=kind))
     if dry_run:
-        shares = ", ".join(f"{share:.1%}" for share in wanted)
-        click.echo(f"would plant {shares} on this machine ({kind}) and record the gate's answers in {results}/canary")
+        said = ", ".join(f"{share:.1%}" for share in wanted)
+        click.echo(f"would plant {said} on this machine ({kind}) and record the gate's answers in {results}/canary")
         return PASS
     wait_for_turn()
     done = _asked(wanted, rules, kind, trials, err_console())
@@ -103,7 +99,7 @@ def _asked(
     done = []
     for number, share in enumerate(shares, 1):
         console.print(f"{number} of {len(shares)}: {f'{share:.1%} planted' if share else 'nothing planted (A/A)'}")
-        done.append(asking.run(share, commit, rules, kind, planned, folder, console))
+        done.append(run(share, commit, rules, kind, planned, folder, console))
         if not done[-1].cases:
             raise MeasureError(f"the canary's cases cannot be measured here; {ADVICE}")
     return done
@@ -155,3 +151,67 @@ def exit_code(runs: Sequence[CanaryRun]) -> int:
     if said & {CanaryOutcome.FALSE, CanaryOutcome.MISSED}:
         return REGRESSION
     return NO_VERDICT if CanaryOutcome.UNDECIDED in said else PASS
+
+
+# The canary: the gate is asked about changes that are known, by the same way on which it judges a pull request.
+#
+# Two source trees are made of `benchmarks/canary.py`.  They are compared as two commits are: own processes, lock-step,
+# looks, policy, confirmation.  Head's tree does a planted share more of the same work; for A/A it differs in a comment.
+
+
+PLANTED = 0.01
+"""Share of additional work: three times what the policy calls a change on a GPU (0.3 %, 2026-11)."""
+
+CLEAR = 2.0
+"""Where PLANTED is less than this multiple of what the policy looks for, as on a CPU, a change of this size is planted
+too: a gate that cannot be asked for 1 % is asked for what it promises."""
+
+TREE = '[tool.ridgeline]\nkernels = ["canary"]\n'
+
+
+def shares(settings: Settings) -> tuple[float, ...]:
+    """What is planted on a kind of machine: nothing, PLANTED, and more where the policy promises less."""
+    clear = CLEAR * settings.smallest_effect
+    return (0.0, PLANTED) if clear <= PLANTED else (0.0, PLANTED, clear)
+
+
+def trees(folder: Path, share: float, commit: Commit) -> tuple[LocalCheckout, LocalCheckout]:
+    """Base and head in `folder`, made anew: the same module, and the one line in which they differ."""
+    source = (HARNESS / "benchmarks" / "canary.py").read_text()
+    lines = {"base": "SHARE = 0.0  # base\n", "head": f"SHARE = {share!r}  # head\n"}
+    for role, line in lines.items():
+        (folder / role).mkdir(parents=True, exist_ok=True)
+        (folder / role / "canary.py").write_text(source.replace("SHARE = 0.0\n", line))
+        (folder / role / "pyproject.toml").write_text(TREE)
+    base, head = (LocalCheckout(role, folder / role, commit) for role in lines)
+    return base, head
+
+
+def run(
+    share: float,
+    commit: Commit,
+    policy: Policy,
+    kind: str,
+    plan: MeasurePlan,
+    folder: Path,
+    console: Console,
+    measuring: Measure = in_session,
+) -> CanaryRun:
+    """Compare the trees of one share; trials that `folder` has already count.  Raises as `live.compare`."""
+    name = f"{commit.short}-{share:g}"
+    checkouts = trees(folder / name, share, commit)
+    outcome = compare(checkouts, plan, policy, kind, folder / f"{name}.jsonl", console, measuring)
+    return canary_run(share, commit, policy.settings(machine_kind=kind).smallest_effect, outcome)
+
+
+def canary_run(share: float, commit: Commit, floor: float, outcome: Outcome) -> CanaryRun:
+    """The gate's answer as a record.  Where `compare` raises MeasureError there is no answer to record."""
+    trials = outcome.file.trials
+    first = min(trials, key=lambda trial: trial.order)
+    digest = hashlib.sha256("".join(sorted(trial.id for trial in trials)).encode()).hexdigest()[:16]
+    product = f"{first.machine.count} × {first.machine.device or first.machine.name}"
+    cases = tuple(
+        CanaryCase(one.case.rsplit("/", 1)[-1], str(one.verdict), one.ratio, one.ci_low, one.ci_high, one.trials)
+        for one in outcome.judgement.cases
+    )
+    return CanaryRun(digest, first.started_at, first.machine.name, product, commit.hash, share, floor, cases)

@@ -9,8 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ci.commands.common.checkouts import scratch
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
 from ci.commands.common.outcome import compared, finish
 from ci.commands.common.why import WHY, explained, keep_causes
 from ci.commands.site import build_site
@@ -22,6 +21,7 @@ from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
 from ci.options import (
     ALL_CASES,
+    ANY,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -29,9 +29,10 @@ from ci.options import (
     RESULTS,
     TIMED,
     err_console,
-    example,
     folder,
+    option,
     plan,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -43,20 +44,20 @@ from kernels import project
 REPORT = ".ridgeline/report"
 
 
-@click.command(epilog=example("ridgeline check"))
+@verb("ridgeline check")
 @TIMED
-@click.option("--base", metavar="REV", help="Compare with this (default: where HEAD left the main branch, or HEAD^).")
+@option("--base REV", "Compare with this (default: where HEAD left the main branch, or HEAD^).")
 @BUDGET
 @ALL_CASES
 @TIMINGS
 @OUT
 @folder("--site", "site", "Page to build.")
-@click.option(
+@option(
     "--report",
-    type=click.Path(path_type=Path),
+    "Report to write: REPORT.md for the comment, REPORT.json for machines.",
+    ANY,
     default=lambda: project.place(REPORT),
     show_default=REPORT,
-    help="Report to write: REPORT.md for the comment, REPORT.json for machines.",
 )
 @RESULTS
 @JSON

@@ -1,4 +1,4 @@
-"""`ridgeline ci command`: what somebody asks for with `/ridgeline ...` on a pull request."""
+"""What goes through GitHub: `/ridgeline ...` on a pull request, one commit on the GPU pools, a wait for a machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ import click
 from ci.github import orders
 from ci.github.client import of_environment
 from ci.github.orders import OrderOutcome, read_event
-from ci.options import DRY_RUN, JSON, PASS, example
+from ci.options import ANY, DRY_RUN, JSON, NO_VERDICT, PASS, Finite, full_hash, option, verb
 
 
-@click.command(epilog=example('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json'))
-@click.option(
-    "--event",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.",
-)
+@verb('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json')
+@option("--event", "The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.", ANY, required=True)
 @JSON
 @DRY_RUN
 def command(event: Path, as_json: bool, dry_run: bool) -> int:
@@ -36,7 +31,12 @@ def command(event: Path, as_json: bool, dry_run: bool) -> int:
         orders.carry_out(outcome, github)
         orders.reply(outcome, asked, github)
     click.echo(json.dumps(dataclasses.asdict(outcome)) if as_json else _sentence(outcome, dry_run))
-    _set_outputs(outcome, "" if dry_run else os.environ.get("GITHUB_OUTPUT", ""))
+    # For later steps; words, hex digits and numbers only, so that no line can bring another.
+    path = "" if dry_run else os.environ.get("GITHUB_OUTPUT", "")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
+            file.write(f"pull_request={outcome.pull_request or ''}\n")
     return PASS
 
 
@@ -48,9 +48,43 @@ def _sentence(outcome: OrderOutcome, dry_run: bool) -> str:
     )
 
 
-def _set_outputs(outcome: OrderOutcome, path: str) -> None:
-    """For later steps; words, hex digits and numbers only, so that no line can bring another."""
-    if path:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
-            file.write(f"pull_request={outcome.pull_request or ''}\n")
+# ---- ci start --------------------------------------------------------------------------------------------------------
+
+
+EXAMPLE_SHA = "344de583" + "0" * 32
+
+
+@verb(f"ridgeline ci start {EXAMPLE_SHA} --pool mi300x --dry-run")
+@click.argument("sha", callback=full_hash)
+@option("--pool NAME", "Only this pool (default: all).", default="")
+@option("--gpus N", "Only legs of N GPUs (default: all).", default="")
+@DRY_RUN
+def start(sha: str, pool: str, gpus: str, dry_run: bool) -> int:
+    """Start the GPU workflow for exactly this commit, with the default branch's workflow files.
+
+    Needs GITHUB_TOKEN (actions and contents: write) and GITHUB_REPOSITORY.
+    """
+    where = " ".join(filter(None, (pool or "every pool", gpus and f"with {gpus} GPUs")))
+    if dry_run:
+        click.echo(f"would move the ref {orders.REF} to the default branch and start {orders.WORKFLOW} there: {where}")
+        return PASS
+    trusted = orders.start(of_environment(), sha, {"pool": pool, "gpus": gpus})
+    click.echo(f"started {orders.WORKFLOW} of {trusted[:8]} for {sha[:8]}: {where}")
+    return PASS
+
+
+@verb('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30')
+@option("--run ID", "The run (default: the one this is a step of).", click.IntRange(1))
+@option("--job NAME", "The job of that run.", required=True)
+@option("--minutes", "How long at most.", Finite(0, 1440), default=30.0)
+def wait(run: int | None, job: str, minutes: float) -> int:
+    """Wait until a machine takes a job; exit code 2 if none comes in time.
+
+    Needs GITHUB_TOKEN (actions: read) and GITHUB_REPOSITORY.
+    """
+    asked = run or orders.of_run(os.environ)
+    if orders.taken(of_environment(), asked, job, minutes):
+        click.echo(f"a machine took {job!r}")
+        return PASS
+    click.echo(f"absent: no machine took {job!r} within {minutes:g} minutes")
+    return NO_VERDICT

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,11 +22,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.bars import Bars
-from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, err_console, example, out_console, print_json
+from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, err_console, option, out_console, print_json, verb
 from ci.report.words import interval, percent, plain, plural
-from ci.stats.steps import SHORTEST, IntArray, Tail, advance, find_shifts
+from ci.stats.steps import SHORTEST, Tail, advance, find_shifts
 from ci.stats.types import FloatArray, Step
-from ci.tables.csv_rows import CsvRows, TableFileError, opened
+from ci.tables.read import BoolArray, CsvRows, TableFileError, floats, opened
 
 CHUNK = 100_000
 """Rows that are numbers together; their texts are then forgotten."""
@@ -52,41 +52,19 @@ class Read:
     notes: list[str]
 
 
-@dataclasses.dataclass
-class _Remarks:
+class _Remarks(dict[str, tuple[int, str]]):
     """What cannot be used, by what it is: how often, and where first."""
-
-    counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    first: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def note(self, what: str, number: int, where: str) -> None:
         if number:
-            self.counts[what] += number
-            self.first.setdefault(what, where)
+            before, first = self.get(what, (0, where))
+            self[what] = before + number, first
 
     def sentences(self) -> list[str]:
-        return [f"{what}: {number} (first: {self.first[what]})" for what, number in self.counts.items()]
+        return [f"{what}: {number} (first: {first})" for what, (number, first) in self.items()]
 
 
-class _Names:
-    """Texts by number, each kept once."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def of(self, texts: Iterable[str]) -> list[int]:
-        return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Columns:
-    """A chunk or the whole file, as numbers; texts as their numbers among `_Names`."""
-
-    values: FloatArray
-    times: FloatArray
-    names: FloatArray
-    commits: FloatArray
-    units: FloatArray
+COLUMNS = ("value", "time", "series", "commit", "unit")
 
 
 def read(path: str, progress: Callable[[int], None] = lambda done: None) -> Read:
@@ -94,120 +72,75 @@ def read(path: str, progress: Callable[[int], None] = lambda done: None) -> Read
 
     TableFileError says what is wrong with a file of which nothing can be read; OSError where it cannot be opened.
     """
+    remarks, chunks = _Remarks(), []
     with opened(path) as raw:
         found = CsvRows(raw, plain(path))
-        rows, texts = iter(found), {column: _Names() for column in ("series", "commit", "unit")}
-        header, remarks, chunks = _header(found, rows, path), _Remarks(), []
+        rows = iter(found)
+        _, names = next(rows, (0, list[str]()))
+        header = {name.strip().lower(): i for i, name in reversed(list(enumerate(names)))}
+        if "value" not in header:
+            raise TableFileError(
+                f"{plain(path)} has no column `value`: its first line is {plain(found.first, 80)!r}. "
+                "A series CSV starts with a header: value, and if you have them series, commit, time"
+            )
+        places = {name: header[name] for name in COLUMNS if name in header}
         while chunk := list(itertools.islice(rows, CHUNK)):
-            chunks.append(_numbers(chunk, header, texts, remarks))
+            chunks.append(_chunk(chunk, places, remarks))
             progress(raw.tell() if raw.seekable() else 0)
     if not chunks:
         raise TableFileError(f"{plain(path)} has a header and no rows; it needs one row for each point")
-    whole = _Columns(*(np.concatenate(column) for column in zip(*map(_fields, chunks), strict=True)))
-    name = "stdin" if path == "-" else Path(path).name
-    series = list(_series(whole, {column: list(texts[column].numbers) for column in texts}, name, remarks))
-    return Read(series, remarks.sentences())
+    whole = pd.concat(chunks, ignore_index=True)
+    alone = [("stdin" if path == "-" else Path(path).name, whole)]
+    together = whole.groupby("series", sort=False) if "series" in whole else alone
+    return Read([_series(str(name), own, remarks) for name, own in together], remarks.sentences())
 
 
-def _fields(columns: _Columns) -> list[FloatArray]:
-    return [getattr(columns, field.name) for field in dataclasses.fields(columns)]
+def _chunk(rows: list[tuple[int, list[str]]], places: dict[str, int], remarks: _Remarks) -> pd.DataFrame:
+    """Rows as a frame: value and time as numbers, NaN and a remark for what is none; the others as texts."""
+    cells = {
+        name: pd.Series([row[place].strip() if place < len(row) else "" for _, row in rows])
+        for name, place in places.items()
+    }
 
+    def note(what: str, column: str, which: BoolArray) -> None:
+        if len(at := np.flatnonzero(which)):
+            remarks.note(what, len(at), f"line {rows[at[0]][0]}, {plain(cells[column][at[0]], 40)!r}")
 
-def _header(found: CsvRows, rows: Iterator[tuple[int, list[str]]], path: str) -> dict[str, int]:
-    """Place of each known column."""
-    _, row = next(rows, (0, []))
-    header = {cell.strip().lower(): i for i, cell in reversed(list(enumerate(row)))}
-    if "value" not in header:
-        raise TableFileError(
-            f"{plain(path)} has no column `value`: its first line is {plain(found.first, 80)!r}. "
-            "A series CSV starts with a header: value, and if you have them series, commit, time"
-        )
-    return header
-
-
-def _numbers(
-    chunk: list[tuple[int, list[str]]], header: dict[str, int], texts: dict[str, _Names], remarks: _Remarks
-) -> _Columns:
-    lines = [line for line, _ in chunk]
-
-    def column(name: str) -> list[str]:
-        place = header.get(name)
-        return [] if place is None else [row[place].strip() if place < len(row) else "" for _, row in chunk]
-
-    def numbered(name: str) -> FloatArray:
-        return np.array(texts[name].of(column(name)) or [0] * len(chunk), dtype=np.float64)
-
-    values = _values(column("value"), lines, remarks)
-    times = _times(column("time"), lines, remarks) if "time" in header else np.zeros(len(chunk))
-    return _Columns(values, times, numbered("series"), numbered("commit"), numbered("unit"))
-
-
-def _values(cells: list[str], lines: list[int], remarks: _Remarks) -> FloatArray:
-    """Finite numbers; NaN, and a remark, for what is none."""
-    values = _floats(cells)
-    empty = np.array([cell == "" for cell in cells])
-    none = np.array([cell.lower() in ("nan", "null", "none", "na", "n/a") for cell in cells])
-    infinite = np.isinf(values)
-    for what, which in (
-        ("rows without a value", empty),
-        ("rows with the value NaN", none),
-        ("rows with an infinite value", infinite),
-        ("rows with a value that is not a number", np.isnan(values) & ~empty & ~none),
-    ):
-        at = np.flatnonzero(which)
-        if len(at):
-            remarks.note(what, len(at), f"line {lines[at[0]]}, {plain(cells[at[0]], 40)!r}")
-    return np.where(infinite, np.nan, values)
-
-
-def _floats(cells: list[str]) -> FloatArray:
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
-        return np.asarray(pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce"), dtype=np.float64)
-
-
-def _times(cells: list[str], lines: list[int], remarks: _Remarks) -> FloatArray:
-    """Numbers as they are, dates as seconds since 1970 UTC; NaN, and a remark, for what is neither."""
-    times = _floats(cells)
-    if np.isnan(times).all():
-        dates = pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce", utc=True, format="mixed")
+    values, told = floats(cells["value"].tolist()), cells["value"].str.lower()
+    empty, none = (told == "").to_numpy(), told.isin(["nan", "null", "none", "na", "n/a"]).to_numpy()
+    note("rows without a value", "value", empty)
+    note("rows with the value NaN", "value", none)
+    note("rows with an infinite value", "value", np.isinf(values))
+    note("rows with a value that is not a number", "value", np.isnan(values) & ~empty & ~none)
+    found = pd.DataFrame(cells).assign(value=np.where(np.isinf(values), np.nan, values))
+    if "time" not in cells:
+        return found
+    times = floats(cells["time"].tolist())
+    if np.isnan(times).all():  # dates, as seconds since 1970 UTC
+        dates = pd.to_datetime(cells["time"], errors="coerce", utc=True, format="mixed")
         times = np.asarray((dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
-    bad = np.flatnonzero(~np.isfinite(times))
-    if len(bad):
-        where = f"line {lines[bad[0]]}, {plain(cells[bad[0]], 40)!r}"
-        remarks.note("rows without a readable time; they stay behind the row before them", len(bad), where)
-    return times
+    note("rows without a readable time; they stay behind the row before them", "time", ~np.isfinite(times))
+    return found.assign(time=times)
 
 
-def _series(whole: _Columns, texts: dict[str, list[str]], name: str, remarks: _Remarks) -> Iterator[Series]:
-    together = np.argsort(whole.names, kind="stable")
-    for given in np.split(together, np.flatnonzero(np.diff(whole.names[together])) + 1):
-        label = texts["series"][int(whole.names[given[0]])] if texts["series"] else name
-        _refuse_mixed_units(label, whole.units[given][np.isfinite(whole.values[given])], texts["unit"])
-        rows = _in_order(given, whole.times, label, remarks)
-        commits = [texts["commit"][int(i)] for i in whole.commits[rows]] if texts["commit"] else []
-        if repeated := max(len(commits) - len(set(commits)), 0):
-            again = Counter(commits).most_common(1)[0][0]
-            remarks.note("rows of a commit that their series has before; each is a point", repeated, plain(again, 40))
-        yield Series(label, whole.values[rows], commits)
-
-
-def _in_order(rows: IntArray, times: FloatArray, label: str, remarks: _Remarks) -> IntArray:
-    """The rows by time; where that is equal or unknown, as in the file."""
-    known = pd.Series(times[rows]).replace([np.inf, -np.inf], np.nan).ffill().fillna(-np.inf).to_numpy()
-    back = int((known[1:] < known[:-1]).sum())
-    remarks.note("rows older than the row before; their series is put in order of time", back, plain(label, 40))
-    return rows[np.argsort(known, kind="stable")]
-
-
-def _refuse_mixed_units(label: str, units: FloatArray, texts: list[str]) -> None:
-    if len(found := Counter(units.tolist())) > 1:
-        seen = ", ".join(f"{plain(texts[int(unit)], 20) or 'none'} ({number})" for unit, number in found.most_common(5))
+def _series(name: str, rows: pd.DataFrame, remarks: _Remarks) -> Series:
+    """One series by time; where that is equal or unknown, as in the file."""
+    if "unit" in rows and len(units := Counter(rows["unit"][np.isfinite(rows["value"])])) > 1:
+        seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units.most_common(5))
         raise TableFileError(
-            f"series {plain(label, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
+            f"series {plain(name, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
             "each unit a series of its own"
         )
+    if "time" in rows:
+        known = rows["time"].replace([np.inf, -np.inf], np.nan).ffill().fillna(-np.inf).to_numpy()
+        back = int((known[1:] < known[:-1]).sum())
+        remarks.note("rows older than the row before; their series is put in order of time", back, plain(name, 40))
+        rows = rows.iloc[np.argsort(known, kind="stable")]
+    commits = rows["commit"].tolist() if "commit" in rows else []
+    if repeated := len(commits) - len(set(commits)):
+        again = Counter(commits).most_common(1)[0][0]
+        remarks.note("rows of a commit that their series has before; each is a point", repeated, plain(again, 40))
+    return Series(name, rows["value"].to_numpy(), commits)
 
 
 # `ridgeline detect`: change points of the series of a CSV.
@@ -238,15 +171,9 @@ class Found:
     notes: tuple[str, ...]
 
 
-@click.command(epilog=example("ridgeline detect history.csv --better lower"))
+@verb("ridgeline detect history.csv --better lower")
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option(
-    "--better",
-    type=click.Choice(["lower", "higher"]),
-    default="lower",
-    show_default=True,
-    help="Which values are good.",
-)
+@option("--better", "Which values are good.", click.Choice(["lower", "higher"]), default="lower")
 @JSON
 def detect(file: str, better: Better, as_json: bool) -> int:
     """Find where the level of a series changed.
@@ -258,27 +185,18 @@ def detect(file: str, better: Better, as_json: bool) -> int:
     Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has points enough to tell, 3 the file cannot
     be read.
     """
-    with _progress() as progress:
-        whole = _file(file, progress)
+    with Bars(err_console(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()) as progress:
+        task = progress.add_task("reading", total=None if file == "-" else Path(file).stat().st_size)
+        whole = read(file, lambda done: progress.update(task, completed=done))
+        progress.remove_task(task)
         found = list(_found(whole, progress))
     if as_json:
         print_json(_document(found, whole, better))
     else:
         _show(found, whole, better)
-    return _exit_code(found, better)
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-    return Bars(err_console(), *columns)
-
-
-def _file(file: str, progress: Progress) -> Read:
-    size = None if file == "-" else Path(file).stat().st_size
-    task = progress.add_task("reading", total=size)
-    whole = read(file, lambda done: progress.update(task, completed=done))
-    progress.remove_task(task)
-    return whole
+    if any(regressed(one.steps, better) for one in found):
+        return REGRESSION
+    return PASS if any(one.points >= 2 * SHORTEST for one in found) else NO_VERDICT
 
 
 def _found(whole: Read, progress: Progress) -> Iterator[Found]:
@@ -337,12 +255,6 @@ def regressed(steps: list[Step], better: Better) -> bool:
     )
 
 
-def _exit_code(found: list[Found], better: Better) -> int:
-    if any(regressed(one.steps, better) for one in found):
-        return REGRESSION
-    return PASS if any(one.points >= 2 * SHORTEST for one in found) else NO_VERDICT
-
-
 def _document(found: list[Found], whole: Read, better: Better) -> dict[str, object]:
     """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
     series = [
@@ -359,20 +271,9 @@ def _document(found: list[Found], whole: Read, better: Better) -> dict[str, obje
 
 
 def _change(series: Series, step: Step, better: Better) -> dict[str, object]:
-    def number(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
-    return {
-        "index": step.index,
-        "commit": series.commits[step.index] if series.commits else None,
-        "before": step.before,
-        "after": step.after,
-        "ratio": number(step.ratio),
-        "ratio_low": number(step.ratio_low),
-        "ratio_high": number(step.ratio_high),
-        "p_value": step.p_value,
-        "direction": direction(step, better),
-    }
+    numbers = {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(step).items()}
+    commit = series.commits[step.index] if series.commits else None
+    return {"commit": commit, **numbers, "direction": direction(step, better)}
 
 
 def _show(found: list[Found], whole: Read, better: Better) -> None:

@@ -7,18 +7,16 @@ from pathlib import Path
 import click
 
 from ci import doctor as examination
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console, print_json
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, flag, option, out_console, print_json, verb
 from ci.pools import node as node_check
 
 
-@click.command(epilog=example("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8"))
-@click.option("--node", is_flag=True, help="Only the preflight of a run: is this node fit to measure?")
-@click.option("--pool", default="", metavar="NAME", help="With --node: the pool (default: the one that started us).")
-@click.option("--gpus", type=click.IntRange(min=0), help="With --node: how many GPUs the job has.")
-@click.option("--drain", is_flag=True, help="With --node: keep our jobs away from a node that fails.")
-@click.option(
-    "--github", is_flag=True, help="Instead: what the repository's settings on GitHub leave open to strangers."
-)
+@verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
+@flag("--node", "Only the preflight of a run: is this node fit to measure?")
+@option("--pool NAME", "With --node: the pool (default: the one that started us).", default="")
+@option("--gpus", "With --node: how many GPUs the job has.", click.IntRange(min=0))
+@flag("--drain", "With --node: keep our jobs away from a node that fails.")
+@flag("--github", "Instead: what the repository's settings on GitHub leave open to strangers.")
 @RESULTS
 @JSON
 @DRY_RUN
@@ -30,23 +28,19 @@ def doctor(
     Exit code 3 if something is broken.
     """
     if node:
-        return _node(pool, gpus, results, drain, as_json, dry_run)
+        report = node_check.look(node_check.check(pool, gpus), results)
+        code = _shown(report.diagnosis, as_json)
+        if drain and (reason := node_check.drain(report, dry_run)):
+            asked, done = report.asked, "would be" if dry_run else "is"
+            click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
+        return code
     if pool or gpus is not None or drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
     if github:
-        from ci.commands.common import github_settings  # a node that measures has no client of GitHub's API
+        from ci.github import settings  # a node that measures has no client of GitHub's API
 
-        return github_settings.examine(as_json)
+        return settings.examine(as_json)
     return _shown(examination.diagnose(Path.cwd(), results), as_json)
-
-
-def _node(pool: str, gpus: int | None, results: Path, drain: bool, as_json: bool, dry_run: bool) -> int:
-    report = node_check.look(node_check.check(pool, gpus), results)
-    code = _shown(report.diagnosis, as_json)
-    if drain and (reason := node_check.drain(report, dry_run)):
-        asked, done = report.asked, "would be" if dry_run else "is"
-        click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
-    return code
 
 
 def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:

@@ -22,16 +22,20 @@ from ci.history.analysis import History
 from ci.history.types import Direction, EventKind, EventState, HistoryEvent
 from ci.options import (
     DRY_RUN,
+    FILE,
     JSON,
     PASS,
     REGRESSION,
     RESULTS,
     err_console,
-    example,
+    flag,
     of_project,
+    option,
     out_console,
     project_folder,
+    several,
     together,
+    verb,
 )
 from ci.report.words import interval, percent, plain, plural
 from ci.trials.file import RecordError
@@ -133,33 +137,29 @@ def _rank(event: HistoryEvent) -> tuple[bool, bool, int, float]:
 
 
 CODE = project_folder("--code", "code", "results_isa", "Folder of recorded machine code.")
-TRIAGE = click.option(
-    "--triage",
-    "triage_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+TRIAGE = option(
+    "--triage -> triage_file",
+    "File of the decisions about events.",
+    FILE,
     default=of_project("events"),
     show_default=str(triage.DEFAULT_FILE),
-    help="File of the decisions about events.",
 )
 SOURCES = together(RESULTS, CODE, TRIAGE)
 """Where the history is read from."""
 
 
-@click.command(epilog=example("ridgeline events list --open --machine h200x1-537ca5d2"))
-@click.option("--open", "only_open", is_flag=True, help="Only what needs attention: open or acknowledged.")
-@click.option("--since", metavar="COMMIT", help="Only what began after this commit.")
-@click.option("--machine", "machines", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
-@click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice([str(kind) for kind in EventKind]), help="Only these kinds."
-)
-@click.option("--alert", is_flag=True, help="Also send alerts as --alerts says, each event once.")
-@click.option(
-    "--alerts",
-    "alerts_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+@verb("ridgeline events list --open --machine h200x1-537ca5d2")
+@flag("--open -> only_open", "Only what needs attention: open or acknowledged.")
+@option("--since COMMIT", "Only what began after this commit.")
+@several("--machine NAME -> machines", "Only this machine (repeatable).")
+@several("--kind -> kinds", "Only these kinds.", click.Choice([str(kind) for kind in EventKind]))
+@flag("--alert", "Also send alerts as --alerts says, each event once.")
+@option(
+    "--alerts -> alerts_file",
+    "File that says who is alerted, and how.",
+    FILE,
     default=lambda: project.place(alerts.DEFAULT_FILE),
     show_default=str(alerts.DEFAULT_FILE),
-    help="File that says who is alerted, and how.",
 )
 @SOURCES
 @JSON
@@ -261,12 +261,12 @@ def _after(history: History, since: str) -> set[str]:
 
 
 ID = click.argument("event_id", metavar="ID")
-OWNER = functools.partial(click.option, "--owner", metavar="NAME", help="Who looks after it.")
-REASON = functools.partial(click.option, "--reason", metavar="TEXT", help="Why; a sentence for whoever reads the file.")
-LINK = click.option("--link", metavar="URL", help="Where it is dealt with.")
+OWNER = functools.partial(option, "--owner NAME", "Who looks after it.")
+REASON = functools.partial(option, "--reason TEXT", "Why; a sentence for whoever reads the file.")
+LINK = option("--link URL", "Where it is dealt with.")
 
 
-@click.command(epilog=example('ridgeline events ack 3f2a --owner "A. Author" --reason "looking into the tile shape"'))
+@verb('ridgeline events ack 3f2a --owner "A. Author" --reason "looking into the tile shape"')
 @ID
 @OWNER(required=True)
 @REASON()
@@ -290,7 +290,7 @@ def ack(
     return _decide(event_id, EventState.ACKNOWLEDGED, told, (results, code, triage_file), dry_run)
 
 
-@click.command(epilog=example('ridgeline events accept 3f2a --reason "the check for overflow is worth 2 %"'))
+@verb('ridgeline events accept 3f2a --reason "the check for overflow is worth 2 %"')
 @ID
 @REASON(required=True)
 @OWNER()
@@ -312,7 +312,7 @@ def accept(
     return _decide(event_id, EventState.ACCEPTED, told, (results, code, triage_file), dry_run)
 
 
-@click.command(epilog=example("ridgeline events reopen 3f2a"))
+@verb("ridgeline events reopen 3f2a")
 @ID
 @REASON()
 @SOURCES

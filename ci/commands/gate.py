@@ -12,39 +12,52 @@ from ci.commands.common import leg
 from ci.commands.common.leg import HandedLeg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
-from ci.judging import policy, recorded
+from ci.judging import claims, policy, recorded
+from ci.judging.claims import rejected
 from ci.judging.types import Verdict, to_json
-from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, print_json, together
+from ci.options import (
+    ANY,
+    FILE,
+    JSON,
+    PASS,
+    POLICY,
+    RESULTS,
+    USAGE,
+    NewFile,
+    full_hash,
+    option,
+    out_console,
+    print_json,
+    several,
+    together,
+    verb,
+)
 from ci.records.ledger import RecordedCause, causes_in, causes_of
 from ci.report import terminal
 from ci.report.model import Report, report_of
-
-ANY = click.Path(path_type=Path)
+from ci.report.words import plain
+from ci.whole_files import replace
 
 OF_A_LEG = together(
-    click.option("--trials", "files", type=ANY, multiple=True, help="Judge this file, or folder; it is not trusted."),
-    click.option("--head", "head_commit", callback=full_hash, metavar="SHA", help="The commit that was measured."),
-    click.option(
-        "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
-    ),
-    click.option("--declared", type=leg.EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
-    click.option("--code", type=ANY, help="Folder with the compiled code of both sides, as `check` leaves it."),
+    several("--trials -> files", "Judge this file, or folder; it is not trusted.", ANY),
+    option("--head SHA -> head_commit", "The commit that was measured.", callback=full_hash),
+    option("--base SHA -> base_commit", "Its base (default: where it left HEAD).", callback=full_hash),
+    option("--declared", "What base declares (`python -m benchmarks list --json`).", FILE),
+    option("--code", "Folder with the compiled code of both sides, as `check` leaves it.", ANY),
 )
 
 
-@click.command(
-    epilog=example(
-        "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
-        "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
-    )
+@verb(
+    "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
+    "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
 )
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @OF_A_LEG
 @leg.WHERE
-@click.option("--machine", metavar="NAME", help="Machine of the records (default: every machine that has both).")
+@option("--machine NAME", "Machine of the records (default: every machine that has both).")
 @POLICY
-@click.option("--report", type=NewFile(), help="Also write REPORT.md and REPORT.json.")
+@option("--report", "Also write REPORT.md and REPORT.json.", NewFile())
 @RESULTS
 @JSON
 def gate(
@@ -117,3 +130,31 @@ def _with_causes(report: Report, judged: recorded.Judged, causes: Sequence[Recor
 def _document(judged: recorded.Judged) -> dict[str, object]:
     where = {"machine": judged.machine, "env": judged.env, "paired": judged.paired}
     return {**where, **to_json(judged.judgement)}
+
+
+# ---- ci sift ---------------------------------------------------------------------------------------------------------
+
+
+HEAD = "344de583" + "0" * 32
+
+
+@verb(f"ridgeline ci sift incoming --head {HEAD} --pool mi300x --out trials.jsonl")
+@click.argument("files", nargs=-1, required=True, type=ANY)
+@option("--head SHA", "The commit that was measured.", callback=full_hash, required=True)
+@leg.WHERE
+@option("--out", "File for the trials that fit.", NewFile(), required=True)
+def sift(files: Sequence[Path], head: str, pool: str, gpus: int | None, run: Path | None, job: str, out: Path) -> int:
+    """Keep the trials that fit their run: commit, pool, moment; say which do not.  Exit code 3 if any was left out.
+
+    FILES are trial files, or folders of them, from a machine that is not trusted.
+    """
+    asked = HandedLeg(head, head, pool, gpus, "pr", run, job)
+    handed = leg.handed_over(files)
+    expected = leg.expected_alone(asked, Repository(Path.cwd()))
+    found = claims.sift([trial for file in handed for trial in file.trials], expected)
+    replace(out, "".join(f"{trial.text}\n" for trial in found.trials))
+    left_out = [*rejected(handed), *map(str, found.refused), *found.gaps]
+    for sentence in left_out:
+        click.echo(f"left out: {plain(sentence, 2000)}", err=True)
+    click.echo(f"{len(found.trials)} trials fit the run, {len(found.refused)} do not")
+    return USAGE if left_out or not found.trials else PASS

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ci import newcomer
 from ci.git.command import git_or_none
 from ci.git.repository import Repository
-from ci.options import DRY_RUN, PASS, example
+from ci.options import DRY_RUN, PASS, Parsed, option, verb
 from kernels import project
 
 NEXT = (
@@ -20,30 +19,23 @@ NEXT = (
 )
 
 
-class PackageName(click.ParamType[str]):
+def _package(said: str) -> str:
     """A dotted name that Python can import."""
-
-    name = "package"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name; a usage error says what is allowed."""
-        if not all(part.isidentifier() for part in str(value).split(".")):
-            self.fail(f"{value!r} is not a dotted name of a package, such as perf or mylib.perf", param, ctx)
-        return str(value)
+    if not all(part.isidentifier() for part in said.split(".")):
+        raise ValueError(f"{said!r} is not a dotted name of a package, such as perf or mylib.perf")
+    return said
 
 
-@click.command(epilog=example("ridgeline init --dry-run\n  ridgeline init --package mylib.perf"))
-@click.option(
+@verb("ridgeline init --dry-run\n  ridgeline init --package mylib.perf")
+@option(
     "--package",
-    type=PackageName(),
+    "Package of this repository for declarations; the example goes there.",
+    Parsed("package", _package),
     default="perf",
-    show_default=True,
-    help="Package of this repository for declarations; the example goes there.",
 )
-@click.option(
-    "--action",
-    metavar="OWNER/NAME@COMMIT",
-    help="Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
+@option(
+    "--action OWNER/NAME@COMMIT",
+    "Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
 )
 @DRY_RUN
 def init(package: str, action: str | None, dry_run: bool) -> int:
@@ -70,7 +62,12 @@ def init(package: str, action: str | None, dry_run: bool) -> int:
     if not any(one.path.name == "ridgeline.yml" for one in planned):
         click.echo("no workflows: which Ridgeline should they run?  --action OWNER/NAME@COMMIT names its repository")
     if not dry_run:
-        _say_next([str(one.path) for one in planned if not one.there] + [".gitignore"] * bool(ignored))
+        paths = [str(one.path) for one in planned if not one.there] + [".gitignore"] * bool(ignored)
+        if paths:
+            click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
+        click.echo("\nThen:")
+        for command, what in NEXT:
+            click.echo(f"  {command:29}# {what}")
     return PASS
 
 
@@ -83,11 +80,3 @@ def _branch(root: Path) -> str:
     remote = git_or_none(root, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
     here = git_or_none(root, "symbolic-ref", "--quiet", "--short", "HEAD")
     return (remote or "").removeprefix("origin/") or here or "main"
-
-
-def _say_next(paths: list[str]) -> None:
-    if paths:
-        click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
-    click.echo("\nThen:")
-    for command, what in NEXT:
-        click.echo(f"  {command:29}# {what}")

@@ -24,7 +24,21 @@ from ci.isa.compiled import CompiledTree, CompileError, TreeCompiler, Wanted, pa
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import side_by_side
-from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, err_console, out_console, print_json, project_folder
+from ci.options import (
+    CASES,
+    DRY_RUN,
+    JSON,
+    POLICY,
+    Finite,
+    NewFile,
+    err_console,
+    flag,
+    option,
+    out_console,
+    print_json,
+    project_folder,
+    several,
+)
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
@@ -37,9 +51,6 @@ Examples:
   ridgeline isa --history --kernel gemm          what changed in it, commit by commit
   asv --config asv.isa.json compare -f 1 A B     the same counts by asv
 """
-
-FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,26 +110,24 @@ class IsaOptions:
 @click.command(epilog=EXAMPLES)
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@click.option(
-    "--arch", "arches", multiple=True, metavar="ARCH", help="gfx942, gfx950, sm_90 (repeatable; default: AMD)."
-)
+@several("--arch ARCH -> arches", "gfx942, gfx950, sm_90 (repeatable; default: AMD).")
 @CASES
 @POLICY
 @JSON
 @DRY_RUN
-@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="Time of one compilation.")
-@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="Memory of one compilation.")
-@click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
-@click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
-@click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
-@click.option("--range", "span", metavar="A..B", help="Record the commits after A up to B that touch kernels.")
-@click.option("--newest", type=click.IntRange(min=1), metavar="N", help="With --range: only the newest N of them.")
-@click.option("--push", "push_to", metavar="BRANCH", help="With --range: commit the records and push them to it.")
-@click.option("--every", is_flag=True, help="With --range: also commits that touch no kernels.")
-@click.option("--again", is_flag=True, help="With --range: also commits that are recorded already.")
-@click.option("--history", is_flag=True, help="What changed from one recorded commit to the next.")
-@click.option("--page", type=FILE, help="With --triton: also write an HTML page.")
-@click.option("--markdown", type=FILE, help="With BASE: also write the comparison as Markdown.")
+@option("--timeout S -> timeout_s", "Time of one compilation.", Finite(min=0.1))
+@option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
+@flag("--show", "Show the changed loop of both sides next to each other.")
+@flag("--explain", "What bounds each kernel statically, as Markdown.")
+@option("--triton V,V,... -> versions", "The same kernels under these versions of Triton.")
+@option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
+@option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
+@option("--push BRANCH -> push_to", "With --range: commit the records and push them to it.")
+@flag("--every", "With --range: also commits that touch no kernels.")
+@flag("--again", "With --range: also commits that are recorded already.")
+@flag("--history", "What changed from one recorded commit to the next.")
+@option("--page", "With --triton: also write an HTML page.", NewFile())
+@option("--markdown", "With BASE: also write the comparison as Markdown.", NewFile())
 @project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(**options: Any) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
@@ -209,7 +218,10 @@ class IsaJob:
         if self.options.as_json:
             print_json(versions.as_json(judged))
         else:
-            _print_versions(judged)
+            console = out_console()
+            console.print(versions.table(judged))
+            _lines(console, "! ", versions.sentences(judged), "bold red")
+            _lines(console, "Warning: ", versions.warnings(judged), "yellow")
         return judged.exit_code
 
     def record(self, span: str) -> int:
@@ -224,16 +236,13 @@ class IsaJob:
             recorded = [str(path) for path in filled.recorded]
             print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
         else:
-            self._summarise(filled)
+            for problem in filled.problems:
+                self._tell(f"Warning: {problem}")
+            counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
+            click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {self.options.results}, {counts}")
         if self.options.push_to and (filled.recorded or filled.known):
             self._tell(pushed(results, self.options.push_to, "Record machine code"))
         return filled.exit_code
-
-    def _summarise(self, filled: series.Filled) -> None:
-        for problem in filled.problems:
-            self._tell(f"Warning: {problem}")
-        counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
-        click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {self.options.results}, {counts}")
 
     def show_history(self) -> int:
         """What changed from one recorded commit to the next."""
@@ -280,13 +289,6 @@ def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
         base, head = ((cache / entry.emitted.asm).read_text() for entry in (difference.base, difference.head))
         blocks.append(f"{difference.name} on {difference.arch}\n{side_by_side(base, head, width)}")
     return "\n".join(blocks)
-
-
-def _print_versions(judged: versions.Versions) -> None:
-    console = out_console()
-    console.print(versions.table(judged))
-    _lines(console, "! ", versions.sentences(judged), "bold red")
-    _lines(console, "Warning: ", versions.warnings(judged), "yellow")
 
 
 def _lines(console: Console, mark: str, sentences: Sequence[str], style: str) -> None:

@@ -1,17 +1,24 @@
-"""`ridgeline ci leg`: what a pool does for a pull request: compare two commits, then verify what the change tunes."""
+"""What a pool does: for a pull request, compare and verify what the change tunes; in a night, look, measure, test."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from ci.commands.night import run, through
+from benchmarks import lifetime
+from ci.calling import VERBS
 from ci.git.repository import Commit, Repository
-from ci.options import DRY_RUN, PASS, NewFile, example
+from ci.harness import TIERS
+from ci.options import DRY_RUN, PASS, NewFile, folder, option, verb
+from kernels import project
 
 VERIFY_MIN = 5
-"""GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.effort` (2.0 minutes for eight of gemm).  A
+"""GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.run` (2.0 minutes for eight of gemm).  A
 change of one operator reaches fewer; what is left over is the night's (2026-11-22)."""
 
 WHY_S = 180
@@ -19,10 +26,10 @@ WHY_S = 180
 at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 
 
-@click.command(epilog=example("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run"))
+@verb("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run")
 @click.argument("base")
 @click.argument("head")
-@click.option("--out", type=NewFile(), required=True, help="Trial file to append to, with the sweep lines of entries.")
+@option("--out", "Trial file to append to, with the sweep lines of entries.", NewFile(), required=True)
 @DRY_RUN
 def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
     """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.
@@ -48,3 +55,64 @@ def steps(base: str, head: Commit, tree: str, out: Path) -> tuple[tuple[str, ...
     source = (f"--tree={tree}", f"--commit={head.hash}", f"--commit-date={head.date_ms}")
     verify = ("tune", "all", "--verify", f"--budget={VERIFY_MIN}", f"--out={out}", *source)
     return (("ab", base, head.hash, f"--out={out}", f"--why-seconds={WHY_S}"), verify)
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+
+NIGHT_MIN = 20
+"""GPU minutes of a night for tuned tables: 130 entries of one GPU by the model of `ci.sweeps.run`, which says 2.0
+minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
+
+SWEEPS = "swept/sweeps.jsonl"
+"""The trial file of the verified entries; the file of their compiled code has the same name with .code.json."""
+
+MEASURING = ("run", "ab")
+"""Verbs whose exit code is that of all steps."""
+
+Run = Callable[[Sequence[str]], int]
+"""Runs `ridgeline` with these arguments; its exit code."""
+
+
+@verb("ridgeline ci night --tier nightly --out trials.jsonl --dry-run")
+@option("--tier", "Which cases.", click.Choice(TIERS), default="nightly")
+@option("--kernels NAMES", "Only these operators, separated by spaces.", default="")
+@option("--out", "Trial file to append to.", NewFile(), required=True)
+@folder("--known", "known", "Folder for the gate's verdicts on known changes.")
+@DRY_RUN
+def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
+    """Say what this machine is, measure, test the gate with known changes, verify tuned tables.
+
+    The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
+    """
+    planned = night_steps(tier, kernels.split(), out, known)
+    if dry_run:
+        for words in planned:
+            click.echo(f"would run: ridgeline {' '.join(words)}")
+        return PASS
+    return through(planned, run)
+
+
+def night_steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
+    """The commands of a night, each as arguments.
+
+    The gate is asked, and tuned tables are verified, on full nights, not after a look at a few operators.
+    """
+    chosen = [word for name in kernels for word in (f"--kernel={name}",)]
+    measure = ("run", f"--tier={tier}", *chosen, f"--out={out}")
+    if tier != "nightly" or kernels:
+        return (("doctor",), measure)
+    verify = ("tune", "all", "--verify", f"--budget={NIGHT_MIN}", f"--out={project.place(SWEEPS)}")
+    return (("doctor",), measure, ("ci", "canary", f"--results={known}"), verify)
+
+
+def through(planned: Sequence[Sequence[str]], run: Run) -> int:
+    """Run all of them; the exit code of the one that measures."""
+    codes = {words[0]: run(words) for words in planned}
+    return next(codes[verb] for verb in MEASURING if verb in codes)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one verb, said on stderr before."""
+    click.echo(f"ridgeline {' '.join(words)}", err=True)
+    return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode

@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from ci.calling import VERBS
-from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, example, out_console, print_json
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, flag, option, out_console, print_json, several, verb
 from ci.pools import drained, file, matrix
 from ci.pools.__main__ import publish
 from ci.pools.command import wrapped
@@ -24,16 +24,16 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 """What is shown where no command is given."""
 
 
-@click.command(epilog=example("ridgeline ci pools --show mi300x --gpus 8 -- python -m ci run --out trials.jsonl"))
+@verb("ridgeline ci pools --show mi300x --gpus 8 -- python -m ci run --out trials.jsonl")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--show", "shown", metavar="NAME", help="Print what a job of this pool runs.")
-@click.option("--matrix", "as_matrix", is_flag=True, help="Print the legs of a workflow as one line of JSON.")
-@click.option("--only", multiple=True, metavar="NAME", help="With --matrix: only this pool (repeatable).")
-@click.option("--gpus", type=click.IntRange(min=0), help="Only jobs of this many GPUs.")
-@click.option("--drain", "to_drain", metavar="NODE", help="Keep our jobs away from a node.")
-@click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
-@click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
-@click.option("--site", metavar="NAME", help="With --drain and --resume: the Slurm site of the node.")
+@option("--show NAME -> shown", "Print what a job of this pool runs.")
+@flag("--matrix -> as_matrix", "Print the legs of a workflow as one line of JSON.")
+@several("--only NAME", "With --matrix: only this pool (repeatable).")
+@option("--gpus", "Only jobs of this many GPUs.", click.IntRange(min=0))
+@option("--drain NODE -> to_drain", "Keep our jobs away from a node.")
+@option("--reason TEXT", "With --drain: why.", default="")
+@option("--resume NODE -> to_resume", "Let our jobs onto a node again.")
+@option("--site NAME", "With --drain and --resume: the Slurm site of the node.")
 @POOLS_FILE
 @JSON
 @DRY_RUN

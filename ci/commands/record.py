@@ -8,19 +8,22 @@ from pathlib import Path
 
 import click
 
+from ci.bars import Bars
 from ci.commands.common.outcome import print_recorded
 from ci.git import push
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, print_json
+from ci.options import ANY, DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, flag, option, print_json, verb
 from ci.records import store
-from ci.records.samples import published
+from ci.records.ledger import machine_folders
+from ci.records.samples import CountingPlace, SamplesPlace, configured, published
 from ci.report.words import plain
+from ci.trials.file import Problem, RecordError
 
-PUSH = click.option("--push", "push_to", metavar="BRANCH", help="Commit the records and push them to this branch.")
+PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
 
 
-@click.command(epilog=example("ridgeline records add trials.jsonl"))
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--compact", is_flag=True, hidden=True)  # `records compact` of old
+@verb("ridgeline records add trials.jsonl")
+@click.argument("files", nargs=-1, type=ANY)
+@flag("--compact", "", hidden=True)  # `records compact` of old
 @PUSH
 @RESULTS
 @JSON
@@ -45,7 +48,7 @@ def record(
     return USAGE if done.problems else PASS
 
 
-@click.command(epilog=example("ridgeline records compact --dry-run"))
+@verb("ridgeline records compact --dry-run")
 @PUSH
 @RESULTS
 @JSON
@@ -57,14 +60,58 @@ def compact(push_to: str | None, results: Path, as_json: bool, dry_run: bool) ->
 
 
 def _compacted(results: Path, push_to: str | None, as_json: bool, dry_run: bool) -> int:
-    from ci.commands.records import compact
-
-    moved = compact.compact(results, dry_run)
+    moved = _compact(results, dry_run)
     click.echo(json.dumps(dataclasses.asdict(moved), indent=1) if as_json else str(moved))
     for problem in moved.problems:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     _push(results, push_to if not dry_run else None, "Move samples out of the records")
     return USAGE if moved.problems else PASS
+
+
+@dataclasses.dataclass(frozen=True)
+class MovedSamples:
+    """What was moved: records, and the bytes of all of them before and after.  place: where the samples are.
+
+    parts, samples_bytes: how many files of samples there would be, and their bytes; None where they were written.
+    """
+
+    place: str
+    records: int
+    before: int
+    after: int
+    problems: list[Problem]
+    parts: int | None = None
+    samples_bytes: int | None = None
+
+    def __str__(self) -> str:
+        verb = "would be" if self.parts is not None else "are"
+        said = f"{self.records} records: {self.before:,} bytes {verb} {self.after:,}; samples {verb} at {self.place}"
+        return said if self.parts is None else f"{said}: {self.parts} files, {self.samples_bytes:,} bytes"
+
+
+def _compact(results: Path, dry_run: bool) -> MovedSamples:
+    """Move all samples that still are in the notes.  What an interruption leaves is done by running it again."""
+    place = configured(results)
+    if place is None:
+        raise RecordError(
+            "there is no place for samples; name one in pyproject.toml and run it again: "
+            '[tool.ridgeline] samples = "branch:ridgeline-samples", a folder, or a URI such as s3://bucket/prefix'
+        )
+    counting = CountingPlace(place.name)
+    chosen: SamplesPlace = counting if dry_run else place
+    machines = [folder.name for folder in machine_folders(results)]
+    records = [record for machine in machines for record in store.places(results, machine, "")]
+    with Bars(err_console(), *Bars.get_default_columns()) as bars:
+        shown = bars.track(records, description="moving samples of records")
+        done = [store.compact(results, record, chosen, dry_run) for record in shown]
+    return MovedSamples(
+        place.name,
+        len(done),
+        sum(one.before for one in done),
+        sum(one.after for one in done),
+        [problem for one in done for problem in one.problems],
+        *((len(counting.parts), sum(counting.parts.values())) if dry_run else ()),
+    )
 
 
 def _push(results: Path, branch: str | None, message: str) -> None:

@@ -10,38 +10,24 @@ import click
 from ci.github import comment
 from ci.github.client import of_environment
 from ci.github.comment import PostTarget, pull_requests
-from ci.options import DRY_RUN, PASS, USAGE, example, out_console, pairs
+from ci.options import ANY, DRY_RUN, PASS, USAGE, flag, option, out_console, pairs, several, verb
 from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
 from ci.report.model import Report
 
 
-@click.command(epilog=example("ridgeline report .ridgeline/report.json --format markdown"))
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["terminal", "markdown", "json"]),
-    default="terminal",
-    show_default=True,
-    help="How to render it.",
+@verb("ridgeline report .ridgeline/report.json --format markdown")
+@click.argument("file", type=ANY)
+@option("--format -> style", "How to render it.", click.Choice(["terminal", "markdown", "json"]), default="terminal")
+@option(
+    "--post SHA",
+    "Put it on every open pull request whose head is this commit (needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
 )
-@click.option(
-    "--post",
-    metavar="SHA",
-    help="Put it on every open pull request whose head is this commit (needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
-)
-@click.option("--topic", metavar="NAME", help="With --post: the section of the comment, such as a pool.")
-@click.option("--check", metavar="NAME", help="With --post: also a check run of this name on the commit.")
-@click.option(
-    "--missing",
-    metavar="WHY",
-    help='With --post: what to say where FILE is not there, such as "absent: no runner took the job".',
-)
-@click.option("--summary", is_flag=True, help="Also add it to the summary of the workflow's step.")
-@click.option(
-    "--link", "links", multiple=True, metavar="LABEL=URL", help="A link to show under the report (repeatable)."
-)
+@option("--topic NAME", "With --post: the section of the comment, such as a pool.")
+@option("--check NAME", "With --post: also a check run of this name on the commit.")
+@option("--missing WHY", 'With --post: what to say where FILE is not there, such as "absent: no runner took the job".')
+@flag("--summary", "Also add it to the summary of the workflow's step.")
+@several("--link LABEL=URL -> links", "A link to show under the report (repeatable).")
 @DRY_RUN
 def report(
     file: Path,

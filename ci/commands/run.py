@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-from ci.commands.common.checkouts import one_checkout, scratch
-from ci.commands.common.clock import TIMINGS, VerbClock
+from ci.commands.common.measuring import TIMINGS, VerbClock, one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
@@ -26,9 +25,11 @@ from ci.options import (
     SOURCE,
     TIMED,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
     plan,
+    verb,
     wait_for_turn,
     with_rounds,
 )
@@ -38,23 +39,21 @@ from ci.trials.file import Followed, TrialFile, measured_operators, missing, rea
 from ci.trials.trial import Trial
 
 
-@click.command(
-    epilog=example(
-        "ridgeline run --kernel gemm --case '*m16*'\n  "
-        "ridgeline run --commit 0123456789abcdef0123456789abcdef01234567 --out trials.jsonl"
-    )
+@verb(
+    "ridgeline run --kernel gemm --case '*m16*'\n  "
+    "ridgeline run --commit 0123456789abcdef0123456789abcdef01234567 --out trials.jsonl"
 )
 @TIMED
-@click.option("--trials", type=click.IntRange(1, 1000), default=3, show_default=True, help="Fresh-process trials.")
-@click.option("--first-trial", type=click.IntRange(0, 1_000_000), default=0, help="Number of the first trial.")
-@click.option("--resume", is_flag=True, help="Measure only the trials of this commit that --out lacks.")
+@option("--trials", "Fresh-process trials.", click.IntRange(1, 1000), default=3)
+@option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0)
+@flag("--resume", "Measure only the trials of this commit that --out lacks.")
 @TIMINGS
 @SOURCE
 @OUT
 @RESULTS
 @DRY_RUN
-@click.option("--gpus", type=click.IntRange(1, 1024), help="With --dry-run: how long it takes on a node with N GPUs.")
-@click.option("--links", is_flag=True, help="Show also GB/s over each link, and programs by compute die (XCD).")
+@option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024))
+@flag("--links", "Show also GB/s over each link, and programs by compute die (XCD).")
 def run(
     commit: str | None,
     commit_date: int | None,
@@ -154,11 +153,11 @@ def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: 
 
 def _say_links(trials: Sequence[Trial]) -> None:
     """The table of links and dies, or why there is none."""
-    from ci.report import links
+    from ci.report import effort
 
-    found = links.uses(trials)
+    found = effort.uses(trials)
     if found:
-        out_console().print(links.table(found))
+        out_console().print(effort.link_table(found))
     else:
         click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
 

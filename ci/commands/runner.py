@@ -15,7 +15,7 @@ from types import FrameType
 import click
 
 from ci.github.client import API
-from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, USAGE, Finite, example, print_json
+from ci.options import DRY_RUN, FOLDER, JSON, PASS, POOLS_FILE, USAGE, Finite, flag, option, print_json, several, verb
 from ci.pools import file
 from ci.pools.types import Container, Pools
 from ci.report.words import plain
@@ -33,27 +33,18 @@ LINE = 500
 """Characters of one line of the log."""
 
 
-@click.command(epilog=example("ridgeline ci runner --once --dry-run\n  ridgeline ci runner --pool mi300x"))
-@click.option("--pool", "only", multiple=True, metavar="NAME", help="Serve only this pool (repeatable).")
-@click.option("--site", metavar="NAME", help="The Slurm site (default: the one with a table [site.NAME.runner]).")
-@click.option("--once", is_flag=True, help="Look once, do what follows, and leave.")
-@click.option(
-    "--interval",
-    type=Finite(0.05, 3600),
-    default=INTERVAL_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two looks.",
+@verb("ridgeline ci runner --once --dry-run\n  ridgeline ci runner --pool mi300x")
+@several("--pool NAME -> only", "Serve only this pool (repeatable).")
+@option("--site NAME", "The Slurm site (default: the one with a table [site.NAME.runner]).")
+@flag("--once", "Look once, do what follows, and leave.")
+@option("--interval SECONDS", "Time between two looks.", Finite(0.05, 3600), default=INTERVAL_S)
+@option(
+    "--state", "Folder of the service, which every node sees (default: runner in the site's shared folder).", FOLDER
 )
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the service, which every node sees (default: runner in the site's shared folder).",
-)
-@click.option(
+@option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
+    "GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
+    click.Path(path_type=Path, dir_okay=False, exists=True),
 )
 @POOLS_FILE
 @DRY_RUN

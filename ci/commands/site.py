@@ -9,23 +9,18 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, follow, options, program, run_here
-from ci.options import DRY_RUN, RESULTS, err_console, example, folder
+from ci.options import ANY, DRY_RUN, FILE, PASS, RESULTS, err_console, flag, folder, option, several, verb
 from ci.report import json_report
 
 
-@click.command(epilog=example("ridgeline site --out site"))
+@verb("ridgeline site --out site")
 @folder("--out", "site", "Folder to build.")
-@click.option("--repo-url", metavar="URL", help="Where commits link to (default: the repository of the workflow run).")
-@click.option(
-    "--serve", type=click.IntRange(1, 65535), metavar="PORT", help="Serve it on this machine's PORT until Ctrl-C."
-)
-@click.option(
-    "--report",
-    "reports",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
+@option("--repo-url URL", "Where commits link to (default: the repository of the workflow run).")
+@option("--serve PORT", "Serve it on this machine's PORT until Ctrl-C.", click.IntRange(1, 65535))
+@several(
+    "--report FILE -> reports",
+    "A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
+    ANY,
 )
 @RESULTS
 @DRY_RUN
@@ -58,3 +53,60 @@ def build_site(out: Path, results: Path, repo_url: str | None = None, reports: S
 def _repo_url() -> str | None:
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     return f"{server}/{name}" if server and name else None
+
+
+# `ridgeline plot`: a figure of the records for a comment or a paper.
+
+
+FIGURES = ("history", "bytes", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
+FORMATS = (".png", ".svg", ".pdf")
+
+EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
+  ridgeline plot cus --out cus.svg
+  ridgeline plot machine --machine h200x4-b112377d --out machine.png
+  ridgeline plot sweep --kernel gemm --out sweep.svg"""
+
+
+@verb(EXAMPLES)
+@click.argument("what", type=click.Choice(FIGURES))
+@option("--machine NAME", "Of this machine (default: the only one that has it).")
+@option("--kernel NAME", "Of this operator.")
+@option("--case NAME", "Of this case.")
+@option("--rate NAME", "tflops, gbs, algbw, busbw or time (default: as the case is quoted).")
+@flag("--plain", "A history without its steps.")
+@option("--out", ".png, .svg or .pdf", FILE, required=True)
+@RESULTS
+@DRY_RUN
+def plot(
+    what: str,
+    machine: str | None,
+    kernel: str | None,
+    case: str | None,
+    rate: str | None,
+    plain: bool,
+    out: Path,
+    results: Path,
+    dry_run: bool,
+) -> int:
+    """Draw one figure of the records; the same records give the same file.
+
+    history: a case over the commits, with its steps.  bytes: a collective over its payload.  backends: all backends of
+    an operator beside the baseline.  shapes: speed over the size of a case, with the roof.  roofline: all cases under
+    the roofs.  scaling: over the number of ranks.  cus: over the CUs that a collective takes.  machine: its GPUs over
+    time.  sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those
+    of studies).
+    """
+    if out.suffix.lower() not in FORMATS:
+        raise click.BadParameter(
+            f"{str(out)!r} ends in {out.suffix!r}; allowed are {', '.join(FORMATS)}", param_hint="--out"
+        )
+    if dry_run:
+        click.echo(f"would draw {what} from {results} into {out}")
+        return PASS
+    argv = [*program("dashboards.figures", what), *(["--plain"] if plain else [])]
+    argv += options(machine=machine, kernel=kernel, case=case, rate=rate, results=results.resolve(), out=out.resolve())
+    ended = follow(argv, err_console(), f"drawing {what}", stdout=False, echo=False)
+    if ended.code:
+        raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
+    click.echo(out)
+    return PASS

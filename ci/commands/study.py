@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +13,7 @@ from rich.table import Table
 from benchmarks.studies import studies
 from benchmarks.studies import study as named
 from benchmarks.studies.types import REGIMES, Study
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.commands.sweep import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE, Given
 from ci.git.repository import LocalCheckout
 from ci.harness import OneProgram
@@ -25,10 +24,14 @@ from ci.options import (
     PASS,
     RESULTS,
     SOURCE,
+    THERE,
     NewFile,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.sweeps.alone import alone
@@ -42,30 +45,29 @@ EXAMPLES = """ridgeline study --list
 WORKING = ".ridgeline/studies"
 """Below the root of the project: where the lines of a study go while it is measured."""
 
-FILES = click.Path(path_type=Path, exists=True)
 FROM = "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."
 REGIME = "Calls apart, or back to back at settled power (default: the study's)."
 OUT = "Only write the trial file; what it has is not measured again."
 WHAT = together(
     click.argument("name", required=False),
-    click.option("--all", "every", is_flag=True, help="Every study."),
-    click.option("--list", "listing", is_flag=True, help="The studies that are declared."),
+    flag("--all -> every", "Every study."),
+    flag("--list -> listing", "The studies that are declared."),
     CASE,
-    click.option("--from", "sources", multiple=True, type=FILES, metavar="FILE", help=FROM),
+    several("--from FILE -> sources", FROM, THERE),
 )  # fmt: skip
 HOW = together(
-    click.option("--regime", type=click.Choice(REGIMES), help=REGIME),
-    click.option("--trials", type=click.IntRange(1, 100), help="Trials of every point (default: the study's)."),
-    click.option("--rounds", type=click.IntRange(2, 10_000), help="Rounds in a trial (default: the study's)."),
+    option("--regime", REGIME, click.Choice(REGIMES)),
+    option("--trials", "Trials of every point (default: the study's).", click.IntRange(1, 100)),
+    option("--rounds", "Rounds in a trial (default: the study's).", click.IntRange(2, 10_000)),
     BUDGET,
-    click.option("--out", type=NewFile(), metavar="FILE", help=OUT),
+    option("--out FILE", OUT, NewFile()),
     ARCH,
     COMPUTE_UNITS,
     NO_COMPILE,
 )  # fmt: skip
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @WHAT
 @HOW
 @SOURCE
@@ -84,7 +86,9 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
     chosen = list(studies().values()) if every else [named(str(name))]
     if given["sources"]:
-        return _from_files(chosen, given, as_json)
+        from ci.commands import study_steps
+
+        return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
     if not dry_run:
         wait_for_turn()
     checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
@@ -113,12 +117,6 @@ def _measured(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as
             left = study_steps.measure(one, checkout, study_steps.asked_of(checkout.path, given), file, program)
         code = max(code, study_steps.record(one, file, given["out"], given["results"], left, as_json))
     return code
-
-
-def _from_files(chosen: Sequence[Study], given: Given, as_json: bool) -> int:
-    from ci.commands import study_steps
-
-    return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
 
 
 def _list(as_json: bool) -> int:

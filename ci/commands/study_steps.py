@@ -15,10 +15,8 @@ from ci.git.repository import LocalCheckout
 from ci.harness import OneProgram
 from ci.options import NO_VERDICT, PASS, err_console, out_console
 from ci.sweeps.catalogue import Catalogues
-from ci.sweeps.studies import folder, report, source
-from ci.sweeps.studies.across import code
-from ci.sweeps.studies.ready import StudyAsked, code_of, ready
-from ci.sweeps.studies.run import Left, measured
+from ci.sweeps.studies import changes, folder, run
+from ci.sweeps.studies.run import Left, StudyAsked, code_of, measured, ready
 from ci.whole_files import replace
 
 
@@ -35,9 +33,9 @@ def plan(chosen: Sequence[Study], asked: StudyAsked, program: OneProgram, as_jso
     known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
     made = {one.name: ready(one, asked, known, console) for one in chosen}
     if as_json:
-        click.echo(json.dumps({name: report.planned(parts) for name, parts in made.items()}, indent=1))
+        click.echo(json.dumps({name: run.planned(parts) for name, parts in made.items()}, indent=1))
         return PASS
-    for table in [report.plan_table(name, parts) for name, parts in made.items()]:
+    for table in [run.plan_table(name, parts) for name, parts in made.items()]:
         out_console().print(table)
     return PASS
 
@@ -49,16 +47,16 @@ def measure(one: Study, checkout: LocalCheckout, asked: StudyAsked, file: Path, 
     parts = ready(one, asked, known, console)
     left = measured(one, parts, checkout, asked, file, program, console)
     if one.code:
-        replace(code.beside(file), code.text_of(code_of(one, parts, asked, known, console)))
+        replace(changes.beside(file), changes.text_of(code_of(one, parts, asked, known, console)))
     if not file.exists():
-        raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
+        raise StudyError(f"the study {one.name} measured nothing: {run.why_nothing(parts, left)}")
     return left
 
 
 def record(one: Study, file: Path, out: Path | None, results: Path, left: Sequence[Left], as_json: bool) -> int:
     """Record, table and figures of what was measured."""
     console = err_console()
-    for found in source.of_files(one, [file]):
+    for found in folder.of_files(one, [file]):
         place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, [file])
         _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
@@ -69,7 +67,7 @@ def of_files(one: Study, sources: Sequence[Path], results: Path, as_json: bool) 
     """Table and figures of files; nothing is measured."""
     console = err_console()
     beside = [path if path.is_dir() else path.parent for path in sources]
-    for found in source.read(one, sources):
+    for found in folder.read(one, sources):
         place = folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, sources)
         _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
@@ -78,7 +76,7 @@ def of_files(one: Study, sources: Sequence[Path], results: Path, as_json: bool) 
 
 def _rendered(
     one: Study,
-    found: source.StudyRows,
+    found: folder.StudyRows,
     place: Path,
     beside: Sequence[Path],
     console: Console,
@@ -89,9 +87,9 @@ def _rendered(
     """Keep the lines, write table and figures, and print them."""
     place.mkdir(parents=True, exist_ok=True)
     if keep:
-        [found] = source.of_files(one, [folder.keep(place, found.lines)])
+        [found] = folder.of_files(one, [folder.keep(place, found.lines)])
         folder.keep_checks(place, one.name, beside)
-    facts = source.bits(one, dict.fromkeys([*beside, place]), found.machine)
+    facts = folder.bits(one, dict.fromkeys([*beside, place]), found.machine)
     remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
     made = folder.render(one, found.frame, folder.foot_of(found.frame, found.found), place, console, remarks, facts)
-    report.show(one, made, as_json)
+    run.show(one, made, as_json)

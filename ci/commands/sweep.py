@@ -12,28 +12,34 @@ from typing import Any
 import click
 
 from ci import harness
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.options import (
+    ANY,
     CASE,
     DRY_RUN,
+    FILE,
     JSON,
     NO_VERDICT,
     PASS,
+    SECONDS,
     SOURCE,
-    Seconds,
+    THERE,
+    Parsed,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.report.words import plain
-from ci.sweeps import effort, grid, ranking, show
+from ci.sweeps import grid, run, show
+from ci.sweeps.grid import Prepared, SweepChoice, prepared
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.plan import BATCH, FOLDER, SweepPlan, sweep_id
-from ci.sweeps.prepare import Prepared, SweepChoice, prepared
 from ci.sweeps.pruning import CodeLimits
-from ci.sweeps.run import Progressed, measure, trials_of
+from ci.sweeps.run import BATCH, FOLDER, Progressed, SweepPlan, measure, sweep_id, trials_of
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
 from ci.whole_files import replace
 from kernels import project
@@ -42,14 +48,10 @@ Given = Mapping[str, Any]
 """The options of a command line, by name."""
 
 MINUTES = click.FloatRange(0, min_open=True)
-BUDGET = click.option("--budget", type=MINUTES, metavar="MIN", help="GPU minutes that this call may take.")
-ARCH = click.option(
-    "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
-)
-COMPUTE_UNITS = click.option(
-    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with this many CUs."
-)
-NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: no point is pruned by its code.")
+BUDGET = option("--budget MIN", "GPU minutes that this call may take.", MINUTES)
+ARCH = option("--arch NAME", "With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine.")
+COMPUTE_UNITS = option("--compute-units N", "With --arch: of a device with this many CUs.", click.IntRange(1))
+NO_COMPILE = flag("--no-compile", "Do not compile ahead: no point is pruned by its code.")
 
 # Options of `ridgeline sweep`: which points, how they are measured, and where.
 
@@ -57,36 +59,20 @@ NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahe
 TIERS = harness.TIERS
 
 
-class ShardOption(click.ParamType[tuple[int, int]]):
+def _shard(said: str) -> tuple[int, int]:
     """K/N: one of N parts of the points."""
-
-    name = "k/n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two numbers; a usage error says what is allowed."""
-        if isinstance(value, tuple):
-            return value
-        number, _, count = str(value).partition("/")
-        if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
-            self.fail(f"{value!r}: expected K/N such as 3/8, with K from 1 to N", param, ctx)
-        return int(number), int(count)
+    number, _, count = said.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
+        raise ValueError(f"{said!r}: expected K/N such as 3/8, with K from 1 to N")
+    return int(number), int(count)
 
 
-class RoundsOption(click.ParamType[tuple[int, ...]]):
+def _rounds(said: str) -> tuple[int, ...]:
     """R,R,...: rounds of each rung."""
-
-    name = "r,r"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers; a usage error says what is allowed."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
-            self.fail(
-                f"{value!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000", param, ctx
-            )
-        return tuple(map(int, parts))
+    parts = said.split(",")
+    if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
+        raise ValueError(f"{said!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000")
+    return tuple(map(int, parts))
 
 
 def _said(rounds: tuple[int, ...]) -> str:
@@ -94,115 +80,63 @@ def _said(rounds: tuple[int, ...]) -> str:
 
 
 POINTS = together(
-    click.option(
-        "--grid",
-        "files",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="TOML or JSON: values by knob, or points (repeatable).",
-    ),
-    click.option(
-        "--knob", "knobs", multiple=True, metavar="NAME=V,V", help="Values of a knob; several give every combination."
-    ),
-    click.option("--candidates", is_flag=True, help="The points that the operator itself proposes."),
+    several("--grid FILE -> files", "TOML or JSON: values by knob, or points (repeatable).", ANY),
+    several("--knob NAME=V,V -> knobs", "Values of a knob; several give every combination."),
+    flag("--candidates", "The points that the operator itself proposes."),
     CASE,
-    click.option(
-        "--tier", type=click.Choice(TIERS), default="pr", show_default=True, help="Without --case: which cases."
+    option("--tier", "Without --case: which cases.", click.Choice(TIERS), default="pr"),
+    several("--backend NAME -> backends", "Only this backend; one without knobs is timed as it is (repeatable)."),
+    option(
+        "--anchor NAME", "The backend at whose default the ratios are 1 (default: the first that is swept).", default=""
     ),
-    click.option(
-        "--backend",
-        "backends",
-        multiple=True,
-        metavar="NAME",
-        help="Only this backend; one without knobs is timed as it is (repeatable).",
-    ),
-    click.option(
-        "--anchor",
-        default="",
-        metavar="NAME",
-        help="The backend at whose default the ratios are 1 (default: the first that is swept).",
-    ),
-    click.option(
-        "--most", type=click.IntRange(1), default=grid.MOST, show_default=True, help="Refuse more points than this."
-    ),
-    click.option(
-        "--sample",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Draw N points of a grid per case; the same ones every time.",
-    ),
+    option("--most", "Refuse more points than this.", click.IntRange(1), default=grid.MOST),
+    option("--sample N", "Draw N points of a grid per case; the same ones every time.", click.IntRange(1)),
 )
 """Which points."""
 RULES = together(
-    click.option(
-        "--rounds",
-        type=RoundsOption(),
-        metavar="R,R,...",
-        help=f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
+    option(
+        "--rounds R,R,...",
+        f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
+        Parsed("r,r", _rounds),
     ),
-    click.option("--all", "everything", is_flag=True, help="Every point in every rung: nothing is dropped."),
-    click.option(
+    flag("--all -> everything", "Every point in every rung: nothing is dropped."),
+    option(
         "--miss",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        "Accepted chance of dropping the best point.",
+        click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.05,
-        show_default=True,
-        help="Accepted chance of dropping the best point.",
     ),
-    click.option(
-        "--batch",
-        type=click.IntRange(1, 500),
-        default=BATCH,
-        show_default=True,
-        help="Points that are timed in turn with one anchor.",
-    ),
-    click.option(
+    option("--batch", "Points that are timed in turn with one anchor.", click.IntRange(1, 500), default=BATCH),
+    option(
         "--regime",
-        type=click.Choice(("spaced", "sustained")),
+        "Calls apart, or back to back at settled power.",
+        click.Choice(("spaced", "sustained")),
         default="spaced",
-        show_default=True,
-        help="Calls apart, or back to back at settled power.",
     ),
-    click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the inputs."),
-    click.option(
-        "--deadline", type=Seconds(), metavar="SECONDS", help="A step of a point that takes longer is a hang."
-    ),
-    click.option("--heap", type=click.Choice(harness.HEAPS), help="Home of the symmetric heap on GPUs."),
-    click.option(
-        "--registers", type=click.IntRange(1), metavar="N", help="Leave out points whose code has more registers."
-    ),
-    click.option("--spills", type=click.IntRange(0), metavar="N", help="Leave out points whose code spills more."),
+    option("--seed", "Seed of the inputs.", click.IntRange(0), default=0),
+    option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS),
+    option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS)),
+    option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1)),
+    option("--spills N", "Leave out points whose code spills more.", click.IntRange(0)),
     NO_COMPILE,
 )
 """How they are measured."""
 WHERE = together(
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).",
-    ),
-    click.option("--resume", is_flag=True, help="What every call does anyway: go on with --out."),
-    click.option(
-        "--from",
-        "earlier",
-        multiple=True,
-        type=click.Path(path_type=Path, exists=True),
-        metavar="FILE",
-        help="Lines of other shards that count as measured (repeatable).",
-    ),
-    click.option(
-        "--shard",
-        type=ShardOption(),
+    option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE),
+    flag("--resume", "What every call does anyway: go on with --out."),
+    several("--from FILE -> earlier", "Lines of other shards that count as measured (repeatable).", THERE),
+    option(
+        "--shard K/N",
+        "Only this part of the points; the final rungs follow with --from.",
+        Parsed("k/n", _shard),
         default=(1, 1),
-        metavar="K/N",
-        help="Only this part of the points; the final rungs follow with --from.",
+        show_default=False,
     ),
     BUDGET,
-    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is there."),
+    flag("--show -> only_show", "Measure nothing: table and figure of what is there."),
     ARCH,
     COMPUTE_UNITS,
-    click.option("--no-figure", is_flag=True, help="Tables only."),
+    flag("--no-figure", "Tables only."),
 )
 """Where, how much of it, and what comes of it."""
 
@@ -214,7 +148,7 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
   ridgeline sweep gemm --backend torch --knob threads=1,2 --case n4096_k4096_m1_fp16 --out threads.jsonl"""
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("operator")
 @POINTS
 @RULES
@@ -237,7 +171,39 @@ def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
     if dry_run:
         return _printed(ready, plan, as_json)
     ended = _shown_only(plan) if given["only_show"] else measure(plan, err_console())
-    return _told(ready, plan, ended, as_json, not given["no_figure"], given["only_show"])
+    # Print what came of it, write the tables and the figure beside the file, say what is left.
+    figure = not given["no_figure"]
+    shown = given["only_show"]
+    if ended.measured is None:
+        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
+    ranks = show.rankings(ended.measured, ready.pruned)
+    left = ended.left.count if ended.left else 0
+    # Names of the files that were written beside the lines: tables, and a figure where it could be drawn.
+    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
+    plan.out.parent.mkdir(parents=True, exist_ok=True)
+    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    replace(csv, show.csv(ended.measured))
+    replace(markdown, show.markdown(ended.measured, ranks, plan.rungs))
+    written = [csv.name, markdown.name, *(_drawn(stem, ended.measured, ranks) if figure else [])]
+    if as_json:
+        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
+    else:
+        show.terminal(ranks, out_console())
+        click.echo(show.chances(plan.rungs))
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
+        # What is left, and what to do about it.
+        if ended.left:
+            rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
+            click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
+        elif not plan.finals and len(plan.rungs) > 2:
+            # every other shard's file is another --from
+            command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
+            click.echo(
+                f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file"
+            )
+        else:
+            click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
+    return PASS if shown or not ended.left else NO_VERDICT
 
 
 # ---- before -------------------------------------------------------------------------------------------------------
@@ -287,7 +253,7 @@ def wished(given: Given) -> grid.PointWish:
 
 def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     """What would be measured, what not and why, and how long it takes."""
-    found = effort.expected(ready.catalogue, plan.dealt, plan.rungs_here)
+    found = run.expected(ready.catalogue, plan.dealt, plan.rungs_here)
     reasons = ready.pruned.reasons()
     asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
     if as_json:
@@ -303,9 +269,9 @@ def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     for what, count in reasons.items():
         click.echo(f"  {count} are not measured: {what}")
     for one in ready.pruned.dropped[:3]:
-        click.echo(f"    {one.point.case} {ranking.words(dict(one.point.knobs))}: {plain(one.why, 200)}")
+        click.echo(f"    {one.point.case} {show.knob_words(dict(one.point.knobs))}: {plain(one.why, 200)}")
     click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
-    click.echo(f"  {effort.model(plan.rungs_here)}")
+    click.echo(f"  {run.model(plan.rungs_here)}")
     click.echo(f"  {show.chances(plan.rungs_here)}")
     return PASS
 
@@ -322,47 +288,7 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     return Progressed(found[0], left, "only what is recorded was asked for")
 
 
-def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:
-    """Print what came of it, write the tables and the figure beside the file, say what is left."""
-    if ended.measured is None:
-        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
-    ranks = ranking.rankings(ended.measured, ready.pruned)
-    left = ended.left.count if ended.left else 0
-    written = _written(plan, ended.measured, ranks, figure)
-    if as_json:
-        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
-    else:
-        show.terminal(ranks, out_console())
-        click.echo(show.chances(plan.rungs))
-        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
-        _say_next(plan, ended)
-    return PASS if shown or not ended.left else NO_VERDICT
-
-
-def _say_next(plan: SweepPlan, ended: Progressed) -> None:
-    """What is left, and what to do about it."""
-    if ended.left:
-        rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
-        click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
-    elif not plan.finals and len(plan.rungs) > 2:
-        # every other shard's file is another --from
-        command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
-        click.echo(f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file")
-    else:
-        click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
-
-
-def _written(plan: SweepPlan, measured: Measured, ranks: list[ranking.CaseRanking], figure: bool) -> list[str]:
-    """Names of the files that were written beside the lines: tables, and a figure where it could be drawn."""
-    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
-    plan.out.parent.mkdir(parents=True, exist_ok=True)
-    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
-    replace(csv, show.csv(measured))
-    replace(markdown, show.markdown(measured, ranks, plan.rungs))
-    return [csv.name, markdown.name, *(_drawn(stem, measured, ranks) if figure else [])]
-
-
-def _drawn(stem: Path, measured: Measured, ranks: list[ranking.CaseRanking]) -> list[str]:
+def _drawn(stem: Path, measured: Measured, ranks: list[show.CaseRanking]) -> list[str]:
     """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
     title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
     spec, data = show.figure(measured, ranks, title)

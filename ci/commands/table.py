@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,67 +13,52 @@ import rich.table
 from rich.text import Text
 
 from ci.bars import bar
-from ci.options import JSON, PASS, RESULTS, err_console, example, out_console
+from ci.options import JSON, PASS, RESULTS, Finite, Parsed, err_console, flag, option, out_console, several, verb
 from ci.report.words import plain, plural
-from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
-from ci.tables.csv_rows import TableFileError
-from ci.tables.document import document
-from ci.tables.read import TableFile, read
-from ci.tables.roles import AskedColumns
-from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown, row_ratios, sheets
+from ci.tables.read import AskedColumns, TableFile, TableFileError, read
+from ci.tables.sheets import (
+    Sheet,
+    StudyTable,
+    check_printed,
+    comma_separated,
+    document,
+    everything,
+    latex,
+    markdown,
+    recorded_sheet,
+    recorded_tables,
+    row_ratios,
+    sheets,
+)
 
 ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
 
-EXAMPLE = example(
+EXAMPLE = (
     "ridgeline table tests/ci/tables/data/primus_turbo_pr284_seen.csv --columns Triton,Autotune --baseline GMM "
     "--score higher --by model --by op --regret Autotune=hipBLASLt,Triton"
 )
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+def _names(said: str) -> tuple[str, ...]:
     """Names of columns between commas; none is empty."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names; a usage error says what is expected."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(","))
-        if not all(names):
-            self.fail(
-                f"{value!r}: names of columns are expected, with a comma between them, such as model,op", param, ctx
-            )
-        return tuple(dict.fromkeys(names))
+    names = tuple(name.strip() for name in said.split(","))
+    if not all(names):
+        raise ValueError(f"{said!r}: names of columns are expected, with a comma between them, such as model,op")
+    return tuple(dict.fromkeys(names))
 
 
-class ChosenFrom(click.ParamType[tuple[str, tuple[str, ...]]]):
-    """COLUMN=CANDIDATE,CANDIDATE."""
-
-    name = "choice"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[str, ...]]:
-        """The column and what it was chosen from; a usage error says what is expected."""
-        column, equals, candidates = str(value).partition("=")
-        names = tuple(name.strip() for name in candidates.split(","))
-        if not (column.strip() and equals and all(names)):
-            self.fail(f"{value!r}: COLUMN=CANDIDATE,... is expected, such as autotune=hipblaslt,triton", param, ctx)
-        return column.strip(), names
+def _chosen_from(said: str) -> tuple[str, tuple[str, ...]]:
+    """COLUMN=CANDIDATE,CANDIDATE: the column and what it was chosen from."""
+    column, equals, candidates = said.partition("=")
+    names = tuple(name.strip() for name in candidates.split(","))
+    if not (column.strip() and equals and all(names)):
+        raise ValueError(f"{said!r}: COLUMN=CANDIDATE,... is expected, such as autotune=hipblaslt,triton")
+    return column.strip(), names
 
 
-class Within(click.FloatRange):
-    """A finite number of a range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; a usage error names the range."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number from {self.min:g} to {self.max:g}", param, ctx)
-        return number
+NAMES = Parsed("names", _names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,41 +81,34 @@ class TableQuestion:
         return AskedColumns(self.columns, self.baseline, self.by, self.regret)
 
 
-@click.command(epilog=EXAMPLE)
+@verb(EXAMPLE)
 @click.argument("source", metavar="FILE.csv|STUDY")
-@click.option("--columns", type=Names(), default=(), metavar="A,B", help="Backends (default: the columns of numbers).")
-@click.option("--baseline", default="", metavar="A", help="What ratios are taken to (default: the first backend).")
-@click.option(
+@option("--columns A,B", "Backends (default: the columns of numbers).", NAMES, default=(), show_default=False)
+@option("--baseline A", "What ratios are taken to (default: the first backend).", default="")
+@option(
     "--score",
-    type=click.Choice(["higher", "lower"]),
+    "Which numbers are better: higher for TFLOPS and GB/s, lower for times.",
+    click.Choice(["higher", "lower"]),
     default="higher",
-    show_default=True,
-    help="Which numbers are better: higher for TFLOPS and GB/s, lower for times.",
 )
-@click.option("--by", type=Names(), multiple=True, metavar="KEY,KEY", help="Also in groups of equal keys (repeatable).")
-@click.option(
-    "--regret",
-    type=ChosenFrom(),
-    multiple=True,
-    metavar="A=B,C",
-    help="Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
+@several("--by KEY,KEY", "Also in groups of equal keys (repeatable).", NAMES)
+@several(
+    "--regret A=B,C",
+    "Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
+    Parsed("choice", _chosen_from),
 )
-@click.option(
-    "--tie", type=Within(0, 50), default=0.0, metavar="PERCENT", help="Closer than this is a tie (default: 0)."
-)
-@click.option("--below", type=Within(0, 1000), default=BOUND, show_default=True, help="Count ratios below this.")
-@click.option("--worst", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Worst rows to list.")
-@click.option("--ratios", is_flag=True, help="The ratio of every row, in place of means and counts.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
+@option("--tie PERCENT", "Closer than this is a tie (default: 0).", Finite(0, 50), default=0.0)
+@option("--below", "Count ratios below this.", Finite(0, 1000), default=BOUND)
+@option("--worst", "Worst rows to list.", click.IntRange(0, 10_000), default=10)
+@flag("--ratios", "The ratio of every row, in place of means and counts.")
+@option(
+    "--format -> form",
+    "How it is printed.",
+    click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
     default="terminal",
-    show_default=True,
-    help="How it is printed.",
 )
 @JSON
-@click.option("--machine", default="", metavar="NAME", help="Of a study: only this machine.")
+@option("--machine NAME", "Of a study: only this machine.", default="")
 @RESULTS
 def table(source: str, as_json: bool, machine: str, results: Path, **options: Any) -> int:
     """The maths of a comparison table: ratios to a baseline, means, wins, groups, worst rows, regret.
@@ -152,7 +129,7 @@ def table(source: str, as_json: bool, machine: str, results: Path, **options: An
     if source == "-" or Path(source).is_file():
         _print_comparison(source, question)
         return PASS
-    tables = recorded.find(source, machine, results)
+    tables = recorded_tables(source, machine, results)
     if question.asked == AskedColumns():
         _print_tables(tables, question.form)
         return PASS
@@ -168,11 +145,17 @@ def _print_comparison(path: str, question: TableQuestion) -> None:
         read_in = read(path, question.asked)
         found = _compared(read_in, question)
     if question.form == "json":
-        checked = printed.check(read_in.frame, read_in.roles.printed)
+        checked = check_printed(read_in.frame, read_in.roles.printed)
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
     _print(_sheets(found, read_in, question), question.form)
-    _say_remarks(_remarks(read_in))
+    # To stderr, so that a table can be piped.
+    remarks = _remarks(read_in)
+    console = err_console()
+    for remark in remarks[:ROWS]:
+        console.print(Text(f"note: {plain(remark, 400)}"), soft_wrap=True)
+    if len(remarks) > ROWS:
+        console.print(f"and {plural(len(remarks) - ROWS, 'more note')}; --json has all of them", soft_wrap=True)
 
 
 def _compared(read_in: TableFile, question: TableQuestion) -> TableComparison:
@@ -199,8 +182,8 @@ def _sheets(found: TableComparison, read_in: TableFile, question: TableQuestion)
     return sheets(found, read_in.frame, question.below)
 
 
-def _print_tables(tables: Sequence[recorded.StudyTable], form: str) -> None:
-    shown = [recorded.sheet(one) for one in tables]
+def _print_tables(tables: Sequence[StudyTable], form: str) -> None:
+    shown = [recorded_sheet(one) for one in tables]
     if form == "json":
         pairs = zip(tables, shown, strict=True)
         found = [{"study": t.study, "machine": t.machine, "header": s.header, "rows": s.rows} for t, s in pairs]
@@ -263,19 +246,10 @@ def _remarks(read_in: TableFile) -> list[str]:
 
 def _about_printed(read_in: TableFile) -> list[str]:
     said = []
-    for one in printed.check(read_in.frame, read_in.roles.printed):
+    for one in check_printed(read_in.frame, read_in.roles.printed):
         differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
         said.append(f"column {one.column!r}: {plural(one.rows, 'printed ratio')} {differ}; {len(one.off)} are off")
         said += [
             f"row {read_in.frame.index[o.row]}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off
         ]
     return said
-
-
-def _say_remarks(remarks: Sequence[str]) -> None:
-    """To stderr, so that a table can be piped."""
-    console = err_console()
-    for remark in remarks[:ROWS]:
-        console.print(Text(f"note: {plain(remark, 400)}"), soft_wrap=True)
-    if len(remarks) > ROWS:
-        console.print(f"and {plural(len(remarks) - ROWS, 'more note')}; --json has all of them", soft_wrap=True)

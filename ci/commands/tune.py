@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from benchmarks.points import Point
-from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.measuring import one_checkout
 from ci.commands.sweep import ARCH, MINUTES
 from ci.git.repository import LocalCheckout
 from ci.harness import again
@@ -18,6 +18,7 @@ from ci.options import (
     BACKEND,
     CASE,
     DRY_RUN,
+    FILE,
     JSON,
     NO_VERDICT,
     PASS,
@@ -25,9 +26,12 @@ from ci.options import (
     SOURCE,
     NewFile,
     err_console,
-    example,
+    flag,
+    option,
     out_console,
+    several,
     together,
+    verb,
     wait_for_turn,
 )
 from ci.sweeps import catalogue
@@ -35,10 +39,9 @@ from ci.sweeps.catalogue import TunedCase
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.run import measure
-from ci.sweeps.tuned import code_file, report, tables, tuning, verifying
+from ci.sweeps.tuned import tables, tuning
 from ci.sweeps.tuned.choose import Action, EntryDecision
-from ci.sweeps.tuned.measuring import Bench
-from ci.sweeps.tuned.verifying import CodeObjects, Due, Rivals
+from ci.sweeps.tuned.tuning import Bench, CodeObjects, Due, Rivals
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
@@ -49,38 +52,19 @@ EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
 ASKED = together(
     CASE,
     BACKEND,
-    click.option(
-        "--from",
-        "files",
-        multiple=True,
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Trial files of a sweep: nothing is measured (repeatable).",
+    several("--from FILE -> files", "Trial files of a sweep: nothing is measured (repeatable).", FILE),
+    flag("--verify", "Only the entries that are there, and only if their code has changed."),
+    option(
+        "--budget MIN", "GPU minutes to spend; with --verify on the entries that were confirmed longest ago.", MINUTES
     ),
-    click.option("--verify", is_flag=True, help="Only the entries that are there, and only if their code has changed."),
-    click.option(
-        "--budget",
-        type=MINUTES,
-        metavar="MIN",
-        help="GPU minutes to spend; with --verify on the entries that were confirmed longest ago.",
+    option("--out FILE", "Also add the lines to this trial file; what was compiled goes beside it.", NewFile()),
+    option(
+        "--code FILE", "With --from: what was compiled where it was measured (default: the file beside FILE).", FILE
     ),
-    click.option(
-        "--out",
-        type=NewFile(),
-        metavar="FILE",
-        help="Also add the lines to this trial file; what was compiled goes beside it.",
-    ),
-    click.option(
-        "--code",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="With --from: what was compiled where it was measured (default: the file beside FILE).",
-    ),
-    click.option(
-        "--propose",
-        metavar="NAME",
+    option(
+        "--propose NAME",
+        "Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
         default="",
-        help="Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
     ),
     ARCH,
 )
@@ -106,7 +90,7 @@ class TuneWish:
 # `ridgeline tune`: tables of tuned knobs, written from a sweep, and verified again.
 
 
-@click.command(epilog=example(EXAMPLES))
+@verb(EXAMPLES)
 @click.argument("operators", metavar="OPERATOR...", nargs=-1, required=True)
 @ASKED
 @SOURCE
@@ -143,9 +127,9 @@ def tune(
         outcomes = list(_measured_ones(names, wish, checkout))
     made = [one for outcome in outcomes if outcome for one in outcome]
     if as_json:
-        click.echo(json.dumps(report.document(made), indent=1))
+        click.echo(json.dumps(tuning.document(made), indent=1))
     elif made:
-        report.show(made, out_console())
+        tuning.show(made, out_console())
     if wish.propose and not dry_run:
         _proposed(made, wish.propose, checkout.path)
     return _code(made, wish.verify)
@@ -154,7 +138,7 @@ def tune(
 def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
     """A pull request with every table that decisions are about, if one of them has changed."""
     from ci.github.client import of_environment  # a node that measures has no httpx
-    from ci.github.proposal import Proposal, propose
+    from ci.github.orders import Proposal, propose
 
     files = {path.relative_to(tree.resolve()).as_posix(): path for path in {one.place.file for one in made}}
     changed = any(one.action not in (Action.BY_RULE, Action.OPEN) for one in made)
@@ -162,8 +146,8 @@ def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
         click.echo("no table has changed: nothing to propose")
         return
     texts = {path: file.read_text(encoding="utf-8") for path, file in files.items()}
-    title = f"Tuned tables: {report.counted(made)} on {name}"
-    click.echo(propose(of_environment(), Proposal(f"tuned/{name}", title, report.markdown(made), texts)))
+    title = f"Tuned tables: {tuning.counted(made)} on {name}"
+    click.echo(propose(of_environment(), Proposal(f"tuned/{name}", title, tuning.markdown(made), texts)))
 
 
 def _named(operators: Sequence[str], checkout: LocalCheckout, sweeps: Sequence[Measured]) -> list[str]:
@@ -210,7 +194,7 @@ def _of_files(
     machine = mine[0].machine
     task = _task(operator, wish, checkout, machine.arch or "cpu", machine.compute_units)
     return _written(
-        task, mine[0], None, code_file.read([wish.code] if wish.code else map(code_file.beside, wish.files), operator)
+        task, mine[0], None, tuning.read([wish.code] if wish.code else map(tuning.beside, wish.files), operator)
     )
 
 
@@ -236,7 +220,7 @@ def _searched(task: TuneTask) -> Made:
     pruned, rungs = task.bench.pruned(points, anchors), task.bench.rungs(False, task.cases)
     if task.wish.dry_run:
         minutes = task.bench.minutes(pruned.kept, rungs)
-        report.would_search(task.cases, pruned, minutes, task.bench.catalogue.arch)
+        tuning.would_search(task.cases, pruned, minutes, task.bench.catalogue.arch)
         return None, 0.0
     measured = _measured(task, points, anchors, pruned)
     return _written(task, measured, pruned, None), measured.gpu_s / 60
@@ -245,16 +229,16 @@ def _searched(task: TuneTask) -> Made:
 def _verified(task: TuneTask) -> Made:
     """Entries whose code has changed since they were confirmed, oldest first, as many as the budget allows."""
     entries = tables.entries(task.cases)
-    rivals = [verifying.rivals(one) for one in entries]
+    rivals = [tuning.rivals(one) for one in entries]
     known = [one for one in rivals if one.entry.confirmed and one.entry.confirmed.code]
-    due = verifying.due(entries, task.bench.code(tuning.verification(known)))
+    due = tuning.due(entries, task.bench.code(tuning.verification(known)))
     rungs = task.bench.rungs(verifying=True)
 
     def minutes(some: Sequence[Rivals]) -> float:
         return task.bench.minutes(task.bench.points(tuning.verification(some))[0], rungs)
 
-    now, later = verifying.within(due.stale, minutes, task.wish.budget)
-    report.say_due(task.operator, Due(due.unchanged, now), later, minutes(now))
+    now, later = tuning.within(due.stale, minutes, task.wish.budget)
+    tuning.say_due(task.operator, Due(due.unchanged, now), later, minutes(now))
     if task.wish.dry_run or not now:
         return None, 0.0
     points, anchors = task.bench.points(tuning.verification(now))
@@ -271,7 +255,7 @@ def _measured(
     plan = task.bench.plan(points, anchors, pruned, task.bench.rungs(task.wish.verify, task.cases))
     ended = measure(dataclasses.replace(plan, budget_min=task.wish.budget), err_console())
     if task.wish.out:
-        report.added(plan.out, task.wish.out)
+        tuning.added(plan.out, task.wish.out)
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     if ended.left:
@@ -293,7 +277,7 @@ def _written(
         )
     known = tuning.codes(task.bench, made) if code is None else code
     if code is None and task.wish.out:
-        code_file.write(task.wish.out, task.operator, known)
+        tuning.write(task.wish.out, task.operator, known)
     texts = tuning.new_texts(task.cases, made, tuning.confirmations(made, measured, known))
     for file, (before, after) in texts.items():
         if task.wish.dry_run:

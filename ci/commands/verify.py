@@ -1,28 +1,50 @@
-"""`ridgeline verify`: is every backend right in every case on this machine."""
+"""`ridgeline verify`: is every backend right in every case here; `ridgeline bringup`: first contact with a node."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ci.commands.common.checkouts import one_checkout
-from ci.harness import measure
-from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan, wait_for_turn
+from ci import harness
+from ci.commands.common.measuring import one_checkout
+from ci.harness import INTERRUPTED, follow, measure, options, program
+from ci.options import (
+    CHOICE,
+    DRY_RUN,
+    FOLDER_THERE,
+    JSON,
+    PASS,
+    REGRESSION,
+    SOURCE,
+    USAGE,
+    NewFile,
+    err_console,
+    flag,
+    option,
+    out_console,
+    plan,
+    print_json,
+    several,
+    verb,
+    wait_for_turn,
+)
+from ci.report import run_summary
 from kernels import project
 
 KEPT = ".ridgeline/checks.jsonl"
 
 
-@click.command(epilog=example("ridgeline verify --tier nightly --kernel gemm"))
+@verb("ridgeline verify --tier nightly --kernel gemm")
 @CHOICE
 @SOURCE
-@click.option(
+@option(
     "--out",
-    type=NewFile(),
-    help="File of checks to append to; what it knows of the same kernels on this machine is not tried again "
+    "File of checks to append to; what it knows of the same kernels on this machine is not tried again "
     f"(default: {KEPT}).",
+    NewFile(),
 )
 @JSON
 @DRY_RUN
@@ -43,3 +65,62 @@ def verify(
         click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
         return 0
     return measure([head], planned, file, err_console(), "verify", *(["--json"] if as_json else []))
+
+
+# ---- bringup ---------------------------------------------------------------------------------------------------------
+
+
+KEPT_CHECKS, REPORT = ".ridgeline/bringup.jsonl", ".ridgeline/bringup.json"
+"""Finished steps; the report."""
+
+EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --again"
+
+
+@verb(EXAMPLE)
+@several("--only STEP", "Only this step (repeatable); --dry-run lists them.")
+@several("--skip STEP", "All but this step (repeatable).")
+@flag("--again", "Repeat finished steps too; without it, only what failed or is missing.")
+@option("--out", f"The report, a JSON file worth sending to us (default: {REPORT}).", NewFile())
+@option("--state", f"File that keeps finished steps (default: {KEPT_CHECKS}).", NewFile())
+@option("--tree", "This source tree.", FOLDER_THERE)
+@JSON
+@DRY_RUN
+def bringup(
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    again: bool,
+    out: Path | None,
+    state: Path | None,
+    tree: Path | None,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """First contact with a node: does everything work that Ridgeline relies on, and what is the next step if not?
+
+    Devices, versions, symmetric heap, fences, RCCL, vendor packages, each backend in one case.  Takes minutes, survives
+    a crash or a hang of any step, and goes on where it was stopped.
+    """
+    if not dry_run:
+        wait_for_turn()
+    file, state = out or project.place(REPORT), state or project.place(KEPT_CHECKS)
+    where = tree or project.around(Path.cwd()).root
+    argv = program("benchmarks.bringup", *(["--again"] if again else []), *(["--dry-run"] if dry_run else []))
+    argv += options(
+        only=only, skip=skip, out=file.resolve(), state=state.resolve(), tree=where.resolve(), progress="json"
+    )
+    try:
+        ended = follow(argv, err_console(), "bringup")
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: what is finished is kept; `{harness.again()}` goes on from there", err=True)
+        return INTERRUPTED
+    if ended.code not in (PASS, REGRESSION) or dry_run:
+        if ended.code not in (PASS, REGRESSION, USAGE):
+            err_console().print(f"the measuring program broke off: {ended.how}", style="bold red")
+        return PASS if ended.code == PASS else USAGE
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if as_json:
+        print_json(document)
+    else:
+        run_summary.show_bringup(run_summary.read(document), out_console())
+        click.echo(f"report: {file}; it names no host, user or secret; please send it to us")
+    return ended.code

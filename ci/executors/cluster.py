@@ -75,7 +75,9 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     pools, pool, site = _found(spec)
     size = _size(pool, spec)
     tasks = tuple(shards) or tuple(range(spec.sharding.shards))
-    _refuse_several(pool.partition)
+    # A job that is requeued must not come to another kind of machine.
+    if "," in pool.partition:
+        raise ExecutorError(f"partition {pool.partition!r} is several; a job is measured in one: make a pool of each")
     place = {"output": f"{folder}/output-%a.txt", "chdir": spec.cwd}
     common = Allocation.of_pool(pools, pool, size, time=_time(pool, spec), shards=tasks, **place)
     end = dataclasses.replace(
@@ -122,8 +124,15 @@ class SlurmExecutor:
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
         _, pool, site = _found(spec)
-        _refuse_unseen(self.root, site)
-        _refuse_without_environment(pool, spec)
+        # Slurm cannot even write the output of a job whose folder the node does not see.
+        if site.shared and not any(self.root.is_relative_to(seen) for seen in (site.shared, Path.home())):
+            raise ExecutorError(
+                f"the nodes of site {site.name!r} see {site.shared}, not {self.root}; clone and submit there"
+            )
+        # Without a container the environment is the clone's own, which all shards would make at once.
+        if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
+            step = "make it, with Ridgeline in it, or give the pool `venv`" if INSTALLED else "`make setup` first"
+            raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: {step}")
         if site.shared:
             drained.folder_of(site).mkdir(parents=True, exist_ok=True)  # it is mounted into containers
         self._write(folder, script, spec, submitted)
@@ -309,19 +318,6 @@ def _size(pool: Pool, spec: JobSpec) -> int:
         raise ExecutorError(str(error)) from error
 
 
-def _refuse_without_environment(pool: Pool, spec: JobSpec) -> None:
-    """Without a container the environment is the clone's own, which all shards would make at once."""
-    if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
-        step = "make it, with Ridgeline in it, or give the pool `venv`" if INSTALLED else "`make setup` first"
-        raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: {step}")
-
-
-def _refuse_unseen(root: Path, site: Site) -> None:
-    """Slurm cannot even write the output of a job whose folder the node does not see."""
-    if site.shared and not any(root.is_relative_to(seen) for seen in (site.shared, Path.home())):
-        raise ExecutorError(f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone and submit there")
-
-
 def _unfinished(folder: Path) -> bool:
     return (folder / "job.json").is_file() and not (folder / "result.json").exists()
 
@@ -342,12 +338,6 @@ def _log(folder: Path) -> str:
     """The output of the command: of the newest attempt at the first shard that has one."""
     logs = [gather.newest_log(path) for path in sorted((folder / "shards").glob("[0-9]*"))]
     return next((str(log) for log in logs if log), str(folder / "output-end.txt"))
-
-
-def _refuse_several(partition: str) -> None:
-    """A job that is requeued must not come to another kind of machine."""
-    if "," in partition:
-        raise ExecutorError(f"partition {partition!r} is several; a job is measured in one: make a pool of each")
 
 
 def _time(pool: Pool, spec: JobSpec) -> str:

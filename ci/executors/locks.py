@@ -118,7 +118,11 @@ def opened(file: Path) -> BinaryIO:
     """A lock file, open for reading; made first if it is not there.  ExecutorError."""
     try:
         if not file.exists():
-            _make(file)
+            # Make a lock file, unless somebody does so at the same moment; others can open it, whatever the umask is.
+            with contextlib.suppress(FileExistsError):
+                made = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                os.fchmod(made, 0o644)
+                os.close(made)
         return os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from error
@@ -131,14 +135,6 @@ def locked(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _make(file: Path) -> None:
-    """Make a lock file, unless somebody does so at the same moment; others can open it, whatever the umask is."""
-    with contextlib.suppress(FileExistsError):
-        made = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        os.fchmod(made, 0o644)
-        os.close(made)
 
 
 def _unusable(place: Path, why: str) -> ExecutorError:

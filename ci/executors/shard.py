@@ -52,7 +52,13 @@ class Publisher:
         """Publish the lines that are whole.  Raises Fenced, or AnotherMachine."""
         self.attempt.check()
         for line in self._new():
-            self._refuse_another_machine(line)
+            found = machine_of(line)
+            self._machine = self._machine or found
+            if found != self._machine:
+                raise AnotherMachine(
+                    f"this attempt measured on {found}, and the shard's first trials are of {self._machine}: its "
+                    "trials are not used; submit to a partition whose nodes are alike"
+                )
             self.attempt.publish(self._count, line)
             self._count += 1
 
@@ -65,15 +71,6 @@ class Publisher:
         whole = content[: content.rfind(b"\n") + 1]
         self._offset += len(whole)
         return whole.splitlines()
-
-    def _refuse_another_machine(self, line: bytes) -> None:
-        found = machine_of(line)
-        self._machine = self._machine or found
-        if found != self._machine:
-            raise AnotherMachine(
-                f"this attempt measured on {found}, and the shard's first trials are of {self._machine}: its trials "
-                "are not used; submit to a partition whose nodes are alike"
-            )
 
 
 class AnotherMachine(Exception):
@@ -189,15 +186,11 @@ def hand_over(attempt: Attempt, host: str) -> None:
     deadline = time.monotonic() + HANDOVER_S
     for older in attempt.older():
         if attempt.shard.start_of(int(older.name)).host == host:
-            _end_here(older)
+            with contextlib.suppress(FileNotFoundError):
+                job.kill_marked(str(json.loads((older / "started.json").read_text())["token"]))
             continue
         while not (older / "result.json").exists() and time.monotonic() < deadline:
             time.sleep(LOOK_S)
-
-
-def _end_here(older: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        job.kill_marked(str(json.loads((older / "started.json").read_text())["token"]))
 
 
 def main(folder: Path) -> int:

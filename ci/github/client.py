@@ -312,7 +312,11 @@ class GitHub:
         raise GitHubError(f"{method} {url}: redirected more than {HOPS} times")
 
     def _read(self, answer: httpx.Response, what: str) -> tuple[Any, str | None]:
-        said = _said(answer)
+        try:
+            message = str(answer.json().get("message", ""))
+        except (ValueError, AttributeError):
+            message = answer.text
+        said = f"{answer.status_code} {message[:200]}".strip()
         if answer.status_code >= 500 or answer.status_code == 408:  # 408: it waited for us too long
             raise _BrokenServer(said)
         trouble = limit(answer.status_code, answer.headers, said, self._clock())
@@ -381,14 +385,6 @@ def _value(answer: httpx.Response, what: str) -> Any:
             " a log-in page stands between; look at GITHUB_API_URL and the proxy",
             answer.status_code,
         ) from None
-
-
-def _said(answer: httpx.Response) -> str:
-    try:
-        message = str(answer.json().get("message", ""))
-    except (ValueError, AttributeError):
-        message = answer.text
-    return f"{answer.status_code} {message[:200]}".strip()
 
 
 def _hint(answer: httpx.Response) -> str:

@@ -1,13 +1,19 @@
-""""""
+"""What the settings of a repository on GitHub leave open to strangers: asked, and judged."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal
 
-from ci.github.client import GitHub, GitHubError
+import click
+
+from ci.bars import bar
+from ci.github.client import GitHub, GitHubError, of_environment
+from ci.options import PASS, REGRESSION, USAGE, err_console, print_json
+from ci.report.words import plain
 
 # The settings of a repository that decide what a stranger's pull request can reach, asked of GitHub's API.
 #
@@ -41,82 +47,50 @@ class RepositorySettings:
 
 def read_settings(github: GitHub) -> RepositorySettings:
     """Ask for every setting.  Raises GitHubError if the repository itself cannot be read."""
-    about = github.get(f"/repos/{github.repository}")
-    owner = about["owner"]
+    about, unread = github.get(f"/repos/{github.repository}"), dict[str, str]()
+    owner, branch, private = about["owner"], str(about["default_branch"]), bool(about.get("private", False))
     organisation = str(owner["login"]) if owner.get("type") == "Organization" else ""
-    branch, unread = str(about["default_branch"]), dict[str, str]()
-    ask = _Asking(github, unread)
+
+    def ask(name: str, question: Callable[[], Any], nothing: Collection[int] = ()) -> Any:
+        """The answer, None where the token may not ask.  nothing: statuses that mean that there is nothing."""
+        try:
+            return question()
+        except GitHubError as error:
+            if error.status in nothing:
+                return {}
+            if error.status not in (403, 404, 409):
+                raise
+            unread[name] = str(error)
+            return None
+
+    def one(name: str, path: str, *nothing: int) -> Any:
+        return ask(name, lambda: github.get(path), nothing)
+
+    def every(name: str, path: str, key: str = "") -> Any:
+        return ask(name, lambda: tuple(github.items(path, key)))
+
+    of_group = f"actions/runner-groups?visible_to_repository={github.repository.partition('/')[2]}"
+    runners = every("runners", "actions/runners", "runners")
+    if organisation and runners is not None:
+        shared = every("runners", f"/orgs/{organisation}/actions/runners", "runners")
+        runners = None if shared is None else (*runners, *shared)
+    forks = "fork-pr-workflows-private-repos" if private else "fork-pr-contributor-approval"
     return RepositorySettings(
         github.repository,
         branch,
-        not about.get("private", False),
+        not private,
         organisation,
-        groups=ask.groups(organisation),
-        runners=ask.runners(organisation),
-        actions=ask.one("actions", "actions/permissions"),
-        selected=ask.one("selected", "actions/permissions/selected-actions", {404: {}, 409: {}}),
-        token=ask.one("token", "actions/permissions/workflow"),
-        forks=ask.one("forks", _forks_path(about)),
-        protection=ask.one("protection", f"branches/{branch}/protection", {404: {}}),
-        rules=ask.all("rules", f"rules/branches/{branch}"),
-        environments=ask.all("environments", "environments", "environments"),
+        groups=every("groups", f"/orgs/{organisation}/{of_group}", "runner_groups") if organisation else (),
+        runners=runners,
+        actions=one("actions", "actions/permissions"),
+        selected=one("selected", "actions/permissions/selected-actions", 404, 409),
+        token=one("token", "actions/permissions/workflow"),
+        forks=one("forks", f"actions/permissions/{forks}"),
+        protection=one("protection", f"branches/{branch}/protection", 404),
+        rules=every("rules", f"rules/branches/{branch}"),
+        environments=every("environments", "environments", "environments"),
         unread=unread,
     )
-
-
-def _forks_path(about: Any) -> str:
-    last = "fork-pr-workflows-private-repos" if about.get("private") else "fork-pr-contributor-approval"
-    return f"actions/permissions/{last}"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asking:
-    """Calls whose refusal is an answer too."""
-
-    github: GitHub
-    unread: dict[str, str]
-
-    def one(self, name: str, path: str, instead: dict[int, Any] | None = None) -> Any:
-        """The answer; instead: what a status means."""
-        try:
-            return self.github.get(path)
-        except GitHubError as error:
-            if error.status in (instead or {}):
-                return (instead or {})[error.status]
-            return self._refused(name, error)
-
-    def all(self, name: str, path: str, key: str = "") -> tuple[Any, ...] | None:
-        """Every item of a list."""
-        return self._listed(name, lambda: tuple(self.github.items(path, key)))
-
-    def groups(self, organisation: str) -> tuple[Any, ...] | None:
-        """The organisation's runner groups that this repository may use."""
-        if not organisation:
-            return ()
-        name = self.github.repository.partition("/")[2]
-        return self.all(
-            "groups", f"/orgs/{organisation}/actions/runner-groups?visible_to_repository={name}", "runner_groups"
-        )
-
-    def runners(self, organisation: str) -> tuple[Any, ...] | None:
-        """Runners of the repository and of its organisation that are there now."""
-        own = self.all("runners", "actions/runners", "runners")
-        if not organisation or own is None:
-            return own
-        shared = self.all("runners", f"/orgs/{organisation}/actions/runners", "runners")
-        return None if shared is None else (*own, *shared)
-
-    def _listed(self, name: str, read: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        try:
-            return read()
-        except GitHubError as error:
-            self._refused(name, error)
-            return None
-
-    def _refused(self, name: str, error: GitHubError) -> None:
-        if error.status not in (403, 404, 409):
-            raise error
-        self.unread[name] = str(error)
 
 
 # What the settings of a repository leave open to a stranger, how bad that is, and what closes it.  Pure functions.
@@ -149,13 +123,16 @@ class SettingFinding:
 
 
 ORDER = ("open", "unread", "closed")
-LEVELS = ("high", "medium", "low")
+LEVELS: tuple[Level, ...] = ("high", "medium", "low")
 
 
 def findings(settings: RepositorySettings, server: str = "https://github.com") -> list[SettingFinding]:
     """Everything that was asked for, what is open first, the worst first.  server: where the pages are."""
-    look = _Look(settings, f"{server.rstrip('/')}")
-    found = [one for method in LOOKS for one in method(look)]
+    look = _Look(settings, server.rstrip("/"))
+    found: list[SettingFinding] = []
+    for field, (name, level, path, judge) in LOOKS.items():
+        answer, page = getattr(settings, field), look.page(path)
+        found += [look.unread(field, name, level, page)] if answer is None else judge(look, answer, page)
     return sorted(found, key=lambda one: (ORDER.index(one.state), LEVELS.index(one.level)))
 
 
@@ -167,18 +144,16 @@ class _Look:
     server: str
 
     def page(self, path: str) -> str:
+        if path == GROUPS:
+            return f"{self.server}/organizations/{self.settings.organisation}/settings/{path}"
         return f"{self.server}/{self.settings.repository}/settings/{path}"
 
     def gh(self, method: str, path: str, fields: str) -> str:
         return f"gh api --method {method} repos/{self.settings.repository}/{path} {fields}"
 
-    def of(self, field: str, name: str, level: Level, page: str) -> tuple[Any, SettingFinding | None]:
-        """The answer, or the finding that it could not be read."""
-        value = getattr(self.settings, field)
-        if value is not None:
-            return value, None
+    def unread(self, field: str, name: str, level: Level, page: str) -> SettingFinding:
         why = self.settings.unread.get(field, "it was not answered")
-        return None, SettingFinding(name, "unread", level, f"could not be read: {why}", f"look at {page}")
+        return SettingFinding(name, "unread", level, f"could not be read: {why}", f"look at {page}")
 
 
 def _judged(name: str, level: Level, problems: list[str], good: str, close: str) -> SettingFinding:
@@ -187,50 +162,31 @@ def _judged(name: str, level: Level, problems: list[str], good: str, close: str)
     return SettingFinding(name, "closed", level, good)
 
 
-def runner_groups(look: _Look) -> Iterator[SettingFinding]:
+def runner_groups(look: _Look, groups: Any, pages: str) -> Iterator[SettingFinding]:
     """A fork names `runs-on: [our labels]` in a workflow of its own: a group must admit ours alone, at a ref."""
-    name = "runner groups"
-    organisation = look.settings.organisation
-    pages = f"{look.server}/organizations/{organisation}/settings/actions/runner-groups"
-    groups, unread = look.of("groups", name, "high", pages)
-    if unread:
-        yield unread
-        return
     for group in groups:
-        problems = _group_problems(group, look.settings.public)
-        good = "admits named workflows at a ref only" if group.get("restricted_to_workflows") else "not for this one"
-        yield _judged(f"{name}: {group.get('name')}", "high", problems, good, f"{pages}/{group.get('id')}")
+        problems, restricted = list[str](), group.get("restricted_to_workflows")
+        if group.get("allows_public_repositories", False) or not look.settings.public:
+            if not restricted:
+                problems.append(
+                    "any workflow may use its runners, also one that a fork brings: select workflows at a ref"
+                )
+            at_a_ref = re.compile(r"@(refs/(heads|tags)/[^*]+|[0-9a-f]{40})$")
+            loose = [text for text in group.get("selected_workflows") or () if not at_a_ref.search(str(text))]
+            if restricted and loose:
+                named = f"{len(loose)} selected workflows name no branch, tag or commit"
+                problems.append(f"{named}: write FILE@refs/heads/BRANCH")
+            if group.get("visibility") == "all":
+                problems.append("every repository of the organisation may use it: select repositories")
+        good = "admits named workflows at a ref only" if restricted else "not for this one"
+        yield _judged(f"runner groups: {group.get('name')}", "high", problems, good, f"{pages}/{group.get('id')}")
     if not groups:
-        good = "no group of an organisation admits this repository"
-        yield SettingFinding(name, "closed", "high", good)
+        yield SettingFinding("runner groups", "closed", "high", "no group of an organisation admits this repository")
 
 
-def _group_problems(group: Any, public: bool) -> list[str]:
-    if public and not group.get("allows_public_repositories", False):
-        return []
-    problems = []
-    if not group.get("restricted_to_workflows"):
-        problems.append("any workflow may use its runners, also one that a fork brings: select workflows at a ref")
-    loose = [text for text in group.get("selected_workflows") or () if not _at_a_ref(text)]
-    if group.get("restricted_to_workflows") and loose:
-        problems.append(f"{len(loose)} selected workflows name no branch, tag or commit: write FILE@refs/heads/BRANCH")
-    if group.get("visibility") == "all":
-        problems.append("every repository of the organisation may use it: select repositories")
-    return problems
-
-
-def _at_a_ref(workflow: object) -> bool:
-    return bool(re.search(r"@(refs/(heads|tags)/[^*]+|[0-9a-f]{40})$", str(workflow)))
-
-
-def standing_runners(look: _Look) -> Iterator[SettingFinding]:
+def standing_runners(look: _Look, runners: Any, page: str) -> Iterator[SettingFinding]:
     """A runner that stays keeps what a stranger's job left on it."""
-    name, page = "standing runners", look.page("actions/runners")
-    runners, unread = look.of("runners", name, "high", page)
-    if unread:
-        yield unread
-        return
-    level: Level = "high" if look.settings.public else "medium"
+    name, level = "standing runners", LEVELS[not look.settings.public]
     standing = [str(runner.get("name")) for runner in runners if runner.get("ephemeral") is False]
     unsaid = sum("ephemeral" not in runner for runner in runners)
     if unsaid and not standing:
@@ -239,69 +195,54 @@ def standing_runners(look: _Look) -> Iterator[SettingFinding]:
         return
     listed = ", ".join(standing[:5]) + (", ..." if len(standing) > 5 else "")
     problem = f"{len(standing)} of {len(runners)} runners stay after their job ({listed}): use just-in-time runners"
-    problems = [problem] if standing else []
-    yield _judged(name, level, problems, f"{len(runners)} runners, each for one job", f"`ridgeline ci runner`; {page}")
+    good = f"{len(runners)} runners, each for one job"
+    yield _judged(name, level, [problem] if standing else [], good, f"`ridgeline ci runner`; {page}")
 
 
-def allowed_actions(look: _Look) -> Iterator[SettingFinding]:
+def allowed_actions(look: _Look, actions: Any, page: str) -> Iterator[SettingFinding]:
     """Which actions may run, and whether they must be pinned."""
-    page = look.page("actions")
-    actions, unread = look.of("actions", "allowed actions", "medium", page)
-    if unread:
-        yield unread
-        return
     problems = ["actions of anybody may run: allow selected ones"] if actions.get("allowed_actions") == "all" else []
-    selected = look.settings.selected or {}
-    if "*" in (selected.get("patterns_allowed") or ()) or "*/*" in (selected.get("patterns_allowed") or ()):
+    if {"*", "*/*"} & set((look.settings.selected or {}).get("patterns_allowed") or ()):
         problems.append("the pattern * allows actions of anybody")
     close = look.gh("PUT", "actions/permissions", "-F enabled=true -f allowed_actions=selected")
     yield _judged("allowed actions", "medium", problems, "selected actions only", close)
-    pinned = bool(actions.get("sha_pinning_required"))
-    loose = [] if pinned else ["an action may be named by a tag, which can be moved: require full commit hashes"]
+    tag = "an action may be named by a tag, which can be moved: require full commit hashes"
     close = look.gh("PUT", "actions/permissions", "-F enabled=true -F sha_pinning_required=true")
+    loose = [] if actions.get("sha_pinning_required") else [tag]
     yield _judged("pinned actions", "medium", loose, "actions are named by full commit hashes", f"{close}; {page}")
 
 
-def workflow_token(look: _Look) -> Iterator[SettingFinding]:
+def workflow_token(look: _Look, token: Any, page: str) -> Iterator[SettingFinding]:
     """What a job may do that asks for nothing."""
-    token, unread = look.of("token", "workflow token", "high", look.page("actions"))
-    if unread:
-        yield unread
-        return
     write = token.get("default_workflow_permissions") != "read"
-    approves = bool(token.get("can_approve_pull_request_reviews", True))
     close = look.gh("PUT", "actions/permissions/workflow", "-f default_workflow_permissions=read")
     problems = ["jobs get a token that can write unless they say otherwise"] if write else []
     yield _judged("workflow token", "high", problems, "reads only unless a job asks for more", close)
+    approves = token.get("can_approve_pull_request_reviews", True)
     problems = ["a workflow may approve pull requests: a review by a person means nothing then"] if approves else []
     close = look.gh("PUT", "actions/permissions/workflow", "-F can_approve_pull_request_reviews=false")
     yield _judged("approval by workflows", "medium", problems, "workflows cannot approve pull requests", close)
 
 
-def fork_approval(look: _Look) -> Iterator[SettingFinding]:
+def fork_approval(look: _Look, forks: Any, page: str) -> Iterator[SettingFinding]:
     """Whose pull request starts workflows without anybody having looked."""
     name = "workflows of forks"
-    forks, unread = look.of("forks", name, "high", look.page("actions"))
-    if unread:
-        yield unread
-    elif look.settings.public:
-        policy = forks.get("approval_policy")
-        problems = [] if policy == "all_external_contributors" else [f"only {policy} wait for approval: want all"]
-        fields = "-f approval_policy=all_external_contributors"
-        close = look.gh("PUT", "actions/permissions/fork-pr-contributor-approval", fields)
+    if look.settings.public:
+        policy, want = forks.get("approval_policy"), "all_external_contributors"
+        problems = [] if policy == want else [f"only {policy} wait for approval: want all"]
+        close = look.gh("PUT", "actions/permissions/fork-pr-contributor-approval", f"-f approval_policy={want}")
         yield _judged(name, "high", problems, "every external contributor waits for approval", close)
     else:
         keys = ("send_write_tokens_to_workflows", "send_secrets_and_variables")
         problems = [f"{key.replace('_', ' ')} of forks" for key in keys if forks.get(key)]
-        yield _judged(name, "high", problems, "forks get neither write tokens nor secrets", look.page("actions"))
+        yield _judged(name, "high", problems, "forks get neither write tokens nor secrets", page)
 
 
-def default_branch(look: _Look) -> Iterator[SettingFinding]:
+def default_branch(look: _Look, branch: str, page: str) -> Iterator[SettingFinding]:
     """The branch whose code judges, posts and is trusted."""
-    name, page = f"branch {look.settings.branch}", look.page("rules")
-    rules, classic = look.settings.rules, look.settings.protection
+    name, rules, classic = f"branch {branch}", look.settings.rules, look.settings.protection
     if rules is None and classic is None:
-        yield look.of("rules", name, "high", page)[1] or look.of("protection", name, "high", page)[1]  # type: ignore[misc]
+        yield look.unread("rules", name, "high", page)
         return
     held = _held(rules or (), classic or {})
     problems = [said for key, said in BRANCH.items() if key not in held]
@@ -327,13 +268,9 @@ def _held(rules: tuple[Any, ...], classic: Any) -> set[str]:
     return held
 
 
-def environment(look: _Look) -> Iterator[SettingFinding]:
+def environment(look: _Look, environments: Any, page: str) -> Iterator[SettingFinding]:
     """Jobs that run a pull request's code on a GPU: from which branches, and whether a person sees the commit first."""
-    name, page = f"environment {ENVIRONMENT}", look.page("environments")
-    environments, unread = look.of("environments", name, "medium", page)
-    if unread:
-        yield unread
-        return
+    name = f"environment {ENVIRONMENT}"
     ours = next((one for one in environments if one.get("name") == ENVIRONMENT), None) or {}
     missing = [] if ours else ["there is no such environment: make it"]
     loose = [] if ours.get("deployment_branch_policy") else ["a workflow on any branch may use it: name the branches"]
@@ -344,4 +281,48 @@ def environment(look: _Look) -> Iterator[SettingFinding]:
     yield _judged(f"{name}: reviewers", "low", missing or alone, "required reviewers approve its jobs", page)
 
 
-LOOKS = (runner_groups, standing_runners, fork_approval, workflow_token, allowed_actions, default_branch, environment)
+GROUPS = "actions/runner-groups"
+Judge = Callable[[_Look, Any, str], Iterator[SettingFinding]]
+
+LOOKS: dict[str, tuple[str, Level, str, Judge]] = {
+    "groups": ("runner groups", "high", GROUPS, runner_groups),
+    "runners": ("standing runners", "high", "actions/runners", standing_runners),
+    "forks": ("workflows of forks", "high", "actions", fork_approval),
+    "token": ("workflow token", "high", "actions", workflow_token),
+    "actions": ("allowed actions", "medium", "actions", allowed_actions),
+    "branch": ("", "high", "rules", default_branch),
+    "environments": (f"environment {ENVIRONMENT}", "medium", "environments", environment),
+}
+"""By the field of the settings: what a finding is called that it could not be read, how bad that is, its page."""
+
+
+# `ridgeline doctor --github`: what the repository's settings leave open, told and as an exit code.
+
+
+def examine(as_json: bool) -> int:
+    """Ask, tell, and answer: 0 if everything is closed, 1 if something is open, 3 if only something is unread."""
+    github = of_environment()
+    with bar(err_console(), "asking GitHub"):
+        found = findings(read_settings(github), os.environ.get("GITHUB_SERVER_URL") or "https://github.com")
+    if as_json:
+        document = {"repository": github.repository, "settings": [dataclasses.asdict(one) for one in found]}
+        print_json(document)
+    else:
+        for line in _lines(found):
+            click.echo(line)
+    return _code(found)
+
+
+def _code(found: Sequence[SettingFinding]) -> int:
+    states = {one.state for one in found}
+    return REGRESSION if "open" in states else USAGE if "unread" in states else PASS
+
+
+def _lines(found: Sequence[SettingFinding]) -> list[str]:
+    lines = []
+    for one in found:
+        how_bad = "" if one.state == "closed" else f" ({one.level})"
+        lines.append(f"{one.state}{how_bad}: {plain(one.name)}: {plain(one.said, 500)}")
+        lines += [f"    {plain(one.close, 300)}"] if one.close and one.state != "closed" else []
+    counts = {state: sum(one.state == state for one in found) for state in ("open", "unread", "closed")}
+    return [*lines, ", ".join(f"{number} {state}" for state, number in counts.items())]

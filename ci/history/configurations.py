@@ -15,7 +15,7 @@ from ci.history.series import SeriesKey
 from ci.judging import policy
 from ci.records.ledger import sweeps_in
 from ci.sweeps import measured
-from ci.sweeps.times import LEAST_TRIALS, LogTime, versus
+from ci.sweeps.rungs import LEAST_TRIALS, LogTime, versus
 
 # Where the knobs in use lost to others that were measured beside them, from the rows of sweeps in their order.
 

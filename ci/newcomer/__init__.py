@@ -71,24 +71,20 @@ def asked_action(text: str | None) -> str:
     Raises InitError.
     """
     if text is None:
-        return _installed_from()
+        # What pip notes of a package that it took from git (PEP 610, direct_url.json).
+        try:
+            told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
+        except (metadata.PackageNotFoundError, ValueError):
+            return ""
+        found, commit = SOURCE.fullmatch(str(told.get("url", ""))), told.get("vcs_info", {}).get("commit_id", "")
+        asked = f"{found['name']}@{commit}" if found else ""
+        return asked if ACTION.fullmatch(asked) else ""
     if not ACTION.fullmatch(text):
         raise InitError(
             f"--action {text!r} is not OWNER/NAME@COMMIT with all 40 digits of a commit; "
             "`git ls-remote URL HEAD` prints those of Ridgeline's repository"
         )
     return text
-
-
-def _installed_from() -> str:
-    """What pip notes of a package that it took from git (PEP 610, direct_url.json)."""
-    try:
-        told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
-    except (metadata.PackageNotFoundError, ValueError):
-        return ""
-    found, commit = SOURCE.fullmatch(str(told.get("url", ""))), told.get("vcs_info", {}).get("commit_id", "")
-    asked = f"{found['name']}@{commit}" if found else ""
-    return asked if ACTION.fullmatch(asked) else ""
 
 
 def planned(wanted: SetUp) -> tuple[NewText, ...]:

@@ -329,7 +329,12 @@ def serving(pools: Pools, site: str, only: Sequence[str] = ()) -> Serving:
             f"site {site!r} is not served: ci/runners.toml has no [site.{site}.runner]; sites that have one: {served}"
         )
     for name in only:
-        _check_served(pools, site, name)
+        pool = pools.pool(name)
+        if pool.site != site or pool.runs_on is None:
+            why = "no runs_on" if pool.runs_on is None else f"the site {pool.site or 'none'!r}"
+            raise RunnerError(
+                f"pool {name!r} has {why}: the runners of site {site!r} cannot serve it; name another pool"
+            )
     runner = named.runner
     return Serving(
         repository=runner.repository,
@@ -342,13 +347,6 @@ def serving(pools: Pools, site: str, only: Sequence[str] = ()) -> Serving:
         most=runner.jobs,
         reruns=runner.reruns,
     )
-
-
-def _check_served(pools: Pools, site: str, name: str) -> None:
-    pool = pools.pool(name)
-    if pool.site != site or pool.runs_on is None:
-        why = "no runs_on" if pool.runs_on is None else f"the site {pool.site or 'none'!r}"
-        raise RunnerError(f"pool {name!r} has {why}: the runners of site {site!r} cannot serve it; name another pool")
 
 
 def _offers(pools: Pools, site: str, only: Sequence[str]) -> Iterator[Offer]:

@@ -24,15 +24,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from benchmarks.points import Knobs, Point
+from benchmarks.shapes import Unfit, anything, items, record, table, text, that
+from ci.harness import TIERS
+from ci.sweeps import catalogue as catalogues
 from ci.sweeps.catalogue import BackendOffer, Catalogue, some
 from ci.sweeps.measured import SweepError
+from ci.sweeps.pruning import CodeLimits, PointCompiler, Pruned, prune
+from ci.sweeps.run import anchors_of
 
 MOST = 20_000
 """Points of a sweep unless --most allows more: at 0.25 s each they are 80 GPU minutes in their first rung (H200,
 2026-11-22), and a grid with a knob too many has a million."""
-
-KEYS = ("knobs", "points", "case", "backend", "grid")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,71 +79,64 @@ def of_options(knobs: Sequence[str]) -> list[KnobGrid]:
     """The grid of NAME=V,V options; none without options.  SweepError names what is wrong."""
     values: dict[str, list[Any]] = {}
     for one in knobs:
-        name, equals, text = one.partition("=")
-        if not (equals and name.isidentifier() and text):
+        name, equals, said = one.partition("=")
+        if not (equals and name.isidentifier() and said):
             raise SweepError(f"--knob {one!r}: expected NAME=VALUE,VALUE such as num_warps=4,8")
         if name in values:
             raise SweepError(f"--knob {name} is given twice; give all of its values in one: {name}=V,V")
-        values[name] = _once([_value(part.strip()) for part in text.split(",")], f"--knob {name}")
+        values[name] = _once([_value(part.strip()) for part in said.split(",")], f"--knob {name}")
     return [KnobGrid(values)] if values else []
 
 
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+def _value(said: str) -> Any:
+    if said.lower() in ("true", "false"):
+        return said.lower() == "true"
     try:
-        found = ast.literal_eval(text)
+        found = ast.literal_eval(said)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    return found if isinstance(found, str | int | float | bool) else text
+        return said
+    return found if isinstance(found, str | int | float) else said
+
+
+_SCALAR = that(
+    lambda value: isinstance(value, str | int | float) and (not isinstance(value, float) or math.isfinite(value)),
+    "a number, a name, true or false",
+)
+_POINT = that(lambda one: isinstance(one, dict) and one, "a table of values, such as {num_warps = 4}")
+TABLE = record(
+    {}, {"knobs": table(anything, anything), "points": items(_POINT), "case": text(), "backend": text()}, closed=True
+)
+"""One table of a grid file, without the key `grid` of the first."""
 
 
 def of_file(path: Path) -> list[KnobGrid]:
     """The grids of a file.  SweepError names what is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        read = path.read_text(encoding="utf-8")
+        found = json.loads(read) if path.suffix == ".json" else tomllib.loads(read)
     except (OSError, ValueError, RecursionError) as error:
         raise SweepError(f"--grid {path}: {getattr(error, 'strerror', None) or error}") from None
-    if not isinstance(found, dict):
-        raise SweepError(f"--grid {path}: a table with {', '.join(KEYS)} is expected")
-    own = {key: value for key, value in found.items() if key != "grid"}
-    more = found.get("grid", [])
-    if not isinstance(more, list):
-        raise SweepError(f"--grid {path}: grid: {more!r} is not a list of tables; write [[grid]]")
-    tables = [(str(path), own)] * bool(own) + [(f"{path}: grid {n}", one) for n, one in enumerate(more, 1)]
-    grids = [_table(where, one) for where, one in tables]
+    try:
+        that(lambda one: isinstance(one, dict), "a table with knobs, points, case, backend, grid")(found, str(path))
+        more = found.pop("grid", [])
+        items(anything)(more, f"{path}: grid")
+        tables = [(str(path), found)] * bool(found) + [(f"{path}: grid {n}", one) for n, one in enumerate(more, 1)]
+        grids = [_table(where, one) for where, one in tables]
+    except Unfit as error:
+        raise SweepError(f"--grid {error}") from None
     if not sum(grid.size for grid in grids):
         raise SweepError(f"--grid {path}: the grid is empty; give knobs = {{NAME = [values]}} or points = [{{...}}]")
     return grids
 
 
 def _table(where: str, found: Any) -> KnobGrid:
-    if not isinstance(found, dict):
-        raise SweepError(f"--grid {where}: {found!r} is not a table")
-    for key in found:
-        if key not in KEYS[:-1]:
-            raise SweepError(f"--grid {where}: unknown key {key!r}; known: {', '.join(KEYS)}")
-    knobs, points = found.get("knobs", {}), found.get("points", [])
-    if not isinstance(knobs, dict):
-        raise SweepError(f"--grid {where}: knobs: {knobs!r} is not a table of lists, such as {{num_warps = [4, 8]}}")
-    if not (isinstance(points, list) and all(isinstance(one, dict) and one for one in points)):
-        raise SweepError(f"--grid {where}: points: a list of tables is expected, such as [{{num_warps = 4}}]")
-    for key in ("case", "backend"):
-        if not isinstance(found.get(key, ""), str):
-            raise SweepError(f"--grid {where}: {key}: {found[key]!r} is not a text")
-    values = {name: _values(one, f"--grid {where}: {name}") for name, one in knobs.items()}
-    return KnobGrid(values, tuple(points), found.get("case", "*"), found.get("backend", ""), f"--grid {where}")
-
-
-def _values(given: Any, where: str) -> list[Any]:
-    values = given if isinstance(given, list) else [given]
-    if not values:
-        raise SweepError(f"{where} has no value; give at least one")
-    for value in values:
-        if not isinstance(value, str | int | float | bool) or (isinstance(value, float) and not math.isfinite(value)):
-            raise SweepError(f"{where}: {value!r} is not a number, a name, true or false")
-    return _once(values, where)
+    TABLE(found, where)
+    values = {name: one if isinstance(one, list) else [one] for name, one in found.get("knobs", {}).items()}
+    for name, own in values.items():
+        items(_SCALAR, "at least one value")(own, f"{where}: {name}")
+        _once(own, f"--grid {where}: {name}")
+    rest = {key: found[key] for key in ("case", "backend") if key in found}
+    return KnobGrid(values, tuple(found.get("points", ())), **rest, source=f"--grid {where}")
 
 
 def _once(values: Sequence[Any], where: str) -> list[Any]:
@@ -174,7 +172,13 @@ def points(catalogue: Catalogue, wish: PointWish) -> dict[str, list[Point]]:
         _refuse_unknown(catalogue, grid)
     count = sum(_count(offer, wish) for offer in catalogue.offers)
     if count > wish.most:
-        raise SweepError(_too_many(count, catalogue, wish))
+        each = ", ".join(f"{grid.source}: {grid.size:,}" for grid in wish.grids if grid.size)
+        per_case = f" ({each} per case and backend)" if each else ""
+        raise SweepError(
+            f"{count:,} points in {len(catalogue.cases)} cases{per_case}, and {wish.most:,} are allowed: name fewer "
+            "values or cases (--case GLOB, --backend NAME), draw some of them (--sample N), or allow more: "
+            f"--most {count}"
+        )
     found: dict[str, dict[str, Point]] = {}
     for offer in catalogue.offers:
         for overrides in _overrides(offer, wish):
@@ -207,12 +211,9 @@ def _overrides(offer: BackendOffer, wish: PointWish) -> Iterator[Knobs]:
         yield from (offer.overrides(one) for one in offer.candidates)
     for grid in _fitting(offer, wish):
         total = grid.size
-        drawn = range(total) if wish.sample is None or wish.sample >= total else _drawn(total, wish.sample, offer)
-        yield from (grid.at(index) for index in drawn)
-
-
-def _drawn(total: int, sample: int, offer: BackendOffer) -> list[int]:
-    return sorted(random.Random(f"{offer.case}/{offer.backend}").sample(range(total), sample))
+        some = total if wish.sample is None else min(wish.sample, total)
+        drawn = random.Random(f"{offer.case}/{offer.backend}").sample(range(total), some) if some < total else ()
+        yield from (grid.at(index) for index in sorted(drawn) or range(total))
 
 
 def _refuse_unknown(catalogue: Catalogue, grid: KnobGrid) -> None:
@@ -235,17 +236,67 @@ def _refuse_unknown(catalogue: Catalogue, grid: KnobGrid) -> None:
             raise SweepError(f"{grid.source}: {why}")
 
 
-def _too_many(count: int, catalogue: Catalogue, wish: PointWish) -> str:
-    cases = len(catalogue.cases)
-    narrower = "name fewer values or cases (--case GLOB, --backend NAME), draw some of them (--sample N), "
-    each = ", ".join(f"{grid.source}: {grid.size:,}" for grid in wish.grids if grid.size)
-    per_case = f" ({each} per case and backend)" if each else ""
-    allowed = f"and {wish.most:,} are allowed"
-    return f"{count:,} points in {cases} cases{per_case}, {allowed}: {narrower}or allow more: --most {count}"
-
-
 def _nothing(catalogue: Catalogue, wish: PointWish) -> str:
     what = f"{catalogue.operator} with {', '.join(catalogue.backends) or 'no backend'} in {len(catalogue.cases)} cases"
     if wish.candidates and not wish.grids:
         return f"nothing to sweep: {what} declares no candidates; name knobs: --knob NAME=V,V or --grid FILE"
     return f"nothing to sweep: {what} gives no point; name knobs with --knob NAME=V,V, --grid FILE, or --candidates"
+
+
+# From what is asked for to the points that are measured: the catalogue, the wish, the anchors, and the pruning.
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepChoice:
+    """Which cases and backends, on which device.  cases: patterns, "" of them: those of the tier.
+
+    anchor: the backend whose default every point is compared with, "" for the first one that is swept.
+    arch, compute_units: None for this machine's.
+    """
+
+    operator: str
+    tree: Path
+    cases: Sequence[str] = ()
+    backends: Sequence[str] = ()
+    tier: str = "pr"
+    anchor: str = ""
+    arch: str | None = None
+    compute_units: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What will be measured, and why the rest will not."""
+
+    catalogue: Catalogue
+    asked: Mapping[str, Sequence[Point]]
+    anchors: Mapping[str, str]
+    pruned: Pruned
+
+
+def prepared(
+    choice: SweepChoice, wish: PointWish, console: Console, limits: CodeLimits | None = None, compile_ahead: bool = True
+) -> Prepared:
+    """Ask the declaration, make the points, leave out what needs no GPU time.  SweepError says what cannot be."""
+    everything = catalogues.ask(choice.operator, choice.tree, (), choice.arch, choice.compute_units)
+    chosen = everything.chosen(choice.cases, choice.backends, TIERS[: TIERS.index(choice.tier) + 1])
+    swept = chosen if choice.backends else dataclasses.replace(chosen, offers=tuple(_swept(chosen, wish)))
+    asked = points(swept, wish)
+    asked = {case: own for case, own in asked.items() if any(point.knobs for point in own)}
+    if choice.anchor and choice.anchor not in everything.backends:
+        known = ", ".join(everything.backends)
+        raise SweepError(f"--anchor {choice.anchor!r} is no backend of {choice.operator}; it has {known}")
+    baselines = [offer.backend for offer in everything.offers if offer.baseline]
+    anchors = anchors_of(asked, choice.anchor, baselines)
+    here = choice.arch is None
+    compiler = PointCompiler(choice.tree, console, limits or CodeLimits(), launched=here) if compile_ahead else None
+    pruned = prune(everything, asked, anchors, compiler)
+    return Prepared(everything, asked, anchors, pruned)
+
+
+def _swept(chosen: Catalogue, wish: PointWish) -> list[catalogues.BackendOffer]:
+    """The backends that have something to sweep: the knobs of a grid, or candidates."""
+    names = {name for grid in wish.grids for name in grid.names}
+    return [one for one in chosen.offers if names & set(one.knobs) or (wish.candidates and one.candidates)] or list(
+        chosen.offers
+    )

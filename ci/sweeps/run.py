@@ -7,20 +7,26 @@ killed is resumed by the same command, and a finished point is not measured agai
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
+from benchmarks.reach.code import CheckoutCode
 from ci import harness
+from ci.git.repository import LocalCheckout
 from ci.sweeps.alone import alone
+from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.plan import SweepPlan
-from ci.sweeps.rungs import DueRung, due, seen_in
+from ci.sweeps.pruning import Pruned
+from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
+from kernels import hardware
 
 Follow = Callable[..., harness.ChildExit]
 """`ci.harness.follow`, or the method of a program that runs many commands."""
@@ -57,7 +63,13 @@ def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
     began = time.monotonic()
     while True:
         trials = trials_of(plan)
-        measured = _one_origin(trials, plan)
+        found = gathered(trials)
+        if len(found) > 1:
+            origins = "; ".join(str(one.origin) for one in found)
+            raise SweepError(
+                f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
+            )
+        measured = found[0] if found else None
         left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
         if left is None:
             return Progressed(measured, None)
@@ -122,11 +134,216 @@ def _another(path: Path, trial: Trial, plan: SweepPlan) -> str:
     return f"{path} has {what}, and this is the sweep {plan.id} of {plan.operator}: {differs}; give another --out"
 
 
-def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
-    found = gathered(trials)
-    if len(found) > 1:
-        origins = "; ".join(str(one.origin) for one in found)
-        raise SweepError(
-            f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
-        )
-    return found[0] if found else None
+# One sweep, ready to be measured: its points, its anchors, its rungs, and the name under which it is resumed.
+
+
+BATCH = 24
+"""Points of a batch: the anchor costs 1 call in 25, and a killed run loses half a minute at most."""
+
+FOLDER = ".ridgeline/sweeps"
+"""Below the root of the project: where the lines of a sweep go unless --out says otherwise."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SweepPlan:
+    """What `ci.sweeps.run` measures.  id: see `sweep_id`.  anchors: backend by case.  out: trial file, appended to.
+
+    earlier: files whose lines count as measured.  budget_min: GPU minutes that one call may take, None: any.
+    shard: (k, n), from 1: only the points dealt to it.  finals: False leaves out the rungs after the second, in which
+    points of all shards must meet.  shared: the file has lines of other sweeps too, which are left alone.
+    whole_calls: of every point, timed from the host's side too.
+    """
+
+    id: str
+    operator: str
+    checkout: LocalCheckout
+    pruned: Pruned
+    anchors: Mapping[str, str]
+    out: Path
+    rungs: Rungs = Rungs()
+    regime: str = "spaced"
+    seed: int = 0
+    batch: int = BATCH
+    shard: tuple[int, int] = (1, 1)
+    finals: bool = True
+    earlier: tuple[Path, ...] = ()
+    budget_min: float | None = None
+    deadline_s: float | None = None
+    heap: str = ""
+    world: int = 1
+    shared: bool = False
+    whole_calls: int = 0
+
+    @property
+    def dealt(self) -> dict[str, list[Point]]:
+        """The points of this shard, by case."""
+        own = {case: [one for one in found if in_shard(one, self.shard)] for case, found in self.pruned.kept.items()}
+        return {case: found for case, found in own.items() if found}
+
+    @property
+    def rungs_here(self) -> Rungs:
+        """The rungs that are measured in this call."""
+        if self.finals or len(self.rungs) < 3:
+            return self.rungs
+        return dataclasses.replace(self.rungs, rounds=self.rungs.rounds[:2], miss=self.rungs.miss_each)
+
+    def points_file(self, due: DueRung) -> PointsFile:
+        """What the measuring program is asked for."""
+        first = due.rung == 0
+        batches = [batch for case, own in due.points.items() for batch in self._batches(case, own, first)]
+        rounds = self.rungs.rounds[due.rung]
+        return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime, self.whole_calls)
+
+    def _batches(self, case: str, own: Sequence[Point], first: bool) -> list[Batch]:
+        """first: whether it is the first rung, whose lines say what became of the points that are not timed too."""
+        mixed = sorted(own, key=_place)
+        parts = [tuple(mixed[i : i + self.batch]) for i in range(0, len(mixed), self.batch)]
+        anchor, untimed = self.anchors[case], self._untimed(case) if first else []
+        batches = []
+        for number, part in enumerate(parts):
+            labels = {one.label for one in part} | ({anchor, ""} if number == 0 else set())
+            batches.append(Batch(case, anchor, part, tuple(one for one in untimed if one.same_as in labels)))
+        return batches
+
+    def _untimed(self, case: str) -> list[UntimedPoint]:
+        """The points of a case in this shard that are recorded and not timed; a twin goes where its point goes."""
+        equal, anchor = self.pruned.equal, self.anchors[case]
+        twins = [UntimedPoint(one, equal[case, one.label]) for one in self.pruned.twins if one.case == case]
+        gone = [UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped]
+        return [
+            one
+            for one in (*twins, *(one for one in gone if one.point.case == case))
+            if one.same_as not in ("", anchor) or in_shard(one.point, self.shard)
+        ]
+
+
+def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, regime: str = "spaced", seed: int = 0) -> str:
+    """The same for all sweeps whose lines may be put together: operator, code, rounds, regime and seed are the same."""
+    commit = checkout.commit.hash if checkout.commit else ""
+    told = [operator, commit, CheckoutCode(checkout.path).digest(), rungs.rounds, regime, seed]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+
+
+def in_shard(point: Point, shard: tuple[int, int]) -> bool:
+    """Whether a point is dealt to shard k of n: by its digest, so that it stays there when others are added."""
+    number, count = shard
+    return _place(point) % count == number - 1
+
+
+def _place(point: Point) -> int:
+    """A number that is the same for a point everywhere; neighbours in a grid have nothing in common."""
+    told = json.dumps([point.case, point.label])
+    return int(hashlib.sha256(told.encode()).hexdigest()[:12], 16)
+
+
+def anchors_of(points: Mapping[str, Sequence[Point]], asked: str, baselines: Sequence[str]) -> dict[str, str]:
+    """The backend whose default is the anchor, by case: the one asked for, or the first one that is swept."""
+    found = {}
+    for case, own in points.items():
+        swept = list(dict.fromkeys(one.backend for one in own if one.knobs))
+        anchor = asked or next((name for name in swept if name not in baselines), "") or next(iter(swept), "")
+        if not anchor:
+            raise SweepError(f"case {case} has no point with knobs, so nothing is compared there; leave it out: --case")
+        found[case] = anchor
+    return found
+
+
+# How many GPU minutes a sweep is expected to take, from a stated model of what a point costs.
+#
+#     minutes = ranks * (starts * START_S + sum over rungs of points * (POINT_S + calls * (time + spacing))) / 60
+#
+# time: the roofline time of the case / REACHED.  calls of a point in a rung: its rounds and WARM_UP_ROUNDS, of several
+# calls each where a call is short, a warm-up of WARM_UP_S, and CHECKS.  Of the points of a rung STAYING enter the next.
+
+
+REACHED = 0.4
+"""Roofline time / time of a point in the middle of a sweep: the best reach 0.7 to 0.8 (gemm on H200, results/), half of
+a grid is twice as slow."""
+
+START_S = 12.0
+"""Of a rung: 6.6 s until the first line begins, and 6 s of first calls before the first point (H200, 2026-11-22)."""
+
+POINT_S = 0.05
+"""Setting up, checking twice and recording a point that is compiled ahead: batches of 24 took 0.065 s a point, calls
+included (gemm_all_scatter on an H200, 63 points, 2026-11-22)."""
+
+SPACING_S = 5e-4
+"""Flushing the caches and enqueueing between two calls: 1.9 ms a call of 1.4 ms in the same batches."""
+
+SHORT_S, GRAPH_CALLS = 50e-6, 20
+"""Shorter calls are timed in graphs of so many (benchmarks.plan)."""
+
+WARM_UP_S, WARM_UP_ROUNDS, CHECKS = 0.005, 1, 4
+"""benchmarks.sweeping; a check before and one after timing, of a poisoned and a timed call."""
+
+STAYING = 0.15
+"""Of the points of a rung, those that enter the next: 0.03 to 0.2 where the noise is that of recorded H200 trials
+(tests/ci/stats/sweeps)."""
+
+NOMINAL_FLOPS, NOMINAL_BYTES_S = 2e10, 5e9
+"""Of a CPU of few cores: float32 products through oneDNN, memory of one channel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedEffort:
+    """points: measured in the first rung.  samples: timed calls over all rungs.  minutes: of GPUs, all ranks."""
+
+    points: int
+    samples: int
+    minutes: float
+
+
+def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs: Rungs) -> ExpectedEffort:
+    """Of these points, by case."""
+    device = device_of(catalogue.arch, catalogue.compute_units)
+    seconds, samples, entering = 0.0, 0, sum(map(len, points.values()))
+    for rung, rounds in enumerate(rungs.rounds):
+        staying = STAYING**rung if rungs.halving and rung < 3 else STAYING**2 if rungs.halving else 1.0
+        seconds += START_S if entering else 0.0
+        for case, own in points.items():
+            offer = next(one for one in catalogue.offers if one.case == case)
+            count = max(1.0, len(own) * staying)
+            seconds += count * (POINT_S + point_seconds(offer, device, rounds))
+            samples += round(count * rounds)
+    return ExpectedEffort(entering, samples, catalogue.world(points) * seconds / 60)
+
+
+def point_seconds(offer: BackendOffer, device: hardware.Hardware | None, rounds: int) -> float:
+    """Seconds of the calls of one point in a rung, its share of the anchor's left out."""
+    time = call_seconds(offer, device)
+    calls = GRAPH_CALLS if time * REACHED < SHORT_S and device else 1
+    warm_up = min(5, max(3, WARM_UP_S / max(time * calls, 1e-6)))
+    return (rounds + WARM_UP_ROUNDS + warm_up) * calls * (time + SPACING_S) + CHECKS * time
+
+
+def call_seconds(offer: BackendOffer, device: hardware.Hardware | None) -> float:
+    """Seconds of one call of a point in the middle of a sweep."""
+    cost = offer.cost
+    if device is None:
+        return ((cost.flops or 0) / NOMINAL_FLOPS + (cost.hbm_bytes or 0) / NOMINAL_BYTES_S) / REACHED
+    try:
+        return hardware.roofline_seconds(_known(offer), offer.dtype, device, offer.world) / REACHED
+    except ValueError:  # no peak for this dtype: memory alone
+        return (cost.hbm_bytes or 0) / device.hbm_bandwidth / REACHED
+
+
+def _known(offer: BackendOffer) -> object:
+    """The cost with zeros where nothing is declared."""
+    given = {name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()}
+    return dataclasses.replace(offer.cost, **given)
+
+
+def device_of(arch: str, compute_units: int | None) -> hardware.Hardware | None:
+    """A product of an architecture, by its number of compute units where several have it; None for a CPU."""
+    found = [one for one in hardware.DEVICES if one.arch == arch]
+    exact = [one for one in found if one.compute_units == compute_units]
+    return next(iter(exact or found), None)
+
+
+def model(rungs: Rungs) -> str:
+    """The model in a sentence."""
+    of = f"{100 * STAYING:.0f} % of the points of a rung enter the next" if rungs.halving else "all points in all rungs"
+    return (
+        f"expected: {START_S:g} s for a start, {POINT_S:g} s for a point and its calls at {100 * REACHED:.0f} % of the "
+        f"roofline; {of}"
+    )

@@ -9,9 +9,13 @@ from __future__ import annotations
 import datetime
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from benchmarks.shapes import Unfit, items, number, one_of, record, table, text, that, whole, with_tuples
 
 FILE = Path(__file__).with_name("published.toml")
 
@@ -26,12 +30,26 @@ UNITS = {
 }
 """Quantities that are published, by the name of their column, and the unit that each has."""
 
-AXES = ("M", "bytes")
-"""Quantities that points may stand over."""
-
-TEXTS = ("name", "label", "source", "device", "method", "y", "unit")
-OPTIONAL = ("dtype", "shape", "x", "points", "level")
-KEYS = (*TEXTS, "operators", "world", "date", *OPTIONAL)
+_TEXT = that(lambda value: isinstance(value, str) and value.strip(), "a text")
+_POSITIVE = number(math.ulp(0.0))
+LINE = record(
+    {
+        **dict.fromkeys(("name", "label", "device", "method", "unit"), _TEXT),
+        "source": that(lambda value: str(value).startswith("https://"), "an address that starts with https://"),
+        "operators": items(_TEXT, "those that it can stand beside, as a list"),
+        "world": whole(1),
+        "date": that(lambda value: type(value) is datetime.date, "the day of the source, such as 2026-10-06"),
+        "y": one_of(*UNITS),
+    },
+    {
+        "dtype": text(),
+        "shape": table(text(), whole(1)),
+        "x": one_of("M", "bytes"),
+        "points": items(that(lambda one: isinstance(one, list) and len(one) == 2, "[x, y]"), "a list of [x, y] pairs"),
+        "level": _POSITIVE,
+    },
+    closed=True,
+)
 
 
 class PublishedError(Exception):
@@ -69,9 +87,10 @@ def load(path: Path = FILE) -> tuple[PublishedLine, ...]:
         said = tomllib.loads(path.read_text(encoding="utf-8")).get("line", [])
     except tomllib.TOMLDecodeError as error:
         raise PublishedError(f"{path.name} is not TOML: {error}") from error
-    lines = tuple(
-        _line(one, f"{path.name}, line {i} ({one.get('name', 'without a name')})") for i, one in enumerate(said, 1)
-    )
+    try:
+        lines = tuple(_line(one, f"{path.name}, line {i} ({one.get('name', '?')})") for i, one in enumerate(said, 1))
+    except Unfit as error:
+        raise PublishedError(str(error)) from None
     names = [line.name for line in lines]
     if twice := {name for name in names if names.count(name) > 1}:
         raise PublishedError(f"{path.name} has {', '.join(sorted(twice))} twice; a name stands for one line")
@@ -101,102 +120,26 @@ def _fits(line: PublishedLine, rows: Mapping[str, Collection[object]]) -> bool:
 
 def points(lines: Iterable[PublishedLine]) -> list[dict[str, object]]:
     """Lines as the points that a figure's SPEC takes under `published` (dashboards.figures.studies)."""
-    return [_point(line, x, y) for line in lines for x, y in line.points]
+    keys = ("label", "source", "device", "method", "world", "unit")
+    return [
+        {**{key: getattr(line, key) for key in keys}, "date": line.date.isoformat(), "x": x, "y": y}
+        for line in lines
+        for x, y in line.points
+    ]
 
 
-def _point(line: PublishedLine, x: float | None, y: float) -> dict[str, object]:
-    named = {key: getattr(line, key) for key in ("label", "source", "device", "method", "world", "unit")}
-    return {**named, "date": line.date.isoformat(), "x": x, "y": y}
-
-
-def _line(said: Mapping[str, object], where: str) -> PublishedLine:
-    if unknown := [key for key in said if key not in KEYS]:
-        raise PublishedError(f"{where} has the unknown key {unknown[0]!r}; the keys are {', '.join(KEYS)}")
-    texts = {key: _text(said, key, where) for key in TEXTS}
-    _check_quantity(texts["y"], texts["unit"], where)
-    if not texts["source"].startswith("https://"):
-        raise PublishedError(
-            f"{where}: source {texts['source']!r} is no address; expected is one that starts with https://"
-        )
-    over = said.get("x", "")
-    return PublishedLine(
-        **texts,
-        operators=_operators(said, where),
-        dtype=str(said.get("dtype", "")),
-        world=_world(said, where),
-        date=_date(said, where),
-        x=str(over),
-        shape=_shape(said, where),
-        points=_points(said, over, where),
-    )
-
-
-def _text(said: Mapping[str, object], key: str, where: str) -> str:
-    value = said.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise PublishedError(f"{where} has no {key}; say it, as text")
-    return value
-
-
-def _check_quantity(y: str, unit: str, where: str) -> None:
-    if y not in UNITS:
-        raise PublishedError(f"{where}: y is {y!r}; expected is one of {', '.join(UNITS)}")
-    if unit != UNITS[y]:
-        raise PublishedError(f"{where}: unit is {unit!r}; {y} is in {UNITS[y]}")
-
-
-def _operators(said: Mapping[str, object], where: str) -> tuple[str, ...]:
-    value = said.get("operators")
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
-        raise PublishedError(f"{where} has no operators; name those that it can stand beside, as a list")
-    return tuple(value)
-
-
-def _shape(said: Mapping[str, object], where: str) -> dict[str, int]:
-    value = said.get("shape", {})
-    if not isinstance(value, dict) or not all(type(one) is int and one > 0 for one in value.values()):
-        raise PublishedError(f"{where}: shape is {value!r}; expected are dimensions, such as {{ N = 7168, K = 512 }}")
-    return value
-
-
-def _world(said: Mapping[str, object], where: str) -> int:
-    value = said.get("world")
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PublishedError(f"{where}: world is {value!r}; expected is the number of ranks, from 1")
-    return value
-
-
-def _date(said: Mapping[str, object], where: str) -> datetime.date:
-    value = said.get("date")
-    if type(value) is not datetime.date:
-        raise PublishedError(f"{where}: date is {value!r}; expected is the day of the source, such as 2026-10-06")
-    return value
-
-
-def _points(said: Mapping[str, object], over: object, where: str) -> tuple[tuple[float | None, float], ...]:
-    if ("level" in said) == ("points" in said):
-        raise PublishedError(f"{where} needs either level, a number, or points with x")
-    if "level" in said:
-        return ((None, _number(said["level"], "level", where)),)
-    if over not in AXES:
-        raise PublishedError(f"{where}: x is {over!r}; expected is one of {', '.join(AXES)}")
-    given = said["points"]
-    if not isinstance(given, list) or not given or not all(isinstance(one, list) and len(one) == 2 for one in given):
-        raise PublishedError(f"{where}: points are no list of [x, y] pairs")
-    found = [(_number(x, "x", where), _number(y, "y", where)) for x, y in given]
-    _check_order([x for x, _ in found], where)
-    return tuple(found)
-
-
-def _check_order(xs: Sequence[float], where: str) -> None:
-    for before, after in zip(xs, xs[1:], strict=False):
+def _line(said: dict[str, Any], where: str) -> PublishedLine:
+    LINE(said, where)
+    if said["unit"] != UNITS[said["y"]]:
+        raise Unfit(f"{where}.unit", said["unit"], f"{said['y']} is in {UNITS[said['y']]}")
+    if ("level" in said) == ("points" in said) or ("points" in said) != ("x" in said):
+        raise Unfit(where, sorted(said), "either level, a number, or points with x")
+    points = said.pop("points", None) or [[None, said.pop("level")]]
+    for x, y in points:
+        for value in (x, y) if "x" in said else (y,):
+            _POSITIVE(value, f"{where}.points")
+    for before, after in pairwise(x for x, _ in points):
         if after <= before:
-            raise PublishedError(
-                f"{where}: point {after:g} comes after {before:g}; points stand in the order of x, each once"
-            )
-
-
-def _number(value: object, what: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise PublishedError(f"{where}: {what} is {value!r}; expected is a number above 0")
-    return float(value)
+            raise Unfit(f"{where}.points", after, f"x above {before:g}: points stand in the order of x, each once")
+    made = tuple((x and float(x), float(y)) for x, y in points)
+    return PublishedLine(**with_tuples({"dtype": "", "x": "", "shape": {}, **said}), points=made)

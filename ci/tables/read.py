@@ -6,14 +6,23 @@ UTF-8 with or without a byte-order mark, or UTF-16 with one; plain or .gz.  Row 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import csv
+import difflib
 import gc
+import gzip
+import io
+import itertools
 import re
+import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -22,8 +31,6 @@ import pyarrow as pa
 from ci.report.words import plain, plural
 from ci.stats.types import FloatArray
 from ci.tables.compare import LARGEST, SMALLEST
-from ci.tables.csv_rows import CsvRows, TableFileError, opened
-from ci.tables.roles import AskedColumns, Roles, roles
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -283,3 +290,196 @@ def _without_repeats(cells: _Cells, keys: Sequence[str], left_out: LeftOutOfTabl
 
 def _repeated(cells: _Cells, keys: Sequence[str], i: int, before: int) -> str:
     return f"{_row(cells, keys, i)} repeats the key of row {cells.numbers[before]}; the first counts"
+
+
+# The rows of a CSV that somebody else wrote, one by one: a file of any size, or a pipe, takes the memory of a row.
+#
+# Comma, semicolon or tab; UTF-8 with or without a byte-order mark, or UTF-16 with one; plain or .gz.
+
+
+DELIMITERS = ",;\t"
+
+LONGEST_FIELD = 1_000_000
+"""Characters: what is longer is an unclosed quote, not a cell."""
+
+
+class TableFileError(Exception):
+    """A file of which no table can be made; the text says what was found, what is needed and what to do."""
+
+
+def opened(path: str) -> BinaryIO:
+    """A file, or stdin where the path is `-`; OSError where it cannot be opened."""
+    return sys.stdin.buffer if path == "-" else Path(path).open("rb")
+
+
+class CsvRows:
+    """The rows of a file that are not empty, as (line number, cells); shown: what the file is called.
+
+    first: its first line that is not empty.  TableFileError, now or later, where it is none that can be read.
+    """
+
+    def __init__(self, raw: BinaryIO, shown: str) -> None:
+        self._lines, self._shown, self._skipped, self.first = _text(raw), shown, 0, ""
+        with self._named():
+            self.first = self._lines.readline(LONGEST_FIELD)
+            while self.first and not self.first.strip("\r\n"):
+                self._skipped, self.first = self._skipped + 1, self._lines.readline(LONGEST_FIELD)
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        outside_quotes = "".join(self.first.split('"')[::2])
+        csv.field_size_limit(LONGEST_FIELD)
+        lines = itertools.chain([self.first], self._lines)
+        reader = csv.reader(lines, delimiter=max(DELIMITERS, key=outside_quotes.count))
+        with self._named():
+            yield from ((reader.line_num + self._skipped, row) for row in reader if row)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise TableFileError(f"{self._shown} is a damaged .gz file ({error}); copy it again") from error
+        except csv.Error as error:
+            raise TableFileError(f"{self._shown} is not a CSV: {error}; is a quote left open?") from error
+
+
+def _text(raw: BinaryIO) -> io.TextIOWrapper:
+    plain = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
+    packed = plain.peek(2)[:2] == b"\x1f\x8b"
+    content = gzip.GzipFile(fileobj=plain) if packed else plain
+    wide = _begins(content) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return io.TextIOWrapper(content, encoding="utf-16" if wide else "utf-8-sig", errors="replace", newline="")
+
+
+def _begins(content: gzip.GzipFile | io.BufferedReader[Any]) -> bytes:
+    """The first two bytes; of a damaged file none, which its first line will say."""
+    try:
+        return content.peek(2)[:2]
+    except (EOFError, OSError, zlib.error):
+        return b""
+
+
+# What each column of a table is: a key, a backend, or a ratio that somebody printed beside its numbers.
+
+
+SHAPE = frozenset(
+    """
+    B D E G H K M N S T W m n k batch batch_size bs case case_id id index row experts groups group_size heads head_dim
+    hidden inter layer rank ranks world world_size seq seqlen seq_len size bytes count tokens topk top_k elements cus
+    """.split()  # noqa: SIM905
+)
+"""Names of numbers that say which case a row is: the dimensions of this project's cases and of the tables that its
+operators were taken from (kernels/, 2026-11)."""
+
+
+@dataclass(frozen=True)
+class AskedColumns:
+    """What the caller says of the columns; empty where it is left to the file."""
+
+    columns: tuple[str, ...] = ()
+    baseline: str = ""
+    by: tuple[tuple[str, ...], ...] = ()
+    regret: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Columns that are named as backends, each once."""
+        chosen = [name for column, from_ in self.regret for name in (column, *from_)]
+        return tuple(dict.fromkeys([*([self.baseline] if self.baseline else []), *self.columns, *chosen]))
+
+    @property
+    def grouped(self) -> frozenset[str]:
+        return frozenset(name for one in self.by for name in one)
+
+    def within(self, header: Sequence[str]) -> AskedColumns:
+        """With the names as the header has them; TableFileError where it has none."""
+
+        def found(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(named(name, header) for name in names)
+
+        return AskedColumns(
+            columns=found(self.columns),
+            baseline=named(self.baseline, header) if self.baseline else "",
+            by=tuple(map(found, self.by)),
+            regret=tuple((named(column, header), found(from_)) for column, from_ in self.regret),
+        )
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of columns.  backends: all that are read as numbers.  compared: those of them that are shown, the baseline
+    among them.  printed: (name, numerator, denominator).  unused: numbers that nobody asked for.
+
+    identity: what tells rows apart: the keys, and what is not used left of the backends, as it may be a key too.
+    asked: what was asked for, with the names of the header.
+    """
+
+    keys: tuple[str, ...]
+    backends: tuple[str, ...]
+    compared: tuple[str, ...]
+    baseline: str
+    printed: tuple[tuple[str, str, str], ...]
+    unused: tuple[str, ...]
+    identity: tuple[str, ...]
+    asked: AskedColumns
+
+
+def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> Roles:
+    """Backends are what was asked for, else the columns of numbers behind the keys; TableFileError names what fails.
+
+    numeric: whether most cells of a column are numbers.  A column named as a dimension is a key, and so is one that
+    rows are grouped by.
+    """
+    asked = asked.within(header)
+    printed = tuple(_printed(header))
+    plain = [name for name in header if name not in {one[0] for one in printed}]
+    found = _columns_of_numbers(plain, numeric, asked)
+    backends = tuple(name for name in plain if name in (asked.backends if asked.columns else (*found, *asked.backends)))
+    if len(backends) < 2:
+        raise TableFileError(_too_few(backends, header, asked))
+    baseline = asked.baseline or (asked.columns or backends)[0]
+    compared = tuple(dict.fromkeys([*asked.columns, baseline])) if asked.columns else backends
+    unused = tuple(name for name in found if name not in backends)
+    keys = tuple(name for name in plain if name not in backends and name not in unused)
+    first = min(map(plain.index, backends))
+    identity = tuple(name for name in plain if name in keys or (name in unused and plain.index(name) < first))
+    return Roles(keys, backends, compared, baseline, printed, unused, identity, asked)
+
+
+def named(name: str, header: Sequence[str]) -> str:
+    """The column of this name, or the only `name: quantity`, as studies write it; TableFileError offers the nearest."""
+    if name in header:
+        return name
+    of_name = [column for column in header if column.partition(": ")[0] == name]
+    if len(of_name) == 1:
+        return of_name[0]
+    near = difflib.get_close_matches(name, header, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise TableFileError(f"there is no column {name!r}; the columns are {', '.join(header)}{hint}")
+
+
+def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> tuple[str, ...]:
+    """Columns of numbers behind the last text that has any behind it; further left only what was named."""
+    found = [i for i, name in enumerate(plain) if name in asked.backends or _is_backend(name, numeric, asked)]
+    text = (i for i, name in enumerate(plain) if name not in asked.backends and not numeric(name))
+    start = max((i for i in text if i < max(found, default=0)), default=-1)
+    return tuple(plain[i] for i in found if i > start or plain[i] in asked.backends)
+
+
+def _is_backend(name: str, numeric: Callable[[str], bool], asked: AskedColumns) -> bool:
+    return name not in SHAPE and name not in asked.grouped and numeric(name)
+
+
+def _printed(header: Sequence[str]) -> list[tuple[str, str, str]]:
+    parts = [(name, *(part.strip() for part in name.split("/"))) for name in header if name.count("/") == 1]
+    return [(name, over, under) for name, over, under in parts if {over, under} <= set(header) - {name}]
+
+
+def _too_few(backends: Sequence[str], header: Sequence[str], asked: AskedColumns) -> str:
+    if asked.columns:
+        return f"--columns and --baseline name {backends[0]!r} only; a comparison needs two columns"
+    found = f"only {backends[0]!r} is a column of numbers" if backends else "no column of numbers was found"
+    return (
+        f"{found} among {', '.join(header)}; a comparison needs two. Give the columns by name: "
+        "--columns a,b --baseline a"
+    )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
 from ci.report.words import plural
-from ci.tables.compare import BOUND, AgainstBaseline, Regret, RowGroup, RowRatio, TableComparison
+from ci.tables.compare import BOUND, AgainstBaseline, Key, Regret, RowGroup, RowRatio, TableComparison
+from ci.tables.read import CsvRows, LeftOutOfTable, TableFileError
 
 NOTHING = "-"
 
@@ -164,3 +168,214 @@ def comma_separated(sheet: Sheet) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([sheet.header, *sheet.rows])
     return out.getvalue()
+
+
+# Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B.
+
+
+RATIO = re.compile(r"([0-9]+(?:\.([0-9]+))?)\s*[x×]?")
+"""A printed ratio, such as 1.203x: its digits behind the point say how exact it is."""
+
+
+@dataclass(frozen=True)
+class PrintedOff:
+    """A printed ratio that its numbers do not have, or a text that is no ratio (`ratio` is then NaN)."""
+
+    row: int
+    printed: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class PrintedRatios:
+    """A column of printed ratios.  largest: the largest |printed - computed| of the rows, NaN where there are none."""
+
+    column: str
+    rows: int
+    largest: float
+    off: tuple[PrintedOff, ...]
+
+
+def check_printed(frame: pd.DataFrame, printed: Sequence[tuple[str, str, str]]) -> tuple[PrintedRatios, ...]:
+    """Each printed column against numerator / denominator; off by more than half of its last digit is named.
+
+    frame: printed columns as text, the others as numbers.  printed: (column, numerator, denominator).
+    """
+    return tuple(_checked(frame, *one) for one in printed if {one[1], one[2]} <= set(frame.columns))
+
+
+def _checked(frame: pd.DataFrame, column: str, over: str, under: str) -> PrintedRatios:
+    found = list(_differences(frame, column, over, under))
+    known = [difference for _, difference, _ in found if math.isfinite(difference)]
+    off = tuple(one for one, difference, allowed in found if not difference <= allowed)
+    return PrintedRatios(column, len(known), max(known, default=math.nan), off)
+
+
+def _differences(frame: pd.DataFrame, column: str, over: str, under: str) -> Iterator[tuple[PrintedOff, float, float]]:
+    """(row, |printed - computed|, what rounding allows) where there is a text and both numbers."""
+    computed = frame[over] / frame[under]
+    for row, (text, ratio) in enumerate(zip(frame[column], computed, strict=True)):
+        if text and math.isfinite(ratio):
+            match = RATIO.fullmatch(text)
+            shown = float(match[1]) if match else math.nan
+            rounding = 0.5 * 10.0 ** -len(match[2] or "") if match else 0.0
+            yield PrintedOff(row, text, float(ratio)), abs(shown - float(ratio)), rounding * (1 + 1e-9)
+
+
+# A comparison as JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it.
+
+
+Json = dict[str, object]
+
+DEFINITIONS = {
+    "ratio": "above 1 = better than the baseline: value / baseline where higher is better, else baseline / value",
+    "mean": "ratio of arithmetic means over the rows that both have; the same as ratio_of_means",
+    "geomean": "geometric mean of the ratios, which is the ratio of geometric means",
+    "mean_of_ratios": "arithmetic mean of the ratios",
+    "rows": "of the table, and of each backend those in which it and the baseline both have a number",
+    "ties": "rows with equal numbers, or closer than --tie; wins + ties + losses = rows",
+    "regret": "a column against the best of its candidates, row by row; 1 - ratio is what the choice gives away",
+}
+
+
+def document(
+    found: TableComparison, frame: pd.DataFrame, printed: Sequence[PrintedRatios], left_out: LeftOutOfTable
+) -> Json:
+    """Numbers that do not exist (no row to take them from) are null."""
+    return {
+        "rows": found.rows,
+        "baseline": found.baseline,
+        "score": found.score,
+        "keys": list(found.keys),
+        "backends": {name: _against(one) for name, one in found.columns.items()},
+        "groups": [_group(one) for one in found.groups],
+        "worst": [_row(one, found, frame) for one in found.worst],
+        "regret": [_regret_json(one, found, frame) for one in found.regrets],
+        "printed": [_printed(one, found, frame) for one in printed],
+        "left_out": dict(left_out.counts),
+        "remarks": left_out.all(),
+        "definitions": DEFINITIONS,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _against(one: AgainstBaseline) -> Json:
+    return {
+        "mean": _number(one.ratio_of_means),
+        "geomean": _number(one.geometric_mean),
+        "wins": one.wins,
+        "ties": one.ties,
+        "losses": one.losses,
+        "rows": one.rows,
+        "ratio_of_means": _number(one.ratio_of_means),
+        "mean_of_ratios": _number(one.mean_of_ratios),
+        "worst": _number(one.worst),
+        "best": _number(one.best),
+        "below": one.below,
+    }
+
+
+def _group(one: RowGroup) -> Json:
+    backends = {name: _against(column) for name, column in one.columns.items()}
+    return {"key": dict(one.key), "rows": one.rows, "backends": backends}
+
+
+def _key(row: int, found: TableComparison, frame: pd.DataFrame) -> Key:
+    return {name: frame[name].iloc[row] for name in found.keys}
+
+
+def _row(one: RowRatio, found: TableComparison, frame: pd.DataFrame) -> Json:
+    return {
+        "row": int(frame.index[one.row]),
+        "key": _key(one.row, found, frame),
+        "backend": one.column,
+        "ratio": one.ratio,
+        "value": one.value,
+        "baseline": one.baseline,
+    }
+
+
+def _regret_json(one: Regret, found: TableComparison, frame: pd.DataFrame) -> Json:
+    return {
+        "backend": one.column,
+        "candidates": list(one.candidates),
+        **_against(one.against),
+        "picks": dict(one.picks),
+        "groups": [_group(group) for group in one.groups],
+        "worst_rows": [_row(row, found, frame) for row in one.worst],
+    }
+
+
+def _printed(one: PrintedRatios, found: TableComparison, frame: pd.DataFrame) -> Json:
+    off = [
+        {
+            "row": int(frame.index[row.row]),
+            "key": _key(row.row, found, frame),
+            "printed": row.printed,
+            "ratio": row.ratio,
+        }
+        for row in one.off
+    ]
+    return {"column": one.column, "rows": one.rows, "largest_difference": _number(one.largest), "off": off}
+
+
+# The tables of recorded studies: results/studies/NAME/MACHINE/table.csv.
+
+
+TABLE = "table.csv"
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """What a study found on one machine."""
+
+    study: str
+    machine: str
+    path: Path
+
+
+def recorded_tables(name: str, machine: str, results: Path) -> list[StudyTable]:
+    """The tables of a study, by machine; TableFileError says which studies and machines have one."""
+    folder = results / "studies"
+    there = [StudyTable(path.parts[-3], path.parts[-2], path) for path in sorted(folder.glob(f"*/*/{TABLE}"))]
+    of_study = [one for one in there if one.study == name]
+    if not of_study:
+        raise TableFileError(_no_study(name, sorted({one.study for one in there}), folder))
+    found = [one for one in of_study if machine in ("", one.machine)]
+    if not found:
+        known = ", ".join(one.machine for one in of_study)
+        raise TableFileError(f"study {name} has no table of machine {machine!r}; it has one of {known}")
+    return found
+
+
+def _no_study(name: str, studies: list[str], folder: Path) -> str:
+    near = difflib.get_close_matches(name, studies, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    known = f"studies with a table are {', '.join(studies)}" if studies else f"{folder} has no study with a table"
+    return f"{name!r} is no file and no recorded study; {known}{hint}. `ridgeline study --list` names all"
+
+
+def recorded_sheet(one: StudyTable) -> Sheet:
+    """The table as it was recorded; a column of numbers stands on the right."""
+    with one.path.open("rb") as raw:
+        rows = [tuple(row) for _, row in CsvRows(raw, str(one.path))]
+    if len(rows) < 2:
+        raise TableFileError(f"{one.path} has no rows; `ridgeline study {one.study}` writes it again")
+    header, *body = rows
+    uneven = [i for i, row in enumerate(body, 1) if len(row) != len(header)]
+    if uneven:
+        raise TableFileError(f"{one.path}: row {uneven[0]} has another number of cells than the header; write it again")
+    numbers = [i for i in range(len(header)) if all(_is_number(row[i]) for row in body)]
+    texts = next((i for i in range(len(header), 0, -1) if i - 1 not in numbers), 0)
+    return Sheet(f"{one.study} on {one.machine}", header, tuple(body), texts)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or "nan")
+    except ValueError:
+        return False
+    return True

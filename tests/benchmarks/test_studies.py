@@ -13,12 +13,11 @@ from benchmarks import studies as package
 from benchmarks.studies import studies, study
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
 from ci.sweeps.measured import COLUMNS as MEASURED
-from ci.sweeps.studies.across.changes import COLUMNS as CHANGES
+from ci.sweeps.studies.changes import COLUMNS as CHANGES
 from ci.sweeps.studies.columns import COLUMNS
-from ci.sweeps.studies.figures import columns_of
+from ci.sweeps.studies.figures import RESHAPES, columns_of
 from ci.sweeps.studies.guidance import GUIDES
-from ci.sweeps.studies.points import combinations
-from ci.sweeps.studies.reshape import RESHAPES
+from ci.sweeps.studies.run import combinations
 from dashboards.figures.studies.kinds import KEYS
 from kernels.registry import discover
 
@@ -34,7 +33,7 @@ OF_ROWS = {
     "whole_s",
     "kernel",
 }
-"""Columns that ci/sweeps/studies/rows.py adds to those of a sweep."""
+"""Columns that ci/sweeps/studies/columns.py adds to those of a sweep."""
 
 KERNELS = discover().kernels
 NAMES = sorted(studies())

@@ -18,7 +18,7 @@ from werkzeug import Response
 
 from ci import alerts
 from ci.alerts import AlertError, AlertSettings, GitHubIssues, IssueChannel, Mail, MailChannel, WebhookChannel
-from ci.github.proposal import Issues
+from ci.github.orders import Issues
 from ci.history.analysis import History, analyse
 from ci.history.types import EventKind, EventState, HistoryEvent
 from tests.ci.history.made import facts, frame, pair

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from ci import canary as asking
 from ci.commands import canary
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MEASURED, MeasurePlan, measure
@@ -57,12 +56,12 @@ class Measured:
 def asked(share: float, ratio: float, folder: Path) -> tuple[kept.CanaryRun, Measured]:
     measured = Measured(ratio)
     console = Console(quiet=True)
-    return asking.run(share, COMMIT, RULES, "gpu", MeasurePlan(), folder, console, measured), measured
+    return canary.run(share, COMMIT, RULES, "gpu", MeasurePlan(), folder, console, measured), measured
 
 
 def test_what_is_planted_follows_the_policy() -> None:
-    assert asking.shares(RULES.settings(machine_kind="gpu")) == (0.0, 0.01)
-    assert asking.shares(RULES.settings(machine_kind="cpu")) == (0.0, 0.01, 0.1)
+    assert canary.shares(RULES.settings(machine_kind="gpu")) == (0.0, 0.01)
+    assert canary.shares(RULES.settings(machine_kind="cpu")) == (0.0, 0.01, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_an_interrupted_run_goes_on_with_the_trials_it_has(tmp_path: Path) -> No
 
 def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -> None:
     """For real, on this CPU: both arms are right, share their benchmark definition, and need to be timed."""
-    sides = asking.trees(tmp_path, 0.01, COMMIT)
+    sides = canary.trees(tmp_path, 0.01, COMMIT)
     plan = MeasurePlan(cases=("special_cpu",), trials=1, rounds=5, cache="hot")
     assert measure(sides, plan, tmp_path / "t.jsonl", Console(quiet=True)) == MEASURED
     (found,) = comparisons(read(tmp_path / "t.jsonl").trials)

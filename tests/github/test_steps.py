@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ci import newcomer
-from tests.ci.commands.records.test_sift_and_push import night
 from tests.ci.commands.test_gate_trials import MACHINE, Scene
 from tests.ci.commands.test_gate_trials import scene as scene
+from tests.ci.commands.test_machines import night
 from tests.ci.git.test_repository import git
 from tests.ci.newcomer.conftest import LEGAL
 from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load

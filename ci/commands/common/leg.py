@@ -6,11 +6,11 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarks.reach.operators import Reach
-from ci.commands.common.moved import moved_configurations
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.isa import check as isa_check
@@ -20,24 +20,23 @@ from ci.judging import claims, reach
 from ci.judging.claims import Expected, MeasuringJob, TrustedOutcome, decided
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement, Verdict
-from ci.options import together
+from ci.options import FILE, option, together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
 from ci.records.ledger import Explanation
 from ci.report.model import Report, ReportWarning, Side, report_of
 from ci.trials import file
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration
+from ci.trials.trial import Declaration, Trial
 from ci.why.experiments import CommitSides
 from ci.why.explain import NOT_EXAMINED, explain_handed
 from kernels.project import ProjectError
 
-EXISTING = click.Path(path_type=Path, dir_okay=False)
 WHERE = together(
-    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
-    click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
-    click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
-    click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),
+    option("--pool NAME", "The pool that measured; hosted: GitHub's own CPUs."),
+    option("--gpus N", "GPUs it was given (default: any of its sizes).", click.IntRange(0)),
+    option("--run", "The platform's list of the run's jobs, as JSON.", FILE),
+    option("--job NAME", "Which of them measured (default: the only one).", default=""),
 )
 """Where trials were measured, in the platform's and our own words."""
 
@@ -72,7 +71,9 @@ class HandedLeg:
 def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
     job = claims.read(leg.run, leg.job) if leg.run else None
-    _fetched(repository, leg.head)
+    # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
+    if git_or_none(repository.root, "cat-file", "-e", f"{leg.head}^{{commit}}") is None:
+        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", leg.head)
     base = leg.base or _merge_base(repository, leg.head)
     expected = _expected(leg, base, job, repository)
     handed = handed_over(files)
@@ -184,12 +185,6 @@ def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
 # ---- what git knows --------------------------------------------------------------------------------------------------
 
 
-def _fetched(repository: Repository, commit: str) -> None:
-    """Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run."""
-    if git_or_none(repository.root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
-        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", commit)
-
-
 def _merge_base(repository: Repository, head: str) -> str:
     found = repository.merge_base("HEAD", head)
     if not found:
@@ -240,3 +235,32 @@ def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:
     return ReportWarning(
         f"{count} trial{'s' * (count != 1)} judged here; {claims.UNTRUSTED.format(head=head.commit[:8])}"
     )
+
+
+# Best configurations that moved, for the report of a pull request: from the lines of sweeps among its trials.
+
+
+if TYPE_CHECKING:
+    from ci.history.configurations import SweptCase
+
+
+def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
+    if not any(trial.sweep for trial in trials):
+        return ()
+    from ci.history.configurations import swept_in  # pandas takes 0.3 s to import, and most reports have none
+    from ci.sweeps.measured import gathered
+
+    swept = [one for found in gathered(trials) for one in swept_in(found)]
+    return tuple(filter(None, map(_sentence, swept)))
+
+
+def _sentence(swept: SweptCase) -> str:
+    from ci.history.configurations import better_knobs, loss_of
+
+    loss = loss_of(swept)
+    if loss is None:
+        return ""
+    key, size = swept.key, f"{loss.ratio:.3f} ({loss.low:.3f} to {loss.high:.3f})"
+    knobs = better_knobs(swept.chosen, loss.better)
+    return f"{key.kernel}/{key.backend}/{key.case}: the knobs in use take {size} of the time of {knobs}"

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ci.commands.common.again import measured_before
-from ci.commands.common.clock import VerbClock
+from ci.commands.common.measuring import VerbClock, measured_before
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
@@ -21,7 +20,7 @@ from ci.records import store
 from ci.records.ledger import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report, report_of
-from ci.report.seconds import to_decide
+from ci.report.run_summary import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
@@ -46,7 +45,14 @@ def compared(
         return live.compare(checkouts, plan, rules, machine_kind(), file, console)
     found = reach.of_checkouts(*checkouts)
     if found.nothing and not any(checkout.dirty for checkout in checkouts):
-        return _identical(checkouts, plan, rules, file, console)
+        # Head alone, for the record; not even that where an earlier check on this machine did it.
+        base, head = checkouts
+        before = measured_before(head, plan, reach.of_checkouts(base, head).same) if not file.exists() else None
+        if before is None:
+            return live.identical(checkouts, plan, rules, file, console)
+        when = f"{before.path}; --all-cases measures both sides"
+        console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
+        return live.as_measured(before, base, rules)
     unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
     console.print(reach.sentence(plan, found), markup=False)
     if unreached and not part.kernels:
@@ -54,19 +60,6 @@ def compared(
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
     judgement = reach.doubted(outcome.judgement, reach.not_run(part, found, outcome.file.trials))
     return dataclasses.replace(outcome, judgement=reach.with_left_out(judgement, unreached))
-
-
-def _identical(
-    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path, console: Console
-) -> live.Outcome:
-    """Head alone, for the record; not even that where an earlier check on this machine did it."""
-    base, head = checkouts
-    before = measured_before(head, plan, reach.of_checkouts(base, head).same) if not file.exists() else None
-    if before is None:
-        return live.identical(checkouts, plan, rules, file, console)
-    when = f"{before.path}; --all-cases measures both sides"
-    console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
-    return live.as_measured(before, base, rules)
 
 
 def finish(

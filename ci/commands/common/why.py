@@ -13,14 +13,14 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
-from ci.commands.common.checkouts import two_checkouts
+from ci.commands.common.measuring import two_checkouts
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind
 from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
-from ci.options import together
+from ci.options import option, together
 from ci.records.ledger import Explanation, RecordedCause, folder_of, record_causes
 from ci.report.words import plain
 from ci.trials.trial import Trial
@@ -28,19 +28,16 @@ from ci.why.explain import DEFAULT_S, explain, explain_pair
 from ci.why.suspects import CodeDifference
 
 WHY = together(
-    click.option(
+    option(
         "--why/--no-why",
+        "After a SLOWER: put knobs, files, compiler of base back one by one, until the cause is shown.",
         default=True,
-        show_default=True,
-        help="After a SLOWER: put knobs, files, compiler of base back one by one, until the cause is shown.",
     ),
-    click.option(
-        "--why-seconds",
-        type=click.FloatRange(1, 86_400),
+    option(
+        "--why-seconds SECONDS",
+        "Start no further experiment after this long.",
+        click.FloatRange(1, 86_400),
         default=DEFAULT_S,
-        show_default=True,
-        metavar="SECONDS",
-        help="Start no further experiment after this long.",
     ),
 )
 """Whether the cause of a SLOWER is looked for, and for how long."""

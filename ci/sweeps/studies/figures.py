@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.studies.types import Drawn, Study
+from benchmarks.studies import studies
+from benchmarks.studies.types import Compared, Drawn, Study
 from ci.harness import MeasureError, follow, options, program
 from ci.records import derived
-from ci.sweeps.studies.columns import described, with_columns
-from ci.sweeps.studies.reshape import RESHAPES, reshaped
-from ci.sweeps.studies.rows import chosen
-from ci.tables import alongside
+from ci.sweeps.studies.columns import chosen, described, with_columns
+from ci.tables import published
+from ci.tables.compare import AgainstBaseline, Direction, TableComparison, compare
+from ci.tables.published import PublishedLine
 from ci.trials.trial import Json
 from ci.whole_files import replace
 
@@ -142,13 +144,13 @@ def ceilings(frame: pd.DataFrame) -> Json:
     return {"peak_tflops": peaks, "hbm_gbs": hardware.hbm_bandwidth / 1e9, "link_gbs": link}
 
 
-def published(drawn: Drawn, measured: pd.DataFrame) -> list[Any]:
+def beside_published(drawn: Drawn, measured: pd.DataFrame) -> list[Any]:
     """Points that others have published for the shapes of a figure; none for a kind that compares ours with ours."""
     if drawn.kind not in COMPARED:
         return []
     said = [drawn.spec, *drawn.spec.get("panels", ())]
     ys = [_column(one["y"]) for one in said if one.get("y")] or COMPARED[drawn.kind]
-    return alongside.points(measured, ys, _column(drawn.spec.get("x") or ""))
+    return points(measured, ys, _column(drawn.spec.get("x") or ""))
 
 
 def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> tuple[list[str], list[str]]:
@@ -169,10 +171,195 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
 
 def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> None:
     told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
-    replace(told, json.dumps(spec(with_values(one, rows), measured, foot, published(one, measured)), indent=1) + "\n")
+    replace(
+        told, json.dumps(spec(with_values(one, rows), measured, foot, beside_published(one, measured)), indent=1) + "\n"
+    )
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     argv = program("dashboards.figures.studies", str(told.resolve()))
     argv += options(data=table.resolve(), out=(folder / one.name).resolve())
     ended = follow(argv, console, f"drawing {one.name}", echo=False, stdout=False)
     if ended.code:
         raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
+
+
+# Backends side by side: the maths of a table (`ci.tables`) over the rows of a study.
+
+
+ALL = "all"
+
+
+def wide(frame: pd.DataFrame, wanted: Compared) -> pd.DataFrame:
+    """A row for each combination of the keys, a column for each backend; of several values of one place the best."""
+    names = [*wanted.keys, wanted.value]
+    rows = chosen(with_columns(frame, [*names, *wanted.rows.where]), wanted.rows).dropna(subset=[wanted.value])
+    best: Literal["max", "min"] = "max" if wanted.score == "higher" else "min"
+    table = rows.assign(**{wanted.value: rows[wanted.value].astype(float)}).pivot_table(
+        index=list(wanted.keys), columns=rows["backend"].astype(str), values=wanted.value, aggfunc=best, observed=True
+    )
+    table.columns.name = None
+    return table.reset_index()
+
+
+def compared(frame: pd.DataFrame, wanted: Compared) -> TableComparison | None:
+    """The comparison; None where the baseline has no row."""
+    table = wide(frame, wanted)
+    columns = [str(name) for name in table.columns if name not in wanted.keys]
+    if wanted.baseline not in columns:
+        return None
+    score: Direction = "higher" if wanted.score == "higher" else "lower"
+    return compare(
+        table,
+        wanted.keys,
+        columns,
+        wanted.baseline,
+        score=score,
+        by=wanted.by,
+        regret=_regret(wanted, columns),
+        tie_percent=wanted.tie_percent,
+    )
+
+
+def _regret(wanted: Compared, columns: Sequence[str]) -> dict[str, list[str]]:
+    """What was chosen and what it was chosen from, as far as it was measured."""
+    found = {name: [one for one in given if one in columns] for name, given in wanted.regret.items() if name in columns}
+    return {name: given for name, given in found.items() if given}
+
+
+def sentences(study: Study, frame: pd.DataFrame) -> list[str]:
+    """Means, wins and regret of every backend in words: of all rows, then of each group."""
+    found = compared(frame, study.compared) if study.compared else None
+    return list(_sentences(found)) if found else []
+
+
+def _sentences(found: TableComparison) -> Iterator[str]:
+    for title, columns in _groups(found):
+        for name, one in columns.items():
+            if name != found.baseline and one.rows:
+                yield f"{title}: {name} {_against(one, found.baseline)}"
+    for regret in found.regrets:
+        best = ", ".join(f"{name} {count}" for name, count in regret.picks.items() if count)
+        one = regret.against
+        yield (
+            f"{regret.column} against the best of its candidates ({best}): {one.geometric_mean:.3f} in the geometric "
+            f"mean of {one.rows} rows, {one.below} below 0.95, worst {one.worst:.3f}"
+        )
+
+
+def _against(one: AgainstBaseline, baseline: str) -> str:
+    ties = f" and {one.ties} {'tie' if one.ties == 1 else 'ties'}" if one.ties else ""
+    return (
+        f"{one.geometric_mean:.3f} of {baseline} (geometric mean; ratio of means {one.ratio_of_means:.3f}, mean of "
+        f"ratios {one.mean_of_ratios:.3f}), wins {one.wins}{ties} of {one.rows}, {one.worst:.3f} to {one.best:.3f}"
+    )
+
+
+def _groups(found: TableComparison) -> Iterator[tuple[str, dict[str, AgainstBaseline]]]:
+    yield ALL, dict(found.columns)
+    for group in found.groups:
+        yield ", ".join(map(str, group.key.values())), dict(group.columns)
+
+
+def means(frame: pd.DataFrame, wanted: Compared) -> pd.DataFrame:
+    """Geometric means for a figure: a row for each group and backend, `rows_of`, `backend` and `mean_ratio`."""
+    found = compared(frame, wanted)
+    rows = [
+        {"rows_of": title, "backend": name, "mean_ratio": one.geometric_mean}
+        for title, columns in (_groups(found) if found else ())
+        for name, one in columns.items()
+        if one.rows and found and name != found.baseline
+    ]
+    return pd.DataFrame(rows, columns=["rows_of", "backend", "mean_ratio"])
+
+
+# Rows of a figure that are made of several measured rows.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reshape:
+    """of: from the rows that a figure has chosen, with all columns that it names, to the rows that are drawn.
+
+    makes: columns that are not there before.
+    """
+
+    of: Callable[[pd.DataFrame, Drawn], pd.DataFrame]
+    makes: tuple[str, ...] = ()
+
+
+def marginals(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
+    """What each value of each knob can reach: the best of all points that have it, against the best of the case.
+
+    The knobs are the `x` of the panels.  A row for each value and group: `axis`, its name; the knob itself; `loss`, the
+    geometric mean over the cases of best time with this value / best time.  A case without that value does not count.
+    """
+    group = str(drawn.spec["group"])
+    axes = [_column(panel["x"]) for panel in drawn.spec["panels"]]
+    found = [_of_knob(frame, knob, group) for knob in axes]
+    return pd.concat(found, ignore_index=True) if found else frame.iloc[:0]
+
+
+def _of_knob(frame: pd.DataFrame, knob: str, group: str) -> pd.DataFrame:
+    best = frame.groupby("case", sort=False)["seconds"].min()
+    reached = frame.groupby(["case", group, knob], sort=False, observed=True)["seconds"].min().reset_index()
+    reached["loss"] = np.log(reached["seconds"] / reached["case"].map(best))
+    means = reached.groupby([group, knob], sort=True, observed=True)["loss"].mean().reset_index()
+    return means.assign(loss=np.exp(means["loss"]), axis=knob)
+
+
+def geometric_means(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
+    """The geometric means of the study's comparison: a row for each group of cases and backend."""
+    wanted = next((one.compared for one in studies().values() if drawn in one.figures and one.compared), None)
+    return means(frame, wanted) if wanted else frame.iloc[:0]
+
+
+RESHAPES: dict[str, Reshape] = {
+    "": Reshape(lambda frame, drawn: frame),
+    "marginals": Reshape(marginals, ("axis", "loss")),
+    "comparison": Reshape(geometric_means, ("rows_of", "mean_ratio")),
+}
+"""Every reshaping that a figure may name."""
+
+
+def reshaped(frame: pd.DataFrame, drawn: Drawn, names: Sequence[str]) -> pd.DataFrame:
+    """The rows of a figure with its columns: as they were measured, or as it reshapes them."""
+    rows = RESHAPES[drawn.reshape].of(frame, drawn) if len(frame) else frame
+    return (rows if drawn.reshape and len(frame) else rows[list(names)]).reset_index(drop=True)
+
+
+# Which published numbers stand in a figure: those of the shape of its rows.
+#
+# A line over a quantity is of a shape, whatever the device: it says which on its label.  A level (a peak that some
+# favourable shape reaches) says something of its own device only, so it stands beside rows of that product alone.
+
+
+SAME = {"payload_bytes": "bytes"}
+"""Columns of ours by the quantity that the file calls otherwise."""
+
+
+def points(rows: pd.DataFrame, ys: Iterable[str], x: str, lines: Sequence[PublishedLine] | None = None) -> list[object]:
+    """The points of a SPEC (dashboards.figures.studies) for a figure of these rows.
+
+    rows: of `ci.sweeps.studies.columns`.  ys: columns that its axes of values show; x: the column below.
+    """
+    known = {name: set(rows[name]) for name in ("operator", "dtype", "world")} | _dimensions(rows)
+    products = {str(name).split()[0] for name in rows["market_name"].dropna() if str(name)}
+    every, found = published.load() if lines is None else lines, list[object]()
+    for y in dict.fromkeys(ys):
+        fits = published.beside(every, known, y, SAME.get(x, x))
+        here = [line for line in fits if line.x or any(product in line.device for product in products)]
+        found += [{**one, "quantity": y} for one in published.points(here) if _in_view(one["x"], known.get(x, ()))]
+    return found
+
+
+def _in_view(x: object, measured: Collection[object]) -> bool:
+    """Whether a point lies within what was measured: further out it would shrink everything else."""
+    numbers = [float(one) for one in measured if isinstance(one, (int, float))]
+    return not isinstance(x, float) or not numbers or min(numbers) <= x <= max(numbers)
+
+
+def _dimensions(rows: pd.DataFrame) -> dict[str, set[object]]:
+    """The different values of each dimension of the cases."""
+    found: dict[str, set[object]] = {}
+    for dims in rows["dims"]:
+        for name, value in dims.items():
+            found.setdefault(name, set()).add(value)
+    return found

@@ -13,22 +13,31 @@ import gzip
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.studies.types import Change, Rows, Study
-from ci.records import derived
-from ci.sweeps.measured import Measured
-from ci.sweeps.studies import comparison, guidance
-from ci.sweeps.studies.across import changes, code
-from ci.sweeps.studies.columns import column, with_own
+from benchmarks.studies.types import Change, Listed, Rows, Study, StudyError, StudyPart
+from ci.history import kept
+from ci.records import derived, store
+from ci.report.markdown import code, text
+from ci.sweeps.measured import Measured, read_all
+from ci.sweeps.studies import changes, figures, guidance
+from ci.sweeps.studies.columns import (
+    KEYS,
+    chosen,
+    column,
+    described,
+    of_records,
+    of_sweeps,
+    ranks_named,
+    with_columns,
+    with_own,
+)
 from ci.sweeps.studies.figures import Foot, draw
-from ci.sweeps.studies.points import ranks_named
-from ci.sweeps.studies.rows import chosen
-from ci.sweeps.studies.tables import as_csv, as_markdown, table
+from ci.trials.trial import Trial
 from ci.whole_files import replace
 
 ROOM = "studies"
@@ -87,11 +96,11 @@ def render(
 ) -> Rendered:
     """Write table, figures and study.json from the rows of one machine.  facts: beside the rules that it derives."""
     if study.code:
-        frame = code.attached(frame, code.read(folder))
+        frame = changes.attached(frame, changes.read(folder))
         write_code(folder, study.changes)
     frame = with_own(study, frame)
     found = table(frame, study.table)
-    means = [Guided(one, math.nan, one) for one in comparison.sentences(study, frame)]
+    means = [Guided(one, math.nan, one) for one in figures.sentences(study, frame)]
     guided = (*guidance_of(study, frame), *means, *facts)
     drawn, missing = draw(study, frame, foot, folder, console)
     waits = (*waiting(study, frame), *missing, *remarks)
@@ -109,16 +118,16 @@ def keep_checks(folder: Path, study: str, beside: Iterable[Path]) -> None:
 
 
 def keep_code(folder: Path, files: Iterable[Path]) -> None:
-    """Take over the machine code that was compiled with a trial file (`code.beside`)."""
-    for path in (code.beside(file) for file in files):
+    """Take over the machine code that was compiled with a trial file (`changes.beside`)."""
+    for path in (changes.beside(file) for file in files):
         if path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            replace(folder / code.FILE, path.read_bytes())
+            replace(folder / changes.FILE, path.read_bytes())
 
 
 def write_code(folder: Path, declared: Sequence[Change]) -> None:
     """The machine code before and after each change, for every architecture, as code.csv and code.md."""
-    found = changes.of_code(code.read(folder), declared)
+    found = changes.of_code(changes.read(folder), declared)
     if len(found):
         replace(folder / "code.csv", as_csv(found))
         replace(folder / "code.md", as_markdown(found, "Machine code before and after each change"))
@@ -211,3 +220,167 @@ def versions(measured: Measured) -> str:
     named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
     parts = [f"{name} {str(value).split('+')[0]}" for name, value in named if value]
     return ", ".join([f"Python {measured.environment.python}", *parts])
+
+
+# The table of a study, as CSV and Markdown: a row for each combination of its keys.
+
+
+def table(frame: pd.DataFrame, listed: Listed) -> pd.DataFrame:
+    """The rows that a declaration lists, sorted by its keys; of several rows of one key the fastest."""
+    wide = with_columns(frame, (*listed.keys, *listed.columns, *filter(None, [listed.spread]), *listed.rows.where))
+    rows = chosen(wide, listed.rows).sort_values("seconds", kind="stable")
+    index = [*listed.keys, *filter(None, [listed.spread])]
+    rows = rows.drop_duplicates(index).sort_values(index, kind="stable", key=_order)
+    if not listed.spread:
+        return rows[[*listed.keys, *listed.columns]].reset_index(drop=True)
+    spread = rows.pivot(index=list(listed.keys), columns=listed.spread, values=list(listed.columns))
+    spread.columns = spread.columns.map(lambda pair: f"{pair[1]}: {pair[0]}")
+    return spread.reset_index()
+
+
+def _order(values: pd.Series) -> pd.Series:
+    """Numbers by size, everything else by its text."""
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    return values.astype(str) if numbers.isna().any() else numbers
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    """The table with full precision; a value that is missing is an empty cell."""
+    return str(table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+
+
+def as_markdown(table: pd.DataFrame, title: str, remarks: Iterable[str] = ()) -> str:
+    """The table with headings that say the unit, below its title; remarks follow as a list."""
+    heads = [_heading(str(name)) for name in table.columns]
+    numeric = [bool(pd.api.types.is_numeric_dtype(table[name])) for name in table.columns]
+    rule = "|".join("---:" if right else "---" for right in numeric)
+    rows = [_row(table, row) for row in table.itertuples(index=False, name=None)]
+    lines = [f"# {text(title)}", "", f"| {' | '.join(map(text, heads))} |", f"|{rule}|", *rows]
+    told = [f"- {text(remark, 400)}" for remark in remarks]
+    return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
+
+
+def _row(table: pd.DataFrame, row: Sequence[object]) -> str:
+    return f"| {' | '.join(_cell(name, value) for name, value in zip(table.columns, row, strict=True))} |"
+
+
+def _heading(name: str) -> str:
+    value, colon, column = name.rpartition(": ")
+    found = described(column)
+    return f"{value}{colon}{found.heading if found else column}"
+
+
+def _cell(name: object, value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    found = described(str(name).rpartition(": ")[2])
+    if isinstance(value, float):
+        return f"{value:.{found.decimals}f}" if found else f"{value:g}"
+    return code(value) if isinstance(value, str) and value else text(value)
+
+
+# The rows of a study from what was measured before: trial files, its own record, or the records of all operators.
+
+
+ORDER = ["operator", "world", "case", "backend", "point", "regime"]
+"""Of rows: the same lines give the same files, whatever order they come in."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudyRows:
+    """What one machine measured of a study.  lines: those that its record should keep; folders: with checks."""
+
+    machine: str
+    frame: pd.DataFrame
+    found: tuple[Measured, ...] = ()
+    lines: tuple[str, ...] = ()
+    regime: str = "spaced"
+
+
+def of_files(study: Study, paths: Iterable[Path]) -> list[StudyRows]:
+    """The lines of a study in trial files, by machine and regime; of a point measured twice the newest counts."""
+    return [one for found in _by_machine(read_all(paths)) for one in _of_machine(study, found)]
+
+
+def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
+    by: dict[str, list[Measured]] = {}
+    for one in found:
+        by.setdefault(one.origin.machine, []).append(one)
+    yield from by.values()
+
+
+def _of_machine(study: Study, found: Sequence[Measured]) -> Iterator[StudyRows]:
+    ordered = sorted(found, key=lambda one: one.started_at)
+    frame = of_sweeps(ordered)
+    mine = frame[_belongs(frame, study.parts)].drop_duplicates(
+        [name for name in KEYS if name not in ("env", "commit")], keep="last"
+    )
+    trials = [one for each in ordered for one in each.trials]
+    for regime, rows in mine.groupby("regime", sort=True):
+        cases = set(zip(rows["operator"], rows["case"], strict=True))
+        lines = [
+            one.text for one in trials if _regime(one) == regime and {(one.operator, c) for c in one.cases} & cases
+        ]
+        rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
+        yield StudyRows(ordered[0].origin.machine, rows, tuple(ordered), tuple(lines), str(regime))
+
+
+def _regime(trial: Trial) -> str:
+    return trial.sweep.regime if trial.sweep else trial.regime
+
+
+def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
+    rows = zip(frame["operator"], frame["case"], frame["world"], strict=True)
+    return [
+        any(part.operator == operator and part.has(case, int(world)) for part in parts)
+        for operator, case, world in rows
+    ]
+
+
+def of_results(study: Study, results: Path) -> list[StudyRows]:
+    """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
+    rows = of_records(store.load(results), study.parts)
+    rows = rows.astype(dict.fromkeys(("machine", "case", "backend"), str)).sort_values(ORDER, kind="stable")
+    return [StudyRows(str(name), found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
+
+
+def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
+    """What files and a folder of records hold of a study.  StudyError if that is nothing.
+
+    A folder is one of records (`results`), or the folder of a study on a machine.
+    """
+    files = [path / RECORD if (path / RECORD).exists() else path for path in sources]
+    found = of_files(study, [path for path in files if path.is_file()])
+    for folder in (path for path in files if path.is_dir()):
+        found += of_results(study, folder)
+    if not any(len(one.frame) for one in found):
+        said = ", ".join(map(str, sources))
+        raise StudyError(f"{said}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
+    return found
+
+
+# ---- equal bits ------------------------------------------------------------------------------------------------------
+
+
+def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Guided]:
+    """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
+    parts = [part for part in study.parts if part.check]
+    newest: dict[tuple[str, str], kept.CaseCheck] = {}
+    for one in (each for folder in folders for each in kept.case_checks(folder)[0]):
+        wanted = any(p.operator == one.kernel and p.has(one.case, one.world) and one.backend in _arms(p) for p in parts)
+        if wanted and one.machine == machine:
+            newest[one.case, one.backend] = one
+    return [_said(one) for one in newest.values() if one.status != "unsupported"]
+
+
+def _arms(part: StudyPart) -> tuple[str, ...]:
+    return (part.anchor, *part.arms)
+
+
+def _said(one: kept.CaseCheck) -> Guided:
+    if one.status != kept.GOOD:
+        text = f"{one.status}: {one.why}"
+    else:
+        text = "the reference's bits" if one.error == 0 else f"differs from the reference by {one.error:.2g} (norm)"
+    rule = f"Equal bits, {one.case}, {one.backend}: {text}"
+    return Guided(rule, float("nan"), f"{rule} (checked {one.at[:10]})")

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
-from ci.commands.jobs import inner
-from ci.commands.jobs.listing import code_of, following
+from ci.commands import jobs
+from ci.commands.jobs import code_of, following
 from ci.executors import JobStatus, State, locks
 from ci.pools import drained
 from ci.pools import file as pools
@@ -146,17 +146,17 @@ def test_a_job_that_did_not_come_to_its_end_leaves_with_3(state: State, code: in
 @pytest.mark.parametrize("given", [["--out", "x.jsonl"], ["--out=x.jsonl"]])
 def test_out_is_where_the_lines_go_in_the_end(given: list[str]) -> None:
     with click.Context(main):
-        command = inner.parsed(["nightly", *given, "--trials", "5", "--kernel", "gemm"])
-        split = inner.sharding(command, 4)
+        command = jobs.parsed(["nightly", *given, "--trials", "5", "--kernel", "gemm"])
+        split = jobs.sharding(command, 4)
     assert command.without_out == ("run", "--tier", "nightly", "--trials", "5", "--kernel", "gemm")
     assert (split.out, split.trials, split.first_trial, split.resumes, split.finish) == ("x.jsonl", 5, 0, True, ())
 
 
 def test_what_comes_last() -> None:
     with click.Context(main):
-        recorded = inner.sharding(inner.parsed(["run", "--results", "there"]), 1)
-        judged = inner.sharding(inner.parsed(["ab", "main", "HEAD"]), 3)
-        other = inner.sharding(inner.parsed(["isa"]), 1)
+        recorded = jobs.sharding(jobs.parsed(["run", "--results", "there"]), 1)
+        judged = jobs.sharding(jobs.parsed(["ab", "main", "HEAD"]), 3)
+        other = jobs.sharding(jobs.parsed(["isa"]), 1)
     assert recorded.finish == ("-m", "ci", "records", "add", "--results", "there")
     assert judged.finish == ("-m", "ci", "ab", "--replay")
     assert not other.publishes
@@ -165,7 +165,7 @@ def test_what_comes_last() -> None:
 def test_a_sweep_is_dealt_to_shards_and_shown_together() -> None:
     asked = ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "x.jsonl"]
     with click.Context(main):
-        split, alone = (inner.sharding(inner.parsed(asked), shards) for shards in (8, 1))
+        split, alone = (jobs.sharding(jobs.parsed(asked), shards) for shards in (8, 1))
     assert split.arguments(2, Path("/o")) == ["--out", "/o", "--resume", "--shard", "3/8"]
     assert split.finish == ("-m", "ci", "sweep", "gemm", "--knob", "num_warps=4,8", "--show", "--from")
     assert split.out == "x.jsonl"

@@ -140,7 +140,7 @@ def test_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "kernels").mkdir()
-    refused(tmp_path, *words.split())
+    refused(tmp_path, *words.split(), names="git repository")
 
 
 # ---- what lies there is damaged, or cannot be written ----------------------------------------------------------------
@@ -200,9 +200,9 @@ def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str)
 
 def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """`sys.exit(-15)` would be 241."""
-    from ci.commands import night
+    from ci.commands import leg
 
-    monkeypatch.setattr(night, "run", lambda words: -15)
+    monkeypatch.setattr(leg, "run", lambda words: -15)
     assert CliRunner().invoke(main, ["night", "--out", "nightly.jsonl"]).exit_code == USAGE
 
 

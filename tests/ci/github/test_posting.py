@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ci.__main__ import main
 from ci.github import client as client_module
 from ci.github import comment
-from ci.report import json_report
+from ci.github.client import GitHubError
+from ci.github.comment import BOT, CUT, Comments, Section, blocks, dumps, merged, parsed, shortened
+from ci.judging.types import Judgement, Verdict
+from ci.report import json_report, markdown
+from ci.report.markdown import LIMIT, MARKER
 from ci.report.model import Report
 from tests.ci.report import samples
 from tests.standins.github import StandIn, said
@@ -160,3 +169,209 @@ def test_a_summary_outside_a_workflow(posted, monkeypatch: pytest.MonkeyPatch) -
     shown = posted(samples.same(), "--summary")
     assert shown.exit_code == 3
     assert "GITHUB_STEP_SUMMARY is not set" in shown.stderr
+
+
+# The text of the comment: sections stay apart, stay within the limit, and cannot be forged.
+
+
+OLD = "b" * 40
+FOLDED = "## x\n\n<details><summary>s</summary>\n\none\n\ntwo\n\n</details>\n\n<sub>end</sub>"
+PARTS = st.lists(st.sampled_from(["## a", "<details>", "</details>", "text", "ü" * 30, "<sub>e</sub>"]))
+
+
+def report_section(topic: str, sha: str = SHA) -> Section:
+    return Section(topic, sha, markdown.section(samples.slower(), topic))
+
+
+def test_what_is_written_is_read() -> None:
+    sections = {topic: report_section(topic) for topic in ("", "mi300x", "mi325x-8.gpu_1")}
+    body = dumps(sections)
+    assert body.startswith(MARKER)
+    assert {topic: section.text.strip() for topic, section in sections.items()} == {
+        topic: section.text for topic, section in parsed(body.replace("\n", "\r\n")).items()
+    }
+
+
+def test_a_section_replaces_its_own_and_leaves_the_others() -> None:
+    body = merged([dumps({"a": Section("a", SHA, "one"), "b": Section("b", SHA, "two")})], Section("a", SHA, "three"))
+    assert [section.text for section in parsed(body).values()] == ["three", "two"]
+    assert merged([body], Section("a", SHA, "three")) == body
+
+
+def test_what_is_of_an_earlier_commit_is_one_line() -> None:
+    first = merged([dumps({"h200": report_section("h200", OLD)})], Section("mi300x", SHA, "## new"))
+    again = parsed(merged([first], Section("mi325x", "c" * 40, "## newer")))
+    told = "❌ SLOWER on h200: gemm takes 2.5 % longer on 3 of 13 cases"
+    assert again["h200"].text == f"_Of the earlier commit bbbbbbbb:_ {told}"
+    assert again["mi300x"].text == "_Of the earlier commit 01234567:_ new"
+
+
+def test_duplicates_lose_no_section() -> None:
+    bodies = [dumps({name: Section(name, SHA, name)}) for name in "ab"]
+    assert sorted(parsed(merged(bodies, Section("c", SHA, "c")))) == ["a", "b", "c"]
+
+
+def test_a_comment_from_before_sections_is_replaced() -> None:
+    assert parsed(merged([f"{MARKER}\n\n## old"], Section("", SHA, "new"))).keys() == {""}
+
+
+@pytest.mark.parametrize("name", ["x -->", f"<!-- ridgeline:section:h200 {SHA} -->", "a\n</details>\n<details>\n"])
+def test_a_report_cannot_forge_a_section(name: str) -> None:
+    def text(said: str) -> str:
+        cases = tuple(dataclasses.replace(case, case=said, evidence=(said,)) for case in samples.SLOWER_CASES)
+        return markdown.section(Report(Judgement(Verdict.SAME, said, cases), title=said))
+
+    assert list(parsed(dumps({"cpu": Section("cpu", SHA, text(name))}))) == ["cpu"]
+    assert len(blocks(text(name))) == len(blocks(text("harmless")))
+
+
+@pytest.mark.parametrize("number", [1, 3, 12])
+def test_a_comment_is_within_the_limit_whatever_it_holds(number: int) -> None:
+    long = markdown.section(dataclasses.replace(samples.slower(), title="long"))
+    table = "## long\n\n" + "\n\n".join(["| ä |" * 700] * 60) + f"\n\n{long}"
+    sections = {f"p{i}": Section(f"p{i}", SHA, table) for i in range(number)}
+    body = dumps(sections)
+    assert len(body.encode()) <= LIMIT
+    assert len(parsed(body)) == number
+    assert body.count(CUT) == number
+    assert merged([body], sections["p0"]) == body, "a second writing changes nothing"
+
+
+def test_only_whole_blocks_are_left_out() -> None:
+    assert blocks(FOLDED) == ["## x", FOLDED[6:-16], "<sub>end</sub>"]
+    assert shortened(FOLDED, 100) == FOLDED
+    long = FOLDED.replace("one", "one" * 100)
+    assert shortened(long, 105) == f"## x\n\n{CUT}\n\n<sub>end</sub>"
+    assert shortened(long, 50) == CUT
+
+
+@given(PARTS, st.integers(0, 400))
+def test_shortened_text_is_within_its_limit(parts: list[str], limit: int) -> None:
+    text = "\n\n".join(parts)
+    assert len(shortened(text, limit).encode()) <= max(limit, len(CUT))
+    assert "\n\n".join(blocks(text)) == text
+
+
+# Pools that end at once write one comment: whatever the order of their calls, it ends as one, with every section.
+#
+# The order of calls is hypothesis's; each writer runs in a thread of its own and calls next when it is its turn.
+# The one thing that is taken for granted is what SETTLE_S is for: that a writer who has read has written before another
+# one, who began to wait after that reading, has waited long enough.
+
+
+@dataclasses.dataclass
+class Turns:
+    """Whose call is next.  waiting: writer -> since which call it waits.  reading: writer -> since which call."""
+
+    order: list[int]
+    alive: set[int]
+    waiting: dict[int, int | None] = dataclasses.field(default_factory=dict)
+    reading: dict[int, int] = dataclasses.field(default_factory=dict)
+    calls: int = 0
+    turn: int | None = None
+    changed: threading.Condition = dataclasses.field(default_factory=threading.Condition)
+
+    def take(self, who: int, passes_time: bool = False) -> None:
+        """Wait for one's turn."""
+        with self.changed:
+            self.waiting[who] = self.calls if passes_time else None
+            self._next()
+            self.changed.wait_for(lambda: self.turn == who)
+            self.turn = None
+            del self.waiting[who]
+            self.calls += 1
+
+    def leave(self, who: int) -> None:
+        """The writer has ended."""
+        with self.changed:
+            self.alive.discard(who)
+            self.reading.pop(who, None)
+            self._next()
+
+    def _next(self) -> None:
+        if self.turn is None and self.alive and self.alive == set(self.waiting):
+            able = sorted(who for who in self.alive if self._able(who))
+            self.turn = able[self.order.pop() % len(able) if self.order else 0]
+            self.changed.notify_all()
+
+    def _able(self, who: int) -> bool:
+        since = self.waiting[who]
+        return since is None or not any(began < since for other, began in self.reading.items() if other != who)
+
+
+@dataclasses.dataclass
+class OneComment:
+    """The comments of one pull request, as one writer's client sees them."""
+
+    who: int
+    turns: Turns
+    comments: dict[int, str]
+
+    def graphql(self, query: str) -> dict:
+        return {"viewer": {"login": BOT}}
+
+    def patiently(self, what: str, step: Callable[[], bool]) -> bool:
+        return step()
+
+    def pause(self, seconds: float) -> None:
+        self.turns.take(self.who, passes_time=True)
+
+    def items(self, path: str) -> list[dict]:
+        self.turns.take(self.who)
+        self.turns.reading[self.who] = self.turns.calls
+        return [self._one(number) for number in self.comments]
+
+    def get(self, path: str, none_for: tuple[int, ...]) -> dict | None:
+        number = int(path.rpartition("/")[2])
+        return self._one(number) if number in self.comments else None
+
+    def attempt(self, method: str, path: str, value: dict) -> dict:
+        self.turns.take(self.who)
+        self.turns.reading.pop(self.who, None)
+        number = int(path.rpartition("/")[2]) if method == "PATCH" else self.turns.calls + 1
+        if method == "PATCH" and number not in self.comments:
+            raise GitHubError("gone", 404)
+        self.comments[number] = value["body"]
+        return self._one(number)
+
+    def delete(self, path: str) -> None:
+        self.turns.take(self.who)
+        self.comments.pop(int(path.rpartition("/")[2]), None)
+
+    def _one(self, number: int) -> dict:
+        return {"id": number, "body": self.comments[number], "user": {"login": BOT}}
+
+
+def written(order: Sequence[int], pools: int) -> dict[int, str]:
+    """The comments after every pool has written its section, its calls in this order."""
+    comments: dict[int, str] = {}
+    turns = Turns(list(order), set(range(pools)))
+
+    def write(who: int) -> None:
+        try:
+            github = OneComment(who, turns, comments)
+            Comments(github).keep_section(7, MARKER, Section(f"pool-{who}", SHA, f"of {who}"))  # type: ignore[arg-type]
+        finally:
+            turns.leave(who)
+
+    threads = [threading.Thread(target=write, args=(who,), daemon=True) for who in range(pools)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    return comments
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 2), max_size=60))
+@example([])
+@example([0, 1, 2] * 20)
+def test_every_section_of_three_pools_is_in_the_one_comment(order: list[int]) -> None:
+    (body,) = written(order, pools=3).values()
+    assert {name: one.text for name, one in parsed(body).items()} == {f"pool-{who}": f"of {who}" for who in range(3)}
+
+
+def test_eight_pools_in_step() -> None:
+    (body,) = written(list(range(8)) * 40, pools=8).values()
+    assert sorted(parsed(body)) == [f"pool-{who}" for who in range(8)]

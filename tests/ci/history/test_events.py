@@ -33,10 +33,10 @@ from ci.records.derived import derive
 from ci.records.ledger import Explanation, RecordedCause
 from ci.records.store import load
 from ci.stats.types import Step
-from ci.sweeps.times import LogTime
+from ci.sweeps.rungs import LogTime
 from tests.ci.history.made import Line, commit, facts, frame, noisy
 from tests.ci.made_trials import ENVIRONMENT, MACHINE
-from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
+from tests.ci.sweeps.made_sweeps import FAST, OTHER, RULE, sweep_file, trees
 
 A, B, C, D = (f"{n:040x}" for n in range(1, 5))
 COMMITS = {name: CommitFacts(name, 1000 * n, "Ada", f"commit {n}") for n, name in enumerate((A, B, C, D), 1)}

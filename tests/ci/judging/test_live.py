@@ -29,7 +29,7 @@ from ci.options import plan, with_rounds
 from ci.records import store
 from ci.report import run_summary, terminal
 from ci.report.model import report_of
-from ci.report.seconds import to_decide
+from ci.report.run_summary import to_decide
 from ci.trials import file
 from ci.trials import file as trial_files
 from ci.trials.comparisons import Comparison, comparisons

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ci.newcomer import planted
 from tests.ci.newcomer.conftest import LEGAL, ROOMS, ROOT, Installed
 
 GUIDE = (ROOT / ".github/guides/your_repository.md").read_text(encoding="utf-8")
@@ -173,3 +174,21 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     }
     assert kernels == {"rms_norm"}
     assert json.loads((theirs / "results/benchmarks.json").read_text()).keys() & {"gemm.track_time"} == set()
+
+
+# A few of the combinations that `python -m tests.ci.newcomer.planted` tries all of.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layout", "install", "verb"),
+    [
+        ("flat", "editable", "verify"),
+        ("src", "path", "isa"),
+        ("namespace", "none", "adopt"),
+        ("namespace", "path", "run"),
+    ],
+)
+def test_a_change_of_what_a_declaration_imports_is_found(tmp_path, layout, install, verb):
+    seen = list(planted.VERBS[verb](planted.made(tmp_path, layout, install)))
+    assert all(found for found, _ in seen), seen

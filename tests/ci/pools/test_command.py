@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import shutil
@@ -287,7 +288,7 @@ def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: 
 )
 def test_where_it_came_from_is_what_pip_noted(monkeypatch: pytest.MonkeyPatch, told: str | None, source: str) -> None:
     noted = SimpleNamespace(read_text=lambda name: told if name == "direct_url.json" else None)
-    monkeypatch.setattr(calling.metadata, "distribution", lambda name: noted)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: noted)
     assert calling.origin() == source
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from rich.console import Console
 
+from benchmarks.coordinator import lanes
 from ci.pools.file import FILE, load
-from ci.report import effort
+from ci.report import effort, run_summary
+from ci.report.run_summary import EXPLAINED, ORDER, minutes, seconds_of
+from ci.trials import file as files
+from ci.trials.trial import Dispatch, HeapHome, Trial
+from tests.ci import made_trials
 from tests.ci.made_trials import MACHINE, declaration, failed, ok, parsed, tree, trial
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,3 +114,214 @@ def test_the_nightly_run_of_eight_gpus_fits_by_the_records_of_this_repository():
     efforts = effort.expected(counts, known, trials=3)
     assert all(one.source for one in efforts)
     assert 30 < sum(one.seconds for one in efforts) / 60 < effort.NIGHTLY_LIMIT_MIN * 2 / 3
+
+
+# What links carried and what dies ran, from a trial's costs, knobs and notes.
+
+
+PROBED = {"torch": {"why": "", "gbs": [[0, 100.0], [80.0, 0]]}, "ipc": {"why": "cannot", "gbs": []}}
+
+
+def measured(world=2, link=10**9, knobs=None, **notes):
+    """A trial of one case that took 20 ms, and one that failed."""
+    declared = declaration("gather", cases=("big", "bad"), link=link)
+    for case in declared["cases"]:
+        case["world"] = world
+    arm = {**ok([0.02] * 4), "knobs": knobs or {}}
+    cases = {"big": {"head/triton": arm}, "bad": {"head/triton": failed("wrong")}}
+    return parsed({**trial(cases, kernel="gather", trees={"head": tree(declared=declared)}), **notes})
+
+
+def test_a_trial_keeps_the_homes_of_its_heaps():
+    found = measured(heap={"w2": {"home": "torch", "homes": PROBED}, "w4": {"home": "torch"}})
+    assert found.heaps[2] == HeapHome("torch", {"torch": ((0, 100.0), (80.0, 0))}, {"ipc": "cannot"})
+    assert (found.heaps[2].slowest_link, found.heaps[4].slowest_link) == (80.0, None)
+
+
+def test_older_trials_say_nothing_of_heaps_and_dies():
+    found = measured()
+    assert (found.heaps, found.dispatch) == ({}, None)
+
+
+def test_a_link_carries_a_peers_part_in_the_median_time():
+    """1 GB to all peers in 20 ms: 50 GB/s to the one peer of two ranks, 16.7 to each of the three of four."""
+    [two] = effort.uses([measured(heap={"w2": {"home": "torch", "homes": PROBED}})])
+    assert (two.name, two.backend, two.to_peer_gbs) == ("gather/big", "triton", pytest.approx(50.0))
+    assert two.share == pytest.approx(50 / 80)
+    [four] = effort.uses([measured(world=4)])
+    assert (four.to_peer_gbs, four.share) == (pytest.approx(50 / 3), None)
+
+
+def test_programs_are_dealt_out_to_the_dies_in_turn():
+    assert Dispatch((76,) * 8, True).in_turn(64) == (8,) * 8
+    assert Dispatch((76,) * 8, True).in_turn(10) == (2, 2, 1, 1, 1, 1, 1, 1)
+    assert Dispatch((76,), True).in_turn(10) == (10,)
+
+
+def test_a_kernel_of_one_rank_shows_its_dies_only():
+    dies = {"programs": [38, 38, 38, 38], "round_robin": False}
+    [found] = effort.uses([measured(world=1, link=0, knobs={"programs": 6}, dispatch=dies)])
+    assert (found.to_peer_gbs, found.xcds, found.dealt) == (None, (2, 2, 1, 1), False)
+    assert effort.uses([measured(world=1, link=0, knobs={"programs": 6})]) == []
+    assert effort.uses([measured(world=1, link=0, knobs={}, dispatch=dies)]) == []
+
+
+def test_the_table():
+    dies = {"programs": [38] * 8, "round_robin": True}
+    heap = {"w2": {"home": "torch", "homes": PROBED}}
+    out = io.StringIO()
+    found = effort.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])
+    Console(file=out, width=120).print(effort.link_table(found))
+    assert out.getvalue().splitlines()[-1].split("  ")[0] == "gather/big"
+    assert "50.0" in out.getvalue()
+    assert "62 % of 80" in out.getvalue()
+    assert "8 x 8" in out.getvalue()
+
+
+# Where the seconds of a run went: all of them, in the order of a trial, as a sentence, a table and JSON.
+
+
+def lasting(**more: object) -> Trial:
+    return made_trials.parsed({**made_trials.trial(), **more}) if more else made_trials.parsed(made_trials.trial())
+
+
+SPENT = {"rounds": 2.0, "checks": 1.0, "start": 0.5}
+
+
+def test_the_seconds_of_all_trials_add_up_to_those_of_the_command() -> None:
+    found = seconds_of([lasting(spent_s=SPENT, ahead_s=4.0), lasting(spent_s=SPENT, ahead_s=0.0)], whole_s=15.0)
+    assert found
+    assert list(found.phases) == ["start", "checks", "rounds", "before the trials", "outside of measuring"]
+    assert (found.whole_s, found.measuring_s) == (15.0, 4.0)
+    most = "before the trials 4.0 s, outside of measuring 4.0 s, checks 2.0 s"
+    assert found.sentence() == f"measuring: 4.0 of 15.0 s (27 %); most of the rest: {most}"
+    assert found.as_json()["measuring_s"] == 4.0
+    out = io.StringIO()
+    Console(file=out, width=100).print(found.table())
+    assert "rounds" in out.getvalue()
+    assert out.getvalue().splitlines()[-1].split() == ["all", "15.0", "100"]
+
+
+def test_trials_that_do_not_say_it_have_no_table() -> None:
+    assert seconds_of([]) is None
+    assert seconds_of([lasting(), lasting(spent_s=SPENT)]) is None
+
+
+def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others(tmp_path: Path) -> None:
+    nothing = {"m16": {"head/triton": made_trials.failed("skipped"), "head/blas": made_trials.failed("unsupported")}}
+    lines = (
+        {**made_trials.trial(number=0), "spent_s": SPENT, "ahead_s": 1.0},
+        {**made_trials.trial(nothing, number=1, kernel="reduce_scatter"), "spent_s": {}, "ahead_s": 2.0},
+        {**made_trials.trial(nothing, number=2, kernel="all_to_all"), "spent_s": {}, "ahead_s": 0.0},
+    )
+    file = files.read(made_trials.write(tmp_path / "trials.jsonl", *lines))
+    assert (len(file.trials), file.rejected) == (3, ())
+    found = seconds_of(file.trials, whole_s=8.0)
+    assert found
+    assert found.phases == {**SPENT, "before the trials": 3.0, "outside of measuring": 1.5}
+    assert found.whole_s == 8.0
+    assert found.sentence().startswith("measuring: 2.0 of 8.0 s (25 %)")
+
+
+def test_a_run_that_could_measure_nothing_says_where_its_seconds_went() -> None:
+    found = seconds_of([lasting(spent_s={}, ahead_s=1.0)], whole_s=3.0)
+    assert found
+    most = "outside of measuring 2.0 s, before the trials 1.0 s"
+    assert found.sentence() == f"measuring: 0.0 of 3.0 s (0 %); most of the rest: {most}"
+
+
+def test_a_phase_of_a_later_version_is_shown_last() -> None:
+    found = seconds_of([lasting(spent_s={"thinking": 1.0, "rounds": 1.0})])
+    assert found
+    assert list(found.phases)[-1] == "thinking"
+
+
+def test_every_phase_that_is_written_is_explained() -> None:
+    written = {*lanes.PHASES.values(), lanes.WARM_UP, lanes.COMPILING, lanes.BETWEEN}
+    assert written <= EXPLAINED.keys()
+    assert set(ORDER) == EXPLAINED.keys()
+
+
+def test_minutes() -> None:
+    assert [minutes(one) for one in (3.4, 99.0, 170.0)] == ["3 s", "99 s", "3 min"]
+
+
+def test_the_table_says_how_many_trials_were_prepared_side_by_side() -> None:
+    for count, wanted in ((None, False), (1, False), (3, True)):
+        found = seconds_of([lasting(spent_s=SPENT, side_by_side=count), lasting(spent_s=SPENT)])
+        assert found
+        out = io.StringIO()
+        Console(file=out, width=100).print(found.table())
+        assert ("3 trials were prepared side by side, each was timed alone" in out.getvalue()) == wanted
+
+
+# How a person reads a bring-up: what failed is last, with what to do; what is alike is said once.
+
+
+def row(name: str, status: str, text: str, next_step: str = "") -> dict[str, Any]:
+    return {"name": name, "status": status, "text": text, "next_step": next_step, "numbers": {}, "detail": ""}
+
+
+def step(name: str, *rows: dict[str, Any]) -> dict[str, Any]:
+    return {"step": name, "status": "pass", "seconds": 1.0, "at": "2026-11-22T08:00:00+00:00", "rows": list(rows)}
+
+
+NO_GPU = "Triton compiles for GPUs only"
+DOCUMENT = {
+    "machine": {"kind": "gpu", "count": 2, "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90"},
+    "environment": {"torch": "2.11.0", "triton": "3.6.0", "hip": None, "cuda": "13.0"},
+    "seconds": 84.2,
+    "resumed": ["git"],
+    "steps": [
+        step("git", row("git", "pass", "git version 2.39.5, 7 commits up to HEAD")),
+        step("heap", row("allocate", "fail", "failed: no\x1b[31m peers", "check IOMMU"), row("write", "pass", "ok")),
+        step("package/aiter", row("aiter", "not here", "not installed")),
+        step("package/flydsl", row("flydsl", "not here", "not installed")),
+        step(
+            "backend/gemm",
+            row("gemm/blas", "pass", "baseline, right in m16 (error 1.0e-03)"),
+            row("gemm/triton", "not here", f"backend, m16: {NO_GPU}"),
+            row("gemm/torch", "pass", "backend, right in m16 (error 1.0e-03)"),
+        ),
+        step("backend/all_gather", row("all_gather/gluon", "not here", f"backend, w2: {NO_GPU}")),
+    ],
+}  # fmt: skip
+
+SHOWN = """\
+2 x H200 SXM (sm_90), torch 2.11.0, triton 3.6.0, cuda 13.0
+
+pass
+  git           git version 2.39.5, 7 commits up to HEAD
+  heap: write   ok
+  backend/gemm  right: blas, torch
+
+not here
+  not installed
+      package/aiter, package/flydsl
+  Triton compiles for GPUs only
+      gemm/triton, all_gather/gluon
+
+fail
+  heap: allocate
+      failed: no[31m peers
+      -> check IOMMU
+
+4 pass, 4 not here, 1 fail; 84 s, 1 result known from before
+"""
+
+
+def shown(width: int) -> str:
+    stream = io.StringIO()
+    run_summary.show_bringup(run_summary.read(DOCUMENT), Console(file=stream, width=width, highlight=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def test_what_failed_is_last_and_what_is_alike_is_said_once() -> None:
+    assert shown(120) == SHOWN
+    assert shown(80) == SHOWN
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_terminal_loses_no_word(width: int) -> None:
+    assert sorted(shown(width).split()) == sorted(SHOWN.split())
+    assert max(map(len, shown(width).splitlines()[1:])) <= width

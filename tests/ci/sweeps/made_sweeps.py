@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from benchmarks.points import Point
+from benchmarks.points import Knobs, Point
+from ci.sweeps import measured
+from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace, TunedCase
+from ci.sweeps.measured import Measured
+from ci.trials.trial import Cost
 from tests.ci import made_trials
-from tests.ci.made_trials import failed, ok
+from tests.ci.made_trials import declaration, failed, ok, tree, write
 
 ANCHOR_S = 1e-3
 
@@ -46,3 +55,133 @@ def line(
     made = made_trials.trial({case: arms}, number=rung, session=f"{sweep}{rung}", minute=rung, **more)
     made["protocol"] |= {"rounds": rounds, "regime": regime}
     return {**made, "sweep": told, "id": f"{made['id'][:12]}{rung:02d}{batch:02d}"}
+
+
+# Catalogues made by hand.
+
+
+KNOBS = {"block_m": 64, "num_warps": 4, "flatten": True, "variant": "split", "scale": 1.0, "swizzle": None}
+
+
+def facts(knobs: dict[str, Any]) -> dict[str, KnobFact]:
+    return {name: KnobFact(name, value, type(value).__name__) for name, value in knobs.items()}
+
+
+def offer(case: str = "m16", backend: str = "triton", **more: Any) -> BackendOffer:
+    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "dtype": "fp16", **more}
+    return BackendOffer(case, backend, cost=Cost(10**12, 10**9, 0, 0), **given)
+
+
+def catalogue(offers: Sequence[BackendOffer] = (), arch: str = "sm_90") -> Catalogue:
+    blas = BackendOffer("m16", "blas", baseline=True, dtype="fp16", cost=Cost(10**12, 10**9, 0, 0))
+    return Catalogue("gemm", arch, 132, tuple(offers) or (offer(), blas))
+
+
+# Rows of a study's frame made by hand: only what a test says differs from one plain row.
+
+
+PLAIN: Mapping[str, Any] = {
+    "machine": "h200x2",
+    "env": "py3.12",
+    "commit": "c0ffee",
+    "regime": "spaced",
+    "operator": "gemm_all_scatter",
+    "case": "c",
+    "backend": "triton",
+    "point": "",
+    "knobs": {},
+    "config": {},
+    "dims": {},
+    "dtype": "fp16",
+    "world": 1,
+    "payload_bytes": 0,
+    "tier": "nightly",
+    "baseline": False,
+    "is_anchor": False,
+    "status": "ok",
+    "seconds": 1e-3,
+    "ratio": 1.0,
+    "low": math.nan,
+    "high": math.nan,
+    "flops": 0,
+    "hbm_bytes": 0,
+    "link_bytes": 0,
+    "arch": "sm_90",
+    "device": "NVIDIA H200",
+    "compute_units": 132,
+    "chip_id": math.nan,
+    "memory_bytes": 150_000_000_000,
+    "kind": "gpu",
+    "count": 2,
+}
+
+
+def frame(*rows: Mapping[str, Any]) -> pd.DataFrame:
+    """A row for each mapping, over PLAIN."""
+    return pd.DataFrame([{**PLAIN, **row} for row in rows])
+
+
+# Cases with a tuned table, and measured sweeps of them, made by hand.
+
+
+DEFAULTS = {"warps": 4, "stages": 3, "rows": 8, "store": ""}
+RULE = {"warps": 4, "stages": 2}
+FAST, SLOW, OTHER = {"warps": 8, "stages": 2}, {"warps": 2, "stages": 2}, {"warps": 8, "stages": 4}
+
+TABLE = """\
+# Winners of a sweep.
+# By hand.
+
+[sm_90.m64]
+# Somebody's word on m64.
+warps = 8
+stages = 2
+
+[sm_90.m256]
+warps = 2
+stages = 2
+"""
+
+
+def case(name: str = "m16_fp16", entry: Knobs | None = None, file: Path = Path("tuned.toml"), **more: Any) -> TunedCase:
+    """A case whose key is its name without the dtype."""
+    place = TablePlace(file, ("sm_90",), name.partition("_")[0])
+    candidates = tuple({**DEFAULTS, **knobs} for knobs in (RULE, FAST, SLOW, OTHER))
+    return TunedCase("gemm", name, "triton", place, entry or {}, RULE, DEFAULTS, candidates=candidates, **more)
+
+
+Ratios = Sequence[tuple[Knobs, float | str]]
+
+
+def sweep(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Measured:
+    """A sweep whose anchor is the present choice: by case, knobs and their true ratios to it."""
+    return measured.read([sweep_file(folder, ratios, trials, entry)])
+
+
+def sweep_file(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Path:
+    """The trial file of such a sweep."""
+    lines = [_line(name, own, rung, entry or RULE) for name, own in ratios.items() for rung in range(trials)]
+    return write(folder / "sweep.jsonl", *lines)
+
+
+def _line(name: str, own: Ratios, rung: int, chosen: Knobs) -> dict[str, Any]:
+    made = line(
+        [(dict(knobs), ratio) for knobs, ratio in own], case=name, rung=rung, rounds=40, drift=0.003, trees=trees(name)
+    )
+    points = made["sweep"]["points"]
+    for key, arm in made["cases"][name]["arms"].items():
+        if arm["status"] == "ok":
+            overrides = points[key.partition("@")[2]]["knobs"] if "@" in key else {}
+            arm["knobs"] = {**chosen, **overrides}
+    return json.loads(json.dumps(made))
+
+
+def trees(*names: str, **more: Any) -> dict[str, Any]:
+    """A checkout that declares these cases."""
+    declared = declaration("gemm", cases=names)
+    return {"head": tree(declared=declared, **more)}
+
+
+def with_entry(one: TunedCase, entry: Knobs) -> TunedCase:
+    """The same case once its table has an entry."""
+    return dataclasses.replace(one, entry=entry)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import fcntl
+import io
 import itertools
+import json
+import math
 import os
 import signal
 import subprocess
@@ -17,10 +21,12 @@ import pytest
 from rich.console import Console
 
 from benchmarks import lifetime
-from ci.sweeps import alone, ranking, run
-from ci.sweeps.measured import SweepError, read
-from ci.sweeps.plan import SweepPlan
-from ci.sweeps.rungs import Rungs
+from benchmarks.points import Point
+from ci.sweeps import alone, measured, run, show
+from ci.sweeps.measured import Measured, SweepError, read
+from ci.sweeps.pruning import Dropped, Pruned
+from ci.sweeps.run import SweepPlan
+from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
 from tests.ci.sweeps import driver
@@ -69,7 +75,7 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     assert last.communicate(timeout=LIMIT_S)[0].strip() == "complete"
     assert set(_measured(out).values()) == {1}
     assert sum(1 for rung, _ in _measured(out) if rung == 0) == len(driver.WARPS)
-    [best] = ranking.rankings(read([out]))
+    [best] = show.rankings(read([out]))
     assert best.winner.knobs == "num_warps=5"
     starts = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
     assert len(starts) >= 4
@@ -132,7 +138,7 @@ def test_shards_measure_every_point_once_and_the_finals_follow(tmp_path: Path) -
     ended = run.measure(plan, Console(quiet=True))
     assert ended.left is None
     assert {rung for rung, _ in _measured(plan.out)} == {2}, "only the finals were left"
-    [best] = ranking.rankings(ended.measured)
+    [best] = show.rankings(ended.measured)
     assert best.winner.knobs == "num_warps=5"
 
 
@@ -198,3 +204,302 @@ def test_the_first_lines_name_what_is_not_timed(tmp_path: Path) -> None:
     told = {one.point.label: one.same_as for batch in batches for one in batch.untimed}
     assert told == {kept[5].label: points[1].label, kept[6].label: "triton"}
     assert all(one.same_as in {p.label for p in b.points} | {"triton"} for b in batches for one in b.untimed)
+
+
+# What is measured next, from the lines that are there.
+
+
+TRUTH = {2: 1.30, 4: 1.001, 8: 0.90, 16: 1.10}
+POINTS = [Point("m16", "triton", {"num_warps": warps}) for warps in TRUTH]
+RUNGS = Rungs((8, 20, 40))
+
+
+def _next(*lines, rungs: Rungs = RUNGS, points=POINTS) -> DueRung | None:
+    seen = seen_in([parsed(one) for one in lines], "gemm", "spaced")
+    return due({"m16": points}, rungs, seen, {"m16": "triton"})
+
+
+def _warps(found: DueRung | None) -> list[int]:
+    assert found is not None
+    return [point.knobs["num_warps"] for point in found.points["m16"]]
+
+
+def _rung(warps, rung: int = 0, rounds: int = 8, **more):
+    return line([({"num_warps": w}, TRUTH[w]) for w in warps], rung=rung, rounds=rounds, **more)
+
+
+def test_first_all_points_then_those_that_may_be_the_best() -> None:
+    assert (_next().rung, _warps(_next())) == (0, [2, 4, 8, 16])
+    found = _next(_rung(TRUTH))
+    assert (found.rung, _warps(found), found.entered) == (1, [8], 1)
+    found = _next(_rung(TRUTH), _rung([8], 1, 20))
+    assert (found.rung, _warps(found)) == (2, [8])
+    assert _next(_rung(TRUTH), _rung([8], 1, 20), _rung([8], 2, 40)) is None
+
+
+def test_a_finished_point_is_not_asked_for_again() -> None:
+    assert _warps(_next(_rung([2, 8]))) == [4, 16]
+    assert _next(_rung([2, 8]), _rung([4, 16], batch=1)).rung == 1
+
+
+def test_points_are_not_dropped_before_the_rung_is_whole() -> None:
+    assert _next(_rung([2, 8, 16])).rung == 0
+
+
+def test_noise_forbids_to_drop() -> None:
+    assert _warps(_next(_rung(TRUTH, noise=0.6))) == [2, 4, 8, 16]
+
+
+def test_a_point_that_failed_is_never_tried_again() -> None:
+    bad = line([({"num_warps": 8}, "hang"), ({"num_warps": 2}, TRUTH[2]), ({"num_warps": 4}, TRUTH[4])])
+    rest = _rung([16], batch=1)
+    assert _next(bad, rest).rung == 1
+    assert 8 not in _warps(_next(bad, rest))
+
+
+def test_lines_of_fewer_rounds_do_not_count() -> None:
+    assert _warps(_next(_rung([2, 8], rounds=4))) == [2, 4, 8, 16]
+
+
+def test_without_halving_all_points_are_in_all_rungs() -> None:
+    found = _next(_rung(TRUTH), rungs=Rungs((8, 8), halving=False))
+    assert (found.rung, _warps(found)) == (1, [2, 4, 8, 16])
+
+
+def test_what_others_are_compared_with_stays_however_slow() -> None:
+    slow = Rungs((8, 20, 40), stay=frozenset({("m16", POINTS[0].label), ("other", POINTS[1].label)}))
+    assert _warps(_next(_rung(TRUTH), rungs=slow)) == [2, 8]
+    faster_anchor = line([({"num_warps": w}, 1.5) for w in TRUTH], rounds=8)
+    assert _warps(_next(faster_anchor, rungs=slow)) == [2]
+    assert _next(faster_anchor) is None
+
+
+def test_an_anchor_that_failed_ends_its_case() -> None:
+    broken = _rung(TRUTH)
+    broken["cases"]["m16"]["arms"]["head/triton"] = {"status": "wrong", "why": "norm 2", "detail": ""}
+    assert _next(broken) is None
+
+
+def test_a_fast_library_drops_none_of_our_points() -> None:
+    points = [*POINTS, Point("m16", "blas")]
+    found = _next(_rung(TRUTH, plain={"blas": 0.2}), points=points)
+    assert [point.label for point in found.points["m16"]][1:] == ["blas"]
+    assert found.points["m16"][0].knobs == {"num_warps": 8}
+
+
+def test_the_anchor_drops_points_that_are_slower_than_it() -> None:
+    slow = [POINTS[0], POINTS[3]]
+    assert _next(_rung([2, 16]), points=slow) is None
+
+
+def test_lines_of_another_regime_are_of_another_sweep() -> None:
+    assert _warps(_next(_rung(TRUTH, regime="sustained"))) == [2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "more", "words"),
+    [
+        ((), {}, "at least"),
+        ((1,), {}, "2 rounds at least"),
+        ((4, 40), {}, "4 rounds in the first rung"),
+        ((8,), {"miss": 1.0}, "chance of 1 "),
+    ],
+)
+def test_rungs_that_cannot_work_are_refused(rounds, more, words: str) -> None:
+    with pytest.raises(SweepError, match=words):
+        Rungs(rounds, **more)
+
+
+# The lines of a sweep as one row per point.
+
+
+FAST, SLOW = {"num_warps": 8}, {"num_warps": 2}
+
+
+def _row(found: measured.Measured, knobs: dict[str, int], case: str = "m16"):
+    own = found.frame[found.frame["point"] == Point(case, "triton", knobs).id]
+    assert len(own) == 1
+    return own.iloc[0]
+
+
+def test_a_point_is_a_ratio_to_its_anchor_though_the_level_drifts(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", line([(FAST, 0.9), (SLOW, 1.3)], plain={"blas": 0.8}))
+    found = measured.read([file])
+    assert found.frame["operator"].unique().tolist() == ["gemm"]
+    fast, slow = _row(found, FAST), _row(found, SLOW)
+    assert fast["ratio"] == pytest.approx(0.9, rel=0.004)
+    assert slow["ratio"] == pytest.approx(1.3, rel=0.004)
+    assert fast["low"] < 0.9 < fast["high"]
+    assert fast["high"] - fast["low"] < 0.03
+    assert fast["knobs"] == FAST
+    assert fast["anchor"] == "triton"
+    assert fast["rounds"] == 8
+    assert fast["trials"] == 1
+    anchor = found.frame[found.frame["is_anchor"]].iloc[0]
+    assert (anchor["ratio"], anchor["low"], anchor["high"]) == (1.0, 1.0, 1.0)
+    assert found.frame[found.frame["backend"] == "blas"]["ratio"].item() == pytest.approx(0.8, rel=0.004)
+    assert found.of_case("gemm", "m16")["backend"].iloc[0] == "blas"
+
+
+def test_more_trials_narrow_the_interval_and_count_together(tmp_path: Path) -> None:
+    one = [line([(FAST, 0.9), (SLOW, 1.3)])]
+    more = [line([(FAST, 0.9)], rung=rung, rounds=40) for rung in (1, 2, 3)]
+    alone, all_ = (measured.read([write(tmp_path / f"{len(s)}.jsonl", *s)]) for s in (one, one + more))
+    before, after = _row(alone, FAST), _row(all_, FAST)
+    assert after["trials"] == 4
+    assert after["rounds"] == 128
+    assert after["rung"] == 3
+    assert after["high"] - after["low"] < before["high"] - before["low"]
+    assert after["sd"] < before["sd"]
+    assert after["low"] < 0.9 < after["high"]
+
+
+def test_a_point_that_failed_once_has_no_time_and_says_why(tmp_path: Path) -> None:
+    lines = [line([(FAST, 0.5), (SLOW, "hang")]), line([(FAST, "wrong")], rung=1)]
+    found = measured.read([write(tmp_path / "s.jsonl", *lines)])
+    assert _row(found, FAST)["status"] == "wrong"
+    assert math.isnan(_row(found, FAST)["ratio"])
+    assert _row(found, SLOW)["status"] == "hang"
+    assert _row(found, SLOW)["why"] == "one sentence"
+
+
+def test_an_anchor_that_failed_leaves_times_without_ratios(tmp_path: Path) -> None:
+    broken = line([(FAST, 0.9)])
+    broken["cases"]["m16"]["arms"]["head/triton"] = {"status": "wrong", "why": "norm 2", "detail": ""}
+    row = _row(measured.read([write(tmp_path / "s.jsonl", broken)]), FAST)
+    assert row["status"] == "ok"
+    assert row["seconds"] > 0
+    assert math.isnan(row["ratio"])
+
+
+def test_a_point_timed_under_another_name_says_which(tmp_path: Path) -> None:
+    twin = line([(FAST, 0.9), (SLOW, 0.9)])
+    arms, ids = twin["cases"]["m16"]["arms"], [Point("m16", "triton", knobs).label for knobs in (FAST, SLOW)]
+    arms[f"head/{ids[1]}"] = {**arms[f"head/{ids[0]}"], "same_as": f"head/{ids[0]}"}
+    found = measured.read([write(tmp_path / "s.jsonl", twin, line([(FAST, 0.9)], rung=1, rounds=40))])
+    assert _row(found, SLOW)["trials"] == 2, "what is known of the one is known of the other"
+    assert _row(found, SLOW)["config"]["num_warps"] == 2
+    assert _row(found, SLOW)["equal_to"] == ids[0]
+    assert _row(found, SLOW)["ratio"] == _row(found, FAST)["ratio"]
+
+
+def test_regimes_are_rows_of_their_own(tmp_path: Path) -> None:
+    lines = [line([(FAST, 0.9)]), line([(FAST, 1.1)], batch=1, regime="sustained")]
+    found = measured.read([write(tmp_path / "s.jsonl", *lines)]).frame
+    assert sorted(found[found["point"] != ""]["regime"]) == ["spaced", "sustained"]
+
+
+def test_lines_of_two_machines_are_two_sweeps_and_no_line_is_an_error(tmp_path: Path) -> None:
+    other = line([(FAST, 0.9)], batch=1, machine={**MACHINE, "name": "h200x1-00000000"})
+    file = write(tmp_path / "s.jsonl", line([(FAST, 0.9)]), other)
+    assert len(measured.read_all([file])) == 2
+    with pytest.raises(SweepError, match=r"2 origins.*h200x2.*h200x1"):
+        measured.read([file])
+    with pytest.raises(SweepError, match="no line of a sweep"):
+        measured.read([write(tmp_path / "t.jsonl", trial())])
+
+
+def test_a_line_twice_counts_once(tmp_path: Path) -> None:
+    one = line([(FAST, 0.9)])
+    found = measured.read([write(tmp_path / "a.jsonl", one), write(tmp_path / "b.jsonl", one)])
+    assert _row(found, FAST)["trials"] == 1
+    assert _row(found, FAST)["rounds"] == 8
+
+
+# A sweep for people and for programs.
+
+
+SHOWN = {2: 1.30, 4: 1.05, 8: 0.90, 16: 0.93}
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Measured:
+    first = line(
+        [({"num_warps": w}, t) for w, t in SHOWN.items()] + [({"num_warps": 32}, "crash")], plain={"blas": 0.8}
+    )
+    later = [line([({"num_warps": 8}, SHOWN[8])], rung=rung, rounds=40) for rung in (1, 2)]
+    return read([write(tmp_path / "s.jsonl", first, *later)])
+
+
+def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measured) -> None:
+    dropped = Dropped(Point("m16", "triton", {"num_warps": 64}), "cannot load", "2048 threads")
+    [one] = show.rankings(shown, Pruned({}, dropped=(dropped,)))
+    assert one.winner.knobs == "num_warps=8"
+    assert one.beats_anchor
+    assert one.runner_up.is_anchor, "points of earlier rungs are known too badly"
+    assert [row.name for row in one.ranked][:2] == ["blas", "triton num_warps=8"]
+    assert one.unusable == {"crash": 1, "cannot load": 1}
+
+
+def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
+    only = read([write(tmp_path / "s.jsonl", line([({"num_warps": 2}, 1.3)]))])
+    [one] = show.rankings(only)
+    assert one.winner.is_anchor
+    assert not one.beats_anchor
+    assert show.told(one) == ["the default of triton is the best of 2 points"]
+
+
+def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
+    lines = [line([({"num_warps": 8}, 0.5), ({"num_warps": 2}, "wrong")]), line([({"num_warps": 8}, "wrong")], rung=1)]
+    [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
+    assert one.winner.is_anchor
+    assert one.unusable == {"wrong": 2}
+
+
+def test_the_table_has_the_best_points_and_what_became_of_the_others(shown: Measured) -> None:
+    out = io.StringIO()
+    show.terminal(show.rankings(shown), Console(file=out, width=120))
+    text = out.getvalue()
+    assert "triton num_warps=8 (winner)" in text
+    assert "triton (anchor)" in text
+    assert "winner: triton num_warps=8, -10." in text
+    assert "beyond its interval" in text
+    assert "without a time of their own: 1 crash" in text
+
+
+def test_the_document_stands_alone(shown: Measured) -> None:
+    text = show.markdown(shown, show.rankings(shown), Rungs())
+    assert "Measured on h200x2-1a2b3c4d" in text
+    assert "at most 5 %" in text
+    rows = [row for row in text.splitlines() if row.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    assert "| triton num_warps=8 (winner) |" in text
+
+
+def test_the_csv_has_every_point_with_its_knobs(shown: Measured) -> None:
+    rows = list(csv.DictReader(io.StringIO(show.csv(shown))))
+    assert len(rows) == 1 + 1 + 5
+    best = next(row for row in rows if json.loads(row["knobs"]) == {"num_warps": 8})
+    assert float(best["ratio"]) == pytest.approx(0.9, rel=0.01)
+    assert best["knob.num_warps"] == "8"
+    assert [row["status"] for row in rows].count("crash") == 1
+
+
+def test_the_json_says_winner_runner_up_and_what_is_left(shown: Measured) -> None:
+    found = json.loads(json.dumps(show.document(shown, show.rankings(shown), 3, "the budget")))
+    assert (found["complete"], found["left"], found["why"]) == (False, 3, "the budget")
+    [case] = found["cases"]
+    assert case["winner"]["knobs"] == "num_warps=8"
+    assert case["winner"]["low"] < 0.9 < case["winner"]["high"]
+    assert case["beats_anchor"] is True
+
+
+def test_the_figure_has_what_its_kind_asks_for(shown: Measured) -> None:
+    spec, data = show.figure(shown, show.rankings(shown), "gemm")
+    assert (spec["kind"], spec["anchor"], spec["by"]) == ("sweep", "triton", "case")
+    assert all(spec["foot"][key] for key in ("machine", "versions", "commit"))
+    rows = list(csv.DictReader(io.StringIO(data)))
+    assert {"point", "ratio", "low", "high", "status", "case"} <= set(rows[0])
+    assert [row["status"] for row in rows].count("crash") == 1
+
+
+def test_points_as_good_as_the_winner_are_counted(tmp_path: Path) -> None:
+    alike = [({"num_warps": 8}, 0.9), ({"num_warps": 4}, 0.9005), ({"num_warps": 2}, 1.2)]
+    lines = [line(alike, noise=1e-4, drift=1e-4)]
+    [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
+    assert len(show.finalists(one)) == 2
+    assert "1 more within 1 % of it" in show.told(one)[0]
+
+
+def test_rungs_without_halving_say_so() -> None:
+    assert "Every point was measured in every rung" in show.chances(Rungs((40,), halving=False))

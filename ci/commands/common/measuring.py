@@ -1,0 +1,163 @@
+"""The checkouts that a verb measures, and where their trials go."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from ci.git.command import GitError
+from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.harness import MeasurePlan, machine_kind
+from ci.options import flag, out_console
+from ci.report.run_summary import RunSeconds, seconds_of
+from ci.trials.file import TrialFile, read
+from ci.trials.trial import Checkout, Machine, Trial
+from kernels import project
+
+
+def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out: Path | None = None) -> LocalCheckout:
+    """The checkout of `run`: named by the caller on a node without git, else the working tree of the repository.
+
+    out: the trial file that the verb writes; it is no change of the tree.
+    Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
+    """
+    folder = path or project.around(Path.cwd()).root
+    if path is not None:
+        found = project.layout(path)
+        listed, sources = found.packages, found.sources
+        places = [path / part / name.replace(".", "/") for name in listed for part in sources]
+        if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
+            raise click.UsageError(
+                f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
+                "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
+            )
+    if commit is None:
+        return Repository(folder).working_tree(out)
+    if date_ms is None:
+        try:
+            date_ms = Repository(folder).resolve(commit).date_ms
+        except GitError:
+            date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
+            click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
+    return LocalCheckout("head", folder.resolve(), Commit(commit, date_ms, ""))
+
+
+def two_checkouts(
+    repository: Repository, base: str | None, head: str | None, out: Path | None = None
+) -> tuple[LocalCheckout, LocalCheckout]:
+    """Base and head of a comparison; by default the working tree and where it left the main branch.
+
+    out: the trial file that the verb writes; it is no change of the tree.
+    """
+    if base is None:
+        found = repository.default_base()
+        if found is None:
+            first = "there is no base to compare with: HEAD is the first commit of this clone"
+            hint = " (the clone is shallow: `git fetch --unshallow`)" if repository.is_shallow() else ""
+            raise GitError(f"{first}; commit a change first, or name a base{hint}")
+        base = found.hash
+    first_side = repository.checkout(base, "base")
+    return first_side, repository.checkout(head, "head") if head else repository.working_tree(out)
+
+
+TRIALS = ".ridgeline/trials"
+"""Below the root of the project: the trial files that nobody named."""
+
+
+def scratch(verb: str, checkout: LocalCheckout, root: Path | None = None) -> Path:
+    """A new trial file in TRIALS, named by time and commit.  root: of a project that the current folder is not in."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    name = checkout.commit.short if checkout.commit else "tree"
+    return project.place(f"{TRIALS}/{stamp}-{verb}-{name}-{os.getpid()}.jsonl", root)
+
+
+# Trials of an earlier check that a check of the same commit need not measure again.
+
+
+def measured_before(head: LocalCheckout, plan: MeasurePlan, operators: Iterable[str]) -> TrialFile | None:
+    """The newest file of a check in which this commit was measured alone and whole, as the plan would do it here and
+    now; None if there is none.
+
+    Only on a machine without a GPU, whose times are a smoke test, and for a plan of all cases of tier pr: which cases
+    another plan has is not known without asking the checkout.
+    """
+    chosen = (plan.cases, plan.backends, plan.knobs, plan.pythons, plan.trials, plan.heap)
+    if head.dirty or plan.tier != "pr" or any(chosen):
+        return None
+    wanted = set(plan.kernels or operators)
+    names = project.place(TRIALS).glob(f"*-check-{head.commit.short}-*.jsonl")
+    files = (read(path) for path in sorted(names, reverse=True))
+    return next((one for one in files if _whole(one, wanted) and all(_fits(t, head, plan) for t in one.trials)), None)
+
+
+def _whole(file: TrialFile, wanted: set[str]) -> bool:
+    return bool(wanted) and not file.rejected and {trial.operator for trial in file.trials} == wanted
+
+
+def _fits(trial: Trial, head: LocalCheckout, plan: MeasurePlan) -> bool:
+    """Whether a trial was measured as it would be now: commit, tier, protocol, host and versions."""
+    if trial.paired or "head" not in trial.checkouts:
+        return False
+    own, declared = trial.checkouts["head"], trial.declaration()
+    protocol = json.loads(trial.text).get("protocol") or {}
+    same_way = all(protocol.get(name) == getattr(plan, name) for name in ("rounds", "cache", "seed", "regime"))
+    pr = declared is not None and all(declared.cases[name].tier == "pr" for name in trial.cases)
+    return own.commit == head.commit.hash and not own.dirty and pr and same_way and _here(trial.machine, own)
+
+
+def _here(machine: Machine, own: Checkout) -> bool:
+    """Whether it was measured by this Python on a machine without a GPU like this one: a trial names no host."""
+    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    cpu = machine.kind == machine_kind() == "cpu" and machine.cpu_count == len(os.sched_getaffinity(0))
+    python = own.environment.versions.get("python") == platform.python_version()
+    return cpu and machine.os == system and python and own.environment.requirements == _versions()
+
+
+def _versions() -> dict[str, str]:
+    """Versions of torch and Triton as ci.trials.trial.Environment.requirements has them."""
+    found = {}
+    for name in ("torch", "triton"):
+        try:
+            found[name] = metadata.version(name).split("+")[0]
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+# The wall clock of a verb that measures, and what it says of it at its end.
+
+
+TIMINGS = flag("--timings", "Show where the seconds went, phase by phase.")
+
+
+class VerbClock:
+    """Runs from the start of a verb."""
+
+    def __init__(self) -> None:
+        self._begun, self._moment_s = time.monotonic(), time.time()
+
+    def spent(self, trials: Sequence[Trial]) -> RunSeconds | None:
+        """Where the seconds went until now; None if nothing was measured since.  trials: of a file, earlier ones too.
+
+        The moments of trials are whole seconds, cut off.
+        """
+        own = [trial for trial in trials if trial.started_ms >= 1000 * (int(self._moment_s) - 1)]
+        return seconds_of(own, time.monotonic() - self._begun)
+
+    def say(self, trials: Sequence[Trial], timings: bool, to_stderr: bool = False) -> None:
+        """One line; the table where it is asked for."""
+        found = self.spent(trials)
+        if found is None:
+            return
+        if timings and not to_stderr:
+            out_console().print(found.table())
+        else:
+            click.echo(found.sentence(), err=to_stderr)

@@ -1,1 +1,0 @@
-"""Verbs of jobs on a queue or a cluster."""

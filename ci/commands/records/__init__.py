@@ -1,1 +1,0 @@
-"""Records in and out: of other tools, and for other tools."""

@@ -1,0 +1,366 @@
+"""`ridgeline bisect` as somebody runs it: on real commits on a CPU, over recorded trials, and with wrong words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ci.__main__ import USAGE, main
+from ci.commands import detect
+from ci.commands.detect import read
+from ci.options import NO_VERDICT, PASS, REGRESSION
+from ci.stats.types import Step
+from ci.tables.read import TableFileError
+from tests.ci.bisect import toys
+from tests.ci.bisect.test_outcomes import written
+
+CASE = ("--case", "rows/r4")
+FAST = ("--rounds", "11", "--smallest", "0.5")
+"""Other work on the machine moves a trial by tens of percent; the planted step is a factor of eight, of a call that is
+short and of one thread, so that most rounds are undisturbed."""
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("toy") / "repository"
+    return folder, toys.made(folder)
+
+
+@pytest.fixture
+def inside(toy, monkeypatch) -> tuple[Path, list[str]]:
+    monkeypatch.chdir(toy[0])
+    return toy
+
+
+def run(*words: object):
+    return CliRunner().invoke(main, ["bisect", *map(str, words)])
+
+
+@pytest.mark.slow
+def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path) -> None:
+    _, commits = inside
+    out = tmp_path / "trials.jsonl"
+    asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json", "--no-why")
+    few = run(*asked, "--trials", "3")
+    assert few.exit_code == NO_VERDICT, few.output
+    stopped = json.loads(few.stdout)
+    assert (stopped["verdict"], stopped["first_bad"], stopped["trials"]) == ("NOT DECIDED", None, 3)
+
+    done = run(*asked)
+    assert done.exit_code == PASS, done.output
+    assert "going on with the 3 trials" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "FOUND"
+    assert found["first_bad"] == commits[toys.SLOWER]
+    assert found["probability"] >= 0.99
+    assert found["culprits"][0]["ratio"] > 2
+    assert found["trials"] == len(found["steps"]) <= 20
+    assert found["steps"][:3] == stopped["steps"]
+    assert found["classes"] <= 7
+    assert {one["name"] for one in found["skipped"]} <= {commits[toys.BROKEN]}
+    last = found["steps"][-1]
+    assert (last["base"], last["head"]) == (commits[toys.SLOWER - 1], commits[toys.SLOWER])
+
+    again = run("v0", "v20", *CASE, *FAST, "--replay", out)
+    assert again.exit_code == PASS, again.output
+    assert f"first bad commit: {commits[toys.SLOWER][:8]} change {toys.SLOWER}: +" in again.stdout
+    other = run("v0", "v3", *CASE, "--out", out)
+    assert other.exit_code == USAGE
+    assert "has trials of other commits than these 4; give another file with --out" in other.stderr
+
+
+def test_a_dry_run_says_which_commits_which_code_and_how_long(inside) -> None:
+    before = sorted(inside[0].rglob("*.jsonl"))
+    done = run("v0", "v20", *CASE, "--dry-run", "--json")
+    assert done.exit_code == PASS, done.output
+    told = json.loads(done.stdout)
+    assert told["classes"] == 7
+    assert [one["name"] for one in told["places"]] == inside[1]
+    assert 5 <= told["trials"] <= 40
+    assert told["minutes"] > 0
+    code = [one["code"] for one in told["places"]]
+    changed = [n for n in range(1, len(code)) if code[n] != code[n - 1]]
+    assert changed == sorted({*toys.REWRITTEN, toys.SLOWER, toys.BROKEN} - {0})
+    shown = run("v0", "v20", *CASE, "--dry-run").stdout
+    assert "20 commits, 7 with code that may differ" in shown
+    assert sorted(inside[0].rglob("*.jsonl")) == before
+
+
+def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) -> None:
+    """The same Python twice under two names: no step."""
+    link = tmp_path / "python"
+    link.symlink_to(sys.executable)
+    done = run("--axis", "env", sys.executable, link, *CASE, *FAST, "--dry-run", "--json")
+    assert done.exit_code == PASS, done.output
+    assert [one["name"] for one in json.loads(done.stdout)["places"]] == [sys.executable, str(link)]
+
+
+NAMES = [f"v{n}" for n in range(9)]
+
+
+def test_recorded_trials_are_judged_in_their_order_without_a_repository(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = [(8, 1.021), (4, 1.0), (6, 1.02), (5, 1.001), (6, 1.019), (5, 0.999), (8, 1.0195), (6, 1.02), (5, 1.0)]
+    lines = [("v0", NAMES[at], ratio) for at, ratio in pairs]
+    file = written(tmp_path / "r.jsonl", toys.replay_lines(NAMES, [*lines, ("v5", "v6", 1.02), ("v5", "v6", 1.02)]))
+    done = run("--replay", file, "--json")
+    assert done.exit_code == PASS, done.output
+    found = json.loads(done.stdout)
+    assert {"first_bad", "probability", "trials", "steps"} <= set(found)
+    assert (found["first_bad"], found["good"], found["bad"]) == ("v6", "v0", "v8")
+    assert found["trials"] == len(found["steps"]) == 10
+    half = run("--replay", written(tmp_path / "h.jsonl", toys.replay_lines(NAMES, lines[:2])))
+    assert half.exit_code == NO_VERDICT
+    assert "not decided after 2 trials" in half.stdout
+    flat = toys.replay_lines(NAMES, [("v0", "v8", 1 + n * 1e-4) for n in range(8)])
+    done = run("--replay", written(tmp_path / "f.jsonl", flat), "--smallest", "0.05")
+    assert done.exit_code == PASS
+    assert done.stdout.startswith("no step of 5 % or more between v0 and v8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("v0", *CASE), "1 commits given; name two, the good one first"),
+        (("v0", "v20"), "say what became slower: --case KERNEL/CASE"),
+        (("v20", "v0", *CASE), "name the older one first: v0 v20"),
+        (("v3", "v3", *CASE), "name two different commits"),
+        (("v0", "gone", *CASE), "'gone' names no commit"),
+        (("--axis", "knob", *CASE), "needs the knobs that differ, such as num_warps=4,8"),
+        (("--axis", "knob", "num_warps=4", *CASE), "'num_warps=4': NAME=GOOD,BAD with two different values"),
+        (("--axis", "knob", "a=1,2", "a=2,3", *CASE), "a knob is named twice"),
+        (("--axis", "triton", sys.executable, *CASE), "needs two Pythons or more"),
+        (("--axis", "knob", "a=1,2", "--arch", "gfx942", *CASE), "leave it out with --axis knob"),
+        (("--axis", "driver", *CASE), "no record of it has a driver; two drivers are compared"),
+        (("--axis", "env", sys.executable, "/nowhere/python", *CASE), "'/nowhere/python' is no program"),
+        (("--axis", "env", sys.executable, sys.executable, *CASE), "a Python is named twice"),
+        (("v0", "v20", "--event", "3f2a"), "--event names the ends itself; leave out v0 v20"),
+        (("--event", "3f2a"), "no event has the id '3f2a'"),
+        (("--replay", "absent.jsonl"), "absent.jsonl: cannot be read"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_sentence(inside, words, said) -> None:
+    done = run(*words)
+    assert done.exit_code == USAGE, done.output
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+# `ridgeline detect`: the shape of its answer, and files as they come.
+
+
+def levels(*parts, seed=0):
+    """(points, level) one after the other, with 1 % noise."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([level * np.exp(0.01 * rng.normal(size=points)) for points, level in parts])
+
+
+def csv_file(path, values, name=None, first=0):
+    columns = ["value", "commit", "time"] + (["series"] if name else [])
+    rows = [
+        [repr(float(value)), f"{i:040x}", str(1_700_000_000 + 86_400 * i)] + ([name] if name else [])
+        for i, value in enumerate(values, first)
+    ]
+    path.write_text("\n".join(",".join(row) for row in [columns, *rows]) + "\n")
+    return path
+
+
+def detected(*args, given=None):
+    return CliRunner().invoke(main, ["detect", *map(str, args)], input=given)
+
+
+def answer(*args, given=None):
+    result = detected(*args, "--json", given=given)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_the_answer_has_the_fixed_shape(tmp_path):
+    file = csv_file(tmp_path / "a.csv", levels((60, 1.0), (40, 1.1)))
+    code, found = answer(file)
+    assert code == REGRESSION
+    (series,) = found["series"]
+    (change,) = series["changes"]
+    assert (series["name"], series["points"]) == ("a.csv", 100)
+    assert (change["index"], change["commit"], change["direction"]) == (60, f"{60:040x}", "slower")
+    assert change["ratio"] == pytest.approx(change["after"] / change["before"])
+    assert change["ratio_low"] < 1.1 < change["ratio_high"]
+    assert change["p_value"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("parts", "lower", "higher"),
+    [
+        (((60, 1.0), (40, 1.1)), REGRESSION, PASS),
+        (((60, 1.0), (40, 0.9)), PASS, REGRESSION),
+        (((60, 1.0), (40, 1.1), (40, 1.0)), PASS, REGRESSION),
+        (((60, 1.0), (40, 0.8), (40, 0.9)), REGRESSION, PASS),
+        (((90, 1.0),), PASS, PASS),
+    ],
+)
+def test_the_exit_code_is_of_what_stands_at_the_end(tmp_path, parts, lower, higher):
+    file = csv_file(tmp_path / "a.csv", levels(*parts))
+    assert detected(file).exit_code == lower
+    assert detected(file, "--better", "higher").exit_code == higher
+
+
+def test_a_series_that_comes_back_half_way_still_stands_slower():
+    def step(before, after):
+        return Step(1, before, after, after / before, 0.0, 0.0, 0.0)
+
+    assert detect.regressed([step(1.0, 1.2), step(1.2, 1.15)], "lower")
+    assert not detect.regressed([step(1.0, 1.2), step(1.2, 1.05)], "lower")
+    assert not detect.regressed([step(1.0, 1.2), step(1.2, 0.7)], "lower")
+    assert not detect.regressed([], "lower")
+
+
+def test_rows_in_any_order_are_put_in_order_of_time(tmp_path):
+    file = csv_file(tmp_path / "a.csv", levels((60, 1.0), (40, 1.1)))
+    header, *rows = file.read_text().splitlines()
+    mixed = [rows[i] for i in np.random.default_rng(1).permutation(100)]
+    code, found = answer("-", given="\n".join([header, *mixed]))
+    assert found["series"][0]["changes"] == answer(file)[1]["series"][0]["changes"]
+    assert "order of time" in found["notes"][0]
+    dated = [row.replace(row.split(",")[2], str(np.datetime64(int(row.split(",")[2]), "s"))) for row in mixed]
+    assert answer("-", given="\n".join([header, *dated]))[1]["series"][0]["changes"][0]["index"] == 60
+
+
+def test_gaps_are_left_out_counted_and_keep_their_place(tmp_path):
+    values = [repr(float(value)) for value in levels((60, 1.0), (40, 1.1))]
+    for i, gap in ((5, ""), (6, "nan"), (7, "inf"), (8, "-inf"), (9, "fast"), (80, "NaN")):
+        values[i] = gap
+    code, found = answer("-", given="commit,value\n" + "\n".join(f"c{i},{value}" for i, value in enumerate(values)))
+    (series,) = found["series"]
+    assert (code, series["points"]) == (REGRESSION, 94)
+    assert (series["changes"][0]["index"], series["changes"][0]["commit"]) == (60, "c60")
+    notes = "\n".join(found["notes"])
+    assert "without a value: 1 (first: line 7" in notes
+    assert "infinite value: 2 (first: line 9, 'inf')" in notes
+    assert "not a number: 1 (first: line 11, 'fast')" in notes
+
+
+def test_repeated_commits_are_points_and_said():
+    values = levels((60, 1.0), (40, 1.1))
+    text = "value,commit\n" + "\n".join(f"{float(value)},c{i // 2}" for i, value in enumerate(values))
+    _, found = answer("-", given=text)
+    assert found["series"][0]["points"] == 100
+    assert "commit that their series has before; each is a point: 50" in found["notes"][0]
+
+
+def test_series_keep_their_order_and_names(tmp_path):
+    names = ["b", "a\u202e<script>alert(1)</script>", "__proto__", "=cmd()", "\x1b[31mred", "x" * 600]
+    rows = [f'"{name}",{value}' for value in levels((20, 1.0), (20, 1.5)) for name in names]
+    text = "series,value\n" + "\n".join(rows)
+    _, found = answer("-", given=text)
+    assert [series["name"] for series in found["series"]] == names
+    shown = detected("-", given=text).output
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+
+
+def test_zeros_and_negatives_are_steps_of_a_difference():
+    values = levels((60, 1.0), (40, 1.1)) - 1.05
+    code, found = answer("-", given="value\n" + "\n".join(map(str, values)))
+    (series,) = found["series"]
+    assert code == REGRESSION
+    assert [(change["index"], change["ratio"], change["direction"]) for change in series["changes"]] == [
+        (60, None, "slower")
+    ]
+    assert "not positive" in series["notes"][0]
+    assert "slower" in detected("-", given="value\n" + "\n".join(map(str, values))).output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no column `value`"),
+        ("1.0,a\n2.0,b\n", "no column `value`: its first line is '1.0,a'"),
+        ("value\n", "no rows"),
+        ("value,unit\n1,ms\n2,us\n", "mixes units: ms (1), us (1)"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(text, said):
+    result = detected("-", given=text)
+    assert result.exit_code == USAGE
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
+    for path in (tmp_path / "no.csv", tmp_path):
+        result = detected(path)
+        assert result.exit_code == USAGE
+        assert "Traceback" not in result.output
+
+
+def test_units_that_agree_and_units_that_seem_mixed():
+    one = "value,unit\n" + "\n".join(f"{value},us" for value in levels((20, 1.0)))
+    assert answer("-", given=one)[1]["series"][0]["notes"] == []
+    two = "value\n" + "\n".join(map(str, levels((20, 1.0), (20, 1e6))))
+    assert "are units mixed" in answer("-", given=two)[1]["series"][0]["notes"][0]
+
+
+@pytest.mark.parametrize("points", [1, 5])
+def test_too_few_points_are_no_verdict(points):
+    code, found = answer("-", given="value\n" + "1.0\n" * points)
+    assert (code, found["series"][0]["changes"]) == (NO_VERDICT, [])
+    assert "fewest" in found["series"][0]["notes"][0]
+
+
+def test_a_constant_series_passes():
+    assert answer("-", given="value\n" + "1.0\n" * 50) == (
+        PASS,
+        {"series": [{"name": "stdin", "points": 50, "changes": [], "regressed": False, "notes": []}], "notes": []},
+    )
+
+
+def test_packed_files_other_separators_and_foreign_bytes(tmp_path):
+    plain = csv_file(tmp_path / "a.csv", levels((60, 1.0), (40, 1.1)))
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    changes = answer(plain)[1]["series"][0]["changes"]
+    assert answer(packed)[1]["series"][0]["changes"] == changes
+    odd = tmp_path / "b.csv"
+    odd.write_bytes(
+        b"\xef\xbb\xbf Value ;Commit;time;x\r\n" + plain.read_bytes().split(b"\n", 1)[1].replace(b",", b";")
+    )
+    assert answer(odd)[1]["series"][0]["changes"] == changes
+    foreign = tmp_path / "c.csv"
+    foreign.write_bytes(b"series,value\n" + b"\n".join(b"\xff\xfe\x00,%d" % (i % 2 + 1) for i in range(20)))
+    assert answer(foreign)[0] == PASS
+    torn = tmp_path / "d.csv.gz"
+    torn.write_bytes(packed.read_bytes()[:-40])
+    with pytest.raises(TableFileError, match="damaged"):
+        read(str(torn))
+
+
+def test_ragged_rows_lack_what_they_lack():
+    text = "value,commit\n" + "\n".join(["1.0,a", "1.0", "1.0,b,more", "", "1.0,c"] * 3)
+    _, found = answer("-", given=text)
+    assert found["series"][0]["points"] == 12
+
+
+def test_many_rows_are_read_in_chunks(monkeypatch, tmp_path):
+    file = csv_file(tmp_path / "a.csv", levels((60, 1.0), (40, 1.1)))
+    whole = answer(file)
+    monkeypatch.setattr("ci.commands.detect.CHUNK", 7)
+    monkeypatch.setattr(detect, "PART", 30)
+    monkeypatch.setattr(detect, "TOGETHER", 1)
+    assert answer(file) == whole
+    seen: list[int] = []
+    read(str(file), seen.append)
+    assert seen == sorted(seen)
+    assert len(seen) == 15
+    assert seen[-1] == file.stat().st_size
+
+
+def test_a_table_longer_than_a_screen_is_cut_and_says_so(monkeypatch):
+    rows = [f"s{name},{value}" for name in range(5) for value in levels((20, 1.0), (20, 1.5))]
+    monkeypatch.setattr(detect, "ROWS", 2)
+    shown = detected("-", given="series,value\n" + "\n".join(rows)).output
+    assert "5 series, 5 changes; 5 end slower" in shown
+    assert "and 3 more changes" in shown

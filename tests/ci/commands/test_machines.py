@@ -1,0 +1,202 @@
+"""What a pool does for a pull request: two commands on one trial file, and the exit code of the comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.commands.leg import night_steps, steps, through
+from ci.git.repository import Commit
+from ci.trials import file
+from tests.ci import made_trials as made
+from tests.ci.commands.test_gate_trials import MACHINE, Scene
+from tests.ci.commands.test_gate_trials import scene as scene
+from tests.ci.git.test_repository import git
+from tests.ci.judging.test_claims import sealed, times
+
+HEAD = Commit("0123456789abcdef0123456789abcdef01234567", 1_700_000_000_000, "head")
+
+
+def test_the_change_is_compared_and_its_tuned_entries_are_verified_into_one_file() -> None:
+    compare, verify = steps("HEAD...x", HEAD, "tree", Path("t.jsonl"))
+    assert compare == ("ab", "HEAD...x", HEAD.hash, "--out=t.jsonl", "--why-seconds=180")
+    assert verify[:3] == ("tune", "all", "--verify")
+    assert {"--out=t.jsonl", "--tree=tree", f"--commit={HEAD.hash}", f"--commit-date={HEAD.date_ms}"} < set(verify)
+
+
+@pytest.mark.parametrize(("compared", "verified"), [(0, 1), (1, 0), (3, 2)])
+def test_the_exit_code_is_that_of_the_comparison(compared: int, verified: int) -> None:
+    ran: list[str] = []
+
+    def play(words: Sequence[str]) -> int:
+        ran.append(words[0])
+        return {"ab": compared, "tune": verified}[words[0]]
+
+    assert through(steps("b", HEAD, "tree", Path("t")), play) == compared
+    assert ran == ["ab", "tune"]
+
+
+def test_an_unknown_commit_is_named_and_a_dry_run_checks_nothing_out(tmp_path: Path) -> None:
+    out = str(tmp_path / "t.jsonl")
+    done = CliRunner().invoke(main, ["leg", "HEAD", "HEAD", "--out", out, "--dry-run"])
+    assert done.exit_code == 0
+    assert "would run: ridgeline tune all --verify" in done.output
+    failed = CliRunner().invoke(main, ["leg", "HEAD", "nowhere", "--out", out])
+    assert failed.exit_code == 3
+    assert "'nowhere'" in failed.output
+
+
+# A night on one machine: what is run, in which order, and whose exit code counts.
+
+
+def names(*arguments: object) -> list[str]:
+    return [words[words[0] == "ci"] for words in night_steps(*arguments)]  # type: ignore[arg-type]
+
+
+def test_a_full_night_looks_measures_and_asks_the_gate() -> None:
+    assert names("nightly", [], Path("t"), Path("known")) == ["doctor", "run", "canary", "tune"]
+    assert names("sweep", [], Path("t"), Path("known")) == ["doctor", "run"]
+    assert names("nightly", ["gemm"], Path("t"), Path("known")) == ["doctor", "run"]
+
+
+@pytest.mark.parametrize(("doctor", "run", "canary"), [(3, 0, 0), (0, 1, 0), (0, 0, 1), (3, 3, 3)])
+def test_the_exit_code_is_that_of_measuring(doctor: int, run: int, canary: int) -> None:
+    ran: list[str] = []
+
+    def play(words: Sequence[str]) -> int:
+        ran.append(words[words[0] == "ci"])
+        return {"doctor": doctor, "run": run, "canary": canary, "tune": 1}[ran[-1]]
+
+    assert through(night_steps("nightly", [], Path("t"), Path("k")), play) == run
+    assert ran == ["doctor", "run", "canary", "tune"]
+
+
+def test_names_of_operators_are_words_and_nothing_else(tmp_path: Path) -> None:
+    """What an input of a workflow holds is never a piece of a shell's line, nor an option."""
+    asked = ["night", "--kernels", "gemm --out=elsewhere $(id)", "--out", str(tmp_path / "t"), "--dry-run"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0
+    assert "--kernel=gemm --kernel=--out=elsewhere --kernel=$(id)" in done.output
+
+
+# `ridgeline ci pools`, as it is called.
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
+    return tmp_path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["pools", *arguments], standalone_mode=True)
+
+
+def test_the_list_names_pools_and_drained_nodes() -> None:
+    assert invoke("--drain", "n7", "--reason", "link 3 is down").exit_code == 0
+    shown = invoke().output
+    assert "mi300x" in shown
+    assert "n7 is drained from our jobs since" in shown
+    listed = json.loads(invoke("--json").stdout)
+    assert [pool["name"] for pool in listed["pools"]] == ["mi300x", "mi325x", "mi355x", "h200"]
+    assert [one["reason"] for one in listed["drained"]] == ["link 3 is down"]
+    assert "n7 takes our jobs again" in invoke("--resume", "n7").output
+    assert "n7 was not drained" in invoke("--resume", "n7").output
+
+
+def test_a_dry_run_drains_nothing(own_state: Path) -> None:
+    assert "n7 would be drained" in invoke("--drain", "n7", "--reason", "r", "--dry-run").output
+    assert list(own_state.iterdir()) == []
+
+
+def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
+    shown = invoke("--show", "mi300x", "--gpus", "8", "--", "echo", "a b").output
+    assert "# GitHub: ['linux', 'mi300x', 'mi300x-8'].  Slurm: site cluster, partition mi300x, gpu:mi300x:8" in shown
+    assert "command=(echo 'a b')" in shown
+    document = json.loads(invoke("--show", "mi300x", "--json").stdout)
+    assert [job["gpus"] for job in document["jobs"]] == [1, 8]
+
+
+def test_the_matrix_is_one_line() -> None:
+    line = invoke("--matrix", "--only", "h200").stdout
+    assert [leg["name"] for leg in json.loads(line)] == ["h200-1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--show", "moon"], "no pool 'moon'; ci/runners.toml has mi300x"),
+        (["--show", "mi300x", "--gpus", "3"], "offers jobs of 1, 8 GPUs, not 3"),
+        (["--drain", "n7"], "no reason to drain 'n7'; say it with --reason"),
+        (["--drain", "../n7", "--reason", "r"], "is not the name of a node"),
+        (["--resume", "n7", "--site", "moon"], "no site 'moon'"),
+        (["--file", "/nowhere.toml"], "/nowhere.toml cannot be read"),
+    ],
+)
+def test_what_is_wrong_leaves_with_3(words: list[str], message: str) -> None:
+    done = invoke(*words)
+    assert done.exit_code == 3
+    assert message in done.output
+
+
+# What a night's record job does with a trial file: what fits is kept, what does not is told, the rest is pushed.
+
+
+def night(head: str, number: int = 0, **changes: Any) -> dict[str, Any]:
+    line = made.trial(
+        {"m16": {"head/triton": made.ok(times())}}, number, trees={"head": made.tree(head)}, machine=MACHINE
+    )
+    return sealed({**line, **changes})
+
+
+def sift(scene: Scene, *lines: dict[str, Any], more: str = "") -> Result:
+    folder = scene.clone / "incoming"
+    folder.mkdir()
+    path = made.write(folder / "trials.jsonl", *lines)
+    path.write_text(path.read_text() + more)
+    asked = ["sift", str(folder), "--head", scene.base, "--pool", "h200", "--out", "fit.jsonl"]
+    return CliRunner().invoke(main, asked, catch_exceptions=False)
+
+
+def kept(scene: Scene) -> list[int]:
+    return [trial.number for trial in file.read(scene.clone / "fit.jsonl").trials]
+
+
+def test_what_fits_is_kept(scene: Scene) -> None:
+    assert sift(scene, night(scene.base), night(scene.base, 1)).exit_code == 0
+    assert kept(scene) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"machine": {**MACHINE, "market_name": "MI300X"}}, {"trees": {"head": made.tree()}}]
+)
+def test_what_does_not_fit_is_told_and_stops_nothing(scene: Scene, change: dict[str, Any]) -> None:
+    done = sift(scene, night(scene.base), night(scene.base, 1, **change), more="a bad line\n")
+    assert done.exit_code == 3
+    assert done.output.count("left out: ") == 2
+    assert kept(scene) == [0]
+
+
+def test_nothing_handed_over(scene: Scene) -> None:
+    assert sift(scene).exit_code == 3
+    assert kept(scene) == []
+
+
+def test_push_says_what_it_would_do_and_does_it(scene: Scene) -> None:
+    (scene.clone / "results").mkdir()
+    (scene.clone / "results/a.json").write_text("1")
+    git(scene.hub, "checkout", "-q", "--detach")
+    run = CliRunner().invoke
+    assert run(main, ["push", "results", "main", "--dry-run"]).exit_code == 0
+    assert git(scene.clone, "status", "--porcelain") == "?? results/"
+    done = run(main, ["push", "results", "main"], catch_exceptions=False)
+    assert "to main" in done.output
+    assert git(scene.hub, "show", "main:results/a.json") == "1"
+    assert "nothing new" in run(main, ["push", "results", "main"]).output

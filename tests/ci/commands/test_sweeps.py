@@ -1,0 +1,410 @@
+"""`ridgeline sweep`, with a declaration and a measuring program made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.sweeps import catalogue, run
+from ci.sweeps.pruning import PointCompiler
+from ci.sweeps.tuned import tuning
+from tests.ci import made_trials
+from tests.ci.made_trials import HEAD
+from tests.ci.sweeps import driver
+from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, line, sweep_file
+
+ROOT = Path(__file__).parents[3]
+KNOBS = {"num_warps": {"default": 4, "type": "int"}, "tma": {"default": False, "type": "bool"}}
+
+
+def _entry(backend: str, case: str = "m16", **more: Any) -> dict[str, Any]:
+    about = {
+        "kernel": "gemm",
+        "case": case,
+        "backend": backend,
+        "world": 1,
+        "tier": "pr",
+        "dtype": "fp16",
+        "dims": {"M": 16},
+    }
+    return {**about, "baseline": backend == "blas", "knobs": {}, "why": "", "config": {}, "candidates": [], **more}
+
+
+def _declared(arch: str) -> dict[str, Any]:
+    candidates = [{"num_warps": 4, "tma": False}, {"num_warps": 8, "tma": True}]
+    swept = {"knobs": KNOBS, "config": {"num_warps": 4, "tma": False}, "candidates": candidates}
+    cost = {"cost": {"flops": 10**12, "hbm_bytes": 10**9, "link_bytes": 0, "payload_bytes": 0}}
+    entries = [_entry("triton", case, **swept, **cost) for case in ("m16", "m64")]
+    return {"kernel": "gemm", "arch": arch, "compute_units": None, "entries": [*entries, _entry("blas", **cost)]}
+
+
+@pytest.fixture
+def sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    def asked(verb: str, *arguments: str) -> dict[str, Any]:
+        return _declared(arguments[arguments.index("--arch") + 1] if "--arch" in arguments else "cpu")
+
+    monkeypatch.setattr(catalogue, "query", asked)
+    monkeypatch.setattr(PointCompiler, "compiled", lambda *_: {})
+    monkeypatch.setattr(run, "command", driver.command)
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: str) -> Result:
+        where = ["--commit", HEAD, "--commit-date", "1", "--tree", str(ROOT)]
+        return CliRunner().invoke(main, ["sweep", "gemm", *where, *arguments])
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say what to try: --knob NAME=V,V, --grid FILE, or --candidates"),
+        (["--knob", "num_warp=4"], "has a knob 'num_warp'; there are num_warps"),
+        (["--knob", "num_warps=four"], "'four' is not a whole number"),
+        (["--knob", "num_warps=4", "--case", "m17"], "no case of gemm fits 'm17'; it has m16, m64"),
+        (["--knob", "num_warps=4", "--backend", "hip"], "gemm has no backend 'hip'; it has triton, blas"),
+        (["--knob", "num_warps=4", "--anchor", "hip"], "--anchor 'hip' is no backend of gemm"),
+        (["--grid", "nowhere.toml"], "--grid nowhere.toml: No such file"),
+        (["--knob", "num_warps=1,2,4", "--most", "5"], "6 points in 2 cases"),
+        (["--knob", "num_warps=4", "--arch", "gfx942"], "--arch and --compute-units are for --dry-run"),
+        (["--knob", "num_warps=4", "--shard", "9/8"], "'9/8': expected K/N such as 3/8"),
+        (["--knob", "num_warps=4", "--rounds", "8,x"], "'8,x': expected rounds of each rung such as 8,20"),
+        (["--knob", "num_warps=4", "--rounds", "4,20"], "4 rounds in the first rung; give at least 8"),
+        (["--knob", "num_warps=4", "--miss", "0"], "0.0 is not in the range 0<x<1"),
+        (["--knob", "num_warps=4", "--show"], "there is nothing to show"),
+        (["--backend", "blas", "--candidates"], "declares no candidates"),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(
+    sweep: Callable[..., Result], tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    found = sweep(*arguments)
+    assert found.exit_code == 3
+    assert said in " ".join(found.output.split())
+    assert not (tmp_path / "starts").exists()
+    assert not (tmp_path / ".ridgeline").exists()
+
+
+def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(
+    sweep: Callable[..., Result], tmp_path: Path
+) -> None:
+    found = sweep("--knob", "num_warps=2,4,8", "--arch", "gfx942", "--dry-run")
+    assert found.exit_code == 0, found.output
+    assert "6 points of gemm in 2 cases on gfx942" in found.output
+    assert "2 are not measured: the code of another point" in found.output
+    assert "would measure 4 points into .ridgeline/sweeps/gemm-" in found.output
+    assert "GPU minutes" in found.output
+    told = json.loads(sweep("--candidates", "--arch", "gfx950", "--dry-run", "--json").output)
+    assert told["points"]["m64"] == [{"backend": "triton", "knobs": {"num_warps": 8, "tma": True}}]
+    assert (told["arch"], told["asked"], told["gpu_minutes"] > 0) == ("gfx950", 2, True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Path) -> None:
+    asked = ["--knob", "num_warps=2,5,9", "--case", "m16", "--rounds", "8,20", "--out", "s.jsonl", "--no-figure"]
+    found = sweep(*asked)
+    assert found.exit_code == 0, found.output
+    assert "triton num_warps=5 (winner)" in found.output
+    assert "`ridgeline records add s.jsonl`" in found.output
+    assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl", "s.csv", "s.md"}
+    starts = (tmp_path / "starts").read_text()
+    again = sweep(*asked, "--show", "--json")
+    assert again.exit_code == 0
+    told = json.loads(again.output)
+    assert told["complete"] is True
+    assert told["cases"][0]["winner"]["knobs"] == "num_warps=5"
+    assert (tmp_path / "starts").read_text() == starts, "what is measured is not measured again"
+
+
+def test_a_budget_leaves_a_rest_and_exit_code_2(sweep: Callable[..., Result]) -> None:
+    asked = ["--knob", f"num_warps={','.join(map(str, range(1, 40)))}", "--case", "m16", "--no-figure", "--batch", "1"]
+    found = sweep(*asked, "--budget", "0.04", "--rounds", "8,20")
+    assert found.exit_code == 2, found.output
+    assert "points of rung 1 of 2 (the budget of 0.04 GPU minutes is spent); `ridgeline" in found.output
+
+
+@pytest.mark.slow
+def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
+    asked = ["--knob", "num_warps=2,3,5,6,8", "--case", "m16", "--no-figure", "--rounds", "8,20,20"]
+    for shard in ("1/2", "2/2"):
+        found = sweep(*asked, "--shard", shard, "--out", f"{shard[0]}.jsonl")
+        assert found.exit_code == 0, found.output
+        assert "the final rungs follow when all shards are done" in found.output
+    shown = sweep(*asked, "--show", "--from", "1.jsonl", "--from", "2.jsonl")
+    assert shown.exit_code == 0
+    assert "points of rung 3 of 3" in shown.output
+    done = sweep(*asked, "--from", "1.jsonl", "--from", "2.jsonl", "--out", "all.jsonl")
+    assert done.exit_code == 0
+    assert "triton num_warps=5 (winner)" in done.output
+
+
+def test_a_figure_that_cannot_be_drawn_takes_nothing_down(
+    sweep: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ci.commands import sweep as verb
+
+    real = verb.harness.program
+    monkeypatch.setattr(
+        verb.harness, "program", lambda name, *rest: real("no_such_module" if name.startswith("dash") else name, *rest)
+    )
+    found = sweep("--knob", "num_warps=5", "--case", "m16", "--rounds", "8", "--out", "s.jsonl")
+    assert found.exit_code == 0
+    assert "no figure: " in found.output
+    assert (tmp_path / "s.csv").exists()
+
+
+# `ridgeline tune` from files: the table of a tree, its diff, its exit codes, and sentences for bad input.
+
+
+COMMIT = "c" * 40
+
+
+def offered(cases, arch: str = "sm_90") -> dict:
+    """What `python -m benchmarks candidates` prints of some cases."""
+    entries = []
+    for one in cases:
+        place = one.place
+        table = {"file": str(place.file), "table": list(place.table), "key": place.key, "entry": dict(one.entry)}
+        table |= {"rule": RULE, "defaults": DEFAULTS, "scale": {}}
+        knobs = {name: {"default": value, "type": type(value).__name__} for name, value in DEFAULTS.items()}
+        config = {**DEFAULTS, **(one.entry or RULE)}
+        told = {"kernel": "gemm", "case": one.case, "backend": one.backend, "tier": "pr", "dtype": "fp16", "world": 1}
+        told |= {"config": config, "rule": {**DEFAULTS, **RULE}, "knobs": knobs, "table": table, "baseline": False}
+        entries.append({**told, "candidates": [dict(knobs) for knobs in one.candidates], "dims": {}, "why": ""})
+    return {"kernel": "gemm", "arch": arch, "compute_units": 132, "entries": entries}
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch) -> Path:
+    """A tree with a table; its two cases of m64 share an entry."""
+    (tmp_path / "kernels").mkdir()
+    file = tmp_path / "tuned.toml"
+    file.write_text(TABLE)
+    cases = [case("m64_fp16", FAST, file), case("m64_bf16", FAST, file), case("m256_fp16", SLOW, file)]
+    cases += [case("m128_fp16", None, file)]
+    asked = {"candidates": offered(cases), "list": {"kernels": [{"kernel": "gemm", "tuned": ["triton"]}]}}
+    monkeypatch.setattr("ci.sweeps.catalogue.query", lambda verb, *_, **__: asked[verb])
+    return tmp_path
+
+
+def tune(tree: Path, *words: str):
+    common = ("--tree", str(tree), "--commit", COMMIT, "--commit-date", "1790000000000")
+    return CliRunner().invoke(main, ["tune", *words, *common])
+
+
+def both(ratio: float) -> dict:
+    return {name: [(RULE, 1.1), (OTHER, ratio)] for name in ("m64_fp16", "m64_bf16")}
+
+
+def test_a_sweep_becomes_the_table(tree):
+    file = sweep_file(tree, both(0.9), entry=FAST)
+    done = tune(tree, "gemm", "--from", str(file))
+    assert done.exit_code == 0, done.output
+    assert "moved" in done.output
+    found = tomllib.loads((tree / "tuned.toml").read_text())["sm_90"]
+    assert {name: found["m64"][name] for name in OTHER} == OTHER
+    assert found["m64"]["confirmed"]["cases"] == ["m64_fp16", "m64_bf16"]
+    assert found["m256"] == SLOW
+
+
+def test_a_dry_run_shows_the_difference_and_writes_nothing(tree):
+    done = tune(tree, "all", "--from", str(sweep_file(tree, both(0.9), entry=FAST)), "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "-stages = 2\n+stages = 4" in done.output
+    assert (tree / "tuned.toml").read_text() == TABLE
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(0.9, 1), (1.05, 0)])
+def test_a_verification_that_finds_something_better_is_an_alarm(tree, ratio, code):
+    done = tune(tree, "gemm", "--verify", "--from", str(sweep_file(tree, both(ratio), entry=FAST)), "--json")
+    assert done.exit_code == code, done.output
+    [entry] = json.loads(done.stdout)["entries"]
+    assert entry["action"] == ("moved" if code else "confirmed")
+    assert entry["against_rule"][0] < 1
+
+
+def test_what_is_not_decided_is_no_pass(tree):
+    half = {"m64_fp16": both(0.9)["m64_fp16"]}
+    done = tune(tree, "gemm", "--from", str(sweep_file(tree, half, entry=FAST)))
+    assert done.exit_code == 2
+    assert "m64_bf16" in done.output
+    assert (tree / "tuned.toml").read_text() == TABLE
+
+
+def test_what_was_compiled_there_is_what_confirms_here(tree):
+    file = sweep_file(tree, both(1.05), entry=FAST)
+    one = case("m64_fp16")
+    code = {(name, "triton", one.identity(knobs)): f"{name}{knobs}" for name in ("m64_fp16", "m64_bf16")
+            for knobs in (RULE, FAST, OTHER)}  # fmt: skip
+    tuning.write(file, "gemm", code)
+    tuning.write(file, "other", {("a", "b", "c"): "d"})
+    assert tuning.read([tuning.beside(file)], "gemm") == code
+    assert tune(tree, "gemm", "--from", str(file)).exit_code == 0
+    confirmed = tomllib.loads((tree / "tuned.toml").read_text())["sm_90"]["m64"]["confirmed"]
+    assert len(confirmed["code"]) == 16
+    tuning.beside(file).write_text("{}")
+    tuning.beside(file).write_text('[["too", "short"]]')
+    done = tune(tree, "gemm", "--from", str(file))
+    assert done.exit_code == 3
+    assert "not five texts" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("gemm", "--case", "m65*"), "no case of gemm that can be tuned fits 'm65*'"),
+        (("gemm", "--backend", "blas"), "backend 'blas' of gemm has no tuned table; those that have one: triton"),
+        (("gemm", "--arch", "gfx942"), "--arch is for --dry-run"),
+        (("conv",), "0 sweeps of conv"),
+    ],
+)
+def test_bad_input_is_named(tree, words, says):
+    more = ["--from", str(sweep_file(tree, both(0.9), entry=FAST))]
+    done = tune(tree, *words, *more)
+    assert done.exit_code == 3
+    assert says in done.output
+
+
+def test_a_verification_without_a_device_says_what_is_due(tree):
+    done = tune(tree, "gemm", "--verify", "--arch", "sm_90", "--dry-run", "--budget", "0.4")
+    assert done.exit_code == 0, done.output
+    assert "sm_90.m256: to verify, never confirmed" in done.output
+    assert "sm_90.m64: waits for the next call" in done.output
+
+
+# `ridgeline study`, from the command line to the folder: from files, and measured for real on a CPU.
+
+
+CASE = "n4096_k4096_m1_fp16"
+
+SMALL = """
+from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Tried
+
+STUDY = Study(
+    name="small",
+    title="Two libraries of a CPU",
+    question="Which of two is faster?",
+    source="tests",
+    parts=(
+        StudyPart("gemm", ("n4096_k4096_m1_fp16",), "torch", ("blas",), (Tried("torch", {"threads": (1,)}),)),
+    ),
+    trials=2,
+    rounds=4,
+    whole_call=True,
+    table=Listed(("M", "backend", "setting"), ("kernel_us", "total_us", "gbs", "ratio", "low", "high")),
+    figures=(Drawn("times", "curve", "Times", {"x": "M", "y": "us", "group": "backend"}, Rows(pick="plain")),),
+)
+"""
+
+
+def study(*arguments, code=0):
+    with pytest.raises(SystemExit) as ended:
+        main(["study", *map(str, arguments)])
+    assert (ended.value.code or 0) == code
+
+
+def test_the_list_names_questions_operators_and_ranks(capsys):
+    study("--list", "--json")
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert listed["m_sweep"]["question"].endswith("?")
+    assert [part["operator"] for part in listed["m_sweep"]["parts"]] == ["gemm", "gemm_all_scatter"]
+    study("--list")
+    assert "m_sweep" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["m_swep"], "no study 'm_swep'; there are: "),
+        (["m_sweep", "--arch", "gfx942"], "--arch and --compute-units are for --dry-run"),
+        (["m_sweep", "--from", "nowhere.jsonl"], "'nowhere.jsonl' does not exist"),
+    ],
+)
+def test_bad_input_is_said_by_name(arguments, said, capsys):
+    study(*arguments, code=3)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_study_from_a_file_needs_no_measuring(tmp_path, capsys):
+    cases = [f"n4096_k4096_m{m}_fp16" for m in (1, 2, 4)]
+    declared = made_trials.declaration(cases=cases)
+    for one, m in zip(declared["cases"], (1, 2, 4), strict=True):
+        one |= {"M": m, "N": 4096, "K": 4096}
+    trees = {"head": made_trials.tree(declared=declared)}
+    made = [line([], case, plain={"blas": 0.9}, trees=trees) for case in cases]
+    (tmp_path / "trials.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in made))
+    study("m_sweep", "--from", tmp_path / "trials.jsonl", "--results", tmp_path / "results", "--json")
+    told = json.loads(capsys.readouterr().out)
+    folder = tmp_path / "results" / "studies" / "m_sweep" / made_trials.MACHINE["name"]
+    assert Path(told["folder"]) == folder
+    assert [row["M"] for row in told["rows"] if row["backend"] == "triton"] == [1, 2, 4]
+    assert "gemm_all_scatter on 4 or 8 ranks waits for a machine with 4 or 8 GPUs; this one has 2" in told["waits"]
+    assert told["figures"] == ["speed", "times"]
+    assert {path.name for path in folder.iterdir()} >= {"speed.png", "speed.svg", "times.svg", "table.md", "study.json"}
+    assert len(gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).splitlines()) == 3
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """The project with one more study; a study is a file and nothing else."""
+    for name in ("kernels", "ci", "dashboards", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "benchmarks").mkdir()
+    for path in (ROOT / "benchmarks").iterdir():
+        if path.name not in ("studies", "__pycache__"):
+            (tmp_path / "benchmarks" / path.name).symlink_to(path)
+    (tmp_path / "benchmarks" / "studies").mkdir()
+    for name in ("__init__.py", "types.py"):
+        (tmp_path / "benchmarks" / "studies" / name).symlink_to(ROOT / "benchmarks" / "studies" / name)
+    (tmp_path / "benchmarks" / "studies" / "small.py").write_text(SMALL)
+    return tmp_path
+
+
+SEEN = """
+import os, sys
+
+class Seen:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            open(os.path.join(os.path.dirname(__file__), f"torch.{os.getpid()}"), "w").close()
+
+sys.meta_path.insert(0, Seen())
+"""
+"""Every process that imports torch leaves a file."""
+
+
+@pytest.mark.slow
+def test_a_study_is_measured_and_recorded(checkout, tmp_path_factory):
+    seen = tmp_path_factory.mktemp("seen")
+    (seen / "sitecustomize.py").write_text(SEEN)
+    command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
+    env = {**os.environ, "PYTHONPATH": f"{checkout}:{seen}", "COLUMNS": "200"}
+
+    done = subprocess.run([*command, "--json"], cwd=checkout, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    folder = checkout / told["folder"]
+    rows = {(row["backend"], row["setting"]): row for row in told["rows"]}
+    assert rows.keys() == {("torch", "default"), ("torch", "threads=1"), ("blas", "default")}
+    assert rows["torch", "default"]["ratio"] == 1
+    assert all(row["low"] < row["ratio"] < row["high"] for key, row in rows.items() if key != ("torch", "default"))
+    assert all(row["total_us"] > 0 for row in rows.values())
+    assert told["waits"] == []
+    assert told["figures"] == ["times"]
+    assert (folder / "times.png").read_bytes()[:4] == b"\x89PNG"
+    lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(one)["kernel"] for one in lines] == ["gemm", "gemm"]
+    assert len({json.loads(one)["session"] for one in lines}) == 2
+    assert len(list((seen).glob("torch.*"))) == 1, "of declarations and all trials together"

@@ -1,0 +1,305 @@
+"""`ridgeline table`: the shape of its answer, what each form prints, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ci.__main__ import USAGE, main
+from ci.commands import table
+
+SEEN = Path(__file__).parents[1] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
+
+TEXT = """model,routing,op,triton,tuned,gmm
+x,even,f,11,12,10
+x,even,d,8,10,10
+x,odd,f,30,27,20
+y,odd,d,5,6,8
+"""
+
+
+def run(*args, given=None):
+    return CliRunner().invoke(main, ["table", *map(str, args)], input=given)
+
+
+def answer(*args, given=TEXT):
+    result = run("-", *args, "--json", given=given)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_answer_has_the_fixed_shape():
+    found = answer("--columns", "triton,tuned", "--baseline", "gmm", "--score", "higher", "--by", "model,routing")
+    assert {"rows", "backends", "groups", "worst"} <= set(found)
+    assert found["rows"] == 4
+    assert set(found["backends"]) == {"triton", "tuned", "gmm"}
+    triton = found["backends"]["triton"]
+    assert triton["mean"] == pytest.approx((11 + 8 + 30 + 5) / (10 + 10 + 20 + 8))
+    assert triton["mean_of_ratios"] == pytest.approx((1.1 + 0.8 + 1.5 + 0.625) / 4)
+    assert triton["geomean"] == pytest.approx((1.1 * 0.8 * 1.5 * 0.625) ** 0.25)
+    assert (triton["wins"], triton["ties"], triton["losses"]) == (2, 0, 2)
+    assert (found["backends"]["tuned"]["wins"], found["backends"]["tuned"]["ties"]) == (2, 1)
+    gmm = found["backends"]["gmm"]
+    assert (gmm["mean"], gmm["geomean"], gmm["wins"], gmm["ties"]) == (1.0, 1.0, 0, 4)
+    assert [group["key"] for group in found["groups"]] == [
+        {"model": "x", "routing": "even"},
+        {"model": "x", "routing": "odd"},
+        {"model": "y", "routing": "odd"},
+    ]
+    assert found["groups"][0]["backends"]["triton"]["mean"] == pytest.approx(0.95)
+    assert found["worst"][0] == {
+        "row": 4,
+        "key": {"model": "y", "routing": "odd", "op": "d"},
+        "backend": "triton",
+        "ratio": 0.625,
+        "value": 5.0,
+        "baseline": 8.0,
+    }
+
+
+def test_times_are_better_when_they_are_lower():
+    rates = answer("--baseline", "gmm")["backends"]["triton"]
+    rows = list(csv.reader(io.StringIO(TEXT)))
+    times = [rows[0], *([*row[:3], *(repr(1 / float(cell)) for cell in row[3:])] for row in rows[1:])]
+    found = answer("--baseline", "gmm", "--score", "lower", given="\n".join(map(",".join, times)))["backends"]["triton"]
+    assert found["wins"] == rates["wins"]
+    assert found["geomean"] == pytest.approx(rates["geomean"])
+    assert found["mean_of_ratios"] == pytest.approx(rates["mean_of_ratios"])
+
+
+def test_ties_and_regret_and_the_rows_below_a_bound():
+    found = answer("--baseline", "gmm", "--tie", "12.5", "--regret", "tuned=triton,gmm", "--below", "0.9", "--worst", 1)
+    assert (found["backends"]["triton"]["wins"], found["backends"]["triton"]["ties"]) == (1, 1)
+    (regret,) = found["regret"]
+    assert regret["candidates"] == ["triton", "gmm"]
+    assert regret["geomean"] == pytest.approx((12 / 11 * 10 / 10 * 27 / 30 * 6 / 8) ** 0.25)
+    assert regret["mean"] == pytest.approx((12 + 10 + 27 + 6) / (11 + 10 + 30 + 8))
+    assert (regret["below"], regret["worst"], regret["picks"]) == (1, 0.75, {"triton": 2, "gmm": 2})
+    assert [row["row"] for row in regret["worst_rows"]] == [4]
+
+
+def printed_table(seed):
+    """A table of the structure of the published one: 96 rows, whole TFLOPS, a column of ratios to three decimals."""
+    rng = np.random.default_rng(seed)
+    rows = [["model", "routing", "layer", "B", "M", "op", "hipblaslt", "triton", "gmm", "autotune", "autotune/gmm"]]
+    for model, routing, layer, b, m, op in itertools.product(
+        ("DeepSeek-V3", "gpt_oss_20B"),
+        ("even", "odd"),
+        ("GateUP", "Down"),
+        (16, 32),
+        (2048, 4096),
+        ("fwd", "dgrad", "wgrad"),
+    ):
+        speeds = np.round(rng.normal(1150, 180, size=3)).astype(int)
+        best = max(speeds[:2]) if rng.random() < 0.7 else speeds[rng.integers(2)]
+        auto = int(speeds[2]) if len(rows) == 50 else int(round(best * rng.uniform(0.97, 1.01)))
+        ratio = f"{auto / int(speeds[2]):.3f}x"
+        rows.append([model, routing, layer, *map(str, (b, m)), op, *map(str, speeds), str(auto), ratio])
+    return rows
+
+
+def slow_facts(rows):
+    """Facts of rows as a published table states them, by loops: averages, wins and ties, regret."""
+    values = [[float(cell) for cell in row[6:10]] for row in rows]
+    ratios = [auto / gmm for _, _, gmm, auto in values]
+    shares = [auto / max(lt, triton) for lt, triton, _, auto in values]
+    return {
+        "average": sum(v[3] for v in values) / sum(v[2] for v in values),
+        "geometric": math.exp(sum(map(math.log, ratios)) / len(ratios)),
+        "wins": sum(v[3] > v[2] for v in values),
+        "ties": sum(v[3] == v[2] for v in values),
+        "of the best": math.exp(sum(map(math.log, shares)) / len(shares)),
+        "below 0.95": sum(share < 0.95 for share in shares),
+        "worst": min(shares),
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_facts_of_a_table_of_the_published_structure(seed):
+    rows = printed_table(seed)
+    asked = ["--baseline", "gmm", "--by", "model,routing", "--by", "op", "--regret", "autotune=hipblaslt,triton"]
+    found = answer(*asked, given="\n".join(map(",".join, rows)))
+    assert (found["rows"], found["left_out"], found["printed"][0]["rows"]) == (96, {}, 96)
+    assert found["printed"][0]["off"] == []
+    assert found["printed"][0]["largest_difference"] <= 0.0005
+    (regret,) = found["regret"]
+    parts = [(found["backends"]["autotune"], regret, rows[1:])]
+    for group, chosen in zip(found["groups"], regret["groups"], strict=True):
+        assert group["key"] == chosen["key"]
+        mine = [row for row in rows[1:] if set(group["key"].values()) <= set(row)]
+        parts.append((group["backends"]["autotune"], chosen["backends"]["autotune"], mine))
+    assert [len(part) for _, _, part in parts] == [96, 24, 24, 24, 24, 32, 32, 32]
+    for one, chosen, part in parts:
+        assert slow_facts(part) == pytest.approx(
+            {
+                "average": one["mean"],
+                "geometric": one["geomean"],
+                "wins": one["wins"],
+                "ties": one["ties"],
+                "of the best": chosen["geomean"],
+                "below 0.95": chosen["below"],
+                "worst": chosen["worst"],
+            }
+        )
+    assert parts[0][0]["ties"] >= 1
+
+
+def test_the_published_rows_that_could_be_read():
+    result = run(SEEN, "--baseline", "GMM", "--json")
+    found = json.loads(result.stdout)
+    (printed,) = found["printed"]
+    assert (printed["rows"], printed["off"]) == (36, [])
+    assert printed["largest_difference"] <= 0.0005
+    assert found["keys"] == ["model", "routing", "layer", "B", "M", "N", "K", "op"]
+    assert found["backends"]["Autotune"]["wins"] == 22
+
+
+def test_the_example_of_the_help_runs(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[3])
+    words = table.EXAMPLE.split("ridgeline table ")[1].split()
+    result = run(*words)
+    assert result.exit_code == 0
+    assert "Autotune / the best of hipBLASLt, Triton in each row" in result.stdout
+    assert "36 printed ratios differ from the numbers by 0.00047 at most; 0 are off" in result.stderr
+
+
+def test_on_a_terminal_each_average_has_its_name():
+    result = run("-", "--baseline", "gmm", "--by", "op", given=TEXT)
+    assert result.exit_code == 0
+    first, header, triton, *_ = result.stdout.splitlines()
+    assert first == "4 rows; ratio = value / gmm, higher is better"
+    assert re.split(r" {1,}", header.strip())[:3] == ["backend", "rows", "ratio"]
+    assert "ratio of means geometric mean mean of ratios wins ties losses" in header
+    assert triton.split() == ["triton", "4", "1.125", "0.953", "1.006", "2", "0", "2", "0.625", "1.500", "2"]
+    assert "by op" in result.stdout
+    assert "worst rows" in result.stdout
+
+
+def test_markdown_latex_and_csv_are_tables_of_the_same_cells():
+    asked = ["-", "--baseline", "gmm", "--by", "model", "--format"]
+    cells = ["triton", "4", "1.125", "0.953", "1.006", "2", "0", "2", "0.625", "1.500", "2"]
+    markdown = run(*asked, "markdown", given=TEXT).stdout
+    assert f"| {' | '.join(cells)} |" in markdown
+    latex = run(*asked, "latex", given=TEXT.replace("tuned", "a_b")).stdout
+    assert f"{' & '.join(cells)} \\\\" in latex
+    assert r"a\_b" in latex
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    rows = list(csv.DictReader(io.StringIO(run(*asked, "csv", given=TEXT).stdout)))
+    assert [(row["model"], row["backend"]) for row in rows[:3]] == [("", "triton"), ("", "tuned"), ("x", "triton")]
+    assert rows[0]["ratio of means"] == "1.125"
+
+
+def test_the_ratios_of_every_row():
+    rows = list(
+        csv.DictReader(io.StringIO(run("-", "--baseline", "gmm", "--ratios", "--format", "csv", given=TEXT).stdout))
+    )
+    assert [row["triton"] for row in rows] == ["1.100", "0.800", "1.500", "0.625"]
+    assert rows[3] == {"row": "4", "model": "y", "routing": "odd", "op": "d", "triton": "0.625", "tuned": "0.750"}
+
+
+def test_what_is_left_out_is_said_beside_the_table_and_in_the_answer():
+    text = TEXT + "y,odd,d,1,2,3\nz,even,f,OOM,5,5\n"
+    result = run("-", "--baseline", "gmm", "--format", "markdown", given=text)
+    assert result.exit_code == 0
+    assert "repeats the key of row 4" in result.stderr
+    assert "'OOM' is not a number" in result.stderr
+    assert "OOM" not in result.stdout
+    found = answer("--baseline", "gmm", given=text)
+    assert found["rows"] == 5
+    assert (found["backends"]["triton"]["rows"], found["backends"]["tuned"]["rows"]) == (4, 5)
+    assert found["left_out"] == {"repeated keys": 1, "cells of text": 1}
+    assert found["remarks"][0].startswith("row 5 (model=y, routing=odd, op=d) repeats")
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (
+            ["--baseline", "gm"],
+            "there is no column 'gm'; the columns are model, routing, op, triton, tuned, gmm; did you",
+        ),
+        (["--by", "model,"], "names of columns are expected"),
+        (["--regret", "tuned"], "COLUMN=CANDIDATE"),
+        (["--tie", "nan"], "nan"),
+        (["--tie", "-1"], "range"),
+        (["--score", "sideways"], "sideways"),
+        (["--by", "speed"], "there is no column 'speed'"),
+    ],
+)
+def test_a_wrong_question_leaves_with_3_and_says_what_is_allowed(args, sentence):
+    result = run("-", *args, given=TEXT)
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+    assert "defect" not in result.stderr
+
+
+def test_one_row_and_huge_numbers():
+    found = answer(given="op,a,c\nf,1e149,1e-149\n")
+    assert found["backends"]["c"]["mean"] == pytest.approx(1e-298)
+    assert run("-", given="op,a,c\nf,1e151,1\n").exit_code == USAGE
+
+
+def recorded(tmp_path, machine="h200x1-537ca5d2"):
+    folder = tmp_path / "studies" / "moe" / machine
+    folder.mkdir(parents=True)
+    (folder / "table.csv").write_text("case,triton,gmm\na,12.0,10\nb,8.0,10\n")
+
+
+def test_a_recorded_study_is_shown_and_put_through_the_maths(tmp_path):
+    recorded(tmp_path)
+    result = run("moe", "--results", tmp_path)
+    assert result.exit_code == 0
+    assert "moe on h200x1-537ca5d2" in result.stdout
+    assert result.stdout.splitlines()[2].split() == ["a", "12.0", "10"]
+    found = json.loads(run("moe", "--results", tmp_path, "--json").stdout)
+    assert found["tables"][0]["rows"] == [["a", "12.0", "10"], ["b", "8.0", "10"]]
+    maths = json.loads(run("moe", "--results", tmp_path, "--baseline", "gmm", "--json").stdout)
+    assert maths["backends"]["triton"]["mean"] == 1.0
+    recorded(tmp_path, "h200x2-aabbbde0")
+    assert "choose one with --machine" in run("moe", "--results", tmp_path, "--baseline", "gmm").stderr
+    one = ["--machine", "h200x2-aabbbde0", "--baseline", "gmm"]
+    assert run("moe", "--results", tmp_path, *one).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["mo"], "'mo' is no file and no recorded study; studies with a table are moe; did you mean 'moe'?"),
+        (["moe", "--machine", "x"], "study moe has no table of machine 'x'; it has one of h200x1-537ca5d2"),
+    ],
+)
+def test_a_study_that_is_not_there(tmp_path, args, sentence):
+    recorded(tmp_path)
+    result = run(*args, "--results", tmp_path)
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("case,triton,gmm\n", "has no rows; `ridgeline study moe` writes it again"),
+        ("case,triton,gmm\na,1\n", "row 1 has another number of cells than the header; write it again"),
+    ],
+)
+def test_a_torn_table_of_a_study_is_said(tmp_path, text, sentence):
+    recorded(tmp_path)
+    next(tmp_path.rglob("table.csv")).write_text(text)
+    result = run("moe", "--results", tmp_path)
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+
+
+def test_without_any_study_the_next_step_is_said(tmp_path):
+    result = run("gone.csv", "--results", tmp_path)
+    assert result.exit_code == USAGE
+    assert "has no study with a table" in result.stderr
