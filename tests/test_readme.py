@@ -12,7 +12,8 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
 from ci.trials import replay
-from tests.study import curve, pictures, scoreboard
+from tests.study import curve, house, pictures, scoreboard
+from tests.test_house import files
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,3 +73,22 @@ def test_a_picture_that_cannot_be_taken_says_what_to_do(tmp_path: Path) -> None:
     done = CliRunner().invoke(pictures.main, [str(tmp_path), "--site", str(tmp_path / "none")])
     assert done.exit_code
     assert re.search(r"`ridgeline site` builds it|install `chromium`", done.output)
+
+
+def test_every_room_is_in_the_picture_of_the_house_and_says_what_it_is() -> None:
+    drawn = (ROOT / ".github/pictures/house.svg").read_text(encoding="utf-8")
+    for room in (room for package in house.COLUMNS for room in house.rooms(package)):
+        assert room.subject, f"{room.name}/__init__.py says nothing"
+        assert f">{room.name.partition('.')[2]}<" in drawn, "run `make pictures`"
+
+
+def test_the_path_of_a_sample_and_what_to_look_for_are_there() -> None:
+    said = (ROOT / ".github/ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:benchmarks|ci|dashboards|kernels)\.[\w.]+)`", said)
+    assert len(names) > 20
+    for name in names:
+        module = max((one for one in files() if name == one or name.startswith(f"{one}.")), key=len, default="")
+        *_, last = name.split(".")
+        assert name == module or re.search(rf"\b(?:def|class) {last}\b", files()[module].read_text()), name
+    for path in re.findall(r"`([\w/]+(?:/[\w]+|\.py))`", said):
+        assert (ROOT / path).exists(), path

@@ -1,0 +1,1 @@
+"""Every call of git: commits, worktrees, pushes."""

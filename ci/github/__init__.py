@@ -1,0 +1,1 @@
+"""GitHub: the client, the comment and its check runs, and what people order in comments."""

@@ -1,0 +1,1 @@
+"""Comparisons and a policy in, a judgement out; measured now (`live`), or recorded (`recorded`)."""

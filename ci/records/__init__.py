@@ -1,0 +1,1 @@
+"""Trial files into asv's records, and the long frame of all records."""

@@ -1,0 +1,1 @@
+"""The trial file as types, and the comparisons it holds."""
