@@ -20,7 +20,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,27 @@ from benchmarks.plan import (
     some_gpus,
 )
 from benchmarks.points import PointsFile
-from benchmarks.program import FAULTS, MEASURED, Tally
+from benchmarks.program import (
+    BURST,
+    CACHE,
+    CHECKOUTS,
+    COUNT,
+    DEFAULT,
+    FAULTS,
+    FILE,
+    FLAG,
+    GLOBS,
+    MEASURED,
+    NAMES,
+    NEEDED_FILE,
+    SECONDS,
+    SEED,
+    Tally,
+    several,
+)
+from benchmarks.shapes import JsonObject
 from benchmarks.sweeping import measure_points
-from benchmarks.trial_file import REGIMES, ROLES
+from benchmarks.trial_file import REGIMES
 from kernels.spec import TIERS
 
 
@@ -64,116 +82,111 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = program.StrictParser(prog="python -m benchmarks", description=__doc__, formatter_class=_AS_WRITTEN)
     verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=program.StrictParser)
-    run = _verb(verbs, "run", _run, "measure and append trial lines to a file", __doc__)
-    _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
-    _how_options(run)
-    _points_options(run)
-    verifying = _verb(verbs, "verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__)
-    _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
-    verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
-    listing = _verb(verbs, "list", _list, "what a checkout declares")
-    many = {"action": "append", "default": []}
-    listing.add_argument("--plan", choices=TIERS, help="count the cases that a run of this tier measures, by ranks")
-    listing.add_argument("--gpus", type=program.positive, metavar="N", help="with --plan: on a machine with N GPUs")
-    listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
-    listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
-    trying = _verb(
-        verbs, "candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__
-    )
-    trying.add_argument("--kernel", action="append", required=True, metavar="NAME", help="whose knobs; repeatable")
-    trying.add_argument("--case", **many, metavar="GLOB", help="only these cases; repeatable")
-    trying.add_argument("--backend", **many, metavar="NAME", help="only this backend; repeatable")
-    trying.add_argument("--arch", metavar="ARCH", help="architecture (default: the first device here)")
-    trying.add_argument(
-        "--compute-units", type=program.positive, metavar="N", help="CUs or SMs (default: the device's)"
-    )
-    trying.add_argument("--out", type=Path, metavar="FILE", help="write it there, as JSON, in place of printing it")
+
+    def verb(name: str, command: Any, about: str, text: str | None, *options: program.Option) -> None:
+        made = verbs.add_parser(name, help=about, description=text, formatter_class=_AS_WRITTEN)
+        made.set_defaults(command=command)
+        program.add(made, *options)
+
+    checks = "file of checks (.jsonl); lines are appended, and what it knows is not tried again"
     turns = "run commands of this package, of which each line on stdin is one as a JSON list, until there is none"
-    _verb(verbs, "commands", _commands, turns, program.in_turn.__doc__)
-    checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
-    for verb in (listing, checking, trying):
-        verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
-        verb.add_argument("--json", action="store_true", help="machine-readable, as `list` and `candidates` always are")
-    help = "look at the disk of this folder too; repeatable"
-    checking.add_argument("--folder", action="append", default=[], type=Path, metavar="PATH", help=help)
-    checking.add_argument("--node", action="store_true", help="only whether the node is fit to measure; without torch")
-    checking.add_argument("--product", default="", metavar="NAME", help="with --node: what its GPUs must be")
-    checking.add_argument(
-        "--gpus", type=program.positive, default=0, metavar="N", help="with --node: how many there must be"
+    verb("run", _run, "measure and append trial lines to a file", __doc__, *WHAT, *HOW)
+    verb(
+        *("verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__),
+        *(*WHAT, ("out", NEEDED_FILE, checks), ("json", FLAG, "print the summary as JSON")),
     )
+    verb("list", _list, "what a checkout declares", None, *LISTED)
+    verb("candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__, *TRIED)
+    verb("commands", _commands, turns, program.in_turn.__doc__)
+    verb("doctor", _doctor, "what this machine is and what can be measured on it", None, *EXAMINED)
     return top
 
 
 _AS_WRITTEN = argparse.RawDescriptionHelpFormatter
 
+ALONE: tuple[program.Option, ...] = (
+    ("tree", {"default": ".", "metavar": "PATH"}, "checkout (default: here)"),
+    ("json", FLAG, "machine-readable, as `list` and `candidates` always are"),
+)
+"""Of a verb that looks at one checkout."""
 
-def _verb(
-    verbs: Any, name: str, command: Callable[[argparse.Namespace], int], help: str, text: str | None = None
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=help, description=text, formatter_class=_AS_WRITTEN)
-    verb.set_defaults(command=command)
-    return verb
+WHAT: tuple[program.Option, ...] = (
+    *CHECKOUTS,
+    ("kernel", NAMES, "only this kernel; repeatable (default: all)"),
+    ("case", GLOBS, "cases, by name or pattern; repeatable"),
+    ("backend", NAMES, "backend or baseline; repeatable (default: all)"),
+    ("tier", {"default": "pr", "choices": TIERS}, "the cases of this tier and of the quicker ones"),
+    ("seed", SEED, "of the inputs"),
+    (
+        *("set", several({"type": program.knob, "metavar": "KEY=VALUE"})),
+        "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable",
+    ),
+    (
+        *("deadline", SECONDS | {"default": DEFAULT.deadline_s}),
+        f"for one step of one arm, after which it counts as hanging (default {DEFAULT.deadline_s:g}); "
+        "the first use of a library that compiles itself has a limit of its own",
+    ),
+    (
+        *("heap", {"type": program.heap, "default": os.environ.get(HEAP_VARIABLE) or DEFAULT.heap, "metavar": "HOME"}),
+        f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)",
+    ),
+)
 
+HOW: tuple[program.Option, ...] = (
+    ("out", NEEDED_FILE, "trial file (.jsonl or .jsonl.gz); lines are appended"),
+    ("trials", COUNT | {"default": DEFAULT.trials}, f"default {DEFAULT.trials}"),
+    ("first-trial", SEED, "number of the first of them (default 0)"),
+    ("rounds", COUNT, f"per trial (default {DEFAULT.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"),
+    (
+        *("regime", {"choices": REGIMES, "default": DEFAULT.regime}),
+        f"calls spaced by a flush of the caches, or back to back in bursts at settled power (default {DEFAULT.regime})",
+    ),
+    (
+        *("burst", BURST | {"default": DEFAULT.burst_s}),
+        f"least seconds of a burst when sustained (default {DEFAULT.burst_s:g})",
+    ),
+    ("cache", CACHE, "state of the caches before a sample"),
+    (
+        *("orders", FLAG),
+        "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)",
+    ),
+    ("schedule-seed", SEED, "of the order of the arms"),
+    (
+        *("points", FILE),
+        "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
+        "what --out has of the sweep is not measured again",
+    ),
+    (
+        *("point-deadline", SECONDS | {"default": DEFAULT.point_deadline_s}),
+        f"for one step of a point, which then counts as hanging (default {DEFAULT.point_deadline_s:g})",
+    ),
+)
 
-def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
-    default, many = Protocol(), {"action": "append", "default": []}
-    add = verb.add_argument
-    add(
-        "--tree", action="append", type=program.role_value, metavar="ROLE=PATH",
-        help="checkout; ROLE is head or base (default: head=.)",
-    )  # fmt: skip
-    add("--out", type=Path, required=True, metavar="FILE", help=out)
-    add("--kernel", **many, metavar="NAME", help="only this kernel; repeatable (default: all)")
-    add("--case", **many, metavar="GLOB", help="cases, by name or pattern; repeatable")
-    add("--backend", **many, metavar="NAME", help="backend or baseline; repeatable (default: all)")
-    add("--tier", default="pr", choices=TIERS, help="the cases of this tier and of the quicker ones")
-    add("--seed", type=program.seed, default=default.seed, metavar="N", help="of the inputs")
-    knob = "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable"
-    add("--set", **many, type=program.knob, metavar="KEY=VALUE", help=knob)
-    deadline = f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g}); "
-    deadline += "the first use of a library that compiles itself has a limit of its own"
-    add("--deadline", type=program.deadline, default=default.deadline_s, metavar="SECONDS", help=deadline)
-    add("--commit", **many, type=program.role_value, metavar="ROLE=HASH", help="commit of a checkout")
-    add("--date-ms", **many, type=program.role_date, metavar="ROLE=MS", help="its committer date")
-    add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
-    add("--env", **many, type=program.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
-    home = f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)"
-    add("--heap", type=program.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
-    add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
+LISTED: tuple[program.Option, ...] = (
+    *ALONE,
+    ("plan", {"choices": TIERS}, "count the cases that a run of this tier measures, by ranks"),
+    ("gpus", COUNT, "with --plan: on a machine with N GPUs"),
+    ("kernel", NAMES, "with --plan: only this kernel; repeatable"),
+    ("case", GLOBS, "with --plan: cases, by name or pattern; repeatable"),
+)
 
+TRIED: tuple[program.Option, ...] = (
+    *ALONE,
+    ("kernel", NAMES | {"required": True}, "whose knobs; repeatable"),
+    ("case", GLOBS, "only these cases; repeatable"),
+    ("backend", NAMES, "only this backend; repeatable"),
+    ("arch", {"metavar": "ARCH"}, "architecture (default: the first device here)"),
+    ("compute-units", COUNT, "CUs or SMs (default: the device's)"),
+    ("out", FILE, "write it there, as JSON, in place of printing it"),
+)
 
-def _how_options(run: argparse.ArgumentParser) -> None:
-    default = Protocol()
-    add = run.add_argument
-    add("--trials", type=program.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
-    add("--first-trial", type=program.seed, default=0, metavar="N", help="number of the first of them (default 0)")
-    rounds = f"per trial (default {default.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"
-    add("--rounds", type=program.positive, metavar="N", help=rounds)
-    regime = "calls spaced by a flush of the caches, or back to back in bursts at settled power"
-    add("--regime", choices=REGIMES, default=default.regime, help=f"{regime} (default {default.regime})")
-    burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
-    add("--burst", type=program.burst, default=default.burst_s, metavar="SECONDS", help=burst)
-    add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
-    told = "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)"
-    add("--orders", action="store_true", help=told)
-    add(
-        "--schedule-seed",
-        type=program.seed,
-        default=default.schedule_seed,
-        metavar="N",
-        help="of the order of the arms",
-    )
-
-
-def _points_options(run: argparse.ArgumentParser) -> None:
-    default = Protocol()
-    points = "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
-    points += "what --out has of the sweep is not measured again"
-    run.add_argument("--points", type=Path, metavar="FILE", help=points)
-    deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
-    run.add_argument(
-        "--point-deadline", type=program.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
-    )
+EXAMINED: tuple[program.Option, ...] = (
+    *ALONE,
+    ("folder", several({"type": Path, "metavar": "PATH"}), "look at the disk of this folder too; repeatable"),
+    ("node", FLAG, "only whether the node is fit to measure; without torch"),
+    ("product", {"default": "", "metavar": "NAME"}, "with --node: what its GPUs must be"),
+    ("gpus", COUNT | {"default": 0}, "with --node: how many there must be"),
+)
 
 
 # ---- verbs -------------------------------------------------------------------------------------------------------
@@ -206,9 +219,7 @@ def _sources(checkouts: Sequence[Checkout]) -> Sources:
     return Sources(functools.partial(kernel_files, checkouts), {one.python for one in checkouts})
 
 
-def _write(
-    arguments: argparse.Namespace, lines: Generator[dict[str, Any]], asked: Sequence[str], sources: Sources
-) -> int:
+def _write(arguments: argparse.Namespace, lines: Generator[JsonObject], asked: Sequence[str], sources: Sources) -> int:
     """Append lines as they come; the exit code.  UsageError once what is measured has changed."""
     tally = Tally()
     try:

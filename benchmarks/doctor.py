@@ -7,9 +7,8 @@ same problems and adds what it alone knows (git, records, Slurm).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import plan, preflight
 from benchmarks.coordinator import device_state, fingerprint
@@ -18,15 +17,13 @@ from benchmarks.coordinator.trial import Session
 from benchmarks.plan import Protocol, Selection
 from benchmarks.preflight import judge
 from benchmarks.preflight.system import Demand, Problem
+from benchmarks.shapes import Json, JsonObject
 
 TESTED = {"python": ((3, 11), (3, 12)), "torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
 
-SHOWN_ELSEWHERE = ("NUMA balancing", "in use")
-"""Kinds of a node's problems that `ridgeline doctor` looks at by itself, also where this program does not start."""
 
-
-def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
+def examine(checkout: Path, folders: Sequence[Path] = ()) -> JsonObject:
     """Everything as JSON values; /tmp and `folders` are the places whose disks are looked at."""
     with Session([Checkout("head", checkout)], Protocol(), Selection()) as session:
         found = session.descriptions["head"]
@@ -38,16 +35,10 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
     }
-    said = [problem for problem in problems(report) if problem.kind not in SHOWN_ELSEWHERE]
-    return {**report, "problems": [{"why": "", **problem.as_json()} for problem in said]}
+    return {**report, "problems": [{"why": "", **problem.as_json()} for problem in problems(report)]}
 
 
-def look(
-    devices: Sequence[Mapping[str, Any]],
-    environment: Mapping[str, Any],
-    folders: Sequence[Path],
-    root: Path = Path("/"),
-) -> dict[str, Any]:
+def look(devices: Sequence[Json], environment: Json, folders: Sequence[Path], root: Path = Path("/")) -> JsonObject:
     """What the machine tells of itself, and what is wrong with it as a node.  devices, environment: worker.probe."""
     monitor, why_no_state = device_state.open_monitor(devices)
     node = preflight.facts(None, folders, root)
@@ -64,7 +55,7 @@ def look(
     }
 
 
-def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, str]:
+def _cases(kernel: Json, machine: Json) -> dict[str, str]:
     """Why each case cannot be measured here, "" if it can."""
     planned = plan.plan_kernel({"head": kernel}, machine, Selection(tier="sweep"), "cold")
     return {case.name: case.skip for case in planned}
@@ -73,20 +64,20 @@ def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, s
 # ---- judging -----------------------------------------------------------------------------------------------------
 
 
-def problems(report: Mapping[str, Any]) -> list[Problem]:
+def problems(report: Json) -> list[Problem]:
     """What is wrong, by the facts of a report."""
     node = [Problem(**one) for one in report["node"]["problems"]]
     return [*_modules(report), *_versions(report), *_devices(report), *node]
 
 
-def _modules(report: Mapping[str, Any]) -> Iterator[Problem]:
+def _modules(report: Json) -> Iterator[Problem]:
     for module in report["broken"]:
         what = f"module {module['module']} does not import"
         next_step = "correct it; its kernels are missing from every run until then"
         yield _warning("broken_module", what, module["reason"], next_step)
 
 
-def _versions(report: Mapping[str, Any]) -> Iterator[Problem]:
+def _versions(report: Json) -> Iterator[Problem]:
     for name, (oldest, newest) in TESTED.items():
         version = report["environment"].get(name)
         tested = f"{dotted(oldest)} to {dotted(newest)}"
@@ -100,7 +91,7 @@ def _versions(report: Mapping[str, Any]) -> Iterator[Problem]:
             yield _warning("untested_version", what, "Ridgeline was not tested with it", next_step)
 
 
-def _devices(report: Mapping[str, Any]) -> Iterator[Problem]:
+def _devices(report: Json) -> Iterator[Problem]:
     machine = report["machine"]
     if report["unseen_gpu"]:
         what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"

@@ -6,14 +6,11 @@ import dataclasses
 import fnmatch
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from benchmarks.points import label
+from benchmarks.points import Knobs, label
+from benchmarks.shapes import Json, JsonObject
 from kernels import hardware
 from kernels.spec import TIERS, Cost
-
-Json = Mapping[str, Any]
-"""A JSON object: a declaration, a case of one, or a machine (coordinator.fingerprint)."""
 
 SHORT_S = 50e-6
 """A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
@@ -64,7 +61,7 @@ class Selection:
     tier: str = "pr"
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
-    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    knobs: Knobs = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +74,7 @@ class PlannedArm:
 
     role: str
     backend: str
-    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    overrides: Knobs = dataclasses.field(default_factory=dict, hash=False)
     libraries: str = ""
     first_call_s: float = 0.0
     point: str = ""
@@ -105,10 +102,10 @@ class PlannedCase:
     name: str
     world: int
     arms: tuple[PlannedArm, ...]
-    method: str
-    copies: int
-    calls: int
-    heap_bytes: int
+    method: str = "events"
+    copies: int = 1
+    calls: int = 1
+    heap_bytes: int = 0
     skip: str = ""
     errors: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     memory_bytes: int = 0
@@ -187,7 +184,7 @@ def planned_worlds(declared: Mapping[str, Json], machine: Json, selection: Selec
     return found
 
 
-def some_gpus(count: int) -> dict[str, Any]:
+def some_gpus(count: int) -> JsonObject:
     """A machine with that many GPUs of a product that is not named."""
     nothing = dict.fromkeys(("device", "arch", "compute_units", "chip_id", "memory_bytes"))
     return {**nothing, "kind": "gpu", "count": count}
@@ -263,7 +260,7 @@ def _arm_error(case: Json, declaration: Json) -> str:
     return declaration["cost_errors"].get(case["name"], "")
 
 
-def _overrides(knobs: Json, role: str, known: Sequence[str]) -> dict[str, Any]:
+def _overrides(knobs: Json, role: str, known: Sequence[str]) -> JsonObject:
     """The knobs that are meant for this checkout (all, or ROLE.NAME) and that the backend has."""
     own = {name: value for name, value in knobs.items() if "." not in name or name.startswith(f"{role}.")}
     named = {name.removeprefix(f"{role}."): value for name, value in own.items()}
@@ -410,7 +407,7 @@ class Protocol:
         """Whether calls follow each other without a gap."""
         return self.regime == "sustained"
 
-    def definition_terms(self) -> dict[str, Any]:
+    def definition_terms(self) -> JsonObject:
         """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are.
 
         "spaced" is not in it: digests from before there was another regime stay as they are.
@@ -418,7 +415,7 @@ class Protocol:
         bursts = {"regime": self.regime, "burst_s": self.burst_s} if self.sustained else {}
         return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION, **bursts}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """The `protocol` of a trial line."""
         told = {name: getattr(self, name) for name in ("rounds", "cache", "seed", "schedule_seed", "regime")}
         told |= {"burst_s": self.burst_s} if self.sustained else {}

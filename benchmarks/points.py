@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -124,9 +125,8 @@ class PointsFile:
         return {**told, "batches": [batch.as_json() for batch in self.batches]}
 
 
-_POINT = record({"backend": name}, {"knobs": table(name, anything)})
-_UNTIMED = record({"backend": name}, {"knobs": table(name, anything), "same_as": name, "why": text()})
-_BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {"untimed": items(_UNTIMED)})
+_POINT = record({"backend": name}, {"knobs": table(name, anything), "same_as": name, "why": text()})
+_BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {"untimed": items(_POINT)})
 _FILE = record(
     {"sweep": name, "operator": name, "rung": whole(0, 1_000_000), "rounds": whole(1, 100_000)},
     {"regime": one_of(*REGIMES), "batches": items(_BATCH), "whole_calls": whole(0, 10_000)},
@@ -147,24 +147,19 @@ def parse(value: Any) -> PointsFile:
 
 def _batch(value: Mapping[str, Any], where: str) -> Batch:
     case, anchor = value["case"], value["anchor"]
-    found = tuple(Point(case, one["backend"], one.get("knobs", {})) for one in value["points"])
-    _each_once([point.label for point in found], where)
+    found = tuple(_point(case, one) for one in value["points"])
+    counts = Counter(point.label for point in found)
+    if twice := [one for one, count in counts.items() if count > 1]:
+        raise Unfit(f"{where}.points", twice[0], "each point once")
     for backend in (anchor, *(point.backend for point in found)):
         if MARK in backend or "/" in backend:
             raise Unfit(where, backend, f"backends without {MARK} and /")
-    untimed = tuple(
-        UntimedPoint(Point(case, one["backend"], one.get("knobs", {})), one.get("same_as", ""), one.get("why", ""))
-        for one in value.get("untimed", ())
-    )
-    return Batch(case, anchor, tuple(point for point in found if point.label != anchor), untimed)
+    untimed = (UntimedPoint(_point(case, o), o.get("same_as", ""), o.get("why", "")) for o in value.get("untimed", ()))
+    return Batch(case, anchor, tuple(point for point in found if point.label != anchor), tuple(untimed))
 
 
-def _each_once(labels: Sequence[str], where: str) -> None:
-    seen: set[str] = set()
-    for one in labels:
-        if one in seen:
-            raise Unfit(f"{where}.points", one, "each point once")
-        seen.add(one)
+def _point(case: str, value: Mapping[str, Any]) -> Point:
+    return Point(case, value["backend"], value.get("knobs", {}))
 
 
 def read(path: Path) -> PointsFile:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,6 +25,7 @@ from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
 from benchmarks.points import PointsFile
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
 
 USAGE, INTERRUPTED = 3, 130
@@ -143,38 +144,29 @@ def knob(text: str) -> tuple[str, Any]:
     return key, found
 
 
-def positive(text: str) -> int:
-    """A number of at least 1."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
-    return int(text)
+def _whole(least: int, below: int, expected: str) -> Callable[[str], int]:
+    def parsed(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) < below):
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
+        return int(text)
+
+    return parsed
 
 
-def seed(text: str) -> int:
-    """A number that torch takes as a seed."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) >= MOST_SEED:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to 2**63 - 1")
-    return int(text)
+def _seconds(least: float, most: float, what: str = "") -> Callable[[str], float]:
+    def parsed(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not least <= seconds <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {what}{least:g} to {most:g} seconds")
+        return seconds
+
+    return parsed
 
 
-def deadline(text: str) -> float:
-    """Seconds that a step may take."""
-    return _seconds(text, LEAST_DEADLINE_S, MOST_DEADLINE_S, "{}")
-
-
-def burst(text: str) -> float:
-    """Seconds of a burst."""
-    return _seconds(text, SHORTEST_BURST_S, LONGEST_BURST_S, "a burst of {}")
-
-
-def _seconds(text: str, least: float, most: float, expected: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not least <= seconds <= most:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected.format(f'{least:g} to {most:g} seconds')}")
-    return seconds
+positive, seed = _whole(1, 10**9, "a number of at least 1"), _whole(0, MOST_SEED, "a whole number from 0 to 2**63 - 1")
 
 
 def heap(text: str) -> str:
@@ -184,13 +176,52 @@ def heap(text: str) -> str:
     return text
 
 
+# The options of the command lines: of each its name, what its value is in the words of argparse, and its help.
+
+
+Kind = dict[str, Any]
+Option = tuple[str, Kind, str]
+
+
+def add(parser: argparse.ArgumentParser, *options: Option) -> None:
+    """Have a parser know some options."""
+    for name, kind, help in options:
+        parser.add_argument(f"--{name}", help=help, **kind)
+
+
+def several(kind: Kind) -> Kind:
+    """Of an option that is repeatable."""
+    return {"action": "append", "default": [], **kind}
+
+
+DEFAULT = Protocol()
+FLAG: Kind = {"action": "store_true"}
+NAMES, GLOBS = several({"metavar": "NAME"}), several({"metavar": "GLOB"})
+FILE: Kind = {"type": Path, "metavar": "FILE"}
+NEEDED_FILE: Kind = {**FILE, "required": True}
+COUNT: Kind = {"type": positive, "metavar": "N"}
+SEED: Kind = {"type": seed, "metavar": "N", "default": 0}
+SECONDS: Kind = {"type": _seconds(LEAST_DEADLINE_S, MOST_DEADLINE_S), "metavar": "SECONDS"}
+BURST: Kind = {"type": _seconds(SHORTEST_BURST_S, LONGEST_BURST_S, "a burst of "), "metavar": "SECONDS"}
+CACHE: Kind = {"choices": ("cold", "hot"), "default": DEFAULT.cache}
+
+CHECKOUTS: tuple[Option, ...] = (
+    ("tree", several({"type": role_value, "metavar": "ROLE=PATH"}), "checkout; ROLE is head or base (default: head=.)"),
+    ("commit", several({"type": role_value, "metavar": "ROLE=HASH"}), "commit of a checkout"),
+    ("date-ms", several({"type": role_date, "metavar": "ROLE=MS"}), "its committer date"),
+    ("dirty", several({"choices": ROLES, "metavar": "ROLE"}), "the checkout has uncommitted changes"),
+    ("env", several({"type": role_value, "metavar": "ROLE=PYTHON"}), "Python that runs a checkout"),
+    ("progress", {"choices": ("json", "text", "none"), "default": "text"}, "on stderr"),
+)
+"""Of every program that measures checkouts (see `checkouts`)."""
+
+
 def protocol(arguments: argparse.Namespace) -> Protocol:
     """How the options of `run` ask to measure."""
-    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime")
-    told = {name: getattr(arguments, name) for name in names}
-    told["rounds"] = arguments.rounds or (BURST_ROUNDS if arguments.regime == "sustained" else Protocol().rounds)
-    told["burst_s"], told["point_deadline_s"] = arguments.burst, arguments.point_deadline
-    return Protocol(**told, deadline_s=arguments.deadline)
+    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime", "burst_s", "deadline_s", "point_deadline_s")
+    told = {name: getattr(arguments, name.removesuffix("_s")) for name in names}
+    usual = BURST_ROUNDS if arguments.regime == "sustained" else DEFAULT.rounds
+    return Protocol(**told, rounds=arguments.rounds or usual)
 
 
 NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
@@ -265,7 +296,7 @@ class ArmTally:
     statuses: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     error: float | None = None
 
-    def add(self, arm: Mapping[str, Any]) -> None:
+    def add(self, arm: Json) -> None:
         """Count one case."""
         self.statuses[arm["status"]] += 1
         if arm["status"] == Status.OK:
@@ -296,7 +327,7 @@ class Tally:
         """Every arm that failed; if it did in several trials, as it did last."""
         return list(self._faults.values())
 
-    def add_trial(self, line: Mapping[str, Any]) -> None:
+    def add_trial(self, line: Json) -> None:
         """Count the arms of a trial line."""
         for case, entry in line["cases"].items():
             for key, arm in entry["arms"].items():
@@ -307,14 +338,14 @@ class Tally:
         if not any(checkout["declaration"] for checkout in line["trees"].values()):
             self.undeclared.append(line["kernel"])
 
-    def add_check(self, line: Mapping[str, Any]) -> list[str]:
+    def add_check(self, line: Json) -> list[str]:
         """Count the arms of a line of checks; returns a sentence for each that is not right."""
         machine = line.get("holds_for", {}).get("machine", "")
         found = [self._add(line["kernel"], line["case"], name, arm, machine) for name, arm in line["arms"].items()]
         self.broken.update({module["module"]: module["reason"] for module in line["broken"]})
         return [fault.in_words() for fault in found if fault]
 
-    def _add(self, kernel: str, case: str, name: str, arm: Mapping[str, Any], machine: str = "") -> ArmFault | None:
+    def _add(self, kernel: str, case: str, name: str, arm: Json, machine: str = "") -> ArmFault | None:
         self.arms.setdefault((kernel, name), ArmTally(kernel, name)).add(arm)
         if arm["status"] not in FAILED:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
@@ -344,7 +375,7 @@ class Tally:
             found.append(f"nothing was measured: {', '.join(counts) or 'no case of this tier'}")
         return found
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """A verification, for machines."""
         arms = [
             {"kernel": arm.kernel, "backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}

@@ -12,6 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+Json = Mapping[str, Any]
+"""A JSON object that is read."""
+
+JsonObject = dict[str, Any]
+"""A JSON object that is made, or that nobody else has."""
+
 DEEPEST, LONGEST_TEXT, LONGEST_NAME = 20, 20_000, 1_000
 """Levels of nesting; characters of a text (a traceback has at most 8,000) and of a name."""
 
@@ -138,21 +144,14 @@ def text(most: int = LONGEST_TEXT, *, least: int = 0, lines: bool = True) -> Che
 def whole(least: int = 0, most: int = LARGEST) -> Check:
     """A whole number; True is none."""
 
-    def fits(value: Any, where: str) -> None:
-        if type(value) is not int or not least <= value <= most:
-            raise Unfit(where, value, f"a whole number from {least} to {most}")
-
-    return fits
+    return that(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
 
 
 def number(least: float = 0.0, most: float = 1e18) -> Check:
     """A finite number."""
 
-    def fits(value: Any, where: str) -> None:
-        if type(value) not in (int, float) or not least <= value <= most:
-            raise Unfit(where, value, f"a number from {least:g} to {most:g}")
-
-    return fits
+    allowed = f"a number from {least:g} to {most:g}"
+    return that(lambda value: type(value) in (int, float) and least <= value <= most, allowed)
 
 
 def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
@@ -173,17 +172,11 @@ def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
 def one_of(*allowed: Any) -> Check:
     """One of a few values."""
 
-    def fits(value: Any, where: str) -> None:
-        if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in allowed:
-            raise Unfit(where, value, ", ".join(map(str, allowed)))
-
-    return fits
+    said = ", ".join(map(str, allowed))
+    return that(lambda one: isinstance(one, (str, int)) and not isinstance(one, bool) and one in allowed, said)
 
 
-def flag(value: Any, where: str) -> None:
-    """True or false."""
-    if type(value) is not bool:
-        raise Unfit(where, value, "true or false")
+flag = that(lambda value: type(value) is bool, "true or false")
 
 
 def anything(value: Any, where: str) -> None:
@@ -250,7 +243,7 @@ def record(required: Mapping[str, Check], optional: Mapping[str, Check], *, clos
     return fits
 
 
-def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_tuples(values: Json) -> JsonObject:
     """The values of a checked object with its lists as tuples, for the fields of a frozen value."""
     return {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
 

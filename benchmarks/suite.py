@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import lifetime
+from benchmarks.shapes import JsonObject
 
 HARNESS = Path(__file__).resolve().parent.parent
 SUITE_FILE = "RIDGELINE_SUITE"
@@ -47,7 +48,7 @@ def classes() -> dict[str, type]:
     return {f"Benchmark{number}": _class(entry, given) for number, entry in enumerate(given["benchmarks"].values())}
 
 
-def _class(entry: dict[str, Any], given: dict[str, Any]) -> type:
+def _class(entry: JsonObject, given: JsonObject) -> type:
     kernel, _, series = entry["name"].rpartition(".")
     if not kernel:
         members = {"track": _broken(given)}
@@ -79,7 +80,7 @@ def _no_time(self: Any, backend: str, case: str) -> None:
 
 
 def _time() -> Any:
-    def track(self: Any, backend: str, case: str) -> dict[str, Any]:
+    def track(self: Any, backend: str, case: str) -> JsonObject:
         outcome = _outcome(backend, case)
         if "failed" in outcome:
             _fail(outcome["failed"])
@@ -94,13 +95,13 @@ def _fail(why: str) -> None:
     os._exit(1)
 
 
-def _outcome(backend: str, case: str) -> dict[str, Any]:
+def _outcome(backend: str, case: str) -> JsonObject:
     """The result of a combination; asv runs it in the folder in which setup_cache ran."""
-    outcomes: dict[str, Any] = json.loads(Path("outcomes.json").read_text())
+    outcomes: JsonObject = json.loads(Path("outcomes.json").read_text())
     return dict(outcomes[backend][case])
 
 
-def _exact(absent: str, values: dict[str, float]) -> dict[str, Any]:
+def _exact(absent: str, values: dict[str, float]) -> JsonObject:
     def setup(self: Any, case: str) -> None:
         if values.get(case) is None:
             raise NotImplementedError(absent or f"this commit states no cost of case {case!r}")
@@ -111,7 +112,7 @@ def _exact(absent: str, values: dict[str, float]) -> dict[str, Any]:
     return {"setup": setup, "track": track}
 
 
-def _broken(given: dict[str, Any]) -> Any:
+def _broken(given: JsonObject) -> Any:
     def track(self: Any) -> int:
         for broken in given["broken"]:
             print(f"{broken['module']}: {broken['reason']}", file=sys.stderr)
@@ -120,7 +121,7 @@ def _broken(given: dict[str, Any]) -> Any:
     return track
 
 
-def _measurement(kernel: str, given: dict[str, Any]) -> Any:
+def _measurement(kernel: str, given: JsonObject) -> Any:
     """The setup_cache of one kernel.  asv names a cache by module and line, so each gets a module of its own."""
 
     def setup_cache(self: Any) -> None:
@@ -133,7 +134,7 @@ def _measurement(kernel: str, given: dict[str, Any]) -> Any:
     return setup_cache
 
 
-def _measure(kernel: str, given: dict[str, Any]) -> None:
+def _measure(kernel: str, given: JsonObject) -> None:
     """Write trials.jsonl into the current folder.  Failures of backends are in it; nothing at all is an error."""
     out = Path("trials.jsonl").resolve()
     command = [

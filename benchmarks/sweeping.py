@@ -28,8 +28,9 @@ from benchmarks.coordinator.ranks import (
 )
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
-from benchmarks.plan import Json, PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
+from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
 from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.shapes import Json
 from benchmarks.trial_file import FORMAT, Status
 from kernels import hardware
 from kernels.spec import Cost

@@ -23,11 +23,14 @@ from typing import Any
 from benchmarks import points
 from benchmarks.shapes import (
     LONGEST_NAME,
+    Json,
+    JsonObject,
     Unfit,
     anything,
     bounded,
     clean,
     flag,
+    form,
     items,
     maybe,
     name,
@@ -93,9 +96,7 @@ def _part(value: Any, where: str) -> None:
         raise Unfit(where, value, "a name without /, which separates operator, backend and case")
 
 
-def _machine_name(value: Any, where: str) -> None:
-    if not isinstance(value, str) or not MACHINE_NAME.fullmatch(value):
-        raise Unfit(where, value, "a file name of letters, digits, '.', '_' and '-' (`ridgeline doctor` prints it)")
+_FILE_NAME = "a file name of letters, digits, '.', '_' and '-' (`ridgeline doctor` prints it)"
 
 
 def _arm_key(value: Any, where: str) -> None:
@@ -119,7 +120,7 @@ TEXT, NAME, COUNT = text(), name, whole()
 _DATE = whole(EARLIEST_MS, LATEST_MS)
 _FACT = maybe(text(LONGEST_NAME, lines=False))
 _MACHINE = record(
-    {"name": _machine_name},
+    {"name": form(MACHINE_NAME, _FILE_NAME)},
     {
         **dict.fromkeys(
             ("arch", "device", "market_name", "chip_id", "partition", "driver", "cpu", "os", "host"), _FACT
@@ -265,7 +266,7 @@ def check(line: Any) -> None:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
 
 
-def unfit_declaration(value: Mapping[str, Any]) -> str:
+def unfit_declaration(value: Json) -> str:
     """Why a declaration cannot be in a trial, "" if it can."""
     try:
         bounded(cleaned := clean(value))
@@ -276,7 +277,7 @@ def unfit_declaration(value: Mapping[str, Any]) -> str:
     return ""
 
 
-def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:
+def _agrees(declared: Json, operator: str, where: str) -> None:
     """A declaration is of the trial's operator, names nothing twice, and speaks only of its own cases and backends."""
     if declared["kernel"] != operator:
         raise Unfit(f"{where}.kernel", declared["kernel"], f"{operator}, the operator of the trial")
@@ -290,7 +291,7 @@ def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:
                 raise Unfit(f"{where}.{field}", one, "names that the declaration lists")
 
 
-def _known(declared: Mapping[str, Any] | None) -> tuple[set[str], set[str]]:
+def _known(declared: Json | None) -> tuple[set[str], set[str]]:
     """Backends and cases of a declaration."""
     if declared is None:
         return set(), set()
@@ -310,7 +311,7 @@ def _belongs(known: Mapping[str, tuple[set[str], set[str]]], key: str, case: str
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
-def finished(line: Mapping[str, Any]) -> dict[str, Any]:
+def finished(line: Json) -> JsonObject:
     """The line with format, version and id, checked; texts that a device or a library gave are made printable first."""
     body = clean({"format": FORMAT, "version": VERSION, **line})
     for case in body.get("cases", {}).values():
@@ -320,12 +321,12 @@ def finished(line: Mapping[str, Any]) -> dict[str, Any]:
     return whole_line
 
 
-def identity(body: Mapping[str, Any]) -> str:
+def identity(body: Json) -> str:
     """The id of a line: a digest of all else in it.  ValueError for a number that JSON has not."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()[:16]
 
 
-def _timed(arm: dict[str, Any]) -> dict[str, Any]:
+def _timed(arm: JsonObject) -> JsonObject:
     """The arm, or an error in its place if it has times that no call can have, or what no file can hold."""
     what = "its times cannot be"
     try:
@@ -339,7 +340,7 @@ def _timed(arm: dict[str, Any]) -> dict[str, Any]:
     return arm
 
 
-def append(path: Path, line: Mapping[str, Any]) -> None:
+def append(path: Path, line: Json) -> None:
     """Append one line, whole or not at all, safe against other writers.  Raises OutputError.
 
     A line torn by a crash before is closed with a newline first.  `.gz`: one member per line, which readers join.

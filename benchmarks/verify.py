@@ -15,7 +15,6 @@ import datetime
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
@@ -23,7 +22,7 @@ from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.program import Tally
 from benchmarks.reach.code import of_harness
-from benchmarks.shapes import clean
+from benchmarks.shapes import Json, JsonObject, clean
 from benchmarks.trial_file import Status
 
 FORMAT, VERSION = "ridgeline-check", 1
@@ -41,7 +40,7 @@ def verify(
     deadline_s: float = Protocol.deadline_s,
     on_progress: Report | None = None,
     heap: str = Protocol.heap,
-) -> Iterator[tuple[dict[str, Any], bool]]:
+) -> Iterator[tuple[JsonObject, bool]]:
     """(line of a case, whether it is new): what `out` knows already, then what is left, for the caller to append.
 
     A line: kernel, case, tier, world, dtype; `arms` by backend (status, why, norm and peak of the error, knobs,
@@ -67,11 +66,9 @@ def verify(
             yield _line(session, name, entry, about[name]), True
 
 
-def settled(
-    lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Mapping[str, Any]]
-) -> dict[tuple[str, str], dict[str, Any]]:
+def settled(lines: Iterable[Json], holds_for: Mapping[str, Json]) -> dict[tuple[str, str], JsonObject]:
     """By (kernel, case) the newest line that holds for the same, with the settled arms of all such lines."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], JsonObject] = {}
     for line in lines:
         if line["holds_for"] == holds_for.get(line["kernel"]):
             key = (line["kernel"], line["case"])
@@ -80,7 +77,7 @@ def settled(
     return found
 
 
-def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
+def _about(session: Session, name: str, seed: int) -> JsonObject:
     checkout = session.checkout_entries(name)["head"]
     holds_for = {
         "kernel_digest": checkout["kernel_digest"],
@@ -96,7 +93,7 @@ def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
     return {**known, "device": session.machine["device"], "holds_for": clean(holds_for)}
 
 
-def _line(session: Session, name: str, entry: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+def _line(session: Session, name: str, entry: Json, about: Json) -> JsonObject:
     declared = session.descriptions["head"].kernels[name]
     case = next(case for case in declared["cases"] if case["name"] == entry["case"])
     arms = {
@@ -119,7 +116,7 @@ def _line(session: Session, name: str, entry: Mapping[str, Any], about: Mapping[
 
 def main(names: Sequence[str]) -> str:
     """What files of checks hold, in words.  ValueError names a file without a check."""
-    last: dict[tuple[str, str, str], dict[str, Any]] = {}
+    last: dict[tuple[str, str, str], JsonObject] = {}
     for name in names:
         try:
             lines = list(of_format(Path(name), FORMAT, VERSION))

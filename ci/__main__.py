@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify", "Is every backend right in every case here? Times nothing."),
         "bisect": ("bisect", "Which commit, knob or environment changed a speed, with confidence."),
         "isa": ("isa", "What the compiler emits for MI300X, MI355X and H200; needs no GPU."),
+        "emulate": ("emulate", "Execute a kernel compiled for MI300X or MI355X on this CPU; needs no GPU."),
         "adopt": ("adopt", "A benchmark script of any repository under paired A/B, unchanged."),
         "gate": ("gate", "Judge one recorded commit against another; measures nothing."),
     },
@@ -66,11 +67,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs cancel": ("jobs:cancel", "End jobs with everything they started."),
     },
     "Records": {
-        "records add": ("record", "Turn trial files, measured anywhere, into asv records."),
+        "records add": ("records:add", "Turn trial files, measured anywhere, into asv records."),
         "records import": ("records:import_", "Bring in what asv, nccl-tests, hyperfine and others measured."),
         "records export": ("records:export", "Records and derived units as Parquet, CSV or JSON, for any engine."),
         "records push": ("records:push", "Commit records and push them to a branch."),
-        "records compact": ("record:compact", "Move samples out of git, to the project's place for them."),
+        "records compact": ("records:compact", "Move samples out of git, to the project's place for them."),
     },
     "What workflows and their maintainers call": {
         "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment
 from rich.console import Console
 
+from benchmarks.shapes import with_tuples
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
@@ -70,10 +71,6 @@ class ScriptCase:
         return f"{bare}_{self.dtype}" if bare else self.dtype
 
 
-LISTS = ("inputs", "modules")
-FIELDS = tuple(field.name for field in dataclasses.fields(ScriptCase))
-
-
 @dataclasses.dataclass(frozen=True)
 class SeenScript:
     """timed: keys of what would be timed.  left_out: by key, why another would not be.  trial_s: seconds of a trial."""
@@ -88,12 +85,9 @@ class SeenScript:
     @classmethod
     def of(cls, told: Json) -> SeenScript:
         """From the JSON that `python -m benchmarks.adopted --told FILE` writes."""
-        closures = tuple(
-            ScriptCase(**{name: one[name] for name in FIELDS} | {name: tuple(one[name]) for name in LISTS})
-            for one in told["closures"]
-        )
-        timed, warnings = tuple(told["timed"]), tuple(told["warnings"])
-        return cls(told["operator"], timed, told["left_out"], told["trial_s"], warnings, closures)
+        names = [field.name for field in dataclasses.fields(ScriptCase)]
+        closures = [ScriptCase(**with_tuples({name: one[name] for name in names})) for one in told["closures"]]
+        return cls(**{**with_tuples(told), "left_out": told["left_out"], "closures": tuple(closures)})
 
 
 # What is asked of a script, as the argument list of `python -m benchmarks.adopted`; and measuring by it.
@@ -124,11 +118,6 @@ class ScriptRequest:
     budget_min: float | None = None
     most_trials: int = 12
 
-    @property
-    def operator(self) -> str:
-        """Its name in the trial file."""
-        return self.path.stem
-
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
         """The options of the measuring program, apart from progress; the script's own arguments last."""
         budget_s = self.budget_min * 60 if self.budget_min else None
@@ -142,9 +131,7 @@ class ScriptRequest:
 
     def measure(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
         """Trials of the script into a file (the form of ci.harness.measure); its exit code."""
-        out.parent.mkdir(parents=True, exist_ok=True)
-        argv = ["--progress", "json", *self.options(checkouts, plan, out)]
-        ended = follow(program("benchmarks.adopted", *argv), console, f"looking at {self.operator}", echo=False)
+        ended = self._followed(self.options(checkouts, plan, out), out, console)
         if ended.code == NOTHING and not out.exists():
             raise NothingToCompare(ended.last)
         if ended.code == USAGE or ended.code < 0:
@@ -153,10 +140,8 @@ class ScriptRequest:
 
     def seen(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> SeenScript:
         """What both sides time; nothing is timed."""
-        out.parent.mkdir(parents=True, exist_ok=True)
         told = Path(f"{out.resolve()}.told")
-        argv = ["--progress", "json", "--told", str(told), *self.options(checkouts, plan, out)]
-        ended = follow(program("benchmarks.adopted", *argv), console, f"looking at {self.operator}", echo=False)
+        ended = self._followed(["--told", str(told), *self.options(checkouts, plan, out)], out, console)
         if ended.code == NOTHING:
             raise NothingToCompare(ended.last)
         if not told.exists():
@@ -165,6 +150,11 @@ class ScriptRequest:
             return SeenScript.of(json.loads(told.read_bytes()))
         finally:
             told.unlink(missing_ok=True)
+
+    def _followed(self, words: Sequence[str], out: Path, console: Console) -> ChildExit:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        argv = program("benchmarks.adopted", "--progress", "json", *words)
+        return follow(argv, console, f"looking at {self.path.stem}", echo=False)
 
 
 def _reason(ended: ChildExit) -> str:
@@ -295,7 +285,7 @@ def declaration(seen: SeenScript, script: str, spec: str = "kernels.spec") -> st
         if len(one.inputs) >= len(cases.get(one.declared_name, one).inputs):
             cases[one.declared_name] = one
     backends = [_provider(name, cases, good) for name in dict.fromkeys(one.backend for one in good)]
-    reference = next((one for one in backends if one.is_truth), None)
+    reference = next((one for one in backends if one["is_truth"]), None)
     made = {
         "operator": _word(seen.operator).lower(),
         "name": _word(seen.operator),
@@ -304,52 +294,35 @@ def declaration(seen: SeenScript, script: str, spec: str = "kernels.spec") -> st
         "cases": [_case(name, one) for name, one in cases.items()],
         "backends": backends,
         "reference": reference,
-        "called": any(one.calls for one in backends),
-        "missing": reference is None or any(one.missing for one in backends),
+        "called": any(one["calls"] for one in backends),
+        "missing": reference is None or any(one["missing"] for one in backends),
     }
     text = Environment(keep_trailing_newline=True).from_string(_TEMPLATE).render(made)
     return f"{text.rstrip()}\n"
 
 
-@dataclasses.dataclass(frozen=True)
-class PromotedProvider:
-    """A provider as a backend.  calls: by case, a lambda of the case's inputs.  missing: whether a case has none."""
+def _provider(said: str, cases: Mapping[str, ScriptCase], good: Sequence[ScriptCase]) -> dict[str, object]:
+    """A provider as a backend of the template, with the calls that were seen on the very inputs of their case.
 
-    said: str
-    calls: Mapping[str, str]
-    modules: tuple[str, ...]
-    missing: bool
-
-    @property
-    def name(self) -> str:
-        """Of the backend."""
-        return _word(self.said)
-
-    @property
-    def function(self) -> str:
-        """Of the set-up."""
-        return f"{self.name}_"
-
-    @property
-    def body(self) -> str:
-        """What comes before the return of its set-up."""
-        imports = [f"    import {module}" for module in self.modules]
-        listed = [f"        {json.dumps(case)}: {call}," for case, call in self.calls.items()]
-        return "\n".join([*imports, *([""] if imports else []), "    calls = {", *listed, "    }"])
-
-    @property
-    def is_truth(self) -> bool:
-        """Whether it can stand for the reference."""
-        return self.said.lower() in TRUTH and not self.missing and not self.modules
-
-
-def _provider(said: str, cases: Mapping[str, ScriptCase], good: Sequence[ScriptCase]) -> PromotedProvider:
-    """With the calls that were seen on the very inputs of their case."""
+    calls: by case, a lambda of the case's inputs.  body: what comes before the return of its set-up.  missing: whether
+    a case has no call.  is_truth: whether it can stand for the reference.
+    """
     own = {one.declared_name: one for one in good if one.backend == said}
     told = {name: one for name, one in own.items() if one.call and one.inputs == cases[name].inputs}
     calls = {name: f"lambda {_names(len(one.inputs))}: {one.call}" for name, one in told.items()}
-    modules = {module for one in told.values() for module in one.modules if module.partition(".")[0] != "torch"}
-    return PromotedProvider(said, calls, tuple(sorted(modules)), len(calls) < len(own))
+    modules = sorted({module for one in told.values() for module in one.modules if module.partition(".")[0] != "torch"})
+    imports = [*(f"    import {module}" for module in modules), *([""] if modules else [])]
+    listed = [f"        {json.dumps(case)}: {call}," for case, call in calls.items()]
+    name, missing = _word(said), len(calls) < len(own)
+    return {
+        "said": said,
+        "name": name,
+        "function": f"{name}_",
+        "calls": calls,
+        "body": "\n".join([*imports, "    calls = {", *listed, "    }"]),
+        "missing": missing,
+        "is_truth": said.lower() in TRUTH and not missing and not modules,
+    }
 
 
 def _names(count: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -13,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from email.headerregistry import Address
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import httpx
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from benchmarks.shapes import Unfit, flag, record, text, that, whole, with_tuples
 from ci.github.client import API, GitHubError
@@ -24,6 +27,7 @@ from ci.history.analysis import History
 from ci.history.types import REACH, Direction, EventKind, EventState, HistoryEvent
 from ci.report.markdown import code
 from ci.report.words import interval, percent, plain
+from ci.report.words import ran as few
 from ci.whole_files import replace
 
 # Which channels there are: a file of the repository, without secrets; these come from the environment.
@@ -145,12 +149,11 @@ SERIES = 8
 def title(event: HistoryEvent) -> str:
     """One line: gemm 4.1 % slower on h200x1-… since 0bb5fe41."""
     kernels = list(dict.fromkeys(plain(one.key.kernel, 60) for one in event.moved))
-    named = ", ".join(kernels[:3]) + (f" and {len(kernels) - 3} more" if len(kernels) > 3 else "")
     size = percent(event.ratio).lstrip("+-")
-    what = (
-        f"best configuration moved, by {size}" if event.kind is EventKind.CONFIGURATION else f"{size} {event.direction}"
-    )
-    return f"{named}: {what} on {plain(event.machine, 60)} since {event.first_bad.hash[:8]}"
+    moved = event.kind is EventKind.CONFIGURATION
+    what = f"best configuration moved, by {size}" if moved else f"{size} {event.direction}"
+    where = f"on {plain(event.machine, 60)} since {event.first_bad.hash[:8]}"
+    return f"{few(kernels, 3)}: {what} {where}"
 
 
 def lines(event: HistoryEvent) -> list[str]:
@@ -159,31 +162,23 @@ def lines(event: HistoryEvent) -> list[str]:
     who = f" by {code(plain(first.author, 60))}" if first.author else ""
     pull = f", pull request #{first.pull_request}" if first.pull_request else ""
     others = f" (or one of {event.between} commits between)" if event.between else ""
+    kernel = plain(event.moved[0].key.kernel, 80)
+    again = f"ridgeline ab {good.hash[:12]} {first.hash[:12]} --kernel {kernel}"
+    again = f"ridgeline tune {kernel} --verify" if event.kind is EventKind.CONFIGURATION else again
+    keys = dict.fromkeys(one.key for one in event.moved)
+    series = [code("/".join(plain(part, 60) for part in key[1:])) for key in keys]
     return [
         f"Change of time: {percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)} (99 %)",
         f"First bad commit: {code(first.hash)} {code(plain(first.subject, 100))}{who}{pull}{others}",
         f"Last good commit: {code(good.hash)}",
         *(f"Likely cause: {code(plain(cause.text, 200))}" for cause in event.causes[:3]),
-        f"Series: {_series(event)}",
-        f"To reproduce: {code(_command(event))}",
+        f"Series: {few(series, SERIES)}",
+        f"To reproduce: {code(again)}",
         f"To take it: {code(TAKE.format(event.id))}",
     ]
 
 
 TAKE = 'ridgeline events ack {} --owner "$USER"'
-
-
-def _command(event: HistoryEvent) -> str:
-    kernel = plain(event.moved[0].key.kernel, 80)
-    if event.kind is EventKind.CONFIGURATION:
-        return f"ridgeline tune {kernel} --verify"
-    return f"ridgeline ab {event.last_good.hash[:12]} {event.first_bad.hash[:12]} --kernel {kernel}"
-
-
-def _series(event: HistoryEvent) -> str:
-    keys = list(dict.fromkeys(one.key for one in event.moved))
-    named = ", ".join(code("/".join(plain(part, 60) for part in key[1:])) for key in keys[:SERIES])
-    return named + (f" and {len(keys) - SERIES} more" if len(keys) > SERIES else "")
 
 
 def ending(event: HistoryEvent) -> str:
@@ -203,22 +198,27 @@ TIMEOUT_S = 30.0
 
 
 class Channel(Protocol):
-    """A way to tell people.  Methods raise AlertError when they cannot."""
+    """A way to tell people."""
 
     name: str
 
-    def begin(self, event: HistoryEvent) -> None:
-        """Tell of an open event."""
+    def tell(self, event: HistoryEvent, status: Status) -> None:
+        """Tell of an event.  Raises AlertError where that cannot be done."""
 
-    def end(self, event: HistoryEvent) -> None:
-        """Tell that it ended."""
+
+Status = Literal["open", "ended"]
 
 
 def channels(settings: AlertSettings, sleep: Callable[[float], None] = time.sleep) -> list[Channel]:
     """Those that the settings name.  Raises AlertError if a secret is missing."""
     found: list[Channel] = []
     if settings.github:
-        found.append(IssueChannel(settings.github, _issues(settings.github, sleep)))
+        token, api = os.environ.get("GITHUB_TOKEN", ""), os.environ.get("GITHUB_API_URL", API)
+        try:
+            issues = Issues(settings.github.repository, token, api, sleep)
+        except GitHubError as error:
+            raise AlertError(f"[github]: {error}") from None
+        found.append(IssueChannel(settings.github, issues))
     if settings.webhook:
         found.append(WebhookChannel(settings.webhook.address, sleep))
     if settings.mail:
@@ -226,34 +226,22 @@ def channels(settings: AlertSettings, sleep: Callable[[float], None] = time.slee
     return found
 
 
-def _issues(settings: GitHubIssues, sleep: Callable[[float], None]) -> Issues:
-    token, api = os.environ.get("GITHUB_TOKEN", ""), os.environ.get("GITHUB_API_URL", API)
-    try:
-        return Issues(settings.repository, token, api, sleep)
-    except GitHubError as error:
-        raise AlertError(f"[github]: {error}") from None
-
-
 @dataclasses.dataclass
 class IssueChannel:
-    """An issue per event."""
+    """An issue per event, closed with a comment."""
 
     settings: GitHubIssues
     issues: Issues
     name: str = "github"
 
-    def begin(self, event: HistoryEvent) -> None:
-        """Open the event's issue."""
-        body = "\n".join(f"- {line}" for line in lines(event))
+    def tell(self, event: HistoryEvent, status: Status) -> None:
+        """Open or close the event's issue."""
         try:
-            self.issues.open(event.id, title(event), body, self.settings.labels)
-        except GitHubError as error:
-            raise AlertError(f"github: {error}") from None
-
-    def end(self, event: HistoryEvent) -> None:
-        """Close it with a comment."""
-        try:
-            self.issues.close(event.id, ending(event))
+            if status == "open":
+                body = "\n".join(f"- {line}" for line in lines(event))
+                self.issues.open(event.id, title(event), body, self.settings.labels)
+            else:
+                self.issues.close(event.id, ending(event))
         except GitHubError as error:
             raise AlertError(f"github: {error}") from None
 
@@ -266,30 +254,21 @@ class WebhookChannel:
     sleep: Callable[[float], None] = time.sleep
     name: str = "webhook"
 
-    def begin(self, event: HistoryEvent) -> None:
-        """POST the open event."""
-        self._post(event, "open")
-
-    def end(self, event: HistoryEvent) -> None:
-        """POST the ended event."""
-        self._post(event, "ended")
-
-    def _post(self, event: HistoryEvent, status: str) -> None:
+    def tell(self, event: HistoryEvent, status: Status) -> None:
+        """POST the event."""
         value = {"status": status, "title": title(event), "event": event.as_json()}
         headers = {"Idempotency-Key": f"{event.id}-{status}", "User-Agent": "ridgeline"}
-        last = ""
-        for _ in _attempts(self.sleep):
-            try:
-                answer = httpx.post(self.url, json=value, headers=headers, timeout=TIMEOUT_S)
-            except httpx.TransportError as error:
-                last = type(error).__name__
-                continue
-            if answer.is_success:
-                return
-            last = f"{answer.status_code}"
-            if answer.status_code < 500 and answer.status_code != 429:
-                break
-        raise AlertError(f"webhook: no success; last: {last}")  # the address is a secret as a rule: not in the message
+
+        def post() -> None:
+            httpx.post(self.url, json=value, headers=headers, timeout=TIMEOUT_S).raise_for_status()
+
+        said = "webhook: no success; last:"  # the address is a secret as a rule: not in the message
+        try:
+            _tried(post, self.sleep)
+        except httpx.HTTPStatusError as error:
+            raise AlertError(f"{said} {error.response.status_code}") from None
+        except httpx.HTTPError as error:
+            raise AlertError(f"{said} {type(error).__name__}") from None
 
 
 @dataclasses.dataclass
@@ -300,33 +279,22 @@ class MailChannel:
     sleep: Callable[[float], None] = time.sleep
     name: str = "mail"
 
-    def begin(self, event: HistoryEvent) -> None:
-        """Mail the open event."""
-        self._send(event, title(event), "\n".join(lines(event)), {"Message-ID": self._name_of(event)})
-
-    def end(self, event: HistoryEvent) -> None:
-        """Mail that it ended."""
-        headers = {"In-Reply-To": self._name_of(event), "References": self._name_of(event)}
-        self._send(event, f"{event.state}: {title(event)}", ending(event), headers)
-
-    def _name_of(self, event: HistoryEvent) -> str:
-        return f"<event-{event.id}@{Address(addr_spec=self.settings.sender).domain}>"
-
-    def _send(self, event: HistoryEvent, subject: str, body: str, headers: dict[str, str]) -> None:
-        mail = EmailMessage()
-        mail["Subject"], mail["From"], mail["To"] = subject, self.settings.sender, ", ".join(self.settings.to)
-        for name, value in headers.items():
-            mail[name] = value
-        mail.set_content(body)
-        last = ""
-        for _ in _attempts(self.sleep):
-            try:
-                return self._deliver(mail)
-            except (OSError, smtplib.SMTPException) as error:
-                last = f"{error}"
-                if isinstance(error, smtplib.SMTPResponseException) and error.smtp_code >= 500:
-                    break
-        raise AlertError(f"mail to {self.settings.host}:{self.settings.port}: no success; last: {last}")
+    def tell(self, event: HistoryEvent, status: Status) -> None:
+        """Mail the event."""
+        told, sender = EmailMessage(), self.settings.sender
+        name = f"<event-{event.id}@{Address(addr_spec=sender).domain}>"
+        told["From"], told["To"] = sender, ", ".join(self.settings.to)
+        if status == "open":
+            told["Subject"], told["Message-ID"] = title(event), name
+            told.set_content("\n".join(lines(event)))
+        else:
+            told["Subject"], told["In-Reply-To"], told["References"] = f"{event.state}: {title(event)}", name, name
+            told.set_content(ending(event))
+        try:
+            _tried(lambda: self._deliver(told), self.sleep)
+        except (OSError, smtplib.SMTPException) as error:
+            where = f"{self.settings.host}:{self.settings.port}"
+            raise AlertError(f"mail to {where}: no success; last: {error}") from None
 
     def _deliver(self, mail: EmailMessage) -> None:
         with smtplib.SMTP(self.settings.host, self.settings.port, timeout=TIMEOUT_S) as host:
@@ -338,11 +306,24 @@ class MailChannel:
             host.send_message(mail)
 
 
-def _attempts(sleep: Callable[[float], None]) -> Iterator[int]:
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            sleep(2.0 ** (attempt - 1))
-        yield attempt
+def _tried(deliver: Callable[[], None], sleep: Callable[[float], None]) -> None:
+    """Deliver, again and again where the fault may pass; its last error else."""
+    again = Retrying(
+        retry=retry_if_exception(_passes),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential(),
+        sleep=sleep,
+        reraise=True,
+    )
+    again(deliver)
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= 500 or error.response.status_code == 429
+    if isinstance(error, smtplib.SMTPResponseException):
+        return error.smtp_code < 500
+    return isinstance(error, httpx.TransportError | OSError | smtplib.SMTPException)
 
 
 # Which events people are told of, and what they have been told already.
@@ -376,20 +357,16 @@ class Sending:
 
     channel: Channel
     event: HistoryEvent
-    status: str
+    status: Status
 
 
 def read(path: Path) -> list[Told]:
     """What people have been told; lines that are torn or foreign are none."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [told for line in lines if (told := _told(line))]
-
-
-def _told(line: str) -> Told | None:
-    try:
-        return Told(**json.loads(line))
-    except (ValueError, TypeError):
-        return None
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError, TypeError):
+            found.append(Told(**json.loads(line)))
+    return found
 
 
 def alertable(event: HistoryEvent, settings: AlertSettings) -> bool:
@@ -414,28 +391,26 @@ def due(
         for channel in channels
         if event.state in ENDED and (known := before.of(event, channel)) and known.status == "open"
     ]
-    new = [one for one in history.events if alertable(one, settings) and any(before.news(one, c) for c in channels)]
-    new.sort(key=lambda event: (event.p_value, event.id))
-    begins = [
-        Sending(channel, event, "open")
-        for event in new[: settings.most]
-        for channel in channels
-        if before.news(event, channel)
-    ]
-    return ends + begins, max(len(new) - settings.most, 0)
+    new: dict[str, list[Sending]] = {}
+    for event in sorted(history.events, key=lambda event: (event.p_value, event.id)):
+        for channel in channels if alertable(event, settings) else ():
+            known = before.of(event, channel)
+            if known is None or known.status != "open":
+                new.setdefault(event.id, []).append(Sending(channel, event, "open"))
+    now = list(new.values())[: settings.most]
+    return [*ends, *itertools.chain.from_iterable(now)], len(new) - len(now)
 
 
 def send(sendings: Sequence[Sending], path: Path) -> Iterator[AlertError]:
     """Tell, and write down what was told at once; a refusal is passed on and does not stop the others."""
     for one in sendings:
         try:
-            (one.channel.begin if one.status == "open" else one.channel.end)(one.event)
+            one.channel.tell(one.event, one.status)
         except AlertError as error:
             yield error
             continue
-        event = one.event
-        place = (event.machine, str(event.kind), str(event.direction), event.first_bad.hash)
-        line = json.dumps(dataclasses.asdict(Told(event.id, one.status, one.channel.name, *place)))
+        told = Told(one.event.id, one.status, one.channel.name, *_what(one.event), one.event.first_bad.hash)
+        line = json.dumps(dataclasses.asdict(told))
         replace(path, (path.read_text(encoding="utf-8") if path.exists() else "") + line + "\n")
 
 
@@ -446,11 +421,6 @@ class _Before:
         self._place = {commit: number for number, commit in enumerate(history.commits)}
         self._last = {(one.channel, one.event): one for one in told}
 
-    def news(self, event: HistoryEvent, channel: Channel) -> bool:
-        """Whether the channel has not told that this event is open."""
-        known = self.of(event, channel)
-        return known is None or known.status != "open"
-
     def of(self, event: HistoryEvent, channel: Channel) -> Told | None:
         """What the channel told last of this event."""
         known = self._last.get((channel.name, event.id))
@@ -458,7 +428,10 @@ class _Before:
         return known or next(near, None)
 
     def _same(self, told: Told, event: HistoryEvent) -> bool:
-        what = (event.machine, str(event.kind), str(event.direction))
         then, now = self._place.get(told.first_bad), self._place.get(event.first_bad.hash)
-        alike = what == (told.machine, told.kind, told.direction)
+        alike = _what(event) == (told.machine, told.kind, told.direction)
         return alike and then is not None and now is not None and abs(then - now) <= REACH
+
+
+def _what(event: HistoryEvent) -> tuple[str, str, str]:
+    return event.machine, str(event.kind), str(event.direction)

@@ -13,7 +13,6 @@ asv 0.6 loads this module because asv.conf.json lists it; nothing in asv is patc
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import sys
@@ -56,16 +55,9 @@ Machine.hardcoded_machine_name = Fingerprint()
 def doctor() -> asv_suite.Json:
     """What the measuring program says about this machine and this Python: {"machine", "environment", ...}."""
     try:
-        answer = query("doctor")
+        return query("doctor")
     except MeasureError as error:
         raise util.UserError(str(error)) from None
-    missing = {"machine", "environment"} - answer.keys()
-    if missing:
-        raise util.UserError(
-            f"`python -m benchmarks doctor --json` lacks {', '.join(sorted(missing))}; "
-            "this checkout's benchmarks/ and ci/ do not belong together"
-        )
-    return answer
 
 
 class Worktree(Environment):  # type: ignore[misc]
@@ -121,7 +113,7 @@ class Worktree(Environment):  # type: ignore[misc]
         self._set_commit_hash(commit_hash)
         self._set_build_dirs(str(folder), None)
         self._global_env_vars["ASV_PYTHONPATH"] = str(folder)
-        listed = listing(folder, commit_hash, Path(self._env_dir))
+        listed = listing(folder, commit_hash)
         self._tell(Installed(str(folder), commit_hash, date_ms, listed))
 
     def run(self, args: Sequence[str], **kwargs: Any) -> Any:
@@ -134,8 +126,7 @@ class Worktree(Environment):  # type: ignore[misc]
         answer = self.run_executable("python", list(args), **kwargs)
         if task == "setup_cache" and answer[2] == 0:
             # Record what setup_cache left in its folder, and leave there what each combination hands to asv.
-            operator = args[3].split(".")[0]
-            folder = Path(kwargs["cwd"])
+            operator, folder = args[3].split(".")[0], Path(kwargs["cwd"])
             installed = self._installed()
             assert self._grid is not None
             try:
@@ -145,7 +136,6 @@ class Worktree(Environment):  # type: ignore[misc]
                 return f"{answer[0]}\n{error}", answer[1], 1
             found = asv_suite.outcomes(operator, self._grid, installed, chosen_tier(os.environ), measured)
             (folder / "outcomes.json").write_text(json.dumps(found))
-            return answer
         return answer
 
     def _installed(self) -> Installed:
@@ -154,7 +144,7 @@ class Worktree(Environment):  # type: ignore[misc]
     def _tell(self, installed: Installed) -> None:
         """Write the file that benchmarks/suite.py reads."""
         if self._grid is None:
-            self._grid = Grid.union(installed, listing(self._repository, None, Path(self._env_dir)))
+            self._grid = Grid.union(installed, listing(self._repository, None))
         self._suite.write_text(json.dumps(asv_suite.document(installed, self._grid, chosen_tier(os.environ))))
 
     def _pool(self, path: Path, commit: str) -> PooledTrials | None:
@@ -205,29 +195,10 @@ def checkout(repository: Path, folder: Path, commit: str) -> int:
         raise util.ProcessError(["git", "worktree"], 1, "", str(error)) from error
 
 
-def listing(folder: Path, commit: str | None, env_dir: Path) -> Listing:
-    """What a checkout declares; kept on disk for a commit."""
-    kept = env_dir / "listings" / f"{_harness_digest()}-{commit}.json"
-    if commit and kept.exists():
-        return Listing.read(json.loads(kept.read_text()))
+@functools.cache
+def listing(folder: Path, commit: str | None) -> Listing:
+    """What a checkout declares, asked once for a commit that lies there (None: the working tree)."""
     try:
-        found = Listing.of_answer(query("list", "--tree", str(folder)))
+        return Listing.of_answer(query("list", "--tree", str(folder)))
     except MeasureError as error:
         return Listing.of_nothing(str(error))
-    if commit:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(found.document))
-        draft.replace(kept)
-    return found
-
-
-@functools.cache
-def _harness_digest() -> str:
-    """Digest of what decides how a checkout is listed: the harness and the versions it runs with."""
-    contract = [HARNESS / "kernels" / name for name in ("spec.py", "registry.py")]
-    files = [*sorted((HARNESS / "benchmarks").rglob("*.py")), *contract]
-    digest = hashlib.sha256(json.dumps(doctor()["environment"], sort_keys=True).encode())
-    for file in files:
-        digest.update(file.read_bytes() if file.is_file() else b"")
-    return digest.hexdigest()[:16]

@@ -1,19 +1,17 @@
 """What is wrong on this machine, why it matters, and what to do about it.
 
-Facts are collected first (:func:`collect`: files, commands, the measuring program's own examination), then judged by
-pure functions.  A fact that cannot be had is itself a finding, never an exception.  What torch, the devices and the
-disks are good for is judged by `benchmarks.doctor`, with its limits; its problems are findings here as they are.
+A fact that cannot be had is itself a finding, never an exception.  What torch, the devices, the host and the disks are
+good for is judged by `benchmarks.doctor`, with its limits; its problems are findings here as they are.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.metadata
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,8 +28,8 @@ Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 """How each level looks, worst first."""
 
-TESTED = {"asv": ((0, 6, 6), (0, 6)), "asv_runner": ((0, 2), (0, 3))}
-"""Oldest and newest version that Ridgeline is tested with (2026-11)."""
+TESTED = {"asv": ("0.6.6 to 0.6.x", (0, 6, 6), (0, 7)), "asv_runner": ("0.2.x to 0.3.x", (0, 2), (0, 4))}
+"""Versions that Ridgeline is tested with (2026-11): in words, the oldest, and the first that is too new."""
 EXAMINED = ("python", "torch", "triton")
 """Versions that the measuring program judges."""
 VERSION_PROBLEMS = {"library_missing", "untested_version"}
@@ -50,59 +48,6 @@ class Finding:
     what: str
     why: str = ""
     next_step: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Examination:
-    """What the measuring program says: the machine's fingerprint, versions by library, its problems and their kinds."""
-
-    machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    problems: tuple[Finding, ...] = ()
-    kinds: frozenset[str] = frozenset()
-
-    @property
-    def has_gpu(self) -> bool:
-        """Whether kernels run on a GPU here."""
-        return self.machine.get("kind") == "gpu"
-
-
-@dataclasses.dataclass(frozen=True)
-class Clone:
-    """The git repository: HEAD, the number of commits up to it, and whether older ones were cut off."""
-
-    commit: str
-    commits: int
-    shallow: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class ResultsFolder:
-    """The folder of records: record files, files set aside, and what keeps it from being used ("": nothing)."""
-
-    path: Path = Path("results")
-    files: int = 0
-    aside: int = 0
-    error: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class HostFacts:
-    """What was found on this machine; None where it could not be asked.
-
-    examination_error: why there is no examination.  versions: of asv and asv_runner.  interpret: TRITON_INTERPRET.
-    clone: None outside a git repository, or without git.  gpu_processes: (pid, command) of processes on the GPUs.
-    """
-
-    examination: Examination = Examination()
-    examination_error: str = ""
-    versions: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    interpret: str = ""
-    clone: Clone | None = None
-    results: ResultsFolder = ResultsFolder()
-    numa_balancing: int | None = None
-    gpu_processes: Sequence[tuple[int, str]] = ()
-    slurm: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,33 +70,29 @@ class Diagnosis:
 
 def diagnose(root: Path, results: Path) -> Diagnosis:
     """Examine this machine for the repository at `root` with its records in `results`; takes some seconds."""
-    return judge(collect(root, results))
-
-
-def judge(facts: HostFacts) -> Diagnosis:
-    """The findings on the facts, worst first.  Pure."""
-    checks = (_examined, _devices, _versions, _interpreter, _foreign, _numa, _clone, _results, _slurm)
-    found = [finding for check in checks for finding in check(facts)]
-    return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), facts.examination.machine)
+    try:
+        answer = query("doctor", "--tree", str(root), "--folder", str(results.absolute()), limit_s=EXAMINE_S)
+        machine, found = answer["machine"], list(_examined(answer))
+    except (MeasureError, KeyError, TypeError, AttributeError) as error:
+        why = f"its answer cannot be read ({type(error).__name__}: {error})"
+        why = str(error) if isinstance(error, MeasureError) else why
+        next_step = "run `python -m benchmarks doctor` and correct what it reports"
+        machine, found = {}, [Finding("error", "the measuring program does not start", why, next_step)]
+    found += [*map(_version, TESTED), *_interpreter(), _clone(root), *_records(results), _slurm()]
+    return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), machine)
 
 
 def _rank(level: Level) -> int:
     return list(STYLE).index(level)
 
 
-# ---- judging ----
-
-
-def _examined(facts: HostFacts) -> Iterator[Finding]:
-    if facts.examination_error:
-        next_step = "run `python -m benchmarks doctor` and correct what it reports"
-        yield Finding("error", "the measuring program does not start", facts.examination_error, next_step)
-    yield from facts.examination.problems
-
-
-def _devices(facts: HostFacts) -> Iterator[Finding]:
-    machine = facts.examination.machine
-    if machine and not facts.examination.has_gpu:
+def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the answer of `python -m benchmarks doctor --json` comes to."""
+    machine, environment = answer["machine"], answer["environment"]
+    for problem in answer["problems"]:
+        level: Level = "error" if problem["level"] == "error" else "warning"
+        yield Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
+    if machine.get("kind") != "gpu":
         yield Finding(
             "note",
             f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
@@ -160,223 +101,82 @@ def _devices(facts: HostFacts) -> Iterator[Finding]:
         )
     elif machine.get("market_name"):
         yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
+    if VERSION_PROBLEMS.isdisjoint(problem["kind"] for problem in answer["problems"]):
+        for name in EXAMINED:
+            if environment.get(name):
+                yield Finding("ok", f"{name} {environment[name]}")
 
 
-def _versions(facts: HostFacts) -> Iterator[Finding]:
-    if not facts.examination.kinds & VERSION_PROBLEMS:
-        for name, version in facts.examination.versions.items():
-            yield Finding("ok", f"{name} {version}")
-    for name, (oldest, newest) in TESTED.items():
-        yield _version(name, facts.versions.get(name), oldest, newest)
-
-
-def _version(name: str, version: str | None, oldest: tuple[int, ...], newest: tuple[int, ...]) -> Finding:
+def _version(name: str) -> Finding:
     """Whether a library's version is a tested one; local parts ("+cu130") do not count."""
-    tested = f"{_dotted(oldest)} to {_dotted(newest)}"
-    if version is None:
-        return Finding(
-            "warning", f"{name} is not installed", "what needs it cannot be measured", f"install {name} {tested}"
-        )
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
-    if oldest <= numbers and numbers[: len(newest)] <= newest:
+    tested, oldest, beyond = TESTED[name]
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        why = "what needs it cannot be measured"
+        return Finding("warning", f"{name} is not installed", why, f"install {name} {tested}")
+    if oldest <= tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]) < beyond:
         return Finding("ok", f"{name} {version}")
     why, next_step = "Ridgeline was not tested with it", f"install {name} {tested}, or tell us how it went"
     return Finding("warning", f"{name} {version} is outside {tested}", why, next_step)
 
 
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version)) + (".x" if len(version) < 3 else "")
+def _interpreter() -> Iterator[Finding]:
+    asked = os.environ.get("TRITON_INTERPRET", "")
+    if asked not in ("", "0"):
+        why = "Triton then interprets kernels on the CPU: no time would mean anything"
+        yield Finding("error", f"TRITON_INTERPRET={printable(asked)} is set", why, "unset TRITON_INTERPRET")
 
 
-def _interpreter(facts: HostFacts) -> Iterator[Finding]:
-    if facts.interpret not in ("", "0"):
-        yield Finding(
-            "error",
-            f"TRITON_INTERPRET={printable(facts.interpret)} is set",
-            "Triton then interprets kernels on the CPU: no time would mean anything",
-            "unset TRITON_INTERPRET",
-        )
-
-
-def _foreign(facts: HostFacts) -> Iterator[Finding]:
-    if facts.gpu_processes:
-        listed = ", ".join(f"{printable(command)} (pid {pid})" for pid, command in facts.gpu_processes[:5])
-        yield Finding(
-            "warning",
-            f"{len(facts.gpu_processes)} foreign process(es) on the GPUs: {listed}",
-            "they share compute, bandwidth and power with what is measured",
-            "stop them, or wait",
-        )
-
-
-def _numa(facts: HostFacts) -> Iterator[Finding]:
-    if facts.numa_balancing:
-        yield Finding(
-            "warning" if facts.examination.has_gpu else "note",
-            "automatic NUMA balancing is on",
-            "the operating system moves pages while a kernel launches; ROCm advises against it",
-            "as root: echo 0 > /proc/sys/kernel/numa_balancing",
-        )
-
-
-def _clone(facts: HostFacts) -> Iterator[Finding]:
-    clone = facts.clone
-    if clone is None:
-        yield Finding(
+def _clone(root: Path) -> Finding:
+    try:
+        repository = Repository(root)
+        head, commits = repository.resolve("HEAD").hash, repository.length()
+    except GitError:
+        return Finding(
             "warning",
             "this is not a git repository, or git is missing",
             "commits cannot be compared",
             "on a node without git name the commit and a file (`ridgeline run --help`), and record the file in a clone",
         )
-    elif clone.shallow:
-        yield Finding(
-            "warning",
-            f"the history is cut off after {clone.commits} commit(s)",
-            "a base to compare with may be missing",
-            "git fetch --unshallow (in a workflow: fetch-depth: 0)",
-        )
-    else:
-        yield Finding("ok", f"git: {clone.commits} commits up to {clone.commit[:12]}")
+    if repository.is_shallow():
+        what, why = f"the history is cut off after {commits} commit(s)", "a base to compare with may be missing"
+        return Finding("warning", what, why, "git fetch --unshallow (in a workflow: fetch-depth: 0)")
+    return Finding("ok", f"git: {commits} commits up to {head[:12]}")
 
 
-def _results(facts: HostFacts) -> Iterator[Finding]:
-    results = facts.results
-    if results.error:
+def _records(results: Path) -> Iterator[Finding]:
+    """What is in the folder of records; an absent one is not a fault."""
+    names, error = list[str](), ""
+    try:
+        for path in (results, *(path for path in results.iterdir() if path.is_dir())) if results.exists() else ():
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                error = error or f"{path} is not readable and writable for this user"
+        names = [path.name for path in results.rglob("*") if path.is_file()]
+    except OSError as fault:
+        error = str(fault)
+    if error:
         next_step = "give this user read and write access, or another folder with --results"
-        yield Finding("error", f"{results.path} cannot be used", results.error, next_step)
+        yield Finding("error", f"{results} cannot be used", error, next_step)
         return
-    if results.aside:
-        yield Finding(
-            "warning",
-            f"{results.aside} damaged or foreign file(s) were set aside in {results.path}",
-            "what they hold is not shown",
-            f"look at {results.path}/**/*.setaside*, correct or remove them",
-        )
-    yield Finding("ok", f"{results.files} record file(s) in {results.path}")
+    if aside := sum(bool(SET_ASIDE.search(name)) for name in names):
+        what = f"{aside} damaged or foreign file(s) were set aside in {results}"
+        next_step = f"look at {results}/**/*.setaside*, correct or remove them"
+        yield Finding("warning", what, "what they hold is not shown", next_step)
+    records = [name for name in names if name.endswith(".json") and name not in ("machine.json", "benchmarks.json")]
+    yield Finding("ok", f"{len(records)} record file(s) in {results}")
 
 
-def _slurm(facts: HostFacts) -> Iterator[Finding]:
-    if facts.slurm:
-        yield Finding("ok", f"Slurm: {facts.slurm}")
-        return
+def _slurm() -> Finding:
     next_step = "`ridgeline jobs submit -- verify` queues one; on a cluster use its login node"
-    yield Finding("note", "no Slurm client here", "jobs run on this machine only", next_step)
-
-
-# ---- collecting ----
-
-
-def collect(root: Path, results: Path) -> HostFacts:
-    """Look at everything; see :class:`HostFacts`."""
-    examination, error = _examine(root, results)
-    return HostFacts(
-        examination,
-        error,
-        versions={name: _installed(name) for name in TESTED},
-        interpret=os.environ.get("TRITON_INTERPRET", ""),
-        clone=_look_at_clone(root),
-        results=_look_at(results),
-        numa_balancing=_number(Path("/proc/sys/kernel/numa_balancing")),
-        gpu_processes=tuple(_gpu_processes()),
-        slurm=_slurm_version(),
-    )
-
-
-def _examine(root: Path, results: Path) -> tuple[Examination, str]:
-    """What the measuring program says about this machine, or why it says nothing."""
-    try:
-        answer = query("doctor", "--tree", str(root), "--folder", str(results.absolute()), limit_s=EXAMINE_S)
-    except MeasureError as error:
-        return Examination(), str(error)
-    try:
-        return _read(answer), ""
-    except (KeyError, TypeError, AttributeError) as error:
-        return Examination(), f"its answer cannot be read ({type(error).__name__}: {error})"
-
-
-def _read(answer: Mapping[str, Any]) -> Examination:
-    """The answer of `python -m benchmarks doctor --json`."""
-    problems = answer["problems"]
-    versions = {name: str(answer["environment"][name]) for name in EXAMINED if answer["environment"].get(name)}
-    kinds = frozenset(str(problem["kind"]) for problem in problems)
-    return Examination(answer["machine"], versions, tuple(map(_problem, problems)), kinds)
-
-
-def _problem(problem: Mapping[str, str]) -> Finding:
-    level: Level = "error" if problem["level"] == "error" else "warning"
-    return Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
-
-
-def _installed(package: str) -> str | None:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(package)
-    return None
-
-
-def _look_at_clone(root: Path) -> Clone | None:
-    try:
-        repository = Repository(root)
-        return Clone(repository.resolve("HEAD").hash, repository.length(), repository.is_shallow())
-    except GitError:
-        return None
-
-
-def _slurm_version() -> str | None:
-    """What `sbatch --version` prints, None if it is missing or fails."""
+    absent = Finding("note", "no Slurm client here", "jobs run on this machine only", next_step)
     try:
         asked = subprocess.run(
             ["sbatch", "--version"], text=True, capture_output=True, timeout=30, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return asked.stdout.strip() if asked.returncode == 0 else None
-
-
-def _look_at(results: Path) -> ResultsFolder:
-    """What is in the folder of records; an absent one is not a fault."""
-    if not results.exists():
-        return ResultsFolder(results)
-    try:
-        names = [path.name for path in results.rglob("*") if path.is_file()]
-        for path in (results, *(path for path in results.iterdir() if path.is_dir())):
-            if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-                return ResultsFolder(results, error=f"{path} is not readable and writable for this user")
-    except OSError as error:
-        return ResultsFolder(results, error=str(error))
-    records = [name for name in names if name.endswith(".json") and name not in ("machine.json", "benchmarks.json")]
-    return ResultsFolder(results, len(records), sum(bool(SET_ASIDE.search(name)) for name in names))
-
-
-def _number(path: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text())
-    return None
-
-
-def _gpu_processes(root: Path = Path("/")) -> Iterator[tuple[int, str]]:
-    """Processes on GPUs, from the KFD (AMD) or NVML (NVIDIA); those of other containers are known by number only."""
-    pids = [int(path.name) for path in (root / "sys/class/kfd/kfd/proc").glob("[0-9]*")] or _nvml_pids()
-    for pid in sorted(set(pids) - {os.getpid()}):
-        command = root / "proc" / str(pid) / "comm"
-        yield pid, command.read_text().strip() if command.is_file() else "process of another container"
-
-
-def _nvml_pids() -> list[int]:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    pids: list[int] = []
-    for handle in handles:
-        with contextlib.suppress(pynvml.NVMLError):
-            pids += [int(process.pid) for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    return pids
-
-
-# ---- showing ----
+        return absent
+    return Finding("ok", f"Slurm: {asked.stdout.strip()}") if asked.returncode == 0 else absent
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:

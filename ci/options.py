@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +112,22 @@ FOLDER_THERE = click.Path(path_type=Path, exists=True, file_okay=False)
 """Kinds of paths: whatever is there or not, a file, a folder; what must be there, a folder that must."""
 
 
-def verb(examples: str, **how: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A function as a verb, with examples at the end of its help."""
-    return click.command(epilog=f"\b\nExample:\n  {examples}", **how)
+class Given(types.SimpleNamespace):
+    """What a verb was called with: the value of each of its arguments and options, by the name of its parameter."""
+
+
+def verb(examples: str, title: str = "Example", **how: Any) -> Callable[[Callable[[Given], int | None]], click.Command]:
+    """A function of what is given as a verb, with examples at the end of its help."""
+
+    def made(function: Callable[[Given], int | None]) -> click.Command:
+        @functools.wraps(function)
+        def called(**values: Any) -> int | None:
+            return function(Given(**values))
+
+        command: Callable[[Any], click.Command] = click.command(epilog=f"\b\n{title}:\n  {examples}", **how)
+        return command(called)
+
+    return made
 
 
 def option(said: str, text: str, kind: Any = None, **how: Any) -> Callable[[Any], Any]:
@@ -180,7 +195,7 @@ CASES = together(
 CHOICE = together(
     CASES,
     option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True),
-    option("--deadline SECONDS", "A step that takes longer is a hang and is killed.", SECONDS),
+    option("--deadline SECONDS -> deadline_s", "A step that takes longer is a hang and is killed.", SECONDS),
     several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
     option(
         "--heap",
@@ -213,21 +228,22 @@ SOURCE = together(
 """Which checkout, where git cannot say it."""
 
 
-def plan(**options: Any) -> MeasurePlan:
-    """A plan from the options of a verb; what was not asked for keeps its default."""
-    given = {key: value for key, value in options.items() if value is not None}
-    if given.get("burst_s") and given.get("regime") == REGIMES[0]:
+def plan(given: Given | None = None, **more: Any) -> MeasurePlan:
+    """What is measured, by the options of a verb and `more`; what was not asked for keeps its default."""
+    asked = {**vars(given or Given()), **more}
+    known = [field.name for field in dataclasses.fields(MeasurePlan)]
+    made = MeasurePlan(**{name: asked[name] for name in known if asked.get(name) is not None})
+    if made.burst_s and made.regime == REGIMES[0]:
         raise click.UsageError("--burst is the length of a burst of sustained calls; it needs --regime sustained")
-    given["deadline_s"] = given.pop("deadline", None)
-    return MeasurePlan(**given)
+    return made
 
 
-def with_rounds(plan: MeasurePlan) -> MeasurePlan:
-    """Rounds and state of the caches by the kind of machine, unless asked for.
+def with_rounds(plan: MeasurePlan, kind: str = "") -> MeasurePlan:
+    """Rounds and state of the caches by the kind of machine (default: this one), unless asked for.
 
     A CPU's last level is shared with other tenants and can be hundreds of MB: flushing it takes longer than a call.
     """
-    cpu = machine_kind() == "cpu"
+    cpu = (kind or machine_kind()) == "cpu"
     rounds, cache, burst_s = (CPU_ROUNDS, "hot", CPU_BURST_S) if cpu else (GPU_ROUNDS, "cold", 0.0)
     rounds = rounds if plan.regime == REGIMES[0] else BURSTS
     cache, burst_s = plan.cache or cache, plan.burst_s or burst_s
@@ -251,6 +267,12 @@ def wait_for_turn() -> None:
     It comes before the verb looks at its checkouts, which may change meanwhile.
     """
     click.get_current_context().with_resource(locks.taken(lambda said: click.echo(said, err=True)))
+
+
+def pythons(given: Given) -> dict[str, str]:
+    """The Pythons of the sides that have one of their own, by role."""
+    asked = {"base": given.env_base, "head": given.env_head}
+    return {role: python for role, python in asked.items() if python}
 
 
 class LogConsole(Console):
@@ -299,6 +321,15 @@ def out_console() -> Console:
 def err_console() -> Console:
     """Where progress and remarks go."""
     return Console(stderr=True, highlight=False) if sys.stderr.isatty() else LogConsole(stderr=True)
+
+
+def print_notes(console: Console, notes: Sequence[str], most: int) -> None:
+    """Remarks, a line each; of more than `most` how many there are."""
+    for note in notes[:most]:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    if len(notes) > most:
+        more = len(notes) - most
+        console.print(f"and {more:,} more note{'s' * (more > 1)}; --json has all of them", soft_wrap=True)
 
 
 def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ci.pools.drained import drained, folder_of
-from ci.pools.types import Pool, Pools
+from ci.pools.file import Pool, Pools
 
 # What Slurm's commands print, as values: pure functions over text.
 #
@@ -87,7 +87,7 @@ class QueueRow:
 
 
 _ROW = re.compile(
-    r"(?P<id>[^|]+)\|(?P<raw>\d+)\|(?P<name>.*)\|(?P<state>[A-Z_]+)"
+    r"(?P<id>[^|]+)\|(?P<raw_id>\d+)\|(?P<name>.*)\|(?P<state>[A-Z_]+)"
     r"\|(?P<reason>[^|]*)\|(?P<partition>[^|]*)\|(?P<nodes>[^|]*)\|(?:[^|]*\|){4}(?P<comment>.*)\|[^|]*"
 )
 """One line in the format SQUEUE.  Names and comments of other people's jobs may hold anything, | too."""
@@ -96,20 +96,7 @@ _ROW = re.compile(
 def queue_rows(text: str) -> list[QueueRow]:
     """The rows of `squeue -h -t all -r -o SQUEUE`.  A line of another shape is an error message; it is left out."""
     found = (_ROW.fullmatch(line) for line in text.splitlines())
-    return [
-        QueueRow(
-            id=row["id"],
-            raw_id=row["raw"],
-            name=row["name"],
-            state=row["state"],
-            reason=_given(row["reason"]),
-            partition=row["partition"],
-            nodes=row["nodes"],
-            comment=_given(row["comment"]),
-        )
-        for row in found
-        if row
-    ]
+    return [QueueRow(**{name: _given(value) for name, value in row.groupdict().items()}) for row in found if row]
 
 
 def submitted_id(text: str) -> str:
@@ -309,11 +296,9 @@ class Allocation:
 
     def lines(self) -> list[str]:
         """The options, one a line.  Nothing of the submitter's environment enters: it may hold secrets."""
+        named = ("partition", "account", "gres", "constraint")
         given = [
-            f"--partition={self.partition}",
-            f"--account={self.account}" if self.account else "",
-            f"--gres={self.gres}" if self.gres else "",
-            f"--constraint={self.constraint}" if self.constraint else "",
+            *(f"--{name}={getattr(self, name)}" for name in named if getattr(self, name)),
             "--exclusive" if self.exclusive else "",
             f"--exclude={','.join(self.exclude)}" if self.exclude else "",
             f"--time={self.time}",

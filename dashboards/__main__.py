@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dashboards import standing
+from dashboards import draft
 
 EXAMPLE = """example:
   python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--report", type=Path, action="append", default=[], metavar="FILE", help="a report of `ridgeline check` to show"
     )
     wanted = parser.parse_args(arguments)
-    made_of = standing.inputs(wanted.results, wanted.repo_url, wanted.report)
-    if not standing.stands(wanted.out, wanted.results, made_of) and (why := _build(wanted)):
+    made_of = draft.inputs(wanted.results, wanted.repo_url, wanted.report)
+    if not draft.stands(wanted.out, wanted.results, made_of) and (why := _build(wanted)):
         print(f"error: {why}", file=sys.stderr)
         return 3
-    standing.remember(wanted.out, wanted.results, made_of)
+    draft.remember(wanted.out, wanted.results, made_of)
     print(wanted.out.absolute())
     return 0
 
@@ -52,13 +52,13 @@ def _build(wanted: argparse.Namespace) -> str:
         os.environ.setdefault(name, value)
     from ci.history.triage import TriageError  # the libraries of a build take a second to import
     from dashboards.build import SiteError, build
-    from dashboards.history import made_apart as apart
+    from dashboards.sources import made_apart as apart
     from dashboards.views.pull_request import ReportFileError
 
     # A build keeps most of what it makes: looking for garbage took a tenth of its time (this repository, 2026-11-22).
     gc.set_threshold(200_000, 20, 100)
     try:
-        whole = standing.untouched(wanted.out, wanted.results)
+        whole = draft.untouched(wanted.out, wanted.results)
         build(wanted.results, wanted.out, wanted.repo_url, wanted.report, whole, apart)
     except (SiteError, ReportFileError, TriageError, OSError) as error:
         return str(error)

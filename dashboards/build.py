@@ -23,15 +23,27 @@ import pandas as pd
 
 from ci.records import derived, store
 from ci.records.ledger import causes_in
-from ci.trials.trial import Trial
-from dashboards import history, overview, sources
+from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
-from dashboards.kernel_page import kernel_block, kernel_head, paired_block
 from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
+from dashboards.overview import kernel_block, kernel_head, paired_block
 from dashboards.sources import Lane, LaneSource, ReadRows, Rows, RowSource, digest_of, lane_sources
-from dashboards.values import minute, receive, script_json
-from dashboards.views import SiteInput, View, as_csv, beside, csv_lines, describe, pull_request
-from dashboards.views.listed import VIEWS
+from dashboards.values import minute, receive, script_json, told
+from dashboards.views import SiteInput, View, as_csv, beside, describe, events, machines, newest, pull_request, studies
+
+VIEWS: tuple[View, ...] = (
+    *(events.VIEW, newest.COMPARE, newest.BACKENDS, newest.SHAPES, newest.ROOFLINE),
+    *(
+        machines.SCALING,
+        machines.SUSTAINED,
+        studies.VIEW,
+        studies.SWEEPS,
+        machines.VIEW,
+        machines.CHECKS,
+        pull_request.VIEW,
+    ),
+)
+"""Every page beside the first one and those of the kernels, in the order of the navigation."""
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -70,27 +82,24 @@ def build(
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
-    untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
-    meanwhile: how the history, and views of the folder alone, are made beside the rest (`history.made_apart`); without
+    untouched: the files of the older site are as they were built (`dashboards.draft`): they need not be read.
+    meanwhile: how the history, and views of the folder alone, are made beside the rest (`sources.made_apart`); without
     it when they are asked for.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
-    results_dir = Path(results_dir)
-
-    @functools.cache  # several pages tell of a machine by its newest record
-    def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
-        return store.notes(results_dir, machine, commit, env)
-
-    found, problems, kept = read(results_dir)
+    results, out, address = Path(results_dir), Path(out_dir).absolute(), repository(repo_url)
+    found, problems, kept = read(results)
     for source in found:
         if isinstance(source, ReadRows):
             source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
-    past = history.Awaited(meanwhile(lambda: history.read(rows_for_history(results_dir, found, kept), results_dir)))
-    told = tuple(map(pull_request.read, reports))
-    site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, told, (), past.peers)
+    past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
+    notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
+    site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))
     apart = [view for view in VIEWS if view.of_folder and view.shown(site)]
-    early = {view.name: meanwhile(lambda make=view.make: list(make(site))) for view in apart}
-    return _build(site, found, out_dir, repo_url, problems, kept, untouched, early)
+    early = {view.name: meanwhile(lambda make=view.make: told(list(make(site)))) for view in apart}
+    with replacing(out, untouched) as draft:
+        write(draft, site, found, address, problems, kept, early)
+    return out
 
 
 def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
@@ -111,56 +120,38 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
 
 
-def _build(
-    site: SiteInput,
-    found: Sequence[RowSource],
-    out_dir: Path | str,
-    repo_url: str | None,
-    problems: Sequence[str],
-    kept: Path | None = None,
-    untouched: bool = False,
-    early: Early = types.MappingProxyType({}),
-) -> Path:
-    out, address = Path(out_dir).absolute(), repository(repo_url)
-    with replacing(out, untouched) as draft:
-        _write(draft, site, found, address, problems, kept, early)
-    return out
-
-
-def _write(
+def write(
     draft: Draft,
     site: SiteInput,
     found: Sequence[RowSource],
-    repo: str | None,
-    problems: Sequence[str],
+    repo: str | None = None,
+    problems: Sequence[str] = (),
     kept: Path | None = None,
     early: Early = types.MappingProxyType({}),
 ) -> None:
-    """Every file of the site."""
+    """Every file of the site of some rows.  site: all else of it.  kept: folder for what lasts of the rows, or None."""
     for path in sorted(STATIC.rglob("*")):
         if path.is_file():
             draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
     code = _code()
-    read = [_read_lane(source, draft, code, kept) for source in lane_sources(found)]
-    lanes = tuple(lane for lane, _ in read)
-    frame = sources.stacked([lane.frame for lane in lanes] or [pd.DataFrame()])
-    records = dataclasses.replace(site, frame=frame, known=lanes)
-    described = [_lane(draft, lane, records, made_of) for lane, made_of in read]
-    shown = dict.fromkeys(view for view in VIEWS if view.shown(records))
+    lanes = [_read_lane(source, draft, code, kept) for source in lane_sources(found)]
+    frames = [lane.frame for lane, _ in lanes] or [tidy(derived.derive(store.load(site.results)))]
+    site = dataclasses.replace(site, lanes=[lane for lane, _ in lanes], frame=sources.stacked(frames))
+    described = [_lane(draft, lane, site, made_of) for lane, made_of in lanes]
+    shown = dict.fromkeys(view for view in VIEWS if view.shown(site))
     for view in sorted(shown, key=lambda one: (one.of_history, one.of_folder)):  # these are still being made
-        made = early[view.name]() if view.name in early else view.make(records)
-        shown[view] = _view(draft, made)
-    kernels = sorted({kernel for lane in lanes for kernel in lane.kernels})
-    told = {
+        shown[view] = _view(draft, early[view.name]() if view.name in early else view.make(site))
+    kernels = sorted({kernel for lane, _ in lanes for kernel in lane.kernels})
+    page = {
         "repo": repo,
         "limits": LIMITS,
         "lanes": described,
         "problems": list(problems),
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
-    draft.add("data/site.js", b"Ridgeline.site = " + script_json(told) + b";\n")
-    for page, content in _pages(draft, kernels, shown, bool(described)):
-        draft.add(page, content)
+    draft.add("data/site.js", b"Ridgeline.site = " + script_json(page) + b";\n")
+    for path, content in _pages(draft, kernels, shown, bool(described)):
+        draft.add(path, content)
     draft.add("data/README.txt", overview.columns_text().encode())
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
@@ -213,10 +204,9 @@ def _newest(
     lane: Lane, overviews: Mapping[str, dict[str, Any]], broken: Sequence[Any], paths: Sequence[str]
 ) -> Iterator[File]:
     """What is newest in a lane: the overview, and the head of every kernel.  paths: of all files that there are."""
-    shown, numbers = overviews[lane.slug], overview.newest(lane.series)
+    shown, numbers = told(overviews[lane.slug]), overview.newest(lane.series)
     yield _data(f"{lane.slug}/overview", shown | {"broken": broken})
     yield from beside(f"{lane.slug}/overview", numbers)
-    csv_head, *lines = csv_lines(numbers, list(numbers[0]))
     for part in parts(lane.series.rows, "kernel"):
         kernel = part["kernel"][0]
         name = f"kernel-{slug(kernel)}"
@@ -225,8 +215,8 @@ def _newest(
         own = [row for row in shown["rows"] if row["kernel"] == kernel]
         head = kernel_head(part, [path for _, path in blocks], shown["commits"], own)
         yield from _with_json(f"{lane.slug}/{name}", head)
-        listed = [line for row, line in zip(numbers, lines, strict=True) if row["kernel"] == kernel]
-        yield f"data/{lane.slug}/{name}.csv", as_csv([csv_head, *listed])
+        listed = [row for row in numbers if row["kernel"] == kernel]
+        yield f"data/{lane.slug}/{name}.csv", as_csv(listed, list(numbers[0]))
 
 
 def _with_json(path: str, value: Any) -> Iterator[File]:
@@ -243,7 +233,7 @@ def _view(draft: Draft, made: Iterable[tuple[str, Any]]) -> list[str]:
         if isinstance(value, bytes):
             draft.add(path, value)
         else:
-            draft.add(*_data(path, value))
+            draft.add(*_data(path, told(value)))
             paths.append(f"data/{path}.js")
     return paths
 

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,28 +79,16 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
         if name not in made and (name in _TEXTS or (frame[name].dtype == object and name not in NUMBERS)):
             texts = keys[name] if name in keys else _plain(frame[name])
             made[name] = texts if isinstance(frame[name].dtype, pd.CategoricalDtype) else np.asarray(texts, object)
-    order = _order({name: (texts.codes, len(texts.categories)) for name, texts in keys.items()}, milliseconds(moments))
+    order = _order({name: texts.codes for name, texts in keys.items()}, milliseconds(moments))
     return pd.DataFrame({name: made.get(name, frame[name].array)[order] for name in frame}, copy=False)
 
 
-def _order(keys: dict[str, tuple[Ints, int]], date_ms: Ints) -> Ints:
+def _order(keys: dict[str, Ints], date_ms: Ints) -> Ints:
     """Rows in the order of history; of two rows of one arm at one commit the one that comes last stays."""
-    dates, date = np.unique(date_ms, return_inverse=True)
     machine, *others = keys.values()
-    order = np.argsort(ranks([machine, (date, len(dates)), *others]), kind="stable")
-    again = pd.Series(ranks([machine, *others])[order]).duplicated(keep="last").to_numpy()
+    order = np.lexsort([*reversed(others), date_ms, machine])
+    again = pd.DataFrame({name: codes[order] for name, codes in keys.items()}).duplicated(keep="last").to_numpy()
     return order[~again]
-
-
-def ranks(keys: Iterable[tuple[Ints, int]]) -> Ints:
-    """One number per row that orders rows as the keys do, the first key first.  keys: (values, all of them below)."""
-    whole, size = np.zeros(1, np.int64), 1
-    for values, count in keys:
-        if size * count >= 2**62:  # no longer fits: number only what occurs
-            found, whole = np.unique(whole, return_inverse=True)
-            size = len(found)
-        whole, size = whole * count + values, size * count
-    return whole
 
 
 def _plain(column: pd.Series) -> pd.Categorical:
@@ -192,10 +180,14 @@ def costs_by_case(rows: Arrays) -> tuple[dict[tuple[str, str], list[CostRow]], I
 # ---- benchmark definitions ------------------------------------------------------------------------------------------
 
 
-def alike(rows: Arrays | pd.DataFrame, some: Any, others: Any) -> Bools:
-    """Which of some rows have the benchmark definition of the other: of the case, of the kernel where one lacks it."""
+def alike(rows: Arrays | pd.DataFrame, some: Any, others: Any = slice(None), beside: Any = None) -> Bools:
+    """Which of some rows have the benchmark definition of others: of the case, of the kernel where one lacks it.
+
+    beside: where the others are, if not among the rows.
+    """
+    beside = rows if beside is None else beside
     (kernel, its), (case, own) = (
-        (column[some], column[others]) for column in (np.asarray(rows[name], object) for name in DEFINITION)
+        (np.asarray(rows[name], object)[some], np.asarray(beside[name], object)[others]) for name in DEFINITION
     )
     return np.where((case != "") & (own != ""), case == own, kernel == its)
 
@@ -208,6 +200,18 @@ def redefined(rows: Arrays | pd.DataFrame, series: Ints) -> Ints:
     stated = np.flatnonzero(np.asarray(rows[DEFINITION[0]], object) != "")
     old, new = stated[:-1], stated[1:]
     return new[~alike(rows, new, old) & (series[old] == series[new])]
+
+
+def definitions(rows: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """Rows from which on a benchmark definition holds for a case, with the numbers of the case and the definition.
+
+    Case by case, the oldest first; cases and definitions are numbered as they occur among rows that state one.
+    """
+    stated = np.flatnonzero((rows[DEFINITION[0]] != "").to_numpy())
+    case, digest = (numbers(rows.iloc[stated], names) for names in (CASE, DEFINITION))
+    order = np.argsort(case, kind="stable")
+    first = order[stretches(case[order], digest[order])[0]]
+    return stated[first], case[first], digest[first]
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------------

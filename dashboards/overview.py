@@ -1,6 +1,6 @@
-"""The data of the first page: newest numbers of every own series of a lane, and what was not measured.
+"""The data of the first page and of a kernel's page: newest numbers of every own series, and their histories.
 
-Pure: rows in, plain dictionaries and lists out.
+Pure: rows in, plain dictionaries, lists and arrays out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,21 @@ import pandas as pd
 
 from ci.records import rates
 from ci.records.rates import Rate
-from dashboards.lanes import CASE, KEY, Arrays, alike, by_series, commits, costs_by_case, natural, stretches
-from dashboards.values import Floats, Ints, count, in_rate, minute, one, significant
+from dashboards.lanes import (
+    CASE,
+    DEFINITION,
+    KEY,
+    PAIRED,
+    Arrays,
+    alike,
+    by_series,
+    commits,
+    costs_by_case,
+    natural,
+    redefined,
+    stretches,
+)
+from dashboards.values import Bools, CostRow, Floats, Ints, count, in_rate, minute, rounded, told
 
 SPARK_POINTS = 50
 """Commits in a sparkline of the overview: about two months of nightly runs."""
@@ -85,8 +98,11 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     history = _history(found, each)
     for row in each:
         del row["spark_at"]
-    told = (*KEY, "status", "why", "at")
-    absent = [{name: row[name] for name in told} for row in each if row["status"] != "ok" and not row["gone"]]
+    absent = [
+        {name: row[name] for name in (*KEY, "status", "why", "at")}
+        for row in each
+        if row["status"] != "ok" and not row["gone"]
+    ]
     vendors: dict[str, set[str]] = defaultdict(set)
     for row in each:
         if row["baseline"]:
@@ -107,23 +123,23 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
 def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
     """A series: its newest record, its last number in the unit of the case, the step to that, and the recent line."""
     rows, newest, good, rate = lane.rows, lane.newest[n], lane.good[n], lane.rate[n]
-    told = {name: rows[name][newest] for name in (*KEY, "tier", "dtype", "status", "why")}
-    told |= {"baseline": bool(rows["baseline"][newest]), "world": count(rows["world"][newest])}
-    told |= {"rate": rate, "at": int(rows["at"][newest])}
+    about = {name: rows[name][newest] for name in (*KEY, "tier", "dtype", "status", "why")}
+    about |= {"baseline": bool(rows["baseline"][newest]), "world": count(rows["world"][newest])}
+    about |= {"rate": rate, "at": int(rows["at"][newest])}
     if not len(good):
-        return told | {"value": None, "spark": [], "spark_at": [], "step": None}
+        return about | {"value": None, "spark": [], "spark_at": [], "step": None}
     last = good[-1]
     recent = good[-SPARK_POINTS:]
     recent = recent[alike(rows, recent, last)]
-    return told | {
-        "value": one(lane.speed[rate][last]),
-        "us": one(rows["seconds"][last] * 1e6),
-        "share": one(rows["peak_share"][last], 4),
-        "ratio": one(rows["baseline_ratio"][last], 4),
+    return about | {
+        "value": told(lane.speed[rate][last]),
+        "us": rows["seconds"][last] * 1e6,
+        "share": rows["peak_share"][last],
+        "ratio": rows["baseline_ratio"][last],
         "baseline_name": rows["baseline_name"][last] or None,
         "good_at": int(rows["at"][last]),
         "step": _step(rows, good[-2], last, cpu) if len(good) > 1 else None,
-        "spark": significant(lane.speed[rate][recent], 4),
+        "spark": rounded(lane.speed[rate][recent], 4),
         "spark_at": rows["at"][recent].tolist(),
     }
 
@@ -148,8 +164,8 @@ def _step(rows: Arrays, before: int, last: int, cpu: bool) -> dict[str, Any]:
         moved = apart and abs(alone) >= MOVED_ALONE
     return {
         "from": origin,
-        "speed": one(alone, 4),
-        "ratio": one(beside, 4),
+        "speed": alone,
+        "ratio": beside,
         "moved": ("faster" if alone > 0 else "slower") if moved and not cpu else None,
         "env": rows["env"][before] != rows["env"][last],
     }
@@ -182,14 +198,14 @@ def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -
     of_arm = {tuple(row[name] for name in KEY): row for row in every}
     found = []
     for unit, drawn in GROUPS.items():
-        of_unit = (row for row in shown if row["headline"] and row["spark"] and row["rate"] in drawn)
+        of_unit = (row for row in shown if row["headline"] and len(row["spark"]) and row["rate"] in drawn)
         of_kernel = itertools.groupby(of_unit, key=lambda row: row["kernel"])
         own = [max(rows, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, rows in of_kernel]
         pairs = [(row, of_arm.get((row["kernel"], row["case"], row["baseline_name"]))) for row in own]
         lines = [
             {name: row[name] for name in (*KEY, "baseline", "rate")} | {"at": row["spark_at"], "values": row["spark"]}
             for row in itertools.chain.from_iterable(pairs)
-            if row and row["spark"]
+            if row and len(row["spark"])
         ]
         found += [{"unit": unit, "lines": lines}] if lines else []
     return found
@@ -235,8 +251,8 @@ def newest(lane: LaneSeries) -> list[dict[str, Any]]:
     at = np.array([good[-1] if len(good) else last for good, last in zip(lane.good, lane.newest, strict=True)], int)
     place = [lane.commits[n] for n in rows["at"][at].tolist()]
 
-    def numbers(values: Floats, digits: int = 6) -> list[float | None]:
-        return significant(np.where(measured, values, np.nan), digits)
+    def numbers(values: Floats) -> Floats:
+        return np.where(measured, values, np.nan)
 
     columns: dict[str, Sequence[Any]] = {
         **{name: rows[name][at].tolist() for name in (*KEY, "tier", "dtype")},
@@ -248,17 +264,17 @@ def newest(lane: LaneSeries) -> list[dict[str, Any]]:
         "date": [date for _, date, _ in place],
         "env": [env for _, _, env in place],
         "unit": [UNITS[rate] for rate in lane.rate],
-        "value": numbers(np.array([lane.speed[rate][n] for rate, n in zip(lane.rate, at, strict=True)])),
+        "value": numbers(np.array([lane.speed[rate][n] for rate, n in zip(lane.rate, at, strict=True)], float)),
         "microseconds": numbers(rows["seconds"][at] * 1e6),
         "microseconds_low": numbers(rows["seconds_low"][at] * 1e6),
         "microseconds_high": numbers(rows["seconds_high"][at] * 1e6),
-        "peak_share": numbers(rows["peak_share"][at], 4),
+        "peak_share": numbers(rows["peak_share"][at]),
         "baseline": rows["baseline_name"][at].tolist(),
-        "baseline_ratio": numbers(rows["baseline_ratio"][at], 5),
-        "samples": list(map(count, np.where(measured, rows["samples"][at], np.nan))),
-        "trials": list(map(count, np.where(measured, rows["trials"][at], np.nan))),
+        "baseline_ratio": numbers(rows["baseline_ratio"][at]),
+        "samples": list(map(count, numbers(rows["samples"][at]))),
+        "trials": list(map(count, numbers(rows["trials"][at]))),
     }
-    return [dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)]
+    return [told(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
 COLUMNS = {
@@ -291,3 +307,197 @@ The .js files are the same for the pages.  A cell of a CSV file that a spreadshe
 Columns of the newest numbers:
 """
     return head + "\n".join(lines) + "\n"
+
+
+# The data of a kernel's page: every series of one kernel in one lane, aligned to the commits of its rows.
+#
+# They travel in blocks of commits, each complete in itself, so that a new record changes the newest block alone, under
+# a head that says what there is now.  static/timeline.js joins them to what one block of all commits would be.
+#
+# Times travel in microseconds with six significant digits (paired timing repeats to 0.1 %, and "12.3457" is shorter
+# than "1.23457e-05").  Rates do not travel: static/values.js computes them from the time and the cost by the formulas
+# of :mod:`ci.records.rates`.
+
+
+COUNTED = ("at", "good_at")
+"""What of a row of the overview is the place of a commit."""
+
+
+def kernel_head(
+    rows: Arrays, blocks: Sequence[str], commits: Sequence[Any], shown: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the page of a kernel loads first.
+
+    {"kernel", "cases": [name], "series": [[index of the case, backend, is it a baseline]], "blocks",
+     "commits": [[hash, date]], "rows": those of the overview, counting these commits}
+
+    rows: those that last; blocks: paths of its blocks, oldest first; commits, shown: of the overview, its rows.
+    """
+    _, last = stretches(rows["case"], rows["backend"])
+    cases = sorted(set(rows["case"]), key=natural)
+    place = {case: n for n, case in enumerate(cases)}
+    listed = zip(*(rows[name][last].tolist() for name in ("case", "backend", "baseline")), strict=True)
+    used = sorted({row[name] for row in shown for name in COUNTED if name in row})
+    number = {at: n for n, at in enumerate(used)}
+    return {
+        "kernel": rows["kernel"][0],
+        "cases": cases,
+        "series": [[place[case], backend, baseline] for case, backend, baseline in listed],
+        "blocks": blocks,
+        "commits": [commits[at] for at in used],
+        "rows": [row | {name: number[row[name]] for name in COUNTED if name in row} for row in shown],
+    }
+
+
+Dated = Sequence[tuple[str, str, str]]
+"""[hash, date, environment] of the commits of a lane."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Series:
+    """The rows of a kernel with what all its series need.
+
+    at: the commit of each row among those of the kernel, of which there are so many; number: its series; last: the last
+    row of each series; good: whether it was measured.
+    """
+
+    rows: Arrays
+    commits: int
+    at: Ints
+    number: Ints
+    last: Ints
+    good: Bools
+
+    def lines(self, name: str, scale: float, digits: int) -> Floats:
+        """One line per series, one value per commit; NaN where it was not measured."""
+        table = np.full((len(self.last), self.commits), np.nan)
+        table[self.number[self.good], self.at[self.good]] = self.rows[name][self.good] * scale
+        return rounded(table, digits)
+
+    def changes(self, values: Ints) -> list[list[list[int | None]]]:
+        """[[first index, value], ...] of each series: whole numbers that hardly change, -1 where there is none."""
+        row = np.flatnonzero(self.good)
+        row = row[stretches(self.number[row], values[row])[0]]
+        pairs = zip(self.at[row].tolist(), values[row].tolist(), strict=True)
+        return self.split(row, [[i, None if value < 0 else value] for i, value in pairs])
+
+    def split(self, row: Ints, values: list[Any]) -> list[list[Any]]:
+        """Values that belong to some rows, in their order, by series."""
+        bounds = np.searchsorted(self.number[row], np.arange(len(self.last) + 1)).tolist()
+        return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+_LINES = {
+    "us": ("seconds", 1e6, 6),
+    "low": ("seconds_low", 1e6, 6),
+    "high": ("seconds_high", 1e6, 6),
+    "ratio": ("baseline_ratio", 1.0, 5),
+}
+"""Name in the data: column, scale and significant digits."""
+
+
+def kernel_block(rows: Arrays, commits: Dated) -> dict[str, Any]:
+    """All that the page of a kernel draws of some commits.
+
+    {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
+     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
+     "definitions": [[digest of the kernel's benchmark definition, of the case's]],
+     "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
+                 "bad", "defined"}]}
+
+    defined: [first commit whose row has a definition, its number, the number of the last one], null without any.
+    """
+    used, at = np.unique(rows["at"], return_inverse=True)
+    first, last = stretches(rows["case"], rows["backend"])
+    number = np.repeat(np.arange(len(first)), last - first + 1)
+    page = _Series(rows, len(used), at, number, last, rows["status"] == "ok")
+    shown = [commits[n] for n in used.tolist()]
+    envs, whys = sorted({env for _, _, env in shown}), sorted(set(rows["why"][~page.good]))
+    costs, cost = costs_by_case(rows)
+    names = sorted((name for _, name in costs), key=natural)
+    definitions, defined = _defined(page)
+    lines = {name: page.lines(*how) for name, how in _LINES.items()}
+    changing = {name: page.changes(_counts(rows[name])) for name in ("samples", "trials")} | {
+        "cost": page.changes(cost)
+    }
+    broken = redefined(rows, number)
+    breaks, bad = page.split(broken, at[broken].tolist()), _bad(page, whys)
+    series = []
+    for n, (case, backend, baseline) in enumerate(
+        zip(*(rows[name][last].tolist() for name in ("case", "backend", "baseline")), strict=True)
+    ):
+        every = {name: values[n] for name, values in (lines | changing).items() if not (baseline and name == "ratio")}
+        about = {"case": names.index(case), "backend": backend, "baseline": baseline}
+        series.append(about | every | {"breaks": breaks[n], "bad": bad[n], "defined": defined[n]})
+    return {
+        "kernel": rows["kernel"][0],
+        "envs": envs,
+        "commits": [[commit, date, envs.index(env)] for commit, date, env in shown],
+        "whys": whys,
+        "cases": sorted(_cases(rows, costs), key=lambda case: names.index(case["name"])),
+        "definitions": definitions,
+        "series": series,
+    }
+
+
+def _cases(rows: Arrays, costs: dict[tuple[str, str], list[CostRow]]) -> list[dict[str, Any]]:
+    """One entry per case, by its newest row."""
+    found = []
+    for start, last in zip(*stretches(rows["case"]), strict=True):
+        row, name = start + rows["place"][start : last + 1].argmax(), rows["case"][start]
+        those = costs[rows["kernel"][start], name]
+        about = {
+            "name": name,
+            "tier": rows["tier"][row],
+            "dtype": rows["dtype"][row],
+            "world": count(rows["world"][row]),
+        }
+        found.append(about | {"rate": rates.headline(those[-1]), "costs": [cost.known() for cost in those]})
+    return found
+
+
+def _counts(values: Floats) -> Ints:
+    """Whole numbers, -1 where there is none."""
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
+def _defined(page: _Series) -> tuple[list[list[str]], list[list[int] | None]]:
+    """The definitions that occur, and of each series its first commit that has one, that and its last."""
+    kernel, case = (page.rows[name] for name in DEFINITION)
+    stated = np.flatnonzero(kernel != "")
+    first, last = (stated[ends] for ends in stretches(page.number[stated]))
+    pairs = [list(zip(kernel[ends], case[ends], strict=True)) for ends in (first, last)]
+    number = {pair: n for n, pair in enumerate(sorted({*pairs[0], *pairs[1]}))}
+    found: list[list[int] | None] = [None] * len(page.last)
+    for n, at, start, end in zip(page.number[first].tolist(), page.at[first].tolist(), *pairs, strict=True):
+        found[n] = [at, number[start], number[end]]
+    return [list(pair) for pair in number], found
+
+
+def _bad(page: _Series, whys: Sequence[str]) -> list[dict[str, list[Any]]]:
+    """{index of the commit: [status, number of the reason]} of each series."""
+    row, number = np.flatnonzero(~page.good), {why: n for n, why in enumerate(whys)}
+    texts = (page.rows[name][row].tolist() for name in ("status", "why"))
+    found = [(str(i), [s, number[w]]) for i, s, w in zip(page.at[row].tolist(), *texts, strict=True)]
+    return [dict(pairs) for pairs in page.split(row, found)]
+
+
+def paired_block(rows: Arrays, commits: Dated) -> dict[str, Any]:
+    """What was timed round by round beside something else, in a block of commits: static/views/compare.js reads it.
+
+    {"commits": [hash], "baselines": [name], "series": [[kernel, case, backend, [[index of the commit, index of the
+    baseline, its time / the row's time, low, high of the 99 % interval]]]]}.  Two ratios to one baseline, each from
+    rounds that both ran in, are compared without what the device does to both.
+    """
+    found: dict[tuple[str, str, str], list[Any]] = {}
+    baselines: dict[str, int] = {}
+    if PAIRED[0] in rows:
+        values = np.stack([rows[name] for name in PAIRED])
+        row = np.flatnonzero((values > 0).all(axis=0) & (rows["status"] == "ok"))
+        named = zip(*(rows[name][row].tolist() for name in (*KEY, "at", "paired_with")), strict=True)
+        ratios = (rounded(rows[name][row]).tolist() for name in PAIRED)
+        for (*key, at, beside), *ratio in zip(named, *ratios, strict=True):
+            point = [at, baselines.setdefault(beside, len(baselines)), *ratio]
+            found.setdefault(tuple(key), []).append(point)
+    series = [[*key, points] for key, points in found.items()]
+    return {"commits": [commit for commit, _, _ in commits], "baselines": list(baselines), "series": series}

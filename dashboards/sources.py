@@ -15,9 +15,13 @@ import dataclasses
 import functools
 import hashlib
 import json
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,28 +29,31 @@ import pyarrow as pa
 from pandas.api.types import union_categoricals
 from pyarrow import feather
 
+from benchmarks.lifetime import end_with
+from ci.history import exact, reading, triage
+from ci.history import health as apart
 from ci.history.exact import VERSIONS
 from ci.history.health import CASE as HEALTH_CASE
+from ci.history.types import HistoryEvent, Moved, SeriesKey
 from ci.records import derived, rates
 from ci.records.frame import MachineRows, RecordPlace
 from dashboards.lanes import (
     BLOCK,
-    CASE,
-    DEFINITION,
     KEY,
     MONTH,
     days,
+    definitions,
     lane_slug,
     latest,
     newest_places,
     numbers,
     slug,
-    stretches,
     tidy,
     timed,
 )
 from dashboards.overview import SPARK_POINTS, LaneSeries
-from dashboards.values import NO_DATE, Bools, Ints, milliseconds
+from dashboards.values import NO_DATE, Ints, milliseconds
+from kernels import project
 
 Counts = Mapping[str, tuple[int, int]]
 """How many rows each commit of a lane has with status ok, and of these with a time; oldest first."""
@@ -56,18 +63,13 @@ Counts = Mapping[str, tuple[int, int]]
 class Lane:
     """A machine, or one environment of a machine that measures commits under several.
 
-    frame: its tidy rows, all of them or those that `lasting` keeps; told: of all rows, where not all are there.
+    frame: its tidy rows, all of them or those that `lasting` keeps; counts: of all rows.
     """
 
     machine: str
     env: str | None
     frame: pd.DataFrame
-    told: Counts | None = None
-
-    @functools.cached_property
-    def counts(self) -> Counts:
-        """Rows of each commit."""
-        return counts_of(self.frame) if self.told is None else self.told
+    counts: Counts
 
     @property
     def slug(self) -> str:
@@ -217,11 +219,6 @@ def lane_sources(sources: Iterable[RowSource]) -> list[LaneSource]:
     return sorted(found, key=order)
 
 
-def lanes_of(frame: pd.DataFrame) -> list[Lane]:
-    """The lanes of a tidy frame, in the same order."""
-    return [Lane(one.machine, one.env, one.rows.rows(one.places)) for one in lane_sources(held(frame))]
-
-
 # ---- what is carried on ---------------------------------------------------------------------------------------------
 
 Rows = Callable[[], pd.DataFrame]
@@ -288,7 +285,8 @@ def lasting(rows: pd.DataFrame) -> pd.DataFrame:
     arm, place = numbers(rows, KEY), numbers(rows, ["commit", "env"])
     ok, good = (rows["status"] == "ok").to_numpy(bool), timed(rows)
     stated = (rows[list(rates.AMOUNT.values())].fillna(0) != 0).any(axis=1).to_numpy()
-    found = newest_places(rows) | _redefined(rows)
+    found = newest_places(rows)
+    found[definitions(rows)[0]] = True
     for group, wanted in ((arm, None), (arm, ok), (arm, stated), (place, None), (place, ok)):
         found |= latest(group, 1, wanted)
     first = latest(arm[::-1], 1, good[::-1])[::-1]
@@ -296,16 +294,6 @@ def lasting(rows: pd.DataFrame) -> pd.DataFrame:
     since = np.maximum(day - (day.max(initial=0) - MONTH), 0)
     trail = latest(arm * (MONTH + 1) + since, 1, good & (day >= 0))
     return rows[found | latest(arm, SPARK_POINTS, good) | first | trail].reset_index(drop=True)
-
-
-def _redefined(rows: pd.DataFrame) -> Bools:
-    """Where the benchmark definition of a case is not that of the row before."""
-    stated = np.flatnonzero((rows[DEFINITION[0]] != "").to_numpy())
-    case, digest = numbers(rows, CASE)[stated], numbers(rows, DEFINITION)[stated]
-    order = np.argsort(case, kind="stable")
-    found = np.zeros(len(rows), bool)
-    found[stated[order[stretches(case[order], digest[order])[0]]]] = True
-    return found
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------
@@ -377,3 +365,79 @@ def history_rows(sources: Sequence[ReadRows], code: str, kept: Path | None) -> p
     dates, commits = frame["date"].array.asi8, frame["commit"].cat.codes.to_numpy()
     later = (dates[1:] > dates[:-1]) | ((dates[1:] == dates[:-1]) & (commits[1:] >= commits[:-1]))
     return frame if later.all() else frame.iloc[np.lexsort((commits, dates))].reset_index(drop=True)
+
+
+# The history that the pages show: records, recorded machine code, git's commits and what people decided, together.
+
+
+CODE_FOLDER = "results_isa"
+"""Folder of the recorded machine code, beside that of the results (asv.isa.json)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteHistory:
+    """Events, the steps of each series, and the values of the recorded machine code, oldest commit first.
+
+    notes: sentences on what was left out.  peers: rows of baselines on machines of one product
+    (`ci.history.health.peers`).
+    """
+
+    events: tuple[HistoryEvent, ...] = ()
+    steps: Mapping[SeriesKey, tuple[Moved, ...]] = dataclasses.field(default_factory=dict)
+    code: Sequence[exact.CodeRecord] = ()
+    peers: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
+    notes: tuple[str, ...] = ()
+
+
+def read_history(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
+    """The history of a derived frame whose records lie in `results_dir`.
+
+    Git and the file of decisions are those of the folder around the results; without git a commit is only its hash.
+    """
+    around = results_dir.resolve().parent
+    code_dir, decided = around / CODE_FOLDER, triage.load(project.around(around).events)
+    found = reading.of_frame(frame, results_dir, code_dir, decided)
+    return SiteHistory(found.events, found.steps, exact.records(code_dir, around), apart.peers(frame), found.notes)
+
+
+# A value that is made in a process of its own while this one goes on: of a build's two halves neither waits.
+
+
+T = TypeVar("T")
+
+
+def made_apart(make: Callable[[], T]) -> Callable[[], T]:
+    """Begin to make a value; the function returned waits for it, and raises what making it raised.
+
+    The process is a fork, which has all that was read so far: for a program without threads of its own.  Where there
+    is one core or no safe fork (macOS), or the process is killed, the value is made here when it is asked for.
+    """
+    if not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2:
+        return functools.cache(make)
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_tell, args=(there, make, os.getpid()), daemon=True)
+    process.start()
+    there.close()
+    return functools.cache(functools.partial(_told, here, process.join, make))
+
+
+def _tell(there: Connection, make: Callable[[], T], starter: int) -> None:
+    end_with(starter)
+    try:
+        said: tuple[T | None, Exception | None] = make(), None
+    except Exception as error:  # whatever it is, it is raised where the value is wanted
+        said = None, error
+    there.send(said)
+
+
+def _told(here: Connection, join: Callable[[], None], make: Callable[[], T]) -> T:
+    try:
+        value, error = here.recv()
+    except EOFError:
+        return make()
+    finally:
+        join()
+    if error is not None:
+        raise error
+    return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,21 +49,25 @@ class CostRow(NamedTuple):
         """Does the record tell any of it?"""
         return any((self.flops, self.hbm_bytes, self.link_bytes, self.payload_bytes))
 
+    def known(self) -> dict[str, float]:
+        """What is known of it, exactly; whole numbers without ".0"."""
+        known = {name: value for name, value in self._asdict().items() if value}
+        return {name: int(value) if value.is_integer() and value < 2**53 else value for name, value in known.items()}
+
 
 def costs(rows: pd.DataFrame) -> list[CostRow]:
     """The cost of each row."""
     return [CostRow(*row) for row in np.nan_to_num(rows[list(CostRow._fields)].to_numpy(float)).tolist()]
 
 
-def different(found: Iterable[CostRow]) -> list[CostRow]:
-    """Each cost once; the newest stated one comes last."""
-    last = {cost: n for n, cost in enumerate(found)}
-    return sorted(last, key=lambda cost: (cost.stated, last[cost]))
+def newest_stated(found: Sequence[CostRow]) -> CostRow:
+    """Of costs of one case, oldest first, the last that is stated; the last where none is."""
+    return next((cost for cost in reversed(found) if cost.stated), found[-1])
 
 
 def headline(rows: pd.DataFrame) -> Rate:
     """The unit in which a case is quoted, by its newest stated cost."""
-    return rates.headline(different(costs(rows))[-1])
+    return rates.headline(newest_stated(costs(rows)))
 
 
 def in_rate(rows: pd.DataFrame, rate: Rate, column: str = "seconds") -> np.ndarray:
@@ -76,11 +82,6 @@ def ends_in_rate(rows: pd.DataFrame, rate: Rate) -> tuple[np.ndarray, np.ndarray
     return (short, long) if rate is Rate.TIME else (long, short)
 
 
-def significant(values: np.ndarray | Sequence[float], digits: int = 6) -> list[float | None]:
-    """Values rounded to significant digits; NaN and infinities become None, which JSON knows."""
-    return [None if value != value else value for value in rounded(np.asarray(values, dtype=float), digits).tolist()]
-
-
 _TENS = 10.0 ** np.arange(309)
 
 
@@ -93,9 +94,23 @@ def rounded(values: np.ndarray, digits: int = 6) -> np.ndarray:
     return np.round(np.where(np.isfinite(values), values, np.nan) * up / down) * down / up
 
 
-def one(value: float, digits: int = 6) -> float | None:
-    """A single value rounded to significant digits."""
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+def told(value: Any, digits: int = 6) -> Any:
+    """A value of any depth as pages and files have it: numbers in six significant digits, None where they are none.
+
+    Arrays of numbers stay arrays, with NaN for a hole.  Data classes become objects, names of a choice texts.  A whole
+    number that must not be rounded is an int.
+    """
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    if isinstance(value, np.ndarray):
+        return rounded(value, digits) if value.dtype.kind == "f" else value
+    if isinstance(value, enum.Enum):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {key: told(item, digits) for key, item in value.items()}
+    return [told(item, digits) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def minute(date: pd.Timestamp) -> str:
@@ -119,11 +134,6 @@ def finite(column: pd.Series) -> Floats:
     """A column as numbers; what is missing or infinite is NaN."""
     values = column.to_numpy(np.float64, na_value=np.nan)
     return np.where(np.isfinite(values), values, np.nan)
-
-
-def microseconds(rows: pd.DataFrame, column: str = "seconds") -> list[float | None]:
-    """Times as they travel: six significant digits, None where there is none."""
-    return significant(rows[column].to_numpy(float) * 1e6)
 
 
 def half_width(rows: pd.DataFrame) -> Floats:

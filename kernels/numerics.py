@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -127,12 +127,12 @@ def _compared(out: Any, expected: Any, tolerance: Tolerance, errors: Mapping[Ids
         return Comparison(True, 0.0, 0.0)
     found = errors[id(out), id(expected)]
     for label, tensor in (("the output", out), ("the reference", expected)) if not found.finite else ():
-        index = _first_not_finite(tensor)
+        index = _first(_not_finite, tensor)
         if index is not None:
             return _refused(f"{label} is {_value(tensor, index)} at {_place(tensor, index)}")
     if not exact:
         return _judged(out, expected, found.norm, found.peak, tolerance)
-    wrong = _first_unequal(out, expected) if found.unequal else None
+    wrong = _first(_unequal, out, expected) if found.unequal else None
     why = "" if wrong is None else f"{_says(out, expected, wrong)}, and the comparison is exact"
     return Comparison(wrong is None, found.norm, found.peak, why)
 
@@ -215,29 +215,23 @@ def _error(rows: Sequence[Sequence[float]], elements: int) -> Errors:
     return Errors(math.sqrt(error / size), highest / math.sqrt(size / elements), finite, any(unequal))
 
 
-def _first_not_finite(tensor: torch.Tensor) -> int | None:
-    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-        return None
-    for start, (piece,) in _chunks(tensor):
-        bad = ~torch.isfinite(_wide(piece) if piece.element_size() == 1 else piece)
-        if bool(bad.any()):
-            return start + int(bad.int().argmax())
+def _first(bad: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> int | None:
+    """Flat index of the first element that is bad, as the function says of flat pieces of the tensors."""
+    for start, pieces in _chunks(*tensors):
+        found = bad(*pieces)
+        if bool(found.any()):
+            return start + int(found.int().argmax())
     return None
+
+
+def _not_finite(piece: torch.Tensor) -> torch.Tensor:
+    return ~torch.isfinite(_wide(piece) if piece.element_size() == 1 else piece)
 
 
 def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Where the bits of flat pieces of one dtype differ."""
     bits = torch.uint8 if a.dtype is torch.bool else _BITS[a.element_size()]
     return a.view(bits) != b.view(bits)
-
-
-def _first_unequal(out: torch.Tensor, expected: torch.Tensor) -> int | None:
-    """Flat index of the first element whose bits differ."""
-    for start, (a, b) in _chunks(out, expected):
-        different = _unequal(a, b)
-        if bool(different.any()):
-            return start + int(different.int().argmax())
-    return None
 
 
 def _worst(out: torch.Tensor, expected: torch.Tensor) -> int:

@@ -41,6 +41,8 @@ ROOMS = {
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
+    "benchmarks.emulation": {"benchmarks.emulation", "kernels.hardware"},
+    "ci.commands.emulate": {"ci", "benchmarks.emulation"},
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},
@@ -58,7 +60,7 @@ ROOMS = {
     "ci.history.reading": {"ci.history", "ci.judging", "ci.records", "ci.git", "kernels.project"},
     "ci.history.configurations": {"ci.history", "ci.judging", "ci.records", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
-    "ci.tables": {"ci.tables", "ci.stats", "ci.report.words"},
+    "ci.tables": {"ci.tables", "ci.stats", "ci.report.document", "ci.report.words"},
     "ci.tables.published": {"ci.tables.published", "benchmarks.shapes"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),

@@ -22,8 +22,8 @@ import filelock
 import pytest
 import torch
 
+from tests.kit import commit, copied, repository
 from tests.needed import absent
-from tests.one_operator import copied, git
 
 pytestmark = pytest.mark.slow
 
@@ -153,10 +153,9 @@ def made(tree: Path, target: str, image: Image, wheel: Path) -> str:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """This tree with one kernel and no records, as a repository whose last two commits it is."""
-    copied(tmp_path / "tree")
-    for command in ("init -q -b main", "add -A", "commit -q -m base", "commit -q --allow-empty -m head"):
-        git(tmp_path / "tree", *command.split())
-    return tmp_path / "tree"
+    made = repository(copied(tmp_path / "tree"))
+    commit(made)
+    return made
 
 
 SEEN = "import json, torch; print(json.dumps([torch.__version__, torch.version.hip]))"

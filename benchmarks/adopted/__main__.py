@@ -18,13 +18,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import program, trial_file
-from benchmarks import program as of
 from benchmarks.adopted.session import ScriptSampling, ScriptSession
 from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
-from benchmarks.plan import UsageError
-from benchmarks.program import NOTHING, Tally
+from benchmarks.plan import Protocol, UsageError
+from benchmarks.program import (
+    CACHE,
+    CHECKOUTS,
+    COUNT,
+    DEFAULT,
+    FILE,
+    NAMES,
+    NEEDED_FILE,
+    NOTHING,
+    SECONDS,
+    SEED,
+    Tally,
+    several,
+)
 from benchmarks.trial_file import ROLES
+
+FOLDER = {"metavar": "FOLDER"}
 
 PRINTED = "{out}.{role}.txt"
 """Where the end of what a script printed in the last whole trial is kept, beside the trial file."""
@@ -45,34 +59,30 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.StrictParser(
         prog="python -m benchmarks.adopted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add("--tree", action="append", type=of.role_value, metavar="ROLE=PATH", required=True, help="checkout of a side")
-    add("--script", required=True, metavar="PATH", help="the script, below the top of a checkout")
-    add("--source", type=Path, metavar="FILE", help="the file whose text runs on both sides (default: head's)")
-    add("--out", type=Path, required=True, metavar="FILE", help="trial file; lines are appended")
-    add("--folder", default=".", metavar="FOLDER", help="of a checkout, in which the script runs (default: its top)")
-    add("--path", action="append", default=[], metavar="FOLDER", help="of a checkout, for imports; repeatable")
-    add("--case", action="append", default=[], metavar="NAME", help="time only this case; repeatable")
-    add("--device", choices=("", "cpu"), default="", help="cpu: what the script wants on a GPU runs on the CPU")
-    add("--seed", type=of.seed, default=0, metavar="N", help="of all random numbers")
-    add("--rounds", type=of.positive, default=40, metavar="N", help="of a trial")
-    add("--trials", type=of.positive, default=1, metavar="N", help="how many are measured now")
-    add("--most-trials", type=of.positive, default=12, metavar="N", help="over which the budget is divided")
-    add("--budget", type=of.deadline, metavar="SECONDS", help="for all trials together; what does not fit is left out")
-    add("--cache", choices=("cold", "hot"), default="cold", help="state of the caches before a sample")
-    add("--deadline", type=of.deadline, default=600.0, metavar="SECONDS", help="for one step, and between two timers")
-    add("--told", type=Path, metavar="FILE", help="write what the script times to this file, and time nothing")
-    add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
-    many = {"action": "append", "default": []}
-    add("--commit", **many, type=of.role_value, metavar="ROLE=HASH", help="commit of a checkout")
-    add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")
-    add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
-    add("--env", **many, type=of.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
+    program.add(
+        parser,
+        *CHECKOUTS,
+        ("script", {"required": True, "metavar": "PATH"}, "the script, below the top of a checkout"),
+        ("source", FILE, "the file whose text runs on both sides (default: head's)"),
+        ("out", NEEDED_FILE, "trial file; lines are appended"),
+        ("folder", FOLDER | {"default": "."}, "of a checkout, in which the script runs (default: its top)"),
+        ("path", several(FOLDER), "of a checkout, for imports; repeatable"),
+        ("case", NAMES, "time only this case; repeatable"),
+        ("device", {"choices": ("", "cpu"), "default": ""}, "cpu: what the script wants on a GPU runs on the CPU"),
+        ("seed", SEED, "of all random numbers"),
+        ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
+        ("trials", COUNT | {"default": 1}, "how many are measured now"),
+        ("most-trials", COUNT | {"default": 12}, "over which the budget is divided"),
+        ("budget", SECONDS, "for all trials together; what does not fit is left out"),
+        ("cache", CACHE, "state of the caches before a sample"),
+        ("deadline", SECONDS | {"default": 600.0}, "for one step, and between two timers"),
+        ("told", FILE, "write what the script times to this file, and time nothing"),
+    )
     return parser
 
 
 def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
-    checkouts = of.checkouts(given)
+    checkouts = program.checkouts(given)
     if sorted(one.role for one in checkouts) != sorted(ROLES):
         raise UsageError("a script is compared on two checkouts: --tree base=PATH --tree head=PATH")
     head = next(one for one in checkouts if one.role == "head")
@@ -82,19 +92,11 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed, given.folder)
     _prepare_environment(script)
     trial_file.check_writable(given.out)
-    asked = ScriptSampling(
-        given.rounds,
-        given.trials,
-        _lines(given.out),
-        given.cache,
-        given.deadline,
-        given.budget,
-        tuple(given.case),
-        given.out.with_name(f"{given.out.name}.survey.json"),
-        given.most_trials,
-    )
+    protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)
+    kept = given.out.with_name(f"{given.out.name}.survey.json")
+    asked = ScriptSampling(_lines(given.out), given.budget, tuple(given.case), kept, given.most_trials)
     try:
-        with ScriptSession(script, checkouts, asked, program.reporter(given.progress)) as session:
+        with ScriptSession(script, checkouts, protocol, asked, program.reporter(given.progress)) as session:
             survey = session.survey()
             refuse(survey, script.path, script.text)
             session.warnings += warnings(survey)

@@ -9,21 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
-from benchmarks.adopted.survey import (
-    Chosen,
-    ScriptEnd,
-    ScriptRun,
-    SeenClosure,
-    SideSurvey,
-    Survey,
-    choose,
-    frozen,
-    keep,
-    kept,
-)
+from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
 from benchmarks.coordinator.orders import CaseCounter, Report
@@ -31,6 +19,7 @@ from benchmarks.coordinator.ranks import VARIABLES, Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
+from benchmarks.shapes import Json, JsonObject, with_tuples
 from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -46,17 +35,12 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 
 @dataclasses.dataclass(frozen=True)
 class ScriptSampling:
-    """How a script is measured.  cache: "cold" or "hot".  budget_s: for all trials.  cases: names, () for all.
+    """What of a script is measured.  first_trial: the number of the first.  cases: names, () for all.
 
-    trials, first_trial: how many, and the number of the first.  most_trials: over which a budget is divided.
-    survey: the file in which the survey is kept.
+    budget_s: for all trials; most_trials: over which it is divided.  survey: the file in which the survey is kept.
     """
 
-    rounds: int
-    trials: int
     first_trial: int
-    cache: str
-    deadline_s: float
     budget_s: float | None
     cases: tuple[str, ...]
     survey: Path
@@ -66,11 +50,15 @@ class ScriptSampling:
 class ScriptSession(Session):
     """One command.  A context manager: on leaving it none of its processes stays."""
 
-    def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: ScriptSampling, report: Report) -> None:
-        protocol = Protocol(
-            asked.rounds, asked.trials, asked.cache, script.seed, deadline_s=asked.deadline_s, warm_up=WARM_UP
-        )
-        super().__init__(checkouts, protocol, Selection(), report)
+    def __init__(
+        self,
+        script: ScriptRun,
+        checkouts: Sequence[Checkout],
+        protocol: Protocol,
+        asked: ScriptSampling,
+        report: Report,
+    ) -> None:
+        super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
         self.warnings: list[str] = []
@@ -93,19 +81,20 @@ class ScriptSession(Session):
         """Devices and versions, as the Python of each side sees them; once, and not where nothing is run."""
         if self.descriptions:
             return
-        seen = {python: self._probed(python) for python in {one.python for one in self.checkouts}}
+        pythons = {one.python: one for one in self.checkouts}
+        seen = {python: self._probed(one) for python, one in pythons.items()}
         for one in self.checkouts:
             found = seen[one.python]
             environment = {key: value for key, value in found["environment"].items() if "missing" not in key}
             self.descriptions[one.role] = Description({}, {}, [], found["devices"], environment)
         self._look_at_machine()
 
-    def _probed(self, python: str) -> dict[str, Any]:
-        """What a Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
-        checkout = next(one for one in self.checkouts if one.python == python)
+    def _probed(self, checkout: Checkout) -> JsonObject:
+        """What its Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
+        python = checkout.python
         try:
             with started("probe", python, checkout.path, 1, self._directory, self._variables()) as pool:
-                seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
+                seen: JsonObject = pool.ask("probe", START_S, "probe")[0]
         except Failed as error:
             raise CheckoutError(f"{python} cannot run the measuring process: {error}") from error
         if why := "" if self.script.device else fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
@@ -132,14 +121,14 @@ class ScriptSession(Session):
         """What a side times.  The limit holds once it has come to a timer; before, only the deadline does."""
         closures: list[SeenClosure] = []
         until = side.begin + limit_s if limit_s else float("inf")
-        left_s, late = self.asked.deadline_s, False
+        left_s, late = self.protocol.deadline_s, False
         while not late and (event := side.next(left_s)):
             side.go_on()
-            closures.append(SeenClosure(**frozen({name: event[name] for name in event if name != "event"})))
+            closures.append(SeenClosure(**with_tuples({name: event[name] for name in event if name != "event"})))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
             late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
-            left_s = min(self.asked.deadline_s, max(until - time.monotonic(), 1.0))
+            left_s = min(self.protocol.deadline_s, max(until - time.monotonic(), 1.0))
         late = late or (bool(closures) and time.monotonic() > until and not side.ended)
         return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
 
@@ -158,7 +147,7 @@ class ScriptSession(Session):
             for side in sides.values():
                 side.kill()
 
-    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> dict[str, Any]:
+    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> JsonObject:
         """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
         return {
@@ -174,7 +163,7 @@ class ScriptSession(Session):
             "wanted": None if wanted is None else list(wanted),
             "seed": script.seed,
             "gpu": self._has_gpu,
-            "flush_bytes": self.flush_bytes() if self.asked.cache == "cold" else 0,
+            "flush_bytes": self.flush_bytes() if self.protocol.cache == "cold" else 0,
         }
 
     # ---- trials --------------------------------------------------------------------------------------------------
@@ -184,48 +173,50 @@ class ScriptSession(Session):
         trials = self.asked.most_trials
         if self.asked.cases:
             known = [key for key in survey.paired if key.partition("/")[2] in self.asked.cases]
-            return Chosen(tuple(known), {}, choose(survey, self.asked.rounds, trials, None).trial_s)
-        return choose(survey, self.asked.rounds, trials, self.asked.budget_s)
+            return Chosen(tuple(known), {}, choose(survey, self.protocol.rounds, trials, None).trial_s)
+        return choose(survey, self.protocol.rounds, trials, self.asked.budget_s)
 
-    def trials(self, survey: Survey) -> Iterator[dict[str, Any]]:
+    def trials(self, survey: Survey) -> Iterator[JsonObject]:
         """The lines."""
         self._look_around()
         chosen, operator = self.chosen(survey), self.script.operator
         for role, known in self.descriptions.items():
             self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(survey, role)})
-        progress = CaseCounter(self.asked.trials * len(chosen.timed), self.on_progress)
-        for number in range(self.asked.first_trial, self.asked.first_trial + self.asked.trials):
+        progress = CaseCounter(self.protocol.trials * len(chosen.timed), self.on_progress)
+        for number in range(self.asked.first_trial, self.asked.first_trial + self.protocol.trials):
             yield self._script_trial(survey, chosen, number, progress)
         progress.finish()
 
-    def _script_trial(self, survey: Survey, chosen: Chosen, number: int, progress: CaseCounter) -> dict[str, Any]:
-        entries = {} if self.asked.cases else _untimed(survey, chosen)
+    def _script_trial(self, survey: Survey, chosen: Chosen, number: int, progress: CaseCounter) -> JsonObject:
+        cases: JsonObject = {}
+        for key, arms in () if self.asked.cases else _untimed(survey, chosen):
+            _add(cases, key, arms)
 
         def measured(done: CaseEntries) -> None:
             begin = time.monotonic()
             with self._sides(chosen.timed) as sides:
                 for key in chosen.timed:
                     progress.start(f"trial {number + 1}: {key}")
-                    entries[key] = self._closure(sides, key, number)
+                    _add(cases, key, **self._closure(sides, key, number))
                     progress.done += 1
                 done.wall_s = time.monotonic() - begin
                 if not self.asked.cases:
                     for side in sides.values():
-                        side.next(self.asked.deadline_s)  # the rest of the script, which may print its tables
+                        side.next(self.protocol.deadline_s)  # the rest of the script, which may print its tables
                 self.printed = {role: side.printed() for role, side in sides.items()}
-            done.entries |= _by_case(entries)
+            done.entries |= cases
             done.warnings += self.warnings
 
-        names = dict.fromkeys(key.partition("/")[2] for key in (*entries, *chosen.timed))
-        cases = [PlannedCase(name, 1, (), "events", 1, 1, 0) for name in names]
-        return self.line(self.script.operator, cases, number, measured, busy_share=None)
+        names = dict.fromkeys([*cases, *(key.partition("/")[2] for key in chosen.timed)])
+        planned = [PlannedCase(name, 1, ()) for name in names]
+        return self.line(self.script.operator, planned, number, measured, busy_share=None)
 
-    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> dict[str, Any]:
+    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> JsonObject:
         """One closure, at which both scripts arrive in their own time."""
         here: list[ScriptSide] = []
-        absent: dict[str, dict[str, Any]] = {}
+        absent: dict[str, JsonObject] = {}
         for role, side in sides.items():
-            event = side.held or side.next(self.asked.deadline_s)
+            event = side.held or side.next(self.protocol.deadline_s)
             side.held = event
             if event and f"{event['backend']}/{event['case']}" == key:
                 here, side.held = [*here, side], None
@@ -245,7 +236,7 @@ class ScriptSession(Session):
         found = {arm.role: entry["arms"][arm.key] for arm in run.case.arms}
         return {**entry, "arms": {**found, **absent}}
 
-    def _declaration(self, survey: Survey, role: str) -> dict[str, Any]:
+    def _declaration(self, survey: Survey, role: str) -> JsonObject:
         side = survey.sides[role]
         cases = {one.case: one for one in side.closures}
         return {
@@ -257,7 +248,7 @@ class ScriptSession(Session):
             "case_yardsticks": {name: survey.definition(role, name) for name in cases},
         }
 
-    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> dict[str, Any]:
+    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
         """Without digests of code: nobody knows which files a script reaches."""
         entry = super()._checkout_entry(checkout, name, found)
         return {key: one for key, one in entry.items() if key not in ("kernels_digest", "kernel_digest", "ran")}
@@ -270,7 +261,7 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     """How the script of a side ended."""
     took_s, printed = time.monotonic() - side.begin, side.printed()
     if side.ended:
-        return ScriptEnd(**frozen(side.ended), took_s=took_s, printed=printed)
+        return ScriptEnd(**with_tuples(side.ended), took_s=took_s, printed=printed)
     if late:
         why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
@@ -279,23 +270,19 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     return ScriptEnd(1, "died", why, detail, took_s, printed=printed)
 
 
-def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
-    """Entries of closures that are not timed, each with its reason."""
-    entries: dict[str, dict[str, Any]] = {}
+def _untimed(survey: Survey, chosen: Chosen) -> Iterator[tuple[str, JsonObject]]:
+    """(key, arms by role) of every closure that is not timed, each arm with its reason."""
     sides = {role: side.by_key for role, side in survey.sides.items()}
     for key in [one for one in survey.paired if one not in chosen.timed]:
         failing = {role: known[key] for role, known in sides.items() if known[key].status != "ok"}
         why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, "")
         arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
-        skipped = dict.fromkeys(sides, failed_entry(Status.SKIPPED, why))
-        entries[key] = {"method": "", "warnings": [], "arms": {**skipped, **arms}}
+        yield key, {**dict.fromkeys(sides, failed_entry(Status.SKIPPED, why)), **arms}
     for key, why in survey.unpaired().items():
-        arms = {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
-        entries[key] = {"method": "", "warnings": [], "arms": arms}
-    return entries
+        yield key, {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
 
 
-def _gone(side: ScriptSide) -> dict[str, Any]:
+def _gone(side: ScriptSide) -> JsonObject:
     """The entry of a closure to which a script did not come."""
     if side.failure:
         return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
@@ -303,16 +290,13 @@ def _gone(side: ScriptSide) -> dict[str, Any]:
     return failed_entry(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
 
 
-def _by_case(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Entries by key as the cases of a trial line: arms of all backends that share a case stand together."""
-    cases: dict[str, Any] = {}
-    for key, entry in entries.items():
-        backend, _, case = key.partition("/")
-        held = cases.setdefault(case, {"method": "", "warnings": [], "arms": {}})
-        held["method"] = held["method"] or entry["method"]
-        held["warnings"] += [f"{backend}: {one}" for one in entry["warnings"]]
-        held["arms"].update({f"{role}/{backend}": arm for role, arm in entry["arms"].items()})
-    return cases
+def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Sequence[str] = ()) -> None:
+    """Add a closure to the cases of a trial line, where arms of all backends that share a case stand together."""
+    backend, _, case = key.partition("/")
+    held = cases.setdefault(case, {"method": "", "warnings": [], "arms": {}})
+    held["method"] = held["method"] or method
+    held["warnings"] += [f"{backend}: {one}" for one in warnings]
+    held["arms"].update({f"{role}/{backend}": arm for role, arm in arms.items()})
 
 
 def _dtype(one: SeenClosure) -> str:

@@ -24,6 +24,7 @@ from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failed, Failure, WorkerPool
 from benchmarks.coordinator.samples import ArmFacts
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.shapes import JsonObject
 from benchmarks.trial_file import Status
 
 RUN_S = 7 * 86400.0
@@ -46,9 +47,9 @@ class ScriptSide:
 
     def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str]) -> None:
         self.role = checkout.role
-        self.ended: dict[str, Any] | None = None
+        self.ended: JsonObject | None = None
         self.failure: Failure | None = None
-        self.held: dict[str, Any] | None = None
+        self.held: JsonObject | None = None
         self._runs, self._printed = False, ""
         try:
             with starting.ready(checkout.python):
@@ -63,7 +64,7 @@ class ScriptSide:
             self.pool.post("the script", RUN_S, op, **fields)
             self._runs = True
 
-    def next(self, limit_s: float) -> dict[str, Any] | None:
+    def next(self, limit_s: float) -> JsonObject | None:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
         if not self._runs:
             return None
@@ -75,7 +76,7 @@ class ScriptSide:
             self.died(dataclasses.replace(error.failure, why=LATE) if late else error.failure)
             return None
         if "event" in found:
-            event: dict[str, Any] = found
+            event: JsonObject = found
             return event
         self.ended = found
         return None
@@ -124,9 +125,9 @@ class ScriptCase(CaseRun):
     ) -> None:
         backend, _, name = key.partition("/")
         arms = tuple(PlannedArm(role, backend) for role in workers.pools)
-        super().__init__(workers, PlannedCase(name, 1, arms, "events", 1, 1, 0), protocol, order, {})
+        super().__init__(workers, PlannedCase(name, 1, arms), protocol, order, {})
         self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
-        self._seen: dict[str, dict[str, Any]] = {}
+        self._seen: dict[str, JsonObject] = {}
 
     def _attempt(self) -> None:
         self._facts = {arm.key: ArmFacts(error={"norm": 0.0, "peak": 0.0}) for arm in self.case.arms}

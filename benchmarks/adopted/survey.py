@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.shapes import Json, with_tuples
 
 VERSION = 3
 """Of the file in which a survey is kept; one of another version is made again."""
@@ -144,13 +144,10 @@ def keep(path: Path, survey: Survey) -> None:
     partial.replace(path)
 
 
-def _side(held: Mapping[str, Any]) -> SideSurvey:
-    return SideSurvey(tuple(SeenClosure(**frozen(one)) for one in held["closures"]), ScriptEnd(**frozen(held["end"])))
-
-
-def frozen(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a value that JSON held, whose lists are tuples."""
-    return {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
+def _side(held: Json) -> SideSurvey:
+    return SideSurvey(
+        tuple(SeenClosure(**with_tuples(one)) for one in held["closures"]), ScriptEnd(**with_tuples(held["end"]))
+    )
 
 
 # Which closures are timed within a budget, and what that takes.  Pure.
@@ -388,7 +385,8 @@ class ScriptRun:
             top = ast.parse(self.text).body
         except (SyntaxError, ValueError):
             return False
-        starts = any(isinstance(one, (ast.For, ast.While, ast.If)) or _is_call(one) for one in top)
+        calls = [one for one in top if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+        starts = calls or any(isinstance(one, (ast.For, ast.While, ast.If)) for one in top)
         tests = any(isinstance(one, ast.FunctionDef) and one.name.startswith("test_") for one in top)
         return tests and not starts and Path(self.path).name.startswith("test_")
 
@@ -412,11 +410,6 @@ class ScriptRun:
         """Names that the repository itself has, which a side must import from its checkout."""
         found = (one for root in self.roots(checkout) for one in Path(root).iterdir())
         return sorted({one.name for one in found if one.is_dir() and (one / "__init__.py").is_file()})
-
-
-def _is_call(one: ast.stmt) -> bool:
-    """Whether a statement is a call and nothing else."""
-    return isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
 
 
 def _newest(path: Path) -> float:

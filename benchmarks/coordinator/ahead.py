@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.coordinator.lanes import Quiet, Stopped
 from benchmarks.plan import PlannedCase
+from benchmarks.shapes import JsonObject
 
 MOST_PROCESSES = 12
 """Each imports an operator (a second) and compiles one launch after the other (0.3 to 7 s each: 140 s for all of
@@ -37,7 +38,7 @@ class CompileTask:
     kernel: str
     cases: tuple[str, ...]
     op: str
-    fields: dict[str, Any] = dataclasses.field(hash=False)
+    fields: JsonObject = dataclasses.field(hash=False)
 
 
 def processes(kind: str, free_cores: float) -> int:

@@ -13,7 +13,7 @@ import dataclasses
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from benchmarks.coordinator.samples import ArmFacts, PhysicalFloor, PlannedSampl
 from benchmarks.coordinator.sustained import SETTLED, BurstRounds, EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 
 FIRST_USE = ("build", "call")
@@ -66,7 +67,7 @@ class RankStep:
     op: str
     role: str
     arms: tuple[PlannedArm, ...]
-    fields: Mapping[str, Any]
+    fields: Json
     more_s: float = 0.0
 
     @property
@@ -109,7 +110,7 @@ class CaseRun:
         self.meter = EnergyMeter(None, case.world, "not asked for")
         self.floor, self.secret = PhysicalFloor(), 0
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> JsonObject:
         """The case's entry in the trial line."""
         for arm in self.case.arms:
             if arm.key in self.case.errors:
@@ -300,7 +301,7 @@ class CaseRun:
         self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
-    def _burst(self, arm: PlannedArm, launches: int, spot: dict[str, Any] | None = None) -> list[Any]:
+    def _burst(self, arm: PlannedArm, launches: int, spot: JsonObject | None = None) -> list[Any]:
         """One burst of an arm on all ranks; spot: a spot check is in it."""
         launch_s = self._facts[arm.key].expected_s * self._calls(arm)
         limit_s = self.deadline_s([arm]) + OVERDUE * max(self.protocol.burst_s, 2 * launch_s)
@@ -368,12 +369,12 @@ class CaseRun:
         enough = max(LEAST_CALLS, math.ceil(SAMPLE_S / max(self._facts[arm.key].expected_s, 1e-9)))
         return min(self.case.calls, enough)
 
-    def _entry(self) -> dict[str, Any]:
+    def _entry(self) -> JsonObject:
         arms = {arm.key: self._arm_entry(arm) for arm in self.case.arms}
         energy = {"energy": self.meter.facts()} if self.protocol.sustained else {}
         return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings)), **energy}
 
-    def _arm_entry(self, arm: PlannedArm) -> dict[str, Any]:
+    def _arm_entry(self, arm: PlannedArm) -> JsonObject:
         if arm.key in self._same:
             return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
         if arm.key in self.failures:
@@ -385,14 +386,14 @@ class CaseRun:
         self._warn(arm, facts)
         return {"status": Status.OK, **self._samples_of(arm), **facts.proven()}
 
-    def _samples_of(self, arm: PlannedArm) -> dict[str, Any]:
+    def _samples_of(self, arm: PlannedArm) -> JsonObject:
         facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
         whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
         times = {"seconds": facts.seconds, **ranks, **whole, **facts.energy()}
         return {**times, "calls_per_sample": self._calls(arm)}
 
-    def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> dict[str, Any]:
+    def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> JsonObject:
         """Of a point whose code another arm has: that arm's samples, or its failure."""
         if timed.key in self.failures:
             failure = self.failures[timed.key]

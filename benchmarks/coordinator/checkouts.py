@@ -14,8 +14,10 @@ from typing import Any
 from benchmarks import trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, started
 from benchmarks.plan import unknown_kernel
+from benchmarks.reach import operators
 from benchmarks.reach.code import CheckoutCode
-from benchmarks.reach.sources import KERNEL, Unreadable, names_in
+from benchmarks.reach.sources import Unreadable
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 
@@ -58,16 +60,14 @@ class Checkout:
 class Description:
     """What a checkout declares and what its Python sees; all JSON values."""
 
-    kernels: Mapping[str, dict[str, Any]]
+    kernels: Mapping[str, JsonObject]
     modules: Mapping[str, str]
-    broken: list[dict[str, Any]]
-    devices: list[dict[str, Any]]
-    environment: dict[str, Any]
+    broken: list[JsonObject]
+    devices: list[JsonObject]
+    environment: JsonObject
 
 
-def describe(
-    checkouts: Sequence[Checkout], directory: Path, terms: Mapping[str, Any], limit_s: float
-) -> dict[str, Description]:
+def describe(checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_s: float) -> dict[str, Description]:
     """What every checkout declares, by role.  terms: of the protocol.  limit_s: for the import of a module.
 
     Each module is imported in a process of its own, several at a time: what one does to Python, to torch or to the
@@ -90,7 +90,7 @@ def describe(
     }
 
 
-Asked = tuple[Checkout, str, dict[str, Any]]
+Asked = tuple[Checkout, str, JsonObject]
 """A request to a process of a checkout: which, its name, and its fields."""
 
 
@@ -117,7 +117,7 @@ def _answers(directory: Path, limit_s: float, asked: Sequence[Asked]) -> list[An
     return found
 
 
-def _place(seen: Mapping[str, Any]) -> dict[str, Any]:
+def _place(seen: Json) -> JsonObject:
     """Fields of kernels.spec.Place on the first device."""
     first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
     device = "cuda:0" if seen["devices"] else "cpu"
@@ -135,23 +135,26 @@ def _modules(checkout: Checkout) -> list[str]:
 
 def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[str, Any]) -> Description:
     """Of what each module came to.  If a package is broken, none of its modules is looked at."""
-    kernels: dict[str, dict[str, Any]] = {}
+    kernels: dict[str, JsonObject] = {}
     homes: dict[str, list[str]] = {}
-    broken: dict[str, dict[str, Any]] = {}
+    broken: dict[str, JsonObject] = {}
     for module, answer in answers.items():
         if module.rpartition(".")[0] in broken:
             continue
         if isinstance(answer, Failed):
-            broken[module] = _broken(module, answer)
+            why, failure = answer.failure.why, answer.failure
+            if isinstance(answer, PoolDied):
+                what = "hung" if failure.status == Status.HANG else "ended the process"
+                why = f"importing it {what}: {why}"
+            broken[module] = _broken(module, why, failure.detail)
             continue
         broken |= {one["module"]: one for one in answer["broken"]}
         for name, declared in answer["kernels"].items():
             if name in homes and module not in homes[name] and homes[name][-1] not in answer["homes"][name]:
                 why = f"DeclarationError: kernel {name!r} in {module} is declared by another module already"
-                broken[module] = {"module": module, "reason": why, "detail": ""}
+                broken[module] = _broken(module, why)
             elif unfit := trial_file.unfit_declaration(declared):
-                reason = f"its declaration cannot be: {unfit}"
-                broken[module] = {"module": module, "reason": reason, "detail": ""}
+                broken[module] = _broken(module, f"its declaration cannot be: {unfit}")
             else:
                 kernels.setdefault(name, declared)
                 homes[name] = [*answer["homes"][name], module]
@@ -165,12 +168,8 @@ def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[s
     return Description(dict(sorted(kernels.items())), modules, list(broken.values()), seen["devices"], environment)
 
 
-def _broken(module: str, failed: Failed) -> dict[str, Any]:
-    why = failed.failure.why
-    if isinstance(failed, PoolDied):
-        what = "hung" if failed.failure.status == Status.HANG else "ended the process"
-        why = f"importing it {what}: {why}"
-    return {"module": module, "reason": why, "detail": failed.failure.detail}
+def _broken(module: str, why: str, detail: str = "") -> JsonObject:
+    return {"module": module, "reason": why, "detail": detail}
 
 
 def _error(checkout: Checkout, failure: Failure, what: str = "") -> CheckoutError:
@@ -194,44 +193,28 @@ def kernel_files(checkouts: Iterable[Checkout]) -> Iterator[Path]:
         yield from files | {path for path in below if path.is_file() and "__pycache__" not in path.parts}
 
 
-def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+def called_libraries(declaration: Json | None) -> dict[str, str]:
     """Version and origin of every library that an operator's backends call, by distribution."""
     by_backend = (declaration or {}).get("libraries", {})
     return {name: version for called in by_backend.values() for name, version in called.items()}
 
 
-# Names of the kernels that a checkout declares, read from its source without importing anything.
-#
-# An import takes 10 s and more, a misspelt name is refused at once.  What cannot be read for certain (a name computed
-# from something unknown, a class derived from Kernel) gives None, and the import decides.
-
-
 def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
-    """UsageError for a name that certainly no checkout declares."""
-    if not asked:
-        return
+    """UsageError for a name that certainly no checkout declares.
+
+    An import takes 10 s and more, a misspelt name is refused at once.  What cannot be read from the source for certain
+    is left to the import: a name computed from something unknown, a class derived from Kernel, a package elsewhere.
+    """
     known: set[str] = set()
-    for checkout in checkouts:
-        names = declared_names(checkout.path, listed_packages(checkout))
-        if names is None:
+    for checkout in checkouts if asked else ():
+        listed_packages(checkout)
+        tree = checkout.code.tree
+        try:
+            known |= operators.declared(tree).keys()
+        except (Unreadable, OSError, ValueError, SyntaxError):
             return
-        known |= names
+        if not all((checkout.path / home).is_dir() for home in tree.homes):
+            return
     for name in asked:
         if name not in known:
             raise unknown_kernel(name, sorted(known))
-
-
-def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
-    """Every name that a source file beside or below the packages gives to a Kernel; None if one is not certain."""
-    sources: list[str] = []
-    for top in {package.partition(".")[0] for package in packages}:
-        if not (root / top).is_dir():
-            return None
-        try:
-            sources += [file.read_text(encoding="utf-8") for file in (root / top).rglob("*.py")]
-        except (OSError, ValueError):
-            return None
-    try:
-        return {name for source in sources if KERNEL in source for name in names_in(source)}
-    except (Unreadable, ValueError, SyntaxError):
-        return None

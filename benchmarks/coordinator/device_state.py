@@ -10,10 +10,11 @@ import contextlib
 import importlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks.preflight.gpus import answer, value, watts
+from benchmarks.shapes import Json, JsonObject
 
 PERIOD_S = 0.25
 """Time between two readings while a trial runs."""
@@ -42,12 +43,12 @@ class Nvml:
     partition, driver.  energy_j: joules that it has taken since some moment, None where it does not count.
     """
 
-    def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, found: Sequence[Json]) -> None:
         self._nvml = importlib.import_module("pynvml")
         self._nvml.nvmlInit()
         self._handles = [self._handle(device) for device in found]
 
-    def read(self, index: int) -> dict[str, Any]:
+    def read(self, index: int) -> JsonObject:
         n, handle = self._nvml, self._handles[index]
         return {
             "sm_clock_mhz": answer(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
@@ -57,7 +58,7 @@ class Nvml:
             "throttle": self._throttle(handle),
         }
 
-    def static(self, index: int) -> dict[str, Any]:
+    def static(self, index: int) -> JsonObject:
         n, handle = self._nvml, self._handles[index]
         pci = answer(n.nvmlDeviceGetPciInfo, handle)
         return {
@@ -72,7 +73,7 @@ class Nvml:
         millijoules = answer(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[index])
         return None if millijoules is None else millijoules * 1e-3
 
-    def _handle(self, device: Mapping[str, Any]) -> Any:
+    def _handle(self, device: Json) -> Any:
         """By unique id: NVML counts all devices, the process may see only some of them."""
         if device.get("uuid"):
             handle = answer(self._nvml.nvmlDeviceGetHandleByUUID, "GPU-" + device["uuid"].removeprefix("GPU-"))
@@ -93,7 +94,7 @@ class Nvml:
 class AmdSmi:
     """AMD, through amdsmi (part of ROCm); as Nvml."""
 
-    def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, found: Sequence[Json]) -> None:
         self._smi = importlib.import_module("amdsmi")
         self._smi.amdsmi_init()
         handles = self._smi.amdsmi_get_processor_handles()
@@ -102,7 +103,7 @@ class AmdSmi:
             by_bus.get(device.get("pci") or "", handles[min(device["index"], len(handles) - 1)]) for device in found
         ]
 
-    def read(self, index: int) -> dict[str, Any]:
+    def read(self, index: int) -> JsonObject:
         metrics = answer(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
         clocks = [value(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
         known = [clock for clock in clocks if clock]
@@ -115,7 +116,7 @@ class AmdSmi:
             "throttle": _amd_throttle(metrics),
         }
 
-    def static(self, index: int) -> dict[str, Any]:
+    def static(self, index: int) -> JsonObject:
         smi, handle = self._smi, self._handles[index]
         cap = (answer(smi.amdsmi_get_power_cap_info, handle) or {}).get("power_cap")
         compute = answer(smi.amdsmi_get_gpu_compute_partition, handle)
@@ -143,7 +144,7 @@ Monitor = Nvml | AmdSmi
 """A library that reads devices."""
 
 
-def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:
+def open_monitor(found: Sequence[Json]) -> tuple[Monitor | None, str | None]:
     """A monitor of the devices, or None and why there is none."""
     if not found:
         return None, "no GPU"
@@ -177,9 +178,9 @@ class Recorder:
         self._monitor, self._why_absent, self._count = monitor, why_absent, count
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[Callable[[], dict[str, Any]]]:
+    def recording(self) -> Iterator[Callable[[], JsonObject]]:
         """Read in the background while inside; calling what it yields gives the `state` of the trial line."""
-        readings: list[dict[str, Any]] = []
+        readings: list[JsonObject] = []
         before = self._now()
         with following(lambda over: self._follow(readings, over), bool(self._monitor)):
             yield lambda: {
@@ -189,14 +190,14 @@ class Recorder:
                 "why_absent": self._why_absent,
             }
 
-    def _follow(self, readings: list[dict[str, Any]], over: threading.Event) -> None:
+    def _follow(self, readings: list[JsonObject], over: threading.Event) -> None:
         begin = time.monotonic()
         while not over.wait(PERIOD_S):
             now = self._now()
             if now is not None:
                 readings.append({"at_s": round(time.monotonic() - begin, 3), **now})
 
-    def _now(self) -> dict[str, Any] | None:
+    def _now(self) -> JsonObject | None:
         """The first device, and the others under "others"."""
         if self._monitor is None:
             return None
@@ -204,14 +205,14 @@ class Recorder:
         return {**first, "others": others} if others else first
 
 
-def thinned(readings: list[dict[str, Any]], keep: int) -> list[dict[str, Any]]:
+def thinned(readings: list[JsonObject], keep: int) -> list[JsonObject]:
     """At most `keep` readings, evenly spread."""
     if len(readings) <= keep:
         return list(readings)
     return [readings[i * len(readings) // keep] for i in range(keep)]
 
 
-def _amd_throttle(metrics: Mapping[str, Any]) -> str | None:
+def _amd_throttle(metrics: Json) -> str | None:
     status = value(metrics.get("indep_throttle_status"))
     status = value(metrics.get("throttle_status")) if status is None else status
     if status is None:

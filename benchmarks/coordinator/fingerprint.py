@@ -8,19 +8,16 @@ import os
 import platform
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.plan import known_hardware
 from benchmarks.preflight.system import HIDING, gpu_file
+from benchmarks.shapes import Json, JsonObject
 from kernels import hardware
 
-NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "partition", "driver"))
-"""Fields that are null on a machine without a GPU."""
 
-
-def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any], root: Path = Path("/")) -> str:
+def unseen_gpu(found: Sequence[Json], environment: Json, root: Path = Path("/")) -> str:
     """Why the GPU of this machine is not seen by torch, with the next step; "" if it is, or is hidden on purpose.
 
     found: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
@@ -39,7 +36,7 @@ def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any
     )
 
 
-def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(found: Sequence[Json], static: Json) -> JsonObject:
     """The machine of a trial line.  found: worker.probe.devices(); static: Monitor.static of the first device."""
     host = {
         "cpu": cpu_name(),
@@ -48,29 +45,25 @@ def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -
         "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "host": None,
     }
-    if not found:
-        cpu = {"kind": "cpu", "arch": "cpu", "device": host["cpu"], "count": 1, "memory_bytes": host["ram_bytes"]}
-        whole = {**cpu, **NO_DEVICE, **host}
-    else:
-        first = found[0]
-        whole = {
-            "kind": "gpu",
-            "arch": first["arch"],
-            "device": first["name"],
-            "market_name": None,
-            "count": len(found),
-            "compute_units": first["compute_units"],
-            "memory_bytes": first["memory_bytes"],
-            **{name: static.get(name) for name in ("power_cap_w", "chip_id", "partition", "driver")},
-            **host,
-        }
-        whole["chip_id"] = _chip_id(first) or whole["chip_id"]
-        peak = known_hardware(whole)
-        whole["market_name"] = peak.market_name if peak else None
+    first = found[0] if found else {}
+    whole = {
+        "kind": "gpu" if found else "cpu",
+        "arch": first.get("arch", "cpu"),
+        "device": first.get("name", host["cpu"]),
+        "market_name": None,
+        "count": len(found) or 1,
+        "compute_units": first.get("compute_units"),
+        "memory_bytes": first.get("memory_bytes", host["ram_bytes"]),
+        **{name: static.get(name) for name in ("power_cap_w", "chip_id", "partition", "driver")},
+        **host,
+    }
+    whole["chip_id"] = _chip_id(first) or whole["chip_id"]
+    peak = known_hardware(whole)
+    whole["market_name"] = peak.market_name if peak else None
     return {"name": machine_name(whole), **whole}
 
 
-def unknown_warning(machine: Mapping[str, Any]) -> str | None:
+def unknown_warning(machine: Json) -> str | None:
     """A sentence if the device is not in the table of peaks."""
     if machine["kind"] == "cpu" or known_hardware(machine):
         return None
@@ -84,7 +77,7 @@ VENDOR_WORDS = re.compile(r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|pro
 """Words of a device's name that the machine's name leaves out."""
 
 
-def machine_name(machine: Mapping[str, Any]) -> str:
+def machine_name(machine: Json) -> str:
     """A readable slug and a digest of the static identity: never a driver, never a host name."""
     keys = ("kind", "arch", "device", "count", "compute_units", "power_cap_w", "chip_id", "partition")
     if machine["kind"] == "cpu":
@@ -126,7 +119,7 @@ def _ram_bytes() -> int | None:
         return None
 
 
-def _chip_id(device: Mapping[str, Any]) -> str | None:
+def _chip_id(device: Json) -> str | None:
     """PCI device id, four hex digits, from sysfs: the same place on AMD and NVIDIA."""
     if not device.get("pci"):
         return None

@@ -17,13 +17,14 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.plan import PlannedCase, UsageError
+from benchmarks.shapes import Json, JsonObject
 
 PATIENCE_S = 0.3
 """How long a lane that has come to its samples lets others prepare; then they stop at their next request.  Played back
@@ -214,7 +215,7 @@ WARM_UP, COMPILING, BETWEEN = "warm-up", "compiling", "between"
 what is left."""
 
 
-def phase(op: str, fields: Mapping[str, Any]) -> str:
+def phase(op: str, fields: Json) -> str:
     """The phase of a request; one that is not known is its own."""
     return WARM_UP if fields.get("warm_up") else PHASES.get(op, op)
 
@@ -254,7 +255,7 @@ class SecondsLedger:
         with self._lock:
             self._ahead += seconds
 
-    def sent(self, pool: object, op: str, fields: Mapping[str, Any]) -> None:
+    def sent(self, pool: object, op: str, fields: Json) -> None:
         """A request to some processes is in flight from now on."""
         with self._lock:
             self._count()
@@ -308,8 +309,6 @@ SHARE = 0.5
 """Share of the device's memory that trials under way together may need by what their cases declare; libraries take more
 (work buffers, weights in a layout of their own), so half of it is left to them."""
 
-Line = dict[str, Any]
-
 
 def how_many(kind: str, cores: int, processes: int) -> int:
     """How many trials, each of so many processes, are prepared side by side on a machine of kind "gpu" or "cpu".
@@ -350,7 +349,7 @@ class SideBySide:
     """
 
     def __init__(
-        self, quiet: Quiet, known: dict[str, Any], sound: Callable[[Line], bool], lost: Callable[[float], None]
+        self, quiet: Quiet, known: dict[str, Any], sound: Callable[[JsonObject], bool], lost: Callable[[float], None]
     ) -> None:
         self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
         self._by_itself: set[str] = set()
@@ -358,8 +357,8 @@ class SideBySide:
         self._choosing, self._seconds = threading.Lock(), dict[str, float]()
 
     def lines(
-        self, trial: Callable[[PlannedTrial], Line], wanted: Sequence[PlannedTrial], count: int
-    ) -> Iterator[Line]:
+        self, trial: Callable[[PlannedTrial], JsonObject], wanted: Sequence[PlannedTrial], count: int
+    ) -> Iterator[JsonObject]:
         """The lines of trials, `count` at a time."""
         left = list(wanted)
         return run([functools.partial(self._line, trial, left) for _ in wanted], count, self._quiet)
@@ -375,7 +374,7 @@ class SideBySide:
             left.remove(found)
             return found
 
-    def _line(self, trial: Callable[[PlannedTrial], Line], left: list[PlannedTrial]) -> Line:
+    def _line(self, trial: Callable[[PlannedTrial], JsonObject], left: list[PlannedTrial]) -> JsonObject:
         one = self._next(left)
         known = dict(self._known.get(one.kernel, {}))
         with self._quiet.lane(self._needs(one)) as lane:
@@ -403,7 +402,7 @@ def _builds(case: PlannedCase) -> bool:
     return any(arm.libraries and arm.first_call_s > 0 for arm in case.arms)
 
 
-def run(tasks: Sequence[Callable[[], Line]], count: int, quiet: Quiet) -> Iterator[Line]:
+def run(tasks: Sequence[Callable[[], JsonObject]], count: int, quiet: Quiet) -> Iterator[JsonObject]:
     """The lines of tasks, as they are done, `count` tasks at a time in the order given.
 
     However it is left, no thread stays; what a task raises is raised, and the others are stopped.

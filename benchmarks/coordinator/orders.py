@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.plan import Json, PlannedCase, UsageError, unknown_kernel
+from benchmarks.plan import PlannedCase, UsageError, unknown_kernel
+from benchmarks.shapes import Json, JsonObject, Unfit, items, name, record, table, text, whole, with_tuples
 
 MOST_ROUNDS = 10_000
 """What an order may ask for; a trial of 40 is usual."""
@@ -44,17 +45,17 @@ class MeasureOrder:
     def of(cls, data: Json) -> MeasureOrder:
         """From its JSON; UsageError names what is wrong."""
         try:
-            numbers = int(data["first_trial"]), int(data["trials"])
-            rounds = {str(case): int(count) for case, count in dict(data.get("rounds", {})).items()}
-            found = cls(str(data["kernel"]), tuple(data["cases"]), *numbers, tuple(data.get("without", ())), rounds)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"an order has kernel, cases, first_trial and trials, not {data!r} ({error})") from None
-        if found.trials < 1 or found.first_trial < 0:
-            raise UsageError(f"an order of {found.trials} trials from number {found.first_trial}: 1 from 0 at least")
-        for case, count in found.rounds.items():
-            if not 1 <= count <= MOST_ROUNDS:
-                raise UsageError(f"an order of {count} rounds of {case}: 1 to {MOST_ROUNDS}")
-        return found
+            _ORDER(data, "an order")
+        except Unfit as error:
+            raise UsageError(str(error)) from None
+        return cls(**with_tuples(data))
+
+
+_ORDER = record(
+    {"kernel": text(), "cases": items(name), "first_trial": whole(), "trials": whole(1)},
+    {"without": items(name), "rounds": table(name, whole(1, MOST_ROUNDS))},
+    closed=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +87,9 @@ def _of_kernels(order: MeasureOrder, plans: Mapping[str, Any]) -> list[MeasureOr
 
 def _ordered(order: MeasureOrder, planned: Sequence[PlannedCase]) -> tuple[PlannedCase, ...]:
     known = [case.name for case in planned]
-    for name in (*order.cases, *order.rounds):
-        if name not in known:
-            raise UsageError(f"{order.kernel} has no planned case {name!r}; there are: {', '.join(known)}")
+    for case in (*order.cases, *order.rounds):
+        if case not in known:
+            raise UsageError(f"{order.kernel} has no planned case {case!r}; there are: {', '.join(known)}")
     chosen = (case for case in planned if not order.cases or case.name in order.cases)
     return tuple(dataclasses.replace(case, rounds=order.rounds.get(case.name, 0)) for case in chosen)
 
@@ -112,7 +113,7 @@ def read(source: TextIO | None = None) -> Iterator[list[MeasureOrder]]:
 # What a session says of how far it is.
 
 
-Report = Callable[[Mapping[str, Any]], None]
+Report = Callable[[Json], None]
 """Called with {"done": cases finished, "total": cases, "what": a few words}."""
 
 
@@ -120,7 +121,7 @@ def one_at_a_time(report: Report) -> Report:
     """The same, for several threads: an event is said to its end."""
     lock = threading.Lock()
 
-    def said(event: Mapping[str, Any]) -> None:
+    def said(event: Json) -> None:
         with lock:
             report(event)
 
@@ -152,7 +153,7 @@ class CaseCounter:
 # What an earlier session left in a file of lines, so that the same command goes on where it was stopped.
 
 
-def objects(path: Path, having: str = "") -> Iterator[dict[str, Any]]:
+def objects(path: Path, having: str = "") -> Iterator[JsonObject]:
     """The JSON objects of a file's lines, compressed or not; torn and foreign lines are left out.
 
     Nothing, if there is no such file.  having: lines without this text are not parsed.  Raises EOFError or
@@ -162,21 +163,17 @@ def objects(path: Path, having: str = "") -> Iterator[dict[str, Any]]:
         return
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as lines:
         for text in lines:
-            if having in text:
-                yield from _parsed(text)
+            try:
+                value = json.loads(text) if having in text else None
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield value
 
 
-def of_format(path: Path, form: str, version: int) -> Iterator[dict[str, Any]]:
+def of_format(path: Path, form: str, version: int) -> Iterator[JsonObject]:
     """Those of one format and version; raises as objects() does."""
     return (line for line in objects(path) if (line.get("format"), line.get("version")) == (form, version))
-
-
-def _parsed(text: str) -> list[dict[str, Any]]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return []
-    return [value] if isinstance(value, dict) else []
 
 
 # Whether the files that a session measures are unchanged: the kernels, and what a Python runs as it starts.

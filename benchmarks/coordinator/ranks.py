@@ -25,6 +25,7 @@ from benchmarks.channel import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.lifetime import deferred
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 
 VARIABLES = {
@@ -33,9 +34,6 @@ VARIABLES = {
     "PYTHONUNBUFFERED": "1",
 }
 """Set in every measuring process."""
-
-Fields = Mapping[str, Any]
-"""The arguments of a request, as JSON values."""
 
 QUIT_S = 10.0
 """How long a pool may take to clean up."""
@@ -126,7 +124,7 @@ class RankProcess:
         """The pipe with the answers, for a selector."""
         return self._read
 
-    def send(self, request: Mapping[str, Any]) -> None:
+    def send(self, request: Json) -> None:
         """Write one request; a dead reader is noticed when its answer is collected."""
         self._seal = new_seal()
         view = memoryview(json.dumps({**request, "seal": self._seal}).encode() + b"\n")
@@ -134,7 +132,7 @@ class RankProcess:
             while view:
                 view = view[os.write(self._write, view) :]
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self) -> JsonObject | None:
         """The answer, None if it is not there yet; EOFError when the process is gone, BrokenChannel for other bytes."""
         try:
             data = os.read(self._read, 1 << 20)
@@ -155,11 +153,11 @@ class RankProcess:
         """How the process ended, in words."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
-            ended = self.process.ended()
+            code = self.process.poll()
             if self.process.orphaned:
                 return "ended because its parent was killed or stopped, which only a kernel does,"
-            if ended:
-                return ending_in_words(*ended, memory_kills() > self._memory_kills)
+            if code is not None:
+                return ending_in_words(code, memory_kills() > self._memory_kills)
             time.sleep(0.01)
         return "closed its channel"
 
@@ -194,13 +192,13 @@ class RankProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def ending_in_words(code: int, status: int, out_of_memory: bool = False) -> str:
-    """`si_code` and `si_status` of a dead child as a clause.  out_of_memory: some process was ended for that."""
-    if code == os.CLD_EXITED:
-        return f"ended with exit code {status}"
-    name = signal.Signals(status).name if status in iter(signal.Signals) else f"signal {status}"
+def ending_in_words(code: int, out_of_memory: bool = False) -> str:
+    """An exit code as subprocess has it, as a clause.  out_of_memory: some process was ended for that."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in iter(signal.Signals) else f"signal {-code}"
     why = "the out-of-memory killer: memory ran out" if out_of_memory else "often the out-of-memory killer"
-    hint = f" ({why})" if status == signal.SIGKILL else ""
+    hint = f" ({why})" if -code == signal.SIGKILL else ""
     return f"was killed by {name}{hint}"
 
 
@@ -247,11 +245,11 @@ class WorkerPool:
 
     def lives(self) -> bool:
         """Whether its processes run now; what is left of a pool of which one has ended meanwhile is killed."""
-        if any(worker.process.ended() for worker in self.workers):
+        if any(worker.process.poll() is not None for worker in self.workers):
             self.kill()
         return self.alive
 
-    def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
+    def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Json] = (), **fields: Any) -> None:
         """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
         self.ledger.sent(self, op, fields)
@@ -271,7 +269,7 @@ class WorkerPool:
             self.ledger.answered(self)
 
     def _collected(self) -> list[Any]:
-        answers: dict[int, dict[str, Any]] = {}
+        answers: dict[int, JsonObject] = {}
         until = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
@@ -317,7 +315,7 @@ class WorkerPool:
             finally:
                 self.kill()
 
-    def _receive(self, worker: RankProcess) -> dict[str, Any] | None:
+    def _receive(self, worker: RankProcess) -> JsonObject | None:
         try:
             return worker.receive()
         except EOFError:
@@ -344,7 +342,7 @@ class WorkerPool:
         self.kill()
         return PoolDied(Failure(status, why, tail, orphaned=orphaned))
 
-    def _results(self, answers: Mapping[int, dict[str, Any]]) -> list[Any]:
+    def _results(self, answers: Mapping[int, JsonObject]) -> list[Any]:
         """What the ranks returned; an exception if one of them failed or did not answer."""
         waiting = [worker for worker in self.workers if worker.rank not in answers]
         failed = sorted((a for a in answers.values() if not a["ok"]), key=lambda a: a["failed_at"])

@@ -11,11 +11,11 @@ import hashlib
 import json
 import random
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from benchmarks.coordinator.sustained import ArmBurst
 from benchmarks.plan import PlannedArm, PlannedCase, known_hardware
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 from kernels import hardware
 from kernels.spec import Cost
@@ -32,7 +32,7 @@ class ArmFacts:
     energy_j, energy_s: of a call, and the seconds in which it was counted, by burst; None where that is not known.
     """
 
-    knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    knobs: JsonObject = dataclasses.field(default_factory=dict)
     error: dict[str, float] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
     first_call_s: float = 0.0
@@ -57,7 +57,7 @@ class ArmFacts:
         self.energy_j.append(burst.joules)
         self.energy_s.append(burst.energy.seconds if burst.energy else None)
 
-    def energy(self) -> dict[str, Any]:
+    def energy(self) -> JsonObject:
         """Of an arm that was timed in bursts."""
         return {"energy_j": self.energy_j, "energy_s": self.energy_s} if any(self.energy_j) else {}
 
@@ -66,7 +66,7 @@ class ArmFacts:
         skew_s = [max(one) - min(one) for one in self.by_rank]
         return {"skew_s": skew_s, "rank_s": [statistics.median(rank) for rank in zip(*self.by_rank, strict=True)]}
 
-    def proven(self) -> dict[str, Any]:
+    def proven(self) -> JsonObject:
         """The part of its entry that needs no timing."""
         return {key: getattr(self, key) for key in ("knobs", "error", "code_hash", "first_call_s", "compile_s")}
 
@@ -102,28 +102,28 @@ def same_code(arms: Sequence[PlannedArm], hashes: Sequence[str | None]) -> dict[
 # Entries of the cases of a trial line, by name: what can be read off them, and that of a case that is not measured.
 
 
-def failed_entry(status: Status, why: str, detail: str = "") -> dict[str, Any]:
+def failed_entry(status: Status, why: str, detail: str = "") -> JsonObject:
     """The entry of an arm that has no samples."""
     return {"status": status, "why": why, "detail": detail}
 
 
-def skipped_entry(case: PlannedCase) -> dict[str, Any]:
+def skipped_entry(case: PlannedCase) -> JsonObject:
     """The entry of a case that cannot be measured here."""
     arms = {arm.key: failed_entry(Status.SKIPPED, case.skip) for arm in case.arms}
     return {"method": case.method, "warnings": [], "arms": arms}
 
 
-def compiling_s(cases: Mapping[str, Any]) -> float:
+def compiling_s(cases: Json) -> float:
     """Seconds in which first calls compiled, or loaded what was compiled before."""
     return float(sum(arm.get("compile_s", 0.0) for arm in _arms(cases)))
 
 
-def is_sound(cases: Mapping[str, Any]) -> bool:
+def is_sound(cases: Json) -> bool:
     """Whether no arm failed; one that is skipped or not supported did not."""
     return not any(Status(arm["status"]).failed for arm in _arms(cases))
 
 
-def _arms(cases: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _arms(cases: Json) -> Iterator[Json]:
     return (arm for case in cases.values() for arm in case["arms"].values())
 
 
@@ -142,28 +142,17 @@ FIRST_SAMPLE_RATIO = 3.0
 """A first timed sample this many times longer than the median: the warm-up did not cover it (2026-11)."""
 
 
-def symptoms_of(seconds: Sequence[float], first_call_s: float | None = None) -> list[str]:
-    """All findings about the samples of one arm."""
+def symptoms_of(seconds: Sequence[float], first_call_s: float = 0.0) -> list[str]:
+    """All findings about the samples of one arm.  first_call_s: 0 where nobody timed it."""
     median = statistics.median(seconds)
     if not median > 0:
         return ["the median sample is 0 s: the clock cannot resolve this call"]
-    found = [first_call(first_call_s, median), first_sample(seconds, median)]
-    return [sentence for sentence in found if sentence]
-
-
-def first_call(first_s: float | None, median: float) -> str | None:
-    """Work in the first call that belongs to set-up."""
-    if first_s is None or first_s < FIRST_CALL_S or first_s < FIRST_CALL_RATIO * median:
-        return None
-    return f"first call ran {first_s / median:.0f} times longer than the median: work that belongs to set-up"
-
-
-def first_sample(seconds: Sequence[float], median: float) -> str | None:
-    """First-call work inside the timed region."""
-    if len(seconds) < 4 or seconds[0] < FIRST_SAMPLE_RATIO * median:
-        return None
-    ratio = seconds[0] / median
-    return f"the first timed sample ran {ratio:.1f} times longer than the median: first-call work is timed"
+    found, first, sample = [], first_call_s / median, seconds[0] / median
+    if first_call_s >= FIRST_CALL_S and first >= FIRST_CALL_RATIO:
+        found.append(f"first call ran {first:.0f} times longer than the median: work that belongs to set-up")
+    if len(seconds) >= 4 and sample >= FIRST_SAMPLE_RATIO:
+        found.append(f"the first timed sample ran {sample:.1f} times longer than the median: first-call work is timed")
+    return found
 
 
 # Whether an arm runs the same machine code in every trial of a session.
@@ -185,7 +174,7 @@ class CodesSeen:
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str, str], str] = {}
 
-    def look(self, kernel: str, entries: Mapping[str, Any]) -> None:
+    def look(self, kernel: str, entries: Json) -> None:
         """Add a warning for each arm whose code differs from its first trial.  entries: by case, of one trial."""
         for case, entry in entries.items():
             for key, arm in entry["arms"].items():
@@ -228,7 +217,7 @@ class PhysicalFloor:
         )
 
 
-def floor_of(declared: Sequence[Mapping[str, Any]], case: str, machine: Mapping[str, Any]) -> PhysicalFloor:
+def floor_of(declared: Sequence[Json], case: str, machine: Json) -> PhysicalFloor:
     """Of a case on a machine, by what checkouts declare it to cost; where they disagree, the least.
 
     Nothing is known of a CPU, and of a device that is not in kernels/hardware.py.
@@ -315,7 +304,7 @@ class PlannedSample:
     arm: PlannedArm
     spot: str = ""
 
-    def request(self) -> dict[str, Any] | None:
+    def request(self) -> JsonObject | None:
         """What a measuring process is told of it, equal for all ranks; None for a sample that counts."""
         return {"kind": self.spot, "secret": secret()} if self.spot else None
 
@@ -345,7 +334,7 @@ def spot_checks_after(
     return found
 
 
-def spot_sentence(report: Mapping[str, Any]) -> str:
+def spot_sentence(report: Json) -> str:
     """What is said of a spot check, "" if all is well.
 
     late: the outputs changed after the timed span.  left: one holds what was put there.  why: what is wrong in them.

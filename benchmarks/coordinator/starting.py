@@ -24,6 +24,7 @@ from typing import Any
 from benchmarks import lifetime
 from benchmarks.lifetime import deferred
 from benchmarks.preflight.system import gpu_file
+from benchmarks.shapes import Json
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
 """Folder of two programs, the measuring process and the fork server.  They are run by path, never imported here."""
@@ -107,32 +108,30 @@ class Forked:
         """Whether its server is gone, and with it every process that it started."""
         return not self._server.alive
 
-    def ended(self) -> tuple[int, int] | None:
-        """`si_code` and `si_status` once it has ended; with its server, every process of it was killed."""
-        found = self._server.ask("ended", self.pid)
-        if self.orphaned:
-            return os.CLD_KILLED, int(signal.SIGKILL)
-        return (found[0], found[1]) if found else None
-
-    def kill(self) -> None:
-        """Kill it; what it started is ended when it is reaped."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            (os.killpg if self.orphaned else os.kill)(self.pid, signal.SIGKILL)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Reap it; subprocess.TimeoutExpired."""
-        until = time.monotonic() + (math.inf if timeout is None else timeout)
-        while self.returncode is None:
+    def poll(self) -> int | None:
+        """Its exit code as subprocess has it, once it has ended; with its server, every process of it is killed."""
+        if self.returncode is None:
             if found := self._server.reaped(self.pid):
                 self.returncode, self.left = found
             elif self.orphaned:
                 self.kill()
                 self.returncode, self.left = -int(signal.SIGKILL), _end_orphans()
-            elif time.monotonic() > until:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            else:
-                time.sleep(POLL_S)
         return self.returncode
+
+    def kill(self) -> None:
+        """Kill it, unless it is reaped; what it started is ended when it is."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.returncode is None:
+                (os.killpg if self.orphaned else os.kill)(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Reap it; subprocess.TimeoutExpired."""
+        until = time.monotonic() + (math.inf if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            time.sleep(POLL_S)
+        return code
 
 
 class ForkServer:
@@ -174,7 +173,7 @@ class ForkServer:
         self, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]
     ) -> Forked | None:
         """A new process with exactly these variables, None if the server cannot give one."""
-        asked = {"op": "start", "checkout": str(checkout), "directory": str(directory), "variables": dict(variables)}
+        asked = {"checkout": str(checkout), "directory": str(directory), "variables": dict(variables)}
         with deferred():
             pid = self._answer(asked, (*pipes, log)) if self.waited() else None
             if not pid:
@@ -184,15 +183,11 @@ class ForkServer:
 
     def reaped(self, process: int) -> tuple[int, list[str]] | None:
         """The exit code of a process that has ended and what it left running; None while it runs."""
-        found = self.ask("reap", process)
+        found = self._answer({"process": process}, ())
         if found is None:
             return None
         self._running.discard(process)
         return found[0], found[1]
-
-    def ask(self, op: str, process: int) -> Any:
-        """The answer to a question about a process; None too if the server is gone."""
-        return self._answer({"op": op, "process": process}, ())
 
     def end(self) -> None:
         """Close the socket: the server ends what it started, and itself; one that does not is killed."""
@@ -217,7 +212,7 @@ class ForkServer:
                     self._link.settimeout(ANSWER_S)
             return self.alive
 
-    def _answer(self, asked: Mapping[str, Any], descriptors: tuple[int, ...]) -> Any:
+    def _answer(self, asked: Json, descriptors: tuple[int, ...]) -> Any:
         with self._asking:
             if not self.alive:
                 return None

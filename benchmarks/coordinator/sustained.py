@@ -29,10 +29,12 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from benchmarks.coordinator.device_state import following
+from benchmarks.shapes import Json
 
 POLL_S = 5e-3
 """Pause between two askings of a counter, which take 3.4 ms each on an H200 (2026-11-22)."""
@@ -118,7 +120,7 @@ class EnergyMeter:
 
     def facts(self) -> dict[str, float | str | None]:
         """The `energy` of a case: seconds between steps of the counter and between askings, or why there are none."""
-        gaps = [b.at_s - a.at_s for steps in self._steps for a, b in zip(steps, steps[1:], strict=False)]
+        gaps = [b.at_s - a.at_s for steps in self._steps for a, b in pairwise(steps)]
         asked = [step.seen_s - step.after_s for steps in self._steps for step in steps]
         if not gaps:
             said = self.why_absent or "no counter moved twice while it was asked"
@@ -144,7 +146,7 @@ class EnergyMeter:
     def _quiet_until(self, device: int) -> float:
         """When a counter may move again."""
         steps = self._steps[device][-3:]
-        gaps = [later.after_s - earlier.seen_s for earlier, later in zip(steps, steps[1:], strict=False)]
+        gaps = [later.after_s - earlier.seen_s for earlier, later in pairwise(steps)]
         return steps[-1].seen_s + QUIET * min(gaps) if gaps else 0.0
 
 
@@ -166,29 +168,24 @@ def balanced(arms: Sequence[Arm], rounds: int, order: random.Random) -> list[lis
     ends a round may begin the next one; it then follows itself, which is nobody's influence.
     """
     follows: Counter[tuple[Arm, Arm]] = Counter()
-    places: Counter[tuple[Arm, int]] = Counter()
+    places: Counter[tuple[int, Arm]] = Counter()
     found: list[list[Arm]] = []
     for _ in range(rounds):
         last = found[-1][-1:] if found else []
         drawn = (order.sample(list(arms), len(arms)) for _ in range(DRAWN))
-        best = min(drawn, key=lambda one: _cost(pairs([*last, *one]), follows) + _cost(enumerated(one), places))
+        best = min(drawn, key=lambda one: _cost(pairs([*last, *one]), follows) + _cost(enumerate(one), places))
         follows.update(pairs([*last, *best]))
-        places.update(enumerated(best))
+        places.update(enumerate(best))
         found.append(best)
     return found
 
 
 def pairs(sequence: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
     """(arm, the one that follows it), without arms that follow themselves."""
-    return [(one, other) for one, other in zip(sequence, sequence[1:], strict=False) if one != other]
+    return [(one, other) for one, other in pairwise(sequence) if one != other]
 
 
-def enumerated(sequence: Sequence[Arm]) -> list[tuple[Arm, int]]:
-    """(arm, its place in the round)."""
-    return [(one, place) for place, one in enumerate(sequence)]
-
-
-def _cost(events: Sequence[Hashable], counts: Counter[Hashable]) -> int:
+def _cost(events: Iterable[Hashable], counts: Counter[Any]) -> int:
     """By how much the sum of squares of the counts grows: least where the rarest are taken."""
     return sum(2 * counts[one] + 1 for one in events)
 
@@ -199,7 +196,7 @@ def _cost(events: Sequence[Hashable], counts: Counter[Hashable]) -> int:
 # is in every time. The device is settled when two bursts of the same arm, one after the other, take the same time.
 
 
-Answers = Sequence[Mapping[str, Any]]
+Answers = Sequence[Json]
 """What the ranks say of a burst: the fields of benchmarks.worker.clocks.Burst."""
 
 CALIBRATION_S = 0.02

@@ -32,6 +32,7 @@ from benchmarks.coordinator.ranks import Failure, make_directories, remove_direc
 from benchmarks.coordinator.sustained import EnergyMeter
 from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
+from benchmarks.shapes import Json, JsonObject
 
 
 def measure(
@@ -42,7 +43,7 @@ def measure(
     selection: Selection | None = None,
     first_trial: int = 0,
     orders: Iterable[Sequence[MeasureOrder]] | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
 
     Trials are numbered from `first_trial`; the number decides the order of the arms in every round.
@@ -64,7 +65,7 @@ def measure(
 class CaseEntries:
     """The cases of a trial, as they are done.  busy_s: the device at work, wall_s: in all, while samples were taken."""
 
-    entries: dict[str, Any]
+    entries: JsonObject
     warnings: list[str]
     busy_s: float = 0.0
     wall_s: float = 0.0
@@ -91,10 +92,10 @@ class Session:
         self.protocol, self.selection = protocol, selection
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
-        self.machine: dict[str, Any] = {}
+        self.machine: JsonObject = {}
         self.on_progress = one_at_a_time(on_progress or (lambda event: None))
-        self._heaps: dict[int, dict[str, Any]] = {}
-        self._dispatch: dict[str, Any] | None = None
+        self._heaps: dict[int, JsonObject] = {}
+        self._dispatch: JsonObject | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests: dict[str, str] = {}
         self._own_digests: dict[str, dict[str, str]] = {}
@@ -174,7 +175,7 @@ class Session:
             found[name] = plan.plan_kernel(declared, self.machine, self.selection, *how)
         return found
 
-    def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, JsonObject]]:
         """(kernel, entry of one case), as they are done; with a protocol of no rounds, nothing is timed."""
         progress = CaseCounter(sum(map(len, plans.values())), self.on_progress)
         for name, cases in plans.items():
@@ -192,13 +193,13 @@ class Session:
 
     def ordered(
         self, orders: Sequence[MeasureOrder], plans: Mapping[str, Sequence[PlannedCase]]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[JsonObject]:
         """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
         wanted = in_turns(orders, plans)
         progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
         self._compile(wanted)
 
-        def trial(one: PlannedTrial) -> dict[str, Any]:
+        def trial(one: PlannedTrial) -> JsonObject:
             return self.trial(one.kernel, one.cases, one.number, progress)
 
         self._quiet.lanes = count = min(self._lanes(), len(wanted))
@@ -231,11 +232,11 @@ class Session:
         self._quiet.room = lanes.SHARE * (self.machine["memory_bytes"] or 0)
         return lanes.how_many(kind, fingerprint.cpu_count(), len(self.checkouts))
 
-    def _sound(self, line: Mapping[str, Any]) -> bool:
+    def _sound(self, line: Json) -> bool:
         """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
         return samples.is_sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
 
-    def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
+    def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> JsonObject:
         """The line of one trial of one kernel."""
 
         def measured(done: CaseEntries) -> None:
@@ -250,7 +251,7 @@ class Session:
 
     def line(
         self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Callable[[CaseEntries], None], **more: Any
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
         done = CaseEntries(
@@ -368,11 +369,11 @@ class Session:
                 found.append(f"{role} declares no kernel {name!r}" + (f"; broken modules: {broken}" if broken else ""))
         return found
 
-    def checkout_entries(self, name: str) -> dict[str, Any]:
+    def checkout_entries(self, name: str) -> JsonObject:
         """The `trees` of a trial line."""
         return {one.role: self._checkout_entry(one, name, self.descriptions[one.role]) for one in self.checkouts}
 
-    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> dict[str, Any]:
+    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
         return {
             "commit": checkout.commit,
             "date_ms": checkout.date_ms,

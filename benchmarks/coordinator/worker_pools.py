@@ -15,6 +15,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.ranks import VARIABLES, Failed, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.plan import HEAP_VARIABLE
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 
 STARTS = 2
@@ -56,7 +57,7 @@ class WorkerSetting:
     ahead: CompiledAhead | None = None
     cores: Sequence[int] = ()
 
-    def request(self, role: str) -> dict[str, Any]:
+    def request(self, role: str) -> JsonObject:
         """The request that every rank of a checkout gets.  Its heap lies in memory, where there is a place for it."""
         own = ("kernel", "world", "arch", "compute_units", "threads", "flush_bytes", "heap_bytes")
         self.directory.mkdir(parents=True, exist_ok=True)  # a kernel may have removed it
@@ -92,8 +93,8 @@ class WorkerPools:
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
-        self.heaps: dict[str, dict[str, Any]] = {}
-        self.dispatch: dict[str, Any] | None = None
+        self.heaps: dict[str, JsonObject] = {}
+        self.dispatch: JsonObject | None = None
         self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
         self.ran: dict[str, dict[str, str]] = {}
@@ -140,7 +141,7 @@ class WorkerPools:
         """See CheckoutCode.tops."""
         return self.checkouts[role].code.tops
 
-    def look_at(self, role: str, answers: Iterable[Mapping[str, Any]]) -> None:
+    def look_at(self, role: str, answers: Iterable[Json]) -> None:
         """Take what the ranks of a checkout say they have run."""
         code, module = self.checkouts[role].code, self.setting.modules[role]
         for answer in answers:
@@ -210,7 +211,7 @@ class FillingProcess:
     device: what every request tells of it.
     """
 
-    def __init__(self, checkout: Checkout, directory: Path, device: Mapping[str, Any], quiet: Quiet) -> None:
+    def __init__(self, checkout: Checkout, directory: Path, device: Json, quiet: Quiet) -> None:
         self._checkout, self._directory, self._device, self._quiet = checkout, directory, device, quiet
         self._pool: WorkerPool | None = None
         self._failures = 0

@@ -235,11 +235,9 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
         record = run.records.get(index, {"status": "failed", "why": run.failure or "it was not compiled"})
         by_point.setdefault(unit["point"], []).append(_compilation(run.arch, unit, record))
     missing = {"status": "failed", "why": run.failure or f"no kernel {file.operator!r}; a broken module may hide it"}
+    about = {"format": "ridgeline-isa-points", "version": 1, "sweep": file.sweep, "operator": file.operator}
     return {
-        "format": "ridgeline-isa-points",
-        "version": 1,
-        "sweep": file.sweep,
-        "operator": file.operator,
+        **about,
         "arch": run.arch,
         "triton": listing["triton"],
         "points": [_entry(point, by_point.get(index, [missing])) for index, point in enumerate(points)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,13 +86,13 @@ class Code:
         A back edge goes to a block that dominates its source; the body is all that reaches the source without passing
         the header (Aho, Lam, Sethi, Ullman: Compilers, section 9.6).
         """
-        dominators = immediate_dominators(self.successors)
-        live = [after if dominators[block] is not None else [] for block, after in enumerate(self.successors)]
+        above = dominators(self.successors)
+        live = [after if above[block] else [] for block, after in enumerate(self.successors)]
         before = _predecessors(live)
         bodies: dict[int, set[int]] = {}
         for source, targets in enumerate(self.successors):
             for header in targets:
-                if _dominates(dominators, header, source):
+                if above[source] >> header & 1:
                     bodies.setdefault(header, {header}).update(_reaching(source, header, before))
         return [
             Loop(
@@ -123,15 +124,8 @@ class Code:
 
     def heaviest_path(self, weights: Mapping[int, int]) -> int:
         """The greatest sum of block weights on a path from the entry that takes no edge backwards in program flow."""
-        order = _reverse_postorder(self.successors)
-        rank = {block: position for position, block in enumerate(order)}
-        total: dict[int, int] = {}
-        for block in order:
-            total[block] = max(total.get(block, 0), 0) + weights.get(block, 0)
-            for after in self.successors[block]:
-                if rank[after] > rank[block]:
-                    total[after] = max(total.get(after, 0), total[block])
-        return max(total.values(), default=0)
+        every = [weights.get(block, 0) for block in range(len(self.blocks))]
+        return sum(every[block] for block in self.heaviest_pass(None, every)) if every else 0
 
     def innermost(self, block: int) -> Loop | None:
         """The innermost loop around a block."""
@@ -186,43 +180,23 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def immediate_dominators(successors: Sequence[Sequence[int]]) -> list[int | None]:
-    """The immediate dominator of each block, entry 0; None for a block that cannot be reached.
+def dominators(successors: Sequence[Sequence[int]]) -> list[int]:
+    """For each block those that every way to it from the entry, block 0, passes: one bit each, itself included.
 
-    Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm (2001).
+    0 for a block that cannot be reached.  Aho, Lam, Sethi, Ullman: Compilers, section 9.6.1.
     """
-    order = _reverse_postorder(successors)
-    rank = {block: position for position, block in enumerate(order)}
-    before = _predecessors(successors)
-    found: list[int | None] = [None] * len(successors)
-    if successors:
-        found[0] = 0
+    order, before = _reverse_postorder(successors), _predecessors(successors)
+    found = [0] * len(successors)
+    found[:1] = [1]
     changed = True
     while changed:
         changed = False
         for block in order[1:]:
-            known = [p for p in before[block] if found[p] is not None]
-            new = functools.reduce(lambda a, b: _meet(a, b, found, rank), known)
-            if found[block] != new:
-                found[block], changed = new, True
+            ways = (found[one] for one in before[block] if found[one])  # 0: not looked at yet, or never reached
+            new = functools.reduce(operator.and_, ways) | 1 << block
+            changed |= new != found[block]
+            found[block] = new
     return found
-
-
-def _meet(a: int, b: int, dominators: Sequence[int | None], rank: dict[int, int]) -> int:
-    while a != b:
-        if rank[a] > rank[b]:
-            a = dominators[a]  # type: ignore[assignment]
-        else:
-            b = dominators[b]  # type: ignore[assignment]
-    return a
-
-
-def _dominates(dominators: Sequence[int | None], above: int, below: int) -> bool:
-    if dominators[below] is None or dominators[above] is None:
-        return False
-    while below != above and below != 0:
-        below = dominators[below]  # type: ignore[assignment]
-    return below == above
 
 
 def _reaching(source: int, header: int, before: Sequence[Sequence[int]]) -> set[int]:

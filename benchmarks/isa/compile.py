@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +139,6 @@ def argument(name: str, declared: Any) -> Any:
     return StorageFree(element, tuple(shape), size)
 
 
-def known_options(gpu_target: Any) -> list[str]:
-    """Names of the launch options that this backend of this Triton reads."""
-    from triton.compiler import make_backend
-
-    return sorted(make_backend(gpu_target).parse_options({}).__dict__)
-
-
 def check(compilation: Any, gpu_target: Any, version: str) -> None:
     """Refuse what Triton would ignore or not understand, by name."""
     function = compilation.function
@@ -154,25 +147,19 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
             f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
             "with the chosen constants (not the autotuner around it)"
         )
-    _check_options(compilation.options, gpu_target, version)
-    _check_parameters(function, {**compilation.arguments, **compilation.constants})
+    from triton.compiler import make_backend
 
-
-def _check_options(given: Mapping[str, Any], gpu_target: Any, version: str) -> None:
-    known = known_options(gpu_target)
-    for name in given:
+    known = sorted(make_backend(gpu_target).parse_options({}).__dict__)
+    for name in compilation.options:
         if name not in known:
             raise WrongDeclaration(
                 f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
                 f"which would ignore it; it knows {', '.join(o for o in known if o not in _INTERNAL)}"
             )
-
-
-def _check_parameters(function: Any, given: Mapping[str, Any]) -> None:
-    called, known = function.__name__, function.arg_names
+    called, given = function.__name__, {**compilation.arguments, **compilation.constants}
     for name in given:
-        if name not in known:
-            raise WrongDeclaration(f"{called} has no parameter {name!r}; it has {', '.join(known)}")
+        if name not in function.arg_names:
+            raise WrongDeclaration(f"{called} has no parameter {name!r}; it has {', '.join(function.arg_names)}")
     missing = [p.name for p in function.params if not p.has_default and p.name not in given]
     if missing:
         raise WrongDeclaration(f"{called} needs {', '.join(missing)}, which the declaration does not give")
@@ -283,44 +270,41 @@ class Compiler:
         written: () -> what this process wrote to stderr since the last call (the compiler's own messages).
         launch_cache: have the binary in Triton's own cache too, even if the record is known.
         """
-        written()
-        if not launch_cache and getattr(
-            compilation.function, "starting_line_number", 0
-        ):  # a launch has them in its key
-            forget_lines()
-        try:
-            found = self._specialised(compilation)
+        if not launch_cache and getattr(compilation.function, "starting_line_number", 0):
+            forget_lines()  # a launch has them in its key
+
+        def recorded(found: Specialised) -> dict[str, Any]:
             name = key(found, self.arch, self.version)
-        except Exception as error:
-            return self._not_specialised(error, written)
-        record = self.cache.load(name)
-        if record and launch_cache and record["status"] == "ok":
-            self._compiled(found)
-        record = record or self._compile(found, name, written)
-        return record | {"key": name, "notes": list(found.notes)}
+            record = self.cache.load(name)
+            if record and launch_cache and record["status"] == "ok":
+                self._compiled(found)
+            record = record or self._compile(found, name, written)
+            return record | {"key": name, "notes": list(found.notes)}
+
+        return self._specialised(compilation, written, recorded)
 
     def fill(self, compilation: Any, written: Any) -> dict[str, Any]:
         """Have the binary in Triton's own cache, where a launch finds it: {"status": "ok"}, or why not as above."""
+
+        def filled(found: Specialised) -> dict[str, Any]:
+            self._compiled(found)
+            return {"status": "ok"}
+
+        return self._specialised(compilation, written, filled)
+
+    def _specialised(
+        self, compilation: Any, written: Any, then: Callable[[Specialised], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What is made of a compilation once the JIT has specialised it; else why that cannot be."""
         written()
         try:
-            found = self._specialised(compilation)
-        except Exception as error:
-            return self._not_specialised(error, written)
-        try:
-            self._compiled(found)
-        except Exception as error:
-            return {"status": "failed", "why": first_cause(error, written())}
-        return {"status": "ok"}
-
-    def _specialised(self, compilation: Any) -> Specialised:
-        check(compilation, self._gpu_target, self.version)
-        return specialise(compilation)
-
-    def _not_specialised(self, error: Exception, written: Any) -> dict[str, Any]:
-        if isinstance(error, WrongDeclaration):
+            check(compilation, self._gpu_target, self.version)
+            return then(specialise(compilation))
+        except WrongDeclaration as error:
             return {"status": "refused", "why": str(error)}
-        forget_half_made_keys()
-        return {"status": "failed", "why": first_cause(error, written())}
+        except Exception as error:
+            forget_half_made_keys()
+            return {"status": "failed", "why": first_cause(error, written())}
 
     def _compiled(self, found: Specialised) -> Any:
         """The very call that the JIT makes, so that the entry in Triton's cache is the launch's."""

@@ -64,9 +64,7 @@ class Units:
     def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
         units = []
         for backend, declare in sorted(kernel.compilations.items()):
-            if choose["backends"] and backend not in choose["backends"]:
-                continue
-            for case in kernel.cases:
+            for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
                 if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
                     for knobs in choose["knobs"]:
                         units += self._of_case(kernel, backend, declare, case, knobs)
@@ -79,14 +77,14 @@ class Units:
             cases = {case.name: case for case in kernel.cases}
             for index, point in enumerate(points):
                 case, declare = cases.get(point["case"]), kernel.compilations.get(point["backend"])
-                name = {"kernel": kernel.name, "point": index, **point, "label": ""}
+                name = {"kernel": kernel.name, **point, "label": ""}
                 if case is None:
-                    units.append(self._unit(name | {"status": "refused", "why": f"no case {point['case']!r}"}, None))
+                    found = [self._unit(name | {"status": "refused", "why": f"no case {point['case']!r}"}, None)]
                 elif declare is None:
-                    units.append(self._unit(name | {"status": "undeclared", "why": UNDECLARED}, None))
+                    found = [self._unit(name | {"status": "undeclared", "why": UNDECLARED}, None)]
                 else:
                     found = self._of_case(kernel, point["backend"], declare, case, point["knobs"])
-                    units += [unit | {"point": index} for unit in found]
+                units += [unit | {"point": index} for unit in found]
         return units
 
     def _of_case(
@@ -94,19 +92,22 @@ class Units:
     ) -> list[dict[str, Any]]:
         spec = naming.contract("spec")
         name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
-        place = spec.Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
+
+        def without(status: str, why: str) -> list[dict[str, Any]]:
+            return [self._unit(name | {"label": "", "status": status, "why": why}, None)]
+
         if not _takes(declare, knobs):
-            why = f"its isa() declaration does not take the knobs {', '.join(knobs)}; {TAKE_KNOBS}"
-            return [self._unit(name | {"label": "", "status": "refused", "why": why}, None)]
+            return without("refused", f"its isa() declaration does not take the knobs {', '.join(knobs)}; {TAKE_KNOBS}")
+        place = spec.Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
         try:
             declared = list(declare(case.at(place), self._arch, **knobs))
         except spec.Unsupported as error:
-            return [self._unit(name | {"label": "", "status": "unsupported", "why": str(error)}, None)]
+            return without("unsupported", str(error))
         except Exception as error:
-            why = f"its isa() declaration failed: {first_cause(error)}"
-            return [self._unit(name | {"label": "", "status": "failed", "why": why}, None)]
-        labels = [_label(one.label, case.name) for one in declared]
-        units = [name | {"label": label, "launch": launch_of(one)} for label, one in zip(labels, declared, strict=True)]
+            return without("failed", f"its isa() declaration failed: {first_cause(error)}")
+        # Without the case's name in its label, a compilation can be that of several cases.
+        labels = (str(one.label).removeprefix(case.name).strip() for one in declared)
+        units = (name | {"label": label, "launch": launch_of(one)} for label, one in zip(labels, declared, strict=True))
         return [self._unit(unit, one) for unit, one in zip(units, declared, strict=True)]
 
     def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
@@ -118,11 +119,6 @@ def _takes(declare: Any, knobs: dict[str, Any]) -> bool:
     """Whether a declaration has these knobs as keyword parameters."""
     parameters = inspect.signature(declare).parameters
     return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or all(name in parameters for name in knobs)
-
-
-def _label(declared: object, case: str) -> str:
-    """A compilation's name without the case's, so that cases that lead to one compilation can share it."""
-    return str(declared).removeprefix(case).strip()
 
 
 def _matches(name: str, patterns: list[str]) -> bool:

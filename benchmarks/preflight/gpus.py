@@ -126,25 +126,39 @@ def by_amdsmi() -> Iterator[GpuFacts]:
 def _of_amdsmi(smi: Any, handle: Any) -> GpuFacts:
     asic, cap = _table(smi, "get_gpu_asic_info", handle), _table(smi, "get_power_cap_info", handle)
     ecc, clock = _table(smi, "get_gpu_total_ecc_count", handle), _clock(smi, handle)
-    links = link_states(_table(smi, "get_gpu_xgmi_link_status", handle).get("status"))
     errors = asked(smi, "amdsmi_gpu_xgmi_error_status", handle)
-    return GpuFacts(
+    return _of_amd(
+        asic,
+        clock,
+        asked(smi, "amdsmi_get_gpu_perf_level", handle),
+        _table(smi, "get_gpu_xgmi_link_status", handle).get("status"),
+        asked(smi, "amdsmi_get_gpu_process_list", handle),
         address=str(smi.amdsmi_get_gpu_device_bdf(handle)).lower(),
-        name=word(asic.get("market_name")),
-        chip_id=chip(asic.get("device_id")),
         compute=word(asked(smi, "amdsmi_get_gpu_compute_partition", handle)),
         memory=word(asked(smi, "amdsmi_get_gpu_memory_partition", handle)),
         power_cap_w=watts(cap.get("power_cap")),
         power_default_w=watts(cap.get("default_power_cap")),
-        max_clock_mhz=whole(clock.get("max_clk")),
-        clock_limit=limit(clock.get("clk_locked"), asked(smi, "amdsmi_get_gpu_perf_level", handle)),
         corrected=whole(ecc.get("correctable_count")),
         uncorrected=whole(ecc.get("uncorrectable_count")),
         bad_pages=pending(asked(smi, "amdsmi_get_gpu_bad_page_info", handle)),
+        link_errors=None if errors is None else "NO_ERROR" not in str(getattr(errors, "name", errors)).upper(),
+    )
+
+
+def _of_amd(
+    asic: Mapping[str, Any], clock: Mapping[str, Any], level: Any, states: Any, running: Any, **facts: Any
+) -> GpuFacts:
+    """What amdsmi and the command amd-smi say in the same words, with the facts that they do not."""
+    links = link_states(states)
+    return GpuFacts(
+        name=word(asic.get("market_name")),
+        chip_id=chip(asic.get("device_id")),
+        max_clock_mhz=whole(clock.get("max_clk")),
+        clock_limit=limit(clock.get("clk_locked"), level),
         links=len(links) if links else None,
         links_down=links.count(False) if links else None,
-        link_errors=None if errors is None else "NO_ERROR" not in str(getattr(errors, "name", errors)).upper(),
-        processes=_amdsmi_processes(asked(smi, "amdsmi_get_gpu_process_list", handle)),
+        processes=_processes(running),
+        **facts,
     )
 
 
@@ -221,10 +235,12 @@ def link_states(states: Any) -> list[bool]:
     return [name in up for name in names if name in (*up, *down)]
 
 
-def _amdsmi_processes(running: Any) -> tuple[str, ...] | None:
-    if not isinstance(running, Sequence) or isinstance(running, str):
+def _processes(listed: Any) -> tuple[str, ...] | None:
+    """Entries are objects, in some releases of the command each under "process_info"; a text stands for none."""
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
         return None
-    pids = [whole(one.get("pid")) for one in running if isinstance(one, Mapping)]
+    entries = [one.get("process_info", one) for one in listed if isinstance(one, Mapping)]
+    pids = [whole(one.get("pid")) for one in entries if isinstance(one, Mapping)]
     return named(pid for pid in pids if pid)
 
 
@@ -278,23 +294,20 @@ def of_command(static: Mapping[str, Any], other: Mapping[str, Mapping[str, Any]]
     """One GPU from its sections in `static` and in the other calls, by their names."""
     asic, power, parts = (_section(static, name) for name in ("asic", "limit", "partition"))
     ecc, clocks = _section(other["metric"], "ecc"), _section(_section(other["metric"], "clock"), "gfx_0")
-    links = link_states(_links(other["xgmi"]))
-    return GpuFacts(
+    return _of_amd(
+        asic,
+        clocks,
+        other["metric"].get("perf_level"),
+        _links(other["xgmi"]),
+        other["process"].get("process_list"),
         address=str(value(_section(static, "bus").get("bdf")) or "").lower(),
-        name=word(asic.get("market_name")),
-        chip_id=chip(asic.get("device_id")),
         compute=word(parts.get("compute_partition") or parts.get("accelerator_partition")),
         memory=word(parts.get("memory_partition")),
         power_cap_w=watts(power.get("socket_power") or power.get("socket_power_limit") or power.get("power_cap")),
         power_default_w=watts(power.get("max_power") or power.get("max_power_limit")),
-        max_clock_mhz=whole(clocks.get("max_clk")),
-        clock_limit=limit(clocks.get("clk_locked"), other["metric"].get("perf_level")),
         corrected=whole(ecc.get("total_correctable_count")),
         uncorrected=whole(ecc.get("total_uncorrectable_count")),
         bad_pages=pending(other["bad-pages"].get("pending")),
-        links=len(links) if links else None,
-        links_down=links.count(False) if links else None,
-        processes=_command_processes(other["process"].get("process_list")),
     )
 
 
@@ -307,15 +320,6 @@ def _links(found: Mapping[str, Any]) -> Sequence[Any]:
     """`link_status`: a list of "U", "D" (down) and "X" (disabled), or a text of them."""
     states = found.get("link_status")
     return states.split() if isinstance(states, str) else states if isinstance(states, list) else ()
-
-
-def _command_processes(listed: Any) -> tuple[str, ...] | None:
-    """Entries are objects, in some releases each under "process_info"; a text stands for none."""
-    if not isinstance(listed, list):
-        return None
-    entries = [one.get("process_info", one) for one in listed if isinstance(one, Mapping)]
-    pids = [whole(one.get("pid")) for one in entries if isinstance(one, Mapping)]
-    return named(pid for pid in pids if pid)
 
 
 # GPUs of AMD, from the files of amdgpu and the KFD: what is left where no library answers.

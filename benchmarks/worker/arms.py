@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..naming import our
+from ..shapes import JsonObject
 from . import bound, clocks, code_hash, guards
 from .failures import Refused, first_line
 from .guards import LiveInputs
@@ -85,7 +86,7 @@ class CaseBench:
         with placed(self.case, self.seed):
             return self.kernel.function("reference")(self.case, self.inputs[0])
 
-    def build(self, label: str, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    def build(self, label: str, backend: str, overrides: JsonObject) -> JsonObject:
         """Set an arm up on every copy of the inputs; its knobs, and whether it has yet to tune.  All of it is untimed.
 
         label: by which all other steps name the arm; in a sweep, a backend has several.
@@ -146,7 +147,7 @@ class CaseBench:
         if self.case.place.world > 1:
             self.clock.synchronize()
 
-    def check(self, label: str) -> dict[str, Any]:
+    def check(self, label: str) -> JsonObject:
         """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
         arm = self.arms[label]
         start = bound.perf_counter()
@@ -189,7 +190,7 @@ class CaseBench:
         arm.captured = True
         return ""
 
-    def samples(self, order: list[str], warm_up: bool, spot: dict[str, Any] | None = None) -> dict[str, Any]:
+    def samples(self, order: list[str], warm_up: bool, spot: JsonObject | None = None) -> JsonObject:
         """Seconds per call of one sample of each arm in that order, and how long the device worked.
 
         spot: the last sample is a spot check: its `kind` and `secret`; or what it found.
@@ -215,7 +216,7 @@ class CaseBench:
         calls = self.arms[label].calls
         return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
 
-    def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
+    def burst(self, label: str, launches: int, spot: JsonObject | None = None) -> JsonObject:
         """One burst of an arm: the fields of clocks.Burst, and `spot` as in samples."""
         check = self._spot_check(label, **spot) if spot else None
         timed = check.timed if check else self.arms[label].timed
@@ -245,7 +246,7 @@ class CaseBench:
             if found := found or guards.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
-    def _compared(self, outputs: Sequence[Any]) -> dict[str, Any]:
+    def _compared(self, outputs: Sequence[Any]) -> JsonObject:
         """The largest errors of outputs, one for each copy of the inputs; why: "", or what is wrong first.
 
         stale: where something is wrong, all are right for the other set of values.
@@ -271,7 +272,7 @@ class CaseBench:
         chosen = kind if kind == "outputs" or self.values else "outputs"
         return guards.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
-    def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
+    def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> JsonObject:
         """What a spot check found; the outputs compared."""
         self.clock.synchronize()
         report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}

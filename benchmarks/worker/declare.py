@@ -11,25 +11,21 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .. import channel
 from ..naming import contract
+from ..shapes import Json, JsonObject
 from .failures import Refused, first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
 
-Declaration = dict[str, Any]
-"""A kernel's declaration as JSON values."""
 
-
-def declarations(
-    module: str, modules: Sequence[str], place: Mapping[str, Any], protocol: Mapping[str, Any]
-) -> dict[str, Any]:
+def declarations(module: str, modules: Sequence[str], place: Json, protocol: Json) -> JsonObject:
     """{"kernels": {name: declaration}, "homes": {name: modules}, "broken": [{"module", "reason", "detail"}]}.
 
     Of one module; what it imports is imported.  modules: of the checkout; homes: those that have the same kernel.
@@ -66,7 +62,7 @@ def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
     return {"module": module, "reason": channel.sentence(reason), "detail": channel.lines(detail)}
 
 
-def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]) -> Declaration:
+def _declaration(kernel: Any, spec: ModuleType, place: Json, protocol: Json) -> JsonObject:
     terms = {**protocol, "method": getattr(kernel, "protocol", None)}
     digest = getattr(kernel, "definition_digest", None) or kernel.yardstick  # its name before 2026-11-22
     costs: dict[str, dict[str, int]] = {}
@@ -90,7 +86,7 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "method": getattr(kernel, "protocol", None),
         "tuned": [name for name, one in kernel.backends.items() if getattr(one, "tuned", None)],
         "knobs": {name: list(_parameters(backend)) for name, backend in kernel.backends.items()},
-        "libraries": of_backends(kernel.backends),
+        "libraries": {name: installed(getattr(one, "libraries", ())) for name, one in kernel.backends.items()},
         "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},
     }
 
@@ -107,16 +103,11 @@ ORIGIN = "direct_url.json"
 """What an installer says about a distribution that did not come from an index (PEP 610)."""
 
 
-def of_backends(backends: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """By backend, the libraries that it declares: version and origin by distribution, without what is not installed.
+def installed(distributions: Iterable[str]) -> dict[str, str]:
+    """ "0.1.20.post1 (github.com/ROCm/aiter, e4048607)" by distribution, without what is not installed.
 
     A declaration before 2026-11-22 names none.
     """
-    return {name: installed(getattr(backend, "libraries", ())) for name, backend in backends.items()}
-
-
-def installed(distributions: Iterable[str]) -> dict[str, str]:
-    """ "0.1.20.post1 (github.com/ROCm/aiter, e4048607)" by distribution."""
     found = {}
     for name in distributions:
         try:
@@ -145,11 +136,9 @@ def _origin(text: str | None) -> str:
 # What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates.
 
 
-Json = dict[str, Any]
-"""A JSON object."""
-
-
-def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: Json) -> list[Json]:
+def listed(
+    checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: JsonObject
+) -> list[JsonObject]:
     """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.
 
     config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
@@ -173,7 +162,7 @@ def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence
     ]
 
 
-def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> JsonObject:
     about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
     about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
     parameters = _parameters(backend)
@@ -187,7 +176,7 @@ def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
         return about | {"why": kind + first_line(error), **nothing}
 
 
-def _cost(kernel: Any, placed: Any) -> Json | None:
+def _cost(kernel: Any, placed: Any) -> JsonObject | None:
     """What a call must do, by the declaration; None where that fails."""
     try:
         return dataclasses.asdict(kernel.function("cost")(placed))
@@ -195,13 +184,13 @@ def _cost(kernel: Any, placed: Any) -> Json | None:
         return None
 
 
-def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
+def _choices(backend: Any, placed: Any, defaults: JsonObject) -> JsonObject:
     """rule: without the table; tuned: where an entry of the case is in it; table: what `ridgeline tune` must know."""
     arch = placed.place.arch
     config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
     propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field, nor a table
     full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
-    found: Json = {"rule": None, "tuned": None, "table": None}
+    found: JsonObject = {"rule": None, "tuned": None, "table": None}
     if table := getattr(backend, "tuned", None):
         where = {name: getattr(table, name) for name in ("file", "section")}
         where |= {"key": table.key(placed), "elements": list(table.elements)}
@@ -211,7 +200,7 @@ def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
     return {"config": config, **found, "candidates": full, "overrides": differs}
 
 
-def _knob(parameter: inspect.Parameter) -> Json:
+def _knob(parameter: inspect.Parameter) -> JsonObject:
     """Default (null without one) and type of a knob, by its annotation, or else by its default."""
     has = parameter.default is not parameter.empty
     written = parameter.annotation

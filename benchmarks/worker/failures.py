@@ -6,9 +6,9 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from .. import channel
+from ..shapes import JsonObject
 
 MOST_CAUSES = 100
 """Exceptions of a chain that are followed: a chain can be a circle."""
@@ -26,7 +26,7 @@ class Refused(Exception):
         self.spoiled, self.fatal = spoiled, fatal
 
 
-def answer(error: BaseException) -> dict[str, Any]:
+def answer(error: BaseException) -> JsonObject:
     """Status, first cause in one sentence, traceback; `fatal` if the device cannot be used any more."""
     known = {"ok": False, "status": "error", "detail": "", "fatal": False, "spoiled": False, "failed_at": time.time()}
     try:
@@ -35,7 +35,7 @@ def answer(error: BaseException) -> dict[str, Any]:
         return {**known, "why": f"{type(error).__name__}, of which nothing can be told: {type(other).__name__}"}
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _told(error: BaseException) -> JsonObject:
     if isinstance(error, Refused):
         told = {"status": error.status, "why": channel.sentence(str(error))}
         return {**told, "spoiled": error.spoiled, "fatal": error.fatal}

@@ -9,9 +9,8 @@ process is started anew from its interpreter.  Either way it stands between a ke
 parent hits this process, which can be started again, and what a kernel leaves running becomes a child of this process,
 which ends it.  Each message is a JSON object, answered by one:
 
-start   checkout, directory, variables; with the descriptors requests, answers, log -> the process
-ended   process -> how it ended, unreaped, as [si_code, si_status]; null while it runs
-reap    process -> [its exit code as subprocess has it, names of what it left running]; null while it runs
+checkout, directory, variables; with the descriptors requests, answers, log -> a new process
+process -> [its exit code as subprocess has it, names of what it left running], reaped; null while it runs
 
 It ends when the socket does, and its children with it.
 """
@@ -82,11 +81,6 @@ def _know_triton() -> None:
         importlib.import_module("triton.runtime.cache").triton_key()
 
 
-def _worker() -> Any:
-    """The program of a measuring process, by its name here (benchmarks.naming)."""
-    return naming.our("benchmarks.worker.__main__")
-
-
 def _can_fork() -> bool:
     """Whether a fork copies this process whole: of several threads it copies one, and the locks of all.
 
@@ -109,14 +103,10 @@ class Server:
 
     def answer(self, asked: dict[str, Any], descriptors: list[int]) -> Any:
         """Do what a message asks for."""
-        if asked["op"] == "start":
+        if descriptors:
             return self._started(asked, descriptors)
-        process = int(asked["process"])
-        if asked["op"] == "ended":
-            info = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            return [info.si_code, info.si_status] if info else None
-        found, status = os.waitpid(process, os.WNOHANG)
-        if not found:
+        process, status = os.waitpid(asked["process"], os.WNOHANG)
+        if not process:
             return None
         self._running.discard(process)
         return [os.waitstatus_to_exitcode(status), self._end_strays()]
@@ -196,7 +186,7 @@ def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.update(asked["variables"])
         _restart_streams()
         sys.argv[:] = [str(WORKER)]
-        _worker().serve(requests, answers, asked["checkout"])
+        naming.our("benchmarks.worker.__main__").serve(requests, answers, asked["checkout"])
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -8,6 +8,8 @@ import platform
 import re
 from typing import Any
 
+from ..shapes import JsonObject
+
 VARIABLES = (
     "RIDGELINE_HEAP",
     "RIDGELINE_IPC_",
@@ -39,7 +41,7 @@ PRIVATE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DIR|PATH|HOME|FILE|HOST
 """Variables with such names are not recorded: secrets, and paths or hosts that identify people."""
 
 
-def devices() -> list[dict[str, Any]]:
+def devices() -> list[JsonObject]:
     """The GPUs torch sees, as JSON values; empty without a GPU or without torch."""
     try:
         import torch
@@ -50,7 +52,7 @@ def devices() -> list[dict[str, Any]]:
     return [_device(torch, index) for index in range(torch.cuda.device_count())]
 
 
-def _device(torch: Any, index: int) -> dict[str, Any]:
+def _device(torch: Any, index: int) -> JsonObject:
     properties = torch.cuda.get_device_properties(index)
     gcn = getattr(properties, "gcnArchName", "") if torch.version.hip else ""
     uuid = getattr(properties, "uuid", None)
@@ -74,9 +76,9 @@ def _pci(properties: Any) -> str | None:
     return "{:04x}:{:02x}:{:02x}.0".format(*parts)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> JsonObject:
     """Versions that can change a time."""
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "python": platform.python_version(),
         "torch": None,
         "triton": None,

@@ -10,11 +10,12 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..naming import contract, our
+from ..shapes import Json, JsonObject
 from .failures import Refused, first_line
 
 SPEC_VERSIONS = (1,)
@@ -76,7 +77,7 @@ class Service:
         self._known_pair: Any = None
         self._filler: Any = None
 
-    def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
+    def perform(self, op: str, fields: Json) -> Any:
         """Do what a request asks for; returns its result.
 
         Refused if what an operator did in it changes what all arms of the process are measured and compared with.
@@ -91,7 +92,7 @@ class Service:
             if found := found or (op in COMPARED and self._known_pair.disturbed()):
                 raise Refused("error", found, fatal=True)
 
-    def _performed(self, op: str, fields: Mapping[str, Any]) -> Any:
+    def _performed(self, op: str, fields: Json) -> Any:
         if op not in CASE_STEPS:
             return getattr(self, f"do_{op}")(**fields)
         if self._bench is None and op == "drop":  # the case failed before there was an arm
@@ -100,27 +101,27 @@ class Service:
 
     # ---- describing a checkout -----------------------------------------------------------------------------------
 
-    def do_probe(self) -> dict[str, Any]:
+    def do_probe(self) -> JsonObject:
         """Devices and versions of this Python; torch may be absent."""
         from . import probe
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
-    def do_declare(self, **asked: Any) -> dict[str, Any]:
+    def do_declare(self, **asked: Any) -> JsonObject:
         """Every kernel of a module of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from . import declare
 
         self._refuse_other_contracts()
         return declare.declarations(**asked)
 
-    def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
+    def do_candidates(self, **asked: Any) -> list[JsonObject]:
         """What a sweep could try; see benchmarks/worker/declare.py."""
         from . import declare
 
         self._refuse_other_contracts()
         return declare.listed(self._checkout, **asked)
 
-    def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
+    def do_bringup(self, probe: str, context: JsonObject) -> list[JsonObject]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
         kind = importlib.import_module("benchmarks.bringup.steps").StepContext
@@ -128,18 +129,18 @@ class Service:
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
         return [row if isinstance(row, dict) else row.as_json() for row in found]
 
-    def do_script(self, core: int | None, **asked: Any) -> dict[str, Any]:
+    def do_script(self, core: int | None, **asked: Any) -> JsonObject:
         """Run a user's script to its end (benchmarks/worker/scripts), which is the answer to the last request.
 
         At each timer it answers the one before, and takes the next.  core: see probe.settle_on.
         """
         our("benchmarks.worker.probe").settle_on(core)
-        found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
+        found: JsonObject = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
         return found
 
     # ---- compiling, with the device untouched --------------------------------------------------------------------
 
-    def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[dict[str, Any]]:
+    def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[JsonObject]:
         """What has to be compiled for arms of a kernel; see benchmarks/isa/worker.py."""
         return list(self._filling(**device).launches(self._declared(module, kernel), asked))
 
@@ -159,7 +160,7 @@ class Service:
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
-    def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
+    def do_join(self, module: str, kernel: str, **joining: Any) -> JsonObject:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
         arms = self._bound()
@@ -215,9 +216,9 @@ class Service:
         self._bench.make_reference()
         self._made = (case, seed, copies)
 
-    def do_ran(self, tops: Sequence[str]) -> dict[str, Any]:
+    def do_ran(self, tops: Sequence[str]) -> JsonObject:
         """What has been run or read of the repository since this was last asked; see ran.RanFiles."""
-        found: dict[str, Any] = self._ran.new(tops)
+        found: JsonObject = self._ran.new(tops)
         return found
 
     # ---- leaving -------------------------------------------------------------------------------------------------
@@ -312,12 +313,12 @@ def _meet(ranks: Joining) -> None:
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
 
 
-def _dispatch(ranks: Joining) -> dict[str, Any] | None:
+def _dispatch(ranks: Joining) -> JsonObject | None:
     """Which XCD runs how many programs of a launch of two to a CU; None where there are none, or nobody can say."""
     if not (ranks.gpu and ranks.arch in ("gfx942", "gfx950") and ranks.rank == 0 and ranks.compute_units):
         return None
     try:
-        found: dict[str, Any] = contract("_shared.xcd").dispatch(ranks.device, 2 * ranks.compute_units)
+        found: JsonObject = contract("_shared.xcd").dispatch(ranks.device, 2 * ranks.compute_units)
     except Exception as error:  # an older checkout has no such module; without Triton nothing is launched anyway
         print(f"which XCD runs what is not known: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return None

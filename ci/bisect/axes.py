@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 
 from ci.git.command import GitError, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -37,7 +38,9 @@ class Axis(Protocol):
     @property
     def places(self) -> Sequence[RowPlace]: ...
     @property
-    def known(self) -> Sequence[str | None]: ...
+    def known(self) -> Sequence[str | None]:
+        return [None] * len(self.places)
+
     def sides(self, low: int, high: int, plan: MeasurePlan) -> AbstractContextManager[Sides]: ...
     def position(self, trial: Trial, role: str) -> int | None: ...
 
@@ -78,7 +81,7 @@ class Setting:
 
 
 @dataclasses.dataclass(frozen=True)
-class KnobAxis:
+class KnobAxis(Axis):
     """Knobs that are changed one after the other, in the order given: at place k the first k have their bad value."""
 
     checkout: LocalCheckout
@@ -89,10 +92,6 @@ class KnobAxis:
     def places(self) -> Sequence[RowPlace]:
         rows = [RowPlace("", "all good", ", ".join(f"{one.name}={one.good}" for one in self.settings))]
         return rows + [RowPlace(f"{s.name}={s.bad}", f"{s.name}={s.bad}", f"was {s.good}") for s in self.settings]
-
-    @property
-    def known(self) -> Sequence[str | None]:
-        return [None] * (len(self.settings) + 1)
 
     def values(self, place: int) -> dict[str, str]:
         """Every knob's value at a place."""
@@ -117,7 +116,7 @@ class KnobAxis:
 
 
 @dataclasses.dataclass(frozen=True)
-class PythonAxis:
+class PythonAxis(Axis):
     """Python environments in the order given, such as one for each version of Triton."""
 
     checkout: LocalCheckout
@@ -128,10 +127,6 @@ class PythonAxis:
     @property
     def places(self) -> Sequence[RowPlace]:
         return [RowPlace(one, one) for one in self.pythons]
-
-    @property
-    def known(self) -> Sequence[str | None]:
-        return [None] * len(self.pythons)
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
@@ -194,17 +189,9 @@ def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
 
 def _between_equals(labels: Labels) -> list[bool]:
     """Of each change, whether the nearest labels before and after it are equal."""
-    before, after = _filled(labels), _filled(labels[::-1])[::-1]
-    pairs = zip(before[:-1], after[1:], strict=True)
-    return [one is not None and one == other for one, other in pairs]
-
-
-def _filled(labels: Labels) -> list[str | None]:
-    """Each label, or the last one before it."""
-    found: list[str | None] = []
-    for label in labels:
-        found.append(label if label is not None or not found else found[-1])
-    return found
+    known = pd.Series(list(labels), dtype="str")
+    before, after = known.ffill().to_numpy()[:-1], known.bfill().to_numpy()[1:]
+    return [bool(one == other) for one, other in zip(before, after, strict=True)]  # what is not known is NaN
 
 
 # The commits between two, and which of them leave a kernel's code as it was.

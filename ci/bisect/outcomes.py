@@ -28,7 +28,7 @@ from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import Followed, read
 from ci.trials.replay import MACHINE_KINDS, ReplayError, content_of, times, value_of
-from ci.trials.trial import Trial
+from ci.trials.trial import Json, Trial
 
 Position = Callable[[Trial, str], int | None]
 """(trial, role) -> the position that this checkout of the trial is, None for none."""
@@ -72,10 +72,9 @@ def _shifts(found: Sequence[Comparison]) -> list[float]:
 def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
     """Why a position cannot be measured, by position."""
     if not found:
-        lacking = {base: "base", head: "head"}
-        return {place: _lacks(group, role) for place, role in lacking.items() if not _has_any(group, role)} or {
-            max(base, head): _untimed(group)
-        }
+        there = {role for trial in group for _, role, _, _ in trial.arms()}
+        lacking = {place: role for place, role in ((base, "base"), (head, "head")) if role not in there}
+        return {place: _lacks(group, role) for place, role in lacking.items()} or {max(base, head): _untimed(group)}
     for one in found:
         for place, status, why in ((base, one.base_status, one.base_why), (head, one.head_status, one.head_why)):
             if status is not Status.OK:
@@ -93,10 +92,6 @@ def _untimed(group: Sequence[Trial]) -> str:
     arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
     said = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
     return said[0] if said else "the trial compares nothing"
-
-
-def _has_any(group: Sequence[Trial], role: str) -> bool:
-    return any(trial.cases and any(case.of_role(role) for case in trial.cases.values()) for trial in group)
 
 
 def _lacks(group: Sequence[Trial], role: str) -> str:
@@ -210,7 +205,7 @@ def _samples(arms: Any, role: str, where: str) -> FloatArray:
     return found
 
 
-def _lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _lines(path: Path) -> list[tuple[str, Json]]:
     """(where it stands, object) of every line, of which there is one at least."""
     try:
         content, damage = content_of(path)

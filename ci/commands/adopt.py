@@ -5,41 +5,38 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
 from ci.commands.common.measuring import scratch, two_checkouts
-from ci.commands.common.outcome import with_rejected
+from ci.commands.common.outcome import shown
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MeasurePlan, machine_kind
+from ci.harness import machine_kind
 from ci.judging import live, policy
-from ci.judging.types import to_json
 from ci.options import (
     ANY,
     BUDGET,
-    CPU_ROUNDS,
     DRY_RUN,
     FILE,
-    GPU_ROUNDS,
     JSON,
     NO_VERDICT,
     OUT,
     PASS,
     POLICY,
     SECONDS,
+    Given,
     err_console,
     flag,
     option,
-    out_console,
     print_json,
+    pythons,
     several,
     verb,
     wait_for_turn,
+    with_rounds,
 )
-from ci.report import terminal
-from ci.report.model import report_of
+from ci.options import plan as planned
 from ci.report.words import plain
 from ci.whole_files import replace
 
@@ -50,28 +47,6 @@ EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype
 
 ARGUMENTS = "ridgeline.script_arguments"
 """Under this name click's context has what stands behind `--`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class AdoptOptions:
-    """What was asked for beside the script and the commits, by the names of the options."""
-
-    script_from: str
-    device: str | None
-    budget: float | None
-    paths: tuple[str, ...]
-    only_list: bool
-    promote: Path | None
-    rounds: int | None
-    seed: int
-    deadline: float
-    env_base: str | None
-    env_head: str | None
-    trials: int | None
-    policy_file: Path | None
-    out: Path | None
-    as_json: bool
-    dry_run: bool
 
 
 class ScriptCommand(click.Command):
@@ -99,7 +74,7 @@ class ScriptCommand(click.Command):
 @option("--rounds", "Rounds in a trial (default: 40; 20 on a CPU).", click.IntRange(8, 10_000))
 @option("--seed", "Of all random numbers.", click.IntRange(0, 2**31), default=0, show_default=True)
 @option(
-    "--deadline SECONDS",
+    "--deadline SECONDS -> deadline_s",
     "Longest step, and longest time between two timers (default 600).",
     SECONDS,
     default=600.0,
@@ -112,8 +87,7 @@ class ScriptCommand(click.Command):
 @OUT
 @JSON
 @DRY_RUN
-@click.pass_context
-def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | None, **options: Any) -> int:
+def adopt(given: Given) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
@@ -123,13 +97,15 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """
-    given = AdoptOptions(**options)
     if not given.dry_run:
         wait_for_turn()
-    repository = Repository(_folder(script))
-    checkouts = two_checkouts(repository, base, head, given.out)
-    request = _request(repository, checkouts, script, ctx.meta[ARGUMENTS], given)
-    plan = _plan(given)
+    # The folder of the script, or the nearest one above it that is there: the script may be in one commit only.
+    whole = given.script.absolute().parent
+    repository = Repository(next(one for one in (whole, *whole.parents) if one.is_dir()))
+    checkouts = two_checkouts(repository, given.base, given.head, given.out)
+    request = _request(repository, checkouts, given)
+    kind = given.device or machine_kind()
+    plan = with_rounds(planned(given, pythons=pythons(given)), kind)
     file = given.out or scratch("adopt", checkouts[1], repository.root)
     if given.dry_run:
         one, two = (side.label for side in checkouts)
@@ -137,29 +113,29 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
         return PASS
     if given.promote and given.promote.exists():
         raise click.UsageError(f"{given.promote} exists; name a new file, or remove it")
+    console = err_console()
     try:
         if given.only_list or given.promote:
             spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
-            return _told(request.seen(checkouts, plan, file, err_console()), request, given, spec)
+            return _told(request.seen(checkouts, plan, file, console), request, given, spec)
         rules = policy.load(given.policy_file)
-        kind = "cpu" if request.device == "cpu" else machine_kind()
         budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
         asked = dataclasses.replace(request, most_trials=budget)
-        outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
+        outcome = live.compare(checkouts, plan, rules, kind, file, console, live.started_for_each(asked.measure))
+    except NothingToCompare as error:  # no verdict
         if given.as_json:
-            print_json(with_rejected(to_json(outcome.judgement), outcome.file.rejected))
+            print_json({"verdict": "CANNOT TELL", "why": str(error), "cases": []})
         else:
-            made = report_of(outcome.judgement, outcome.file.trials, checkouts, title=f"script {request.path}")
-            terminal.show(made, out_console())
-        console = err_console()
-        printed = PRINTED.format(out=file, role="head")
-        console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
-        return outcome.judgement.verdict.exit_code
-    except NothingToCompare as error:
-        return _nothing(str(error), given.as_json)
+            click.echo(f"CANNOT TELL: {plain(error, 2000)}")
+        return NO_VERDICT
+    trials, rejected = outcome.file.trials, outcome.file.rejected
+    code = shown(outcome.judgement, trials, rejected, given.as_json, checkouts, f"script {request.path}")
+    printed = PRINTED.format(out=file, role="head")
+    console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
+    return code
 
 
-def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: str) -> int:
+def _told(seen: SeenScript, request: ScriptRequest, given: Given, spec: str) -> int:
     """What would be timed; or the declaration of it, written."""
     if given.promote:
         replace(given.promote, declaration(seen, str(request.path), spec))
@@ -170,46 +146,19 @@ def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: s
     if given.as_json:
         print_json(dataclasses.asdict(seen))
         return PASS
-    for line in _lines(seen):
-        click.echo(plain(line, 500))
-    return PASS
-
-
-def _lines(seen: SeenScript) -> list[str]:
     by_key = {one.key: one for one in seen.closures}
     lines = [f"{key}  {by_key[key].expected_s * 1e6:.3g} us, by {by_key[key].timer}" for key in seen.timed]
     failed = {one.key: one.why for one in seen.closures if one.why}
     lines += [f"{key}  not timed: {why}" for key, why in {**seen.left_out, **failed}.items()]
     lines += [f"warning: {one}" for one in seen.warnings]
-    return [*lines, f"{len(seen.timed)} of {len(by_key)} closures, about {seen.trial_s:.0f} s a trial"]
+    for line in [*lines, f"{len(seen.timed)} of {len(by_key)} closures, about {seen.trial_s:.0f} s a trial"]:
+        click.echo(plain(line, 500))
+    return PASS
 
 
-def _nothing(why: str, as_json: bool) -> int:
-    """The script timed nothing that can be compared: no verdict."""
-    if as_json:
-        print_json({"verdict": "CANNOT TELL", "why": why, "cases": []})
-    else:
-        click.echo(f"CANNOT TELL: {plain(why, 2000)}")
-    return NO_VERDICT
-
-
-# ---- what is asked -----------------------------------------------------------------------------------------------
-
-
-def _folder(script: Path) -> Path:
-    """The folder of the script, or the nearest one above it that is there: the script may be in one commit only."""
-    whole = script.absolute().parent
-    return next(one for one in (whole, *whole.parents) if one.is_dir())
-
-
-def _request(
-    repository: Repository,
-    checkouts: Sequence[LocalCheckout],
-    script: Path,
-    arguments: tuple[str, ...],
-    given: AdoptOptions,
-) -> ScriptRequest:
-    below = script.resolve().relative_to(repository.root.resolve())
+def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: Given) -> ScriptRequest:
+    root = repository.root.resolve()
+    below = given.script.resolve().relative_to(root)
     sides = {side.role: side.path / below for side in checkouts}
     source = sides[given.script_from]
     if not source.is_file():
@@ -219,21 +168,8 @@ def _request(
     if all(path.is_file() for path in sides.values()) and len({path.read_bytes() for path in sides.values()}) == 2:
         said = f"{below} differs between base and head: both sides run the text of {given.script_from}"
         click.echo(f"{said} (--script-from chooses)", err=True)
-    root = repository.root.resolve()
     here = Path.cwd().resolve()
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
+    arguments = click.get_current_context().meta[ARGUMENTS]
     paths = import_paths(root, given.paths)
     return ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
-
-
-def _plan(given: AdoptOptions) -> MeasurePlan:
-    cpu = given.device == "cpu" or machine_kind() == "cpu"
-    pythons = {role: python for role, python in (("base", given.env_base), ("head", given.env_head)) if python}
-    return MeasurePlan(
-        trials=given.trials or 0,
-        rounds=given.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS),
-        seed=given.seed,
-        deadline_s=given.deadline,
-        cache="hot" if cpu else "cold",
-        pythons=pythons,
-    )

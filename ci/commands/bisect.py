@@ -1,4 +1,4 @@
-"""What an event of the history asks of a search: its range of commits, and the series that moved most."""
+"""`ridgeline bisect`: which commit (knob, environment) changed a speed, by paired trials and how sure that is."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ci.bars import bar
-from ci.bisect import axes, show
-from ci.bisect import outcomes as drivers
-from ci.bisect import outcomes as replay
+from ci.bisect import axes, outcomes, show
 from ci.bisect import search as expect
 from ci.bisect.axes import (
     FEWEST,
     Axis,
     BisectError,
-    CommitAxis,
     KnobAxis,
     Labels,
     PythonAxis,
@@ -35,12 +31,12 @@ from ci.bisect.axes import (
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
 from ci.commands import events
-from ci.commands.common.measuring import one_checkout
+from ci.commands.common.measuring import here
 from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.history import reading, triage
-from ci.history.types import EventKind, HistoryEvent
+from ci.history.types import EventKind
 from ci.isa.compiled import TreeCompiler, Wanted
 from ci.judging import policy
 from ci.options import (
@@ -53,6 +49,7 @@ from ci.options import (
     POLICY,
     RESULTS,
     TIMED,
+    Given,
     err_console,
     of_project,
     option,
@@ -67,51 +64,6 @@ from ci.options import (
 from ci.report.words import cause_lines
 from ci.stats.bisection import FoundSteps
 from kernels import project
-
-
-@dataclasses.dataclass(frozen=True)
-class AskedOfEvent:
-    """The ends of a search, what is measured, and the size of the step as a ratio."""
-
-    ends: tuple[str, str]
-    plan: MeasurePlan
-    ratio: float
-
-
-def asked_of_event(prefix: str, results: Path, ends: Sequence[str], plan: MeasurePlan) -> AskedOfEvent:
-    """What the event asks for; what the plan names already stays.  Raises TriageError, BisectError, GitError."""
-    if ends:
-        raise click.UsageError(f"--event names the ends itself; leave out {' '.join(ends)}")
-    with bar(err_console(), "reading the history"):
-        found = {one.id: one for one in reading.history(results, None, triage.load(of_project("events")())).events}
-    event = found[triage.chosen(prefix, found)]
-    if event.kind is not EventKind.KERNEL:
-        said = f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains"
-        raise BisectError(f"{said}; events of the kind kernel can be searched: `ridgeline events --kind kernel`")
-    if not event.last_good.hash:
-        raise BisectError(
-            f"the event {event.id} has no good commit before it; name one yourself: `ridgeline bisect --help`"
-        )
-    repository = Repository(Path.cwd())
-    good, bad = (repository.resolve(one.hash).hash for one in (event.last_good, event.first_bad))
-    err_console().print(f"{events.what(event)}: between {good[:8]} and {bad[:8]}", markup=False)
-    return AskedOfEvent((good, bad), _of_series(event, plan), event.ratio)
-
-
-def _of_series(event: HistoryEvent, plan: MeasurePlan) -> MeasurePlan:
-    """The plan for the series that moved most, in any tier, where it names no kernel, case or backend itself."""
-    key = max(event.moved, key=lambda one: abs(one.step.ratio - 1)).key
-    return dataclasses.replace(
-        plan,
-        tier="nightly",
-        kernels=plan.kernels or (key.kernel,),
-        cases=plan.cases or (f"{key.kernel}/{key.case}",),
-        backends=plan.backends or (key.backend,),
-    )
-
-
-# `ridgeline bisect`: which commit (knob, environment) changed a speed, by paired trials and how sure that is.
-
 
 FOLDER = ".ridgeline/bisect"
 """Below the root of the project: trial files, named by what is searched: the same command goes on with its own."""
@@ -158,23 +110,7 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @JSON
 @DRY_RUN
 @WHY
-def bisect(
-    ends: tuple[str, ...],
-    axis: str,
-    event: str | None,
-    most: int,
-    smallest: float | None,
-    arches: tuple[str, ...],
-    recording: Path | None,
-    policy_file: Path | None,
-    out: Path | None,
-    results: Path,
-    as_json: bool,
-    dry_run: bool,
-    why: bool,
-    why_seconds: float,
-    **what: Any,
-) -> int:
+def bisect(given: Given) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
 
     Each trial compares a commit with GOOD in lock-step, where it is expected to tell most.  Both ends come first, and a
@@ -188,37 +124,76 @@ def bisect(
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
     """
-    if not (recording or dry_run or axis == DRIVER):
+    recording, driver = given.recording, given.axis == DRIVER
+    if not (recording or given.dry_run or driver):
         wait_for_turn()
-    planned, ratio = _planned(**what), None
-    if event:
-        asked = asked_of_event(event, results, ends, planned)
-        ends, planned, ratio = asked.ends, asked.plan, asked.ratio
-    lead = functools.partial(_rules, policy.load(policy_file), planned.kernels, most, smallest)
-    if recording and replay.tells_its_places(recording):
-        found = replay.of_file(recording)
-        return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
-    if not (planned.cases or planned.kernels):
+    ratio: float | None = None
+    ends, planned = given.ends, _planned(given)
+    if given.event:
+        ends, planned, ratio = asked_of_event(given, planned)
+    lead = functools.partial(_rules, policy.load(given.policy_file), planned.kernels, given.most, given.smallest)
+    told: outcomes.RecordedSearch | None = None
+    row: Axis | None = None
+    what = "place"
+    if recording and outcomes.tells_its_places(recording):
+        told = outcomes.of_file(recording)
+    elif not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
-    if axis == DRIVER:
-        found = drivers.of_records(results, planned, ends)
-        apart = functools.partial(lead, apart=True)
-        return _told(found.places, [None] * len(found.places), apart(found.kind), found.outcomes, DRIVER, as_json)
-    row = _axis(axis, ends, planned, arches)
-    if recording:
-        found = replay.of_axis(recording, row)
-        return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
-    file = out or _file(axis, row, planned)
-    if dry_run:
-        return _said(row, lead(machine_kind()), file, ratio, arches, as_json)
-    last = _measured(row, planned, lead(machine_kind()), file, as_json)
-    pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
+    elif driver:
+        told, what = outcomes.of_records(given.results, planned, ends), DRIVER
+    else:
+        row = _axis(given.axis, ends, planned, given.arches)
+        told, what = outcomes.of_axis(recording, row) if recording else None, row.what
+    if told:
+        known = row.known if row else [None] * len(told.places)
+        rules = lead(told.kind, apart=what == DRIVER)
+        last = _shown(told.places, known, rules, told.outcomes, what, given.as_json)
+        return PASS if last.answer else NO_VERDICT
+    assert row
+    file, rules = given.out or _file(given.axis, row, planned), lead(machine_kind())
+    if given.dry_run:
+        return _said(row, rules, file, ratio, given)
+    last = _measured(row, planned, rules, file, given.as_json)
+    pair = neighbours(last.answer, row.places) if given.axis == AXES[0] and given.why else None
     if pair:
-        _explain(*pair, planned, policy.load(policy_file), file, why_seconds, results, to_stderr=as_json)
+        _explain(*pair, planned, file, given)
     return PASS if last.answer else NO_VERDICT
 
 
 # ---- what is asked ------------------------------------------------------------------------------------------------
+
+
+def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], MeasurePlan, float]:
+    """The ends that an event asks for, what is measured, and the size of its step as a ratio.
+
+    What the plan names already stays; else it is the series that moved most, in any tier.  Raises TriageError,
+    BisectError, GitError.
+    """
+    if given.ends:
+        raise click.UsageError(f"--event names the ends itself; leave out {' '.join(given.ends)}")
+    with bar(err_console(), "reading the history"):
+        history = reading.history(given.results, None, triage.load(of_project("events")()))
+    found = {one.id: one for one in history.events}
+    event = found[triage.chosen(given.event, found)]
+    if event.kind is not EventKind.KERNEL:
+        said = f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains"
+        raise BisectError(f"{said}; events of the kind kernel can be searched: `ridgeline events --kind kernel`")
+    if not event.last_good.hash:
+        raise BisectError(
+            f"the event {event.id} has no good commit before it; name one yourself: `ridgeline bisect --help`"
+        )
+    repository = Repository(Path.cwd())
+    good, bad = (repository.resolve(one.hash).hash for one in (event.last_good, event.first_bad))
+    err_console().print(f"{events.what(event)}: between {good[:8]} and {bad[:8]}", markup=False)
+    key = max(event.moved, key=lambda one: abs(one.step.ratio - 1)).key
+    chosen = dataclasses.replace(
+        plan,
+        tier="nightly",
+        kernels=plan.kernels or (key.kernel,),
+        cases=plan.cases or (f"{key.kernel}/{key.case}",),
+        backends=plan.backends or (key.backend,),
+    )
+    return (good, bad), chosen, event.ratio
 
 
 def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str]) -> Axis:
@@ -232,20 +207,17 @@ def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence
             )
         repository = Repository(Path.cwd())
         row = axes.commit_axis(repository, ends[0], ends[1], planned.kernels)
-        return _compiled(row, planned, arches) if arches else row
-    here = one_checkout(None, None, None)
+        if not arches:
+            return row
+        # With the machine code of what is measured, in the cache of `ridgeline isa`.
+        cases = tuple(case.rpartition("/")[2] for case in planned.cases)
+        wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
+        return axes.labelled(row, wanted, TreeCompiler(repository.root / CACHE, err_console()))
     if kind == "knob":
         if not ends:
             raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
-        return KnobAxis(here, settings_of(ends))
-    return PythonAxis(here, _pythons(ends, kind), sys.executable)
-
-
-def _compiled(row: CommitAxis, planned: MeasurePlan, arches: Sequence[str]) -> CommitAxis:
-    """The commits with the machine code of what is measured, in the cache of `ridgeline isa`."""
-    cases = tuple(case.rpartition("/")[2] for case in planned.cases)
-    wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
-    return axes.labelled(row, wanted, TreeCompiler(row.repository.root / CACHE, err_console()))
+        return KnobAxis(here(), settings_of(ends))
+    return PythonAxis(here(), _pythons(ends, kind), sys.executable)
 
 
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:
@@ -260,16 +232,14 @@ def _pythons(paths: Sequence[str], kind: str) -> list[str]:
     return whole
 
 
-def _planned(
-    *, kernels: Sequence[str] = (), cases: Sequence[str] = (), backends: Sequence[str] = (), **how: Any
-) -> MeasurePlan:
+def _planned(given: Given) -> MeasurePlan:
     """The plan, with kernel and backend of cases that name them: KERNEL/CASE, or KERNEL/BACKEND/CASE as reports do."""
-    parts = [case.split("/") for case in cases]
-    named = (*kernels, *(part[0] for part in parts if len(part) > 1))
-    timed = (*backends, *(part[1] for part in parts if len(part) > 2))
-    plain = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
+    parts = [case.split("/") for case in given.cases]
+    named = (*given.kernels, *(part[0] for part in parts if len(part) > 1))
+    timed = (*given.backends, *(part[1] for part in parts if len(part) > 2))
+    cases = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
     unique = {"kernels": tuple(dict.fromkeys(named)), "backends": tuple(dict.fromkeys(timed))}
-    return with_rounds(plan(cases=plain, **unique, **how))
+    return with_rounds(plan(given, cases=cases, **unique))
 
 
 def _rules(
@@ -311,40 +281,18 @@ def neighbours(found: FoundSteps | None, places: Sequence[RowPlace]) -> tuple[st
     return (places[one.low].name, places[one.high].name) if one.high == one.low + 1 and one.shift > 0 else None
 
 
-def _explain(
-    good: str,
-    bad: str,
-    planned: MeasurePlan,
-    rules: policy.Policy,
-    file: Path,
-    seconds: float,
-    results: Path,
-    *,
-    to_stderr: bool,
-) -> None:
+def _explain(good: str, bad: str, planned: MeasurePlan, file: Path, given: Given) -> None:
     """Why the first bad commit is slower than the last good one."""
     console = err_console()
     console.print("why: comparing the two neighbours afresh")
-    for one in explained_commit(Repository(Path.cwd()), good, bad, planned, rules, file, console, seconds, results):
+    asked = (planned, policy.load(given.policy_file), file, console, given.why_seconds, given.results)
+    for one in explained_commit(Repository(Path.cwd()), good, bad, *asked):
         lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
-        (console if to_stderr else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
+        (console if given.as_json else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 MOST_LINES = 12
 """Things that were put back that are listed."""
-
-
-def _told(
-    places: Sequence[RowPlace],
-    known: Labels,
-    rules: SearchRules,
-    outcomes: Sequence[TrialOutcome],
-    what: str,
-    as_json: bool,
-) -> int:
-    """Print what the trials come to in their order; the exit code."""
-    last = _shown(places, known, rules, outcomes, what, as_json)
-    return PASS if last.answer else NO_VERDICT
 
 
 def _shown(
@@ -366,18 +314,18 @@ def _shown(
     return states[-1]
 
 
-def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, arches: Sequence[str], as_json: bool) -> int:
+def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:
     """What would be searched, and how long it takes."""
     state = state_of(axis.places, axis.known, rules, [])
     count = expect.trials(axis.known, rules, ratio)
     minutes = count * TRIAL_S[machine_kind()] / 60
-    if as_json:
+    if given.as_json:
         listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
         told = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
         print_json({**told, "trials": round(count, 1), "minutes": round(minutes, 1)})
         return PASS
     out_console().print(show.places_table(axis.places, axis.known, axis.what))
-    by = f", by what they compile to for {', '.join(arches)}" if arches else ""
+    by = f", by what they compile to for {', '.join(given.arches)}" if given.arches else ""
     click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ{by}")
     click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
     return PASS

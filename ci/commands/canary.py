@@ -18,7 +18,7 @@ from ci.harness import HARNESS, MeasureError, MeasurePlan, machine_kind
 from ci.history import kept
 from ci.history.kept import CanaryCase, CanaryOutcome, CanaryRun, GateQuality
 from ci.judging import policy
-from ci.judging.live import Measure, Outcome, compare, in_session
+from ci.judging.live import Measure, compare, in_session
 from ci.judging.policy import Policy, Settings
 from ci.options import (
     BUDGET,
@@ -30,6 +30,7 @@ from ci.options import (
     POLICY,
     REGRESSION,
     RESULTS,
+    Given,
     err_console,
     flag,
     out_console,
@@ -58,78 +59,58 @@ ADVICE = "end the other work on this machine and run it again (`ridgeline doctor
 @RESULTS
 @JSON
 @DRY_RUN
-def canary(
-    planted: tuple[float, ...],
-    show: bool,
-    added: tuple[Path, ...],
-    trials: int | None,
-    policy_file: Path | None,
-    results: Path,
-    as_json: bool,
-    dry_run: bool,
-) -> int:
+def canary(given: Given) -> int:
     """Test the gate with known changes on this machine: none, and 1 % more work.  Its verdicts are recorded.
 
     Exit code 1 if it raised a false alarm or missed what it promises to find, 2 if it could not tell.  A run that was
     interrupted goes on where it stopped, on the same day.
     """
-    if show or added:
-        return _shown(results, added, as_json, dry_run)
-    rules = policy.load(policy_file)
-    kind = machine_kind()
-    wanted = planted or shares(rules.settings(machine_kind=kind))
-    if dry_run:
-        said = ", ".join(f"{share:.1%}" for share in wanted)
-        click.echo(f"would plant {said} on this machine ({kind}) and record the gate's answers in {results}/canary")
+    if given.show or given.added:
+        return _shown(given)
+    rules, kind = policy.load(given.policy_file), machine_kind()
+    wanted = given.planted or shares(rules.settings(machine_kind=kind))
+    if given.dry_run:
+        said, place = ", ".join(f"{share:.1%}" for share in wanted), f"{given.results}/canary"
+        click.echo(f"would plant {said} on this machine ({kind}) and record the gate's answers in {place}")
         return PASS
     wait_for_turn()
-    done = _asked(wanted, rules, kind, trials, err_console())
-    kept.add(results, done)
-    _print(done, [], as_json)
-    return exit_code(done)
-
-
-def _asked(
-    shares: Sequence[float], rules: policy.Policy, kind: str, trials: int | None, console: Console
-) -> list[CanaryRun]:
-    repository = Repository(Path.cwd())
+    repository, console = Repository(Path.cwd()), err_console()
     commit = repository.resolve("HEAD")
     folder = repository.root / ".ridgeline" / "canary" / datetime.datetime.now(datetime.UTC).strftime("%Y%m%d")
-    planned = with_rounds(plan(trials=trials, cases=(f"*_{kind}",)))
+    planned = with_rounds(plan(given, cases=(f"*_{kind}",)))
     done = []
-    for number, share in enumerate(shares, 1):
-        console.print(f"{number} of {len(shares)}: {f'{share:.1%} planted' if share else 'nothing planted (A/A)'}")
+    for number, share in enumerate(wanted, 1):
+        console.print(f"{number} of {len(wanted)}: {f'{share:.1%} planted' if share else 'nothing planted (A/A)'}")
         done.append(run(share, commit, rules, kind, planned, folder, console))
         if not done[-1].cases:
             raise MeasureError(f"the canary's cases cannot be measured here; {ADVICE}")
-    return done
+    kept.add(given.results, done)
+    _print(done, given.as_json)
+    return exit_code(done)
 
 
-def _shown(results: Path, added: Sequence[Path], as_json: bool, dry_run: bool) -> int:
+def _shown(given: Given) -> int:
     """What is recorded, with the runs of other folders added."""
-    for folder in added:
+    for folder in given.added:
         if not (folder / kept.CANARY.folder).is_dir():
             click.echo(f"{folder} has no folder {kept.CANARY.folder!r}: no run was recorded there", err=True)
-    found = [kept.canary_runs(folder) for folder in (results, *added)]
+    found = [kept.canary_runs(folder) for folder in (given.results, *given.added)]
     runs = {run.id: run for those, _ in found for run in those}
-    if added and not dry_run:
-        kept.add(results, runs.values())
-    _print(list(runs.values()), [problem for _, problems in found for problem in problems], as_json)
+    if given.added and not given.dry_run:
+        kept.add(given.results, runs.values())
+    for problem in (problem for _, problems in found for problem in problems):
+        click.echo(plain(problem, 2000), err=True)
+    _print(list(runs.values()), given.as_json)
     return PASS
 
 
-def _print(runs: Sequence[CanaryRun], problems: Sequence[str], as_json: bool) -> None:
-    for problem in problems:
-        click.echo(plain(problem, 2000), err=True)
+def _print(runs: Sequence[CanaryRun], as_json: bool) -> None:
     counted = kept.quality(runs)
     if as_json:
-        document = {
-            "runs": [dataclasses.asdict(run) for run in runs],
-            "quality": [
-                {**dataclasses.asdict(one), "worst": None if math.isnan(one.worst) else one.worst} for one in counted
-            ],
-        }
-        print_json(document)
+        quality = [
+            {**dataclasses.asdict(one), "worst": None if math.isnan(one.worst) else one.worst} for one in counted
+        ]
+        print_json({"runs": [dataclasses.asdict(run) for run in runs], "quality": quality})
     elif counted:
         out_console().print(_table(counted))
     else:
@@ -201,12 +182,7 @@ def run(
     name = f"{commit.short}-{share:g}"
     checkouts = trees(folder / name, share, commit)
     outcome = compare(checkouts, plan, policy, kind, folder / f"{name}.jsonl", console, measuring)
-    return canary_run(share, commit, policy.settings(machine_kind=kind).smallest_effect, outcome)
-
-
-def canary_run(share: float, commit: Commit, floor: float, outcome: Outcome) -> CanaryRun:
-    """The gate's answer as a record.  Where `compare` raises MeasureError there is no answer to record."""
-    trials = outcome.file.trials
+    trials, floor = outcome.file.trials, policy.settings(machine_kind=kind).smallest_effect
     first = min(trials, key=lambda trial: trial.order)
     digest = hashlib.sha256("".join(sorted(trial.id for trial in trials)).encode()).hexdigest()[:16]
     product = f"{first.machine.count} × {first.machine.device or first.machine.name}"

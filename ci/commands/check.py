@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console
 
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
 from ci.commands.common.outcome import compared, finish
-from ci.commands.common.why import WHY, explained, keep_causes
+from ci.commands.common.why import WHY
 from ci.commands.site import build_site
 from ci.git.command import GitError
-from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
 from ci.judging import live, policy, reach
@@ -28,6 +26,7 @@ from ci.options import (
     OUT,
     RESULTS,
     TIMED,
+    Given,
     err_console,
     folder,
     option,
@@ -63,86 +62,71 @@ REPORT = ".ridgeline/report"
 @JSON
 @WHY
 @DRY_RUN
-def check(
-    base: str | None,
-    out: Path | None,
-    site: Path,
-    report: Path,
-    results: Path,
-    all_cases: bool,
-    timings: bool,
-    as_json: bool,
-    why: bool,
-    why_seconds: float,
-    dry_run: bool,
-    **what: Any,
-) -> int:
+def check(given: Given) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes.
 
     An --out file that exists is resumed.
     """
-    rules, planned = policy.load(None), with_rounds(plan(**what))
+    rules, planned = policy.load(None), with_rounds(plan(given))
+    report, site = given.report, given.site
     check_writable(report.with_suffix(".json"))
-    if not dry_run:
+    if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()
     repository = Repository(Path.cwd())
     if not repository.has_history():
         raise GitError(f"{repository.root} has no commit yet; commit first, then check")
-    head = repository.working_tree(out)
-    found = repository.resolve(base) if base else repository.default_base()
-    if dry_run:
-        against = found.short if found else "nothing (no base in this clone)"
+    head = repository.working_tree(given.out)
+    base = repository.resolve(given.base) if given.base else repository.default_base()
+    if given.dry_run:
+        against = base.short if base else "nothing (no base in this clone)"
         click.echo(f"would check {head.label} against {against}, write {report}.md and {report}.json, and build {site}")
         return 0
-    file = out or scratch("check", head)
-    if found:
-        checkouts, outcome = _against(found, head, repository, planned, rules, file, err_console(), all_cases)
+    file = given.out or scratch("check", head)
+    checkouts: tuple[LocalCheckout, ...] = (head,)
+    if base:
+        err_console().print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
+        checkouts = (repository.checkout(base.hash, "base"), head)
+        outcome = _against(checkouts, repository.root, planned, rules, file, given.all_cases)
     else:
-        checkouts, outcome = (head,), _alone(head, planned, file, repository.is_shallow(), err_console())
-    wanted = why_seconds if why else 0.0
-    causes = explained(outcome, checkouts, planned, rules, outcome.file.path, repository.root, err_console(), wanted)
-    keep_causes(causes, checkouts, planned, outcome.file.trials, results)
-    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report, explanations=causes)
-    build_site(site, results)
-    click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
-    clock.say(outcome.file.trials, timings, to_stderr=as_json)
+        outcome = _alone(head, planned, file, repository.is_shallow())
+    code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
+    build_site(site, given.results)
+    click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=given.as_json)
+    clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code
 
 
 def _against(
-    base: Commit,
-    head: LocalCheckout,
-    repository: Repository,
+    checkouts: tuple[LocalCheckout, ...],
+    root: Path,
     plan: MeasurePlan,
     rules: policy.Policy,
     file: Path,
-    console: Console,
     all_cases: bool,
-) -> tuple[tuple[LocalCheckout, ...], live.Outcome]:
+) -> live.Outcome:
     """Times of both sides and, where their kernels differ, the code they compile to."""
-    console.print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
-    checkouts = (repository.checkout(base.hash, "base"), head)
     found = reach.of_checkouts(*checkouts)
     part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
     on_cpu, by_code = machine_kind() == "cpu", None
     if not found.nothing and (part is plan or part.kernels):
         targets = isa_check.TARGETS if on_cpu else ()
-        by_code = isa_check.judged(checkouts, part, repository.root, console, targets)
+        by_code = isa_check.judged(checkouts, part, root, err_console(), targets)
         if on_cpu and not plan.trials and part.kernels and isa_check.compiled_in(by_code) >= set(part.kernels):
             plan = dataclasses.replace(plan, trials=rules.settings(machine_kind="cpu").min_trials)  # times are shown
-    outcome = compared(repository, checkouts, plan, rules, file, console, all_cases)
+    outcome = compared(checkouts, plan, rules, file, all_cases)
     judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
     if on_cpu:
         judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
-    return checkouts, dataclasses.replace(outcome, judgement=judgement)
+    return dataclasses.replace(outcome, judgement=judgement)
 
 
-def _alone(head: LocalCheckout, plan: MeasurePlan, file: Path, shallow: bool, console: Console) -> live.Outcome:
+def _alone(head: LocalCheckout, plan: MeasurePlan, file: Path, shallow: bool) -> live.Outcome:
     """Measure HEAD alone: there is nothing to compare it with."""
     why = "HEAD is the first commit: there is no base to compare with"
     if shallow:
         why = "this clone is shallow and holds no base to compare with; `git fetch --unshallow` brings it"
+    console = err_console()
     console.print(f"{why}; measuring {head.label} alone", style="yellow", markup=False)
     live.measured(measure([head], dataclasses.replace(plan, trials=plan.trials or 3), file, console), file)
     return live.Outcome(Judgement(Verdict.CANNOT_TELL, why), Followed(file).read())

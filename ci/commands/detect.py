@@ -22,7 +22,19 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.bars import Bars
-from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, err_console, option, out_console, print_json, verb
+from ci.options import (
+    JSON,
+    NO_VERDICT,
+    PASS,
+    REGRESSION,
+    Given,
+    err_console,
+    option,
+    out_console,
+    print_json,
+    print_notes,
+    verb,
+)
 from ci.report.words import interval, percent, plain, plural
 from ci.stats.steps import SHORTEST, Tail, advance, find_shifts
 from ci.stats.types import FloatArray, Step
@@ -175,7 +187,7 @@ class Found:
 @click.argument("file", type=click.Path(allow_dash=True))
 @option("--better", "Which values are good.", click.Choice(["lower", "higher"]), default="lower")
 @JSON
-def detect(file: str, better: Better, as_json: bool) -> int:
+def detect(given: Given) -> int:
     """Find where the level of a series changed.
 
     FILE is a CSV (also .gz, or - for stdin) with a header: value, and optionally series, commit, time, unit.  Rows are
@@ -185,12 +197,13 @@ def detect(file: str, better: Better, as_json: bool) -> int:
     Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has points enough to tell, 3 the file cannot
     be read.
     """
+    file, better = given.file, given.better
     with Bars(err_console(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()) as progress:
         task = progress.add_task("reading", total=None if file == "-" else Path(file).stat().st_size)
         whole = read(file, lambda done: progress.update(task, completed=done))
         progress.remove_task(task)
         found = list(_found(whole, progress))
-    if as_json:
+    if given.as_json:
         print_json(_document(found, whole, better))
     else:
         _show(found, whole, better)
@@ -257,23 +270,16 @@ def regressed(steps: list[Step], better: Better) -> bool:
 
 def _document(found: list[Found], whole: Read, better: Better) -> dict[str, object]:
     """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
-    series = [
-        {
-            "name": one.series.name,
-            "points": one.points,
-            "changes": [_change(one.series, step, better) for step in one.steps],
-            "regressed": regressed(one.steps, better),
-            "notes": list(one.notes),
-        }
-        for one in found
-    ]
+    series = []
+    for one in found:
+        changes = []
+        for step in one.steps:
+            told = {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(step).items()}
+            commit = one.series.commits[step.index] if one.series.commits else None
+            changes.append({"commit": commit, **told, "direction": direction(step, better)})
+        known = {"name": one.series.name, "points": one.points, "changes": changes}
+        series.append({**known, "regressed": regressed(one.steps, better), "notes": list(one.notes)})
     return {"series": series, "notes": whole.notes}
-
-
-def _change(series: Series, step: Step, better: Better) -> dict[str, object]:
-    numbers = {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(step).items()}
-    commit = series.commits[step.index] if series.commits else None
-    return {"commit": commit, **numbers, "direction": direction(step, better)}
 
 
 def _show(found: list[Found], whole: Read, better: Better) -> None:
@@ -286,10 +292,7 @@ def _show(found: list[Found], whole: Read, better: Better) -> None:
     if len(rows) > ROWS:
         console.print(f"and {plural(len(rows) - ROWS, 'more change')}; --json has all of them")
     notes = [*whole.notes, *(note for one in found for note in one.notes)]
-    for note in notes[:ROWS]:
-        console.print(Text(f"note: {note}"))
-    if len(notes) > ROWS:
-        console.print(f"and {plural(len(notes) - ROWS, 'more note')}; --json has all of them")
+    print_notes(console, notes, ROWS)
 
 
 def _table(rows: list[tuple[Series, Step]], better: Better) -> Table:

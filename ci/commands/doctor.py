@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ci import doctor as examination
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, flag, option, out_console, print_json, verb
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, Given, flag, option, out_console, print_json, verb
 from ci.pools import node as node_check
 
 
@@ -20,27 +20,25 @@ from ci.pools import node as node_check
 @RESULTS
 @JSON
 @DRY_RUN
-def doctor(
-    as_json: bool, dry_run: bool, results: Path, node: bool, pool: str, gpus: int | None, drain: bool, github: bool
-) -> int:
+def doctor(given: Given) -> int:
     """What this machine is, what can be measured on it, what is broken and what to do about it.
 
     Exit code 3 if something is broken.
     """
-    if node:
-        report = node_check.look(node_check.check(pool, gpus), results)
-        code = _shown(report.diagnosis, as_json)
-        if drain and (reason := node_check.drain(report, dry_run)):
-            asked, done = report.asked, "would be" if dry_run else "is"
+    if given.node:
+        report = node_check.look(node_check.check(given.pool, given.gpus), given.results)
+        code = _shown(report.diagnosis, given.as_json)
+        if given.drain and (reason := node_check.drain(report, given.dry_run)):
+            asked, done = report.asked, "would be" if given.dry_run else "is"
             click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
         return code
-    if pool or gpus is not None or drain:
+    if given.pool or given.gpus is not None or given.drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
-    if github:
+    if given.github:
         from ci.github import settings  # a node that measures has no client of GitHub's API
 
-        return settings.examine(as_json)
-    return _shown(examination.diagnose(Path.cwd(), results), as_json)
+        return settings.examine(given.as_json)
+    return _shown(examination.diagnose(Path.cwd(), given.results), given.as_json)
 
 
 def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:

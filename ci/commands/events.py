@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -27,6 +27,7 @@ from ci.options import (
     PASS,
     REGRESSION,
     RESULTS,
+    Given,
     err_console,
     flag,
     of_project,
@@ -38,6 +39,7 @@ from ci.options import (
     verb,
 )
 from ci.report.words import interval, percent, plain, plural
+from ci.report.words import ran as few
 from ci.trials.file import RecordError
 from kernels import project
 
@@ -103,11 +105,10 @@ def block(event: HistoryEvent) -> Text:
 
 def what(event: HistoryEvent) -> str:
     """The operators that moved and how many series: gemm, gemm_all_scatter: 14 series."""
-    kernels = list(dict.fromkeys(one.key.kernel for one in event.moved))
-    named = ", ".join(plain(kernel, WIDEST) for kernel in kernels[:3])
+    kernels = [plain(kernel, WIDEST) for kernel in dict.fromkeys(one.key.kernel for one in event.moved)]
     cases = {one.key for one in event.moved}
     several = f"{len(cases)} series" if len(cases) > 1 else "/".join(plain(part) for part in event.moved[0].key[2:])
-    return f"{named}{f' and {len(kernels) - 3} more' if len(kernels) > 3 else ''}: {several}"
+    return f"{few(kernels, 3)}: {several}"
 
 
 def since(event: HistoryEvent) -> str:
@@ -164,56 +165,55 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 @SOURCES
 @JSON
 @DRY_RUN
-def events(
-    only_open: bool,
-    since: str | None,
-    machines: tuple[str, ...],
-    kinds: tuple[str, ...],
-    results: Path,
-    code: Path,
-    triage_file: Path,
-    as_json: bool,
-    alert: bool,
-    alerts_file: Path,
-    dry_run: bool,
-) -> int:
+def events(given: Given) -> int:
     """Events of the history: which operators became slower or faster, since which commit, and why.
 
     Exits with 1 if an open regression of a kernel is among them.
     """
+    results = given.results
     asked = click.get_current_context().get_parameter_source("results")
     if not results.is_dir() and asked is ParameterSource.COMMANDLINE:
         said = f"{results} is not there, so nothing is known of any regression"
         raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
-    told = alerts.load(alerts_file) if alert else None
-    decisions = triage.load(triage_file)
-    with bar(err_console(), "reading the history"):
-        history = reading.history(results, code, decisions)
+    told = alerts.load(given.alerts_file) if given.alert else None
+    history, _ = _history(given)
     known = {event.machine for event in history.events}
-    unknown = [name for name in machines if name not in known | {key.machine for key in history.steps}]
-    fits = _filter(history, only_open, since, machines, kinds)
-    chosen = [event for event in history.events if fits(event)]
-    for name in unknown:
-        click.echo(f"{name!r} has no event; machines that have: {', '.join(sorted(known)) or 'none'}", err=True)
-    if as_json:
+    for name in given.machines:
+        if name not in known | {key.machine for key in history.steps}:
+            there = ", ".join(sorted(known)) or "none"
+            click.echo(f"{name!r} has no event; machines that have: {there}", err=True)
+    later = _after(history, given.since) if given.since else None
+    chosen = [
+        event
+        for event in history.events
+        if (not given.only_open or event.state in STANDING)
+        and (not given.machines or event.machine in given.machines)
+        and (not given.kinds or event.kind in given.kinds)
+        and (later is None or event.first_bad.hash in later)
+    ]
+    if given.as_json:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
     else:
-        show(chosen, history, out_console(), all_code=EventKind.CODE in kinds)
+        show(chosen, history, out_console(), all_code=EventKind.CODE in given.kinds)
     if told:
-        _alert(history, told, results, dry_run)
+        _alert(history, told, results, given.dry_run)
     return REGRESSION if any(map(is_regression, chosen)) else PASS
+
+
+def _history(given: Given) -> tuple[History, triage.Triage]:
+    """The history by SOURCES, and what people have decided about it."""
+    decisions = triage.load(given.triage_file)
+    with bar(err_console(), "reading the history"):
+        return reading.history(given.results, given.code, decisions), decisions
 
 
 def _alert(history: History, told: alerts.AlertSettings, results: Path, dry_run: bool) -> None:
     """Tell people what they do not know yet.  Raises AlertError if a channel refused."""
-    from ci import alerts  # mail and HTTP take 0.2 s to import
-    from ci.alerts import title
-
     file = results / alerts.LEDGER
     sendings, waiting = alerts.due(history, told, alerts.channels(told), alerts.read(file))
     for one in sendings:
         verb = "would tell" if dry_run else "tell"
-        click.echo(f"{verb} {one.channel.name}: {one.status}: {title(one.event)}", err=True)
+        click.echo(f"{verb} {one.channel.name}: {one.status}: {alerts.title(one.event)}", err=True)
     if waiting:
         click.echo(f"{waiting} more events wait for the next run ({told.most} in one)", err=True)
     refused = [] if dry_run else list(alerts.send(sendings, file))
@@ -225,22 +225,6 @@ def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, obje
     """What --json prints."""
     looked = {"series": history.series, "points": history.points, "commits": len(history.commits)}
     return {"events": [event.as_json() for event in chosen], "notes": list(history.notes), "looked_at": looked}
-
-
-def _filter(
-    history: History, only_open: bool, since: str | None, machines: Sequence[str], kinds: Sequence[str]
-) -> Callable[[HistoryEvent], bool]:
-    later = _after(history, since) if since else None
-
-    def fits(event: HistoryEvent) -> bool:
-        return (
-            (not only_open or event.state in STANDING)
-            and (not machines or event.machine in machines)
-            and (not kinds or event.kind in kinds)
-            and (later is None or event.first_bad.hash in later)
-        )
-
-    return fits
 
 
 def _after(history: History, since: str) -> set[str]:
@@ -273,21 +257,11 @@ LINK = option("--link URL", "Where it is dealt with.")
 @LINK
 @SOURCES
 @DRY_RUN
-def ack(
-    event_id: str,
-    owner: str,
-    reason: str | None,
-    link: str | None,
-    results: Path,
-    code: Path,
-    triage_file: Path,
-    dry_run: bool,
-) -> int:
+def ack(given: Given) -> int:
     """Acknowledge an event: somebody looks after it, and it stays until its series recover.
 
     ID: as `ridgeline events` shows it, or its first digits."""
-    told = {"owner": owner, "reason": reason, "link": link}
-    return _decide(event_id, EventState.ACKNOWLEDGED, told, (results, code, triage_file), dry_run)
+    return _decide(given, EventState.ACKNOWLEDGED)
 
 
 @verb('ridgeline events accept 3f2a --reason "the check for overflow is worth 2 %"')
@@ -297,19 +271,9 @@ def ack(
 @LINK
 @SOURCES
 @DRY_RUN
-def accept(
-    event_id: str,
-    reason: str,
-    owner: str | None,
-    link: str | None,
-    results: Path,
-    code: Path,
-    triage_file: Path,
-    dry_run: bool,
-) -> int:
+def accept(given: Given) -> int:
     """Accept an event: the new level of its series is the one to hold from now on."""
-    told = {"owner": owner, "reason": reason, "link": link}
-    return _decide(event_id, EventState.ACCEPTED, told, (results, code, triage_file), dry_run)
+    return _decide(given, EventState.ACCEPTED)
 
 
 @verb("ridgeline events reopen 3f2a")
@@ -317,43 +281,34 @@ def accept(
 @REASON()
 @SOURCES
 @DRY_RUN
-def reopen(event_id: str, reason: str | None, results: Path, code: Path, triage_file: Path, dry_run: bool) -> int:
+def reopen(given: Given) -> int:
     """Reopen an event: it needs somebody again, whatever was decided and whatever its series did."""
-    return _decide(event_id, EventState.OPEN, {"reason": reason}, (results, code, triage_file), dry_run)
+    return _decide(given, EventState.OPEN)
 
 
-def _decide(
-    event_id: str, state: EventState, told: dict[str, str | None], sources: tuple[Path, Path, Path], dry_run: bool
-) -> int:
-    results, code, file = sources
-    decisions = triage.load(file)
-    with bar(err_console(), "reading the history"):
-        history = reading.history(results, code, decisions)
+SAID = ("owner", "reason", "link")
+"""What people say of an event; it is forgotten when the event is reopened."""
+
+
+def _decide(given: Given, state: EventState) -> int:
+    """Write a decision: what was said before stays unless it is said anew."""
+    history, decisions = _history(given)
     found = {event.id: event for event in history.events}
-    name = triage.chosen(event_id, [*found, *decisions.entries])
-    entry = _entry(name, found.get(name), decisions.entries.get(name), state, told)
-    changed = decisions.with_entry(entry)
-    if not dry_run:
-        triage.save(changed, file)
-    said = "would write" if dry_run else "wrote"
-    subject = what(found[name]) if name in found else "of which no record is left"
-    click.echo(f"{state}: {name} {plain(subject)}; {said} {file}, which is to be committed")
-    return PASS
-
-
-def _entry(
-    name: str,
-    event: HistoryEvent | None,
-    earlier: triage.TriageEntry | None,
-    state: EventState,
-    told: dict[str, str | None],
-) -> triage.TriageEntry:
-    """The decision; what was said before stays unless it is said anew, but of a reopened event."""
-    kept = {} if earlier is None else {key: getattr(earlier, key) for key in triage.TEXTS}
+    name = triage.chosen(given.event_id, [*found, *decisions.entries])
+    event, earlier = found.get(name), decisions.entries.get(name)
+    texts = {key: getattr(earlier, key) for key in triage.TEXTS} if earlier else {}
     if state is EventState.OPEN:
-        kept = {key: text for key, text in kept.items() if key not in ("owner", "reason", "link")}
-    if event is not None:
-        kept |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
-        kept["first_bad"] = event.first_bad.hash
-    texts = kept | {key: text[: triage.LONGEST] for key, text in told.items() if text is not None}
-    return triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)
+        texts = {key: text for key, text in texts.items() if key not in SAID}
+    if event:
+        texts |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
+        texts["first_bad"] = event.first_bad.hash
+    told = {key: text for key, text in vars(given).items() if key in SAID and text is not None}
+    texts |= {key: text[: triage.LONGEST] for key, text in told.items()}
+    entry = triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)
+    changed = decisions.with_entry(entry)
+    if not given.dry_run:
+        triage.save(changed, given.triage_file)
+    said = "would write" if given.dry_run else "wrote"
+    subject = plain(what(event)) if event else "of which no record is left"
+    click.echo(f"{state}: {name} {subject}; {said} {given.triage_file}, which is to be committed")
+    return PASS

@@ -9,14 +9,14 @@ import click
 from ci import newcomer
 from ci.git.command import git_or_none
 from ci.git.repository import Repository
-from ci.options import DRY_RUN, PASS, Parsed, option, verb
+from ci.options import DRY_RUN, PASS, Given, Parsed, option, verb
 from kernels import project
 
-NEXT = (
-    ("ridgeline run", "measure this commit and record it in results/"),
-    ("ridgeline check", "after your next change: still right, slower, by how much?"),
-    ("ridgeline site --serve 8000", "the dashboard"),
-)
+NEXT = """
+Then:
+  ridgeline run                # measure this commit and record it in results/
+  ridgeline check              # after your next change: still right, slower, by how much?
+  ridgeline site --serve 8000  # the dashboard"""
 
 
 def _package(said: str) -> str:
@@ -38,7 +38,7 @@ def _package(said: str) -> str:
     "Whose workflows yours call: Ridgeline's repository (default: where pip took this Ridgeline from).",
 )
 @DRY_RUN
-def init(package: str, action: str | None, dry_run: bool) -> int:
+def init(given: Given) -> int:
     """Set Ridgeline up in this repository: settings, machines, asv's file, four workflows, one example.
 
     The workflows: a check of each pull request on GitHub's machines, its comment, a GPU run that a maintainer starts
@@ -46,14 +46,20 @@ def init(package: str, action: str | None, dry_run: bool) -> int:
 
     A file that is there is left as it is, so running it again changes nothing.
     """
-    root = Repository(Path.cwd()).root
-    wanted = newcomer.SetUp(root, root.name, _branch(root), package, newcomer.asked_action(action))
+    root, dry_run = Repository(Path.cwd()).root, given.dry_run
+    # The main branch: what the remote says, else the one that is checked out.
+    asked = (
+        git_or_none(root, "symbolic-ref", "--quiet", "--short", ref) for ref in ("refs/remotes/origin/HEAD", "HEAD")
+    )
+    branch = next((name.removeprefix("origin/") for name in asked if name), "main")
+    wanted = newcomer.SetUp(root, root.name, branch, given.package, newcomer.asked_action(given.action))
     planned, ignored = newcomer.planned(wanted), newcomer.lacking(root)
     if not dry_run:
         newcomer.write(root, planned, ignored)
+    would = "would be " if dry_run else ""
     for one in planned:
-        click.echo(f"{one.path}: {'is there, left as it is' if one.there else _did(dry_run, 'written')}")
-    click.echo(f".gitignore: {_did(dry_run, 'given') + ' ' + ' '.join(ignored) if ignored else 'has all lines'}")
+        click.echo(f"{one.path}: {'is there, left as it is' if one.there else f'{would}written'}")
+    click.echo(f".gitignore: {would}given {' '.join(ignored)}" if ignored else ".gitignore: has all lines")
     if planned[0].there and not project.around(root).runners:
         path = planned[1].path
         click.echo(
@@ -65,18 +71,5 @@ def init(package: str, action: str | None, dry_run: bool) -> int:
         paths = [str(one.path) for one in planned if not one.there] + [".gitignore"] * bool(ignored)
         if paths:
             click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
-        click.echo("\nThen:")
-        for command, what in NEXT:
-            click.echo(f"  {command:29}# {what}")
+        click.echo(NEXT)
     return PASS
-
-
-def _did(dry_run: bool, what: str) -> str:
-    return f"would be {what}" if dry_run else what
-
-
-def _branch(root: Path) -> str:
-    """The main branch: what the remote says, else the one that is checked out."""
-    remote = git_or_none(root, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
-    here = git_or_none(root, "symbolic-ref", "--quiet", "--short", "HEAD")
-    return (remote or "").removeprefix("origin/") or here or "main"

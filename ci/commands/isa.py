@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from ci.git.command import GitError
 from ci.git.push import pushed
-from ci.git.repository import LocalCheckout, Repository
+from ci.git.repository import Repository
 from ci.harness import HARNESS
 from ci.history import exact
 from ci.isa import series, versions
@@ -30,6 +27,7 @@ from ci.options import (
     JSON,
     POLICY,
     Finite,
+    Given,
     NewFile,
     err_console,
     flag,
@@ -38,13 +36,13 @@ from ci.options import (
     print_json,
     project_folder,
     several,
+    verb,
 )
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
-EXAMPLES = """\b
-Examples:
-  ridgeline isa                                  the code of the working tree
+EXAMPLES = """\
+ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
   ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
   ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it stopped
@@ -53,61 +51,7 @@ Examples:
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class IsaOptions:
-    """What the command line asks for, see the help of each option."""
-
-    base: str | None
-    head: str | None
-    arches: tuple[str, ...]
-    tier: str
-    kernels: tuple[str, ...]
-    cases: tuple[str, ...]
-    backends: tuple[str, ...]
-    timeout_s: float | None
-    memory_mb: int | None
-    show: bool
-    explain: bool
-    versions: str | None
-    span: str | None
-    newest: int | None
-    push_to: str | None
-    every: bool
-    again: bool
-    history: bool
-    page: Path | None
-    markdown: Path | None
-    policy_file: Path | None
-    results: Path
-    as_json: bool
-    dry_run: bool
-
-    def check(self) -> None:
-        """Raise click.UsageError for options that do not go together, or for files that cannot be written."""
-        if sum(map(bool, (self.base, self.versions, self.span, self.history))) > 1:
-            raise click.UsageError("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
-        if not self.span and (self.newest or self.push_to or self.every or self.again):
-            options = "--newest, --push, --every and --again"
-            raise click.UsageError(f"{options} belong to --range; give for instance --range ..HEAD")
-        for file in filter(None, (self.page, self.markdown)):
-            folder = file.absolute().parent
-            if not os.access(folder, os.W_OK):
-                raise click.UsageError(f"{file} cannot be written: {folder} is not a folder that you can write to")
-
-    @property
-    def wanted(self) -> Wanted:
-        """What to compile."""
-        chosen = Wanted(self.arches, self.tier, self.kernels, self.cases, self.backends)
-        return dataclasses.replace(chosen, timeout_s=self.timeout_s, memory_mb=self.memory_mb)
-
-    @property
-    def asked(self) -> series.Asked:
-        """What a recorded commit says of how it was compiled."""
-        chosen = (self.arches, self.tier, self.kernels, self.cases, self.backends)
-        return series.Asked(*chosen, triton=versions.installed())
-
-
-@click.command(epilog=EXAMPLES)
+@verb(EXAMPLES, title="Examples")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @several("--arch ARCH -> arches", "gfx942, gfx950, sm_90 (repeatable; default: AMD).")
@@ -129,47 +73,56 @@ class IsaOptions:
 @option("--page", "With --triton: also write an HTML page.", NewFile())
 @option("--markdown", "With BASE: also write the comparison as Markdown.", NewFile())
 @project_folder("--results", "code", "results_isa", "The recorded series.")
-def isa(**options: Any) -> int:
+def isa(given: Given) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 
     With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 the same code, 1 regression, 2 no
     verdict: other code that no rule calls worse, or nothing to compare; 3 usage.
     """
-    asked = IsaOptions(**options)
-    asked.check()
-    return IsaJob(asked).run()
+    if sum(map(bool, (given.base, given.versions, given.span, given.history))) > 1:
+        raise click.UsageError("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
+    if not given.span and (given.newest or given.push_to or given.every or given.again):
+        raise click.UsageError(
+            "--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD"
+        )
+    for file in filter(None, (given.page, given.markdown)):
+        folder = file.absolute().parent
+        if not os.access(folder, os.W_OK):
+            raise click.UsageError(f"{file} cannot be written: {folder} is not a folder that you can write to")
+    job = IsaJob(given)
+    if given.versions:
+        return job.compare_versions()
+    if given.span:
+        return job.record()
+    if given.history:
+        return job.show_history()
+    return job.compare() if given.base else job.describe()
 
 
 class IsaJob:
-    """One call of the command: where it runs, what it compiles, how it prints."""
+    """One call of the command: where it runs, what it compiles, how it prints.  Methods return the exit code."""
 
-    def __init__(self, options: IsaOptions) -> None:
-        self.options = options
-        self.console = err_console()
-        self.root = _root()
+    def __init__(self, given: Given) -> None:
+        self.given, self.console = given, err_console()
+        try:
+            self.root = Repository(Path.cwd()).root
+        except GitError:  # no git, or no repository: the folder itself
+            self.root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
-
-    def run(self) -> int:
-        """Do what was asked for; returns the exit code."""
-        if self.options.versions:
-            return self.compare_versions(self.options.versions)
-        if self.options.span:
-            return self.record(self.options.span)
-        if self.options.history:
-            return self.show_history()
-        return self.compare(self.options.base) if self.options.base else self.describe()
+        chosen = (given.arches, given.tier, given.kernels, given.cases, given.backends)
+        self.wanted = Wanted(*chosen, timeout_s=given.timeout_s, memory_mb=given.memory_mb)
 
     def describe(self) -> int:
         """The working tree: its metrics, or (--explain) what bounds each kernel."""
         if self._dry(f"compile {self.root}"):
             return 0
-        if self.options.explain:
-            click.echo(self.compiler.explain(self.root, self.options.wanted, self.options.as_json), nl=False)
+        if self.given.explain:
+            click.echo(self.compiler.explain(self.root, self.wanted, self.given.as_json), nl=False)
             return 0
-        text = self.compiler.result(self.root, self.options.wanted, "working tree")
+        text = self.compiler.result(self.root, self.wanted, "working tree")
         tree = parse(text, "the result of compiling the working tree")
-        if self.options.as_json:
+        if self.given.as_json:
             click.echo(text, nl=False)
         else:
             _print(isa_text.listing(tree))
@@ -177,10 +130,10 @@ class IsaJob:
             self._tell(f"{self.root} declares nothing that can be compiled ahead: no backend here has an isa()")
         return 0 if any(entry.code for entry in tree.entries) else 2
 
-    def compare(self, base: str) -> int:
+    def compare(self) -> int:
         """Two commits, or a commit and the working tree."""
-        head, policy = self.options.head, load_policy(self.options.policy_file)
-        repository = Repository(self.root)
+        base, head = self.given.base, self.given.head
+        policy, repository = load_policy(self.given.policy_file), Repository(self.root)
         if self._dry(f"compile {base} and {head or 'the working tree'}, and compare them"):
             return 0
         old = repository.checkout(base, "base")
@@ -188,19 +141,20 @@ class IsaJob:
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)
-        if self.options.markdown:
-            replace(self.options.markdown, isa_text.markdown(judgement))
-        if self.options.as_json:
-            print_json(as_json(judgement) | {"base": _named(old), "head": _named(new)})
+        if self.given.markdown:
+            replace(self.given.markdown, isa_text.markdown(judgement))
+        if self.given.as_json:
+            named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
+            print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
         else:
             _print(isa_text.terminal(judgement))
-            if self.options.show:
+            if self.given.show:
                 click.echo(shown(judgement, self.cache, out_console().width))
         return judgement.exit_code
 
-    def compare_versions(self, asked: str) -> int:
+    def compare_versions(self) -> int:
         """The working tree under several versions of Triton; one that cannot be installed is named and left out."""
-        policy, names = load_policy(self.options.policy_file), versions.parse_versions(asked)
+        policy, names = load_policy(self.given.policy_file), versions.parse_versions(self.given.versions)
         folder = self.root / ".ridgeline" / "triton"
         if self._dry(f"install Triton {', '.join(names)} under {folder} and compile"):
             return 0
@@ -208,76 +162,74 @@ class IsaJob:
         missing: dict[str, str] = {}
         for name in names:
             try:
-                wanted = dataclasses.replace(self.options.wanted, packages=versions.provide(name, folder))
+                wanted = dataclasses.replace(self.wanted, packages=versions.provide(name, folder))
                 trees[name] = self.compiler.compile(self.root, wanted, f"Triton {name}")
             except (versions.InstallError, CompileError) as error:
                 missing[name] = str(error)
         judged = versions.judge(trees, missing, policy)
-        if self.options.page:
-            replace(self.options.page, versions.page(judged))
-        if self.options.as_json:
+        if self.given.page:
+            replace(self.given.page, versions.page(judged))
+        if self.given.as_json:
             print_json(versions.as_json(judged))
-        else:
-            console = out_console()
-            console.print(versions.table(judged))
-            _lines(console, "! ", versions.sentences(judged), "bold red")
-            _lines(console, "Warning: ", versions.warnings(judged), "yellow")
+            return judged.exit_code
+        console = out_console()
+        console.print(versions.table(judged))
+        said = [(f"! {one}", "bold red") for one in versions.sentences(judged)]
+        said += [(f"Warning: {one}", "yellow") for one in versions.warnings(judged)]
+        for sentence, style in said:
+            console.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
         return judged.exit_code
 
-    def record(self, span: str) -> int:
+    def record(self) -> int:
         """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
-        results, repository = self.options.results, Repository(self.root)
-        commits = series.commits_of(repository, span, self.options.every)[-(self.options.newest or 0) :]
-        if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {results}"):
+        given, repository = self.given, Repository(self.root)
+        commits = series.commits_of(repository, given.span, given.every)[-(given.newest or 0) :]
+        if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}"):
             return 0
-        recorder = series.Backfill(repository, results, self.options.asked, self._lenient, self._tell)
-        filled = dataclasses.replace(recorder, again=self.options.again).fill(commits)
-        if self.options.as_json:
+        asked = series.asked_of(self.wanted, versions.installed())
+        recorder = series.Backfill(repository, given.results, asked, self._lenient, self._tell)
+        filled = dataclasses.replace(recorder, again=given.again).fill(commits)
+        if given.as_json:
             recorded = [str(path) for path in filled.recorded]
             print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
         else:
             for problem in filled.problems:
                 self._tell(f"Warning: {problem}")
             counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
-            click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {self.options.results}, {counts}")
-        if self.options.push_to and (filled.recorded or filled.known):
-            self._tell(pushed(results, self.options.push_to, "Record machine code"))
+            click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {given.results}, {counts}")
+        if given.push_to and (filled.recorded or filled.known):
+            self._tell(pushed(given.results, given.push_to, "Record machine code"))
         return filled.exit_code
 
     def show_history(self) -> int:
         """What changed from one recorded commit to the next."""
-        results = self.options.results
-        commits = exact.read(results, series.chosen(self.options.wanted), self.root)
+        results = self.given.results
+        commits = exact.read(results, series.chosen(self.wanted), self.root)
         if not commits:
             raise click.UsageError(f"{results} holds no recorded code; `ridgeline isa --range ..HEAD` records it")
-        if self.options.as_json:
+        if self.given.as_json:
             print_json([dataclasses.asdict(one) for one in commits])
         else:
-            _print(series.terminal(commits, _subjects(self.root)))
+            _print(series.terminal(commits, self._subject))
         return 0
+
+    def _subject(self, commit: str) -> str:
+        """The first line of a commit's message, "" where this clone does not have it."""
+        with contextlib.suppress(GitError):
+            return plain(Repository(self.root).resolve(commit).subject)
+        return ""
 
     def _lenient(self, tree: Path, what: str, lenient: bool = True) -> CompiledTree:
         """A source tree, compiled; a kernel, case or backend that it does not have is not an error."""
-        return self.compiler.compile(tree, dataclasses.replace(self.options.wanted, lenient=lenient), what)
+        return self.compiler.compile(tree, dataclasses.replace(self.wanted, lenient=lenient), what)
 
     def _tell(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _dry(self, what: str) -> bool:
-        if self.options.dry_run:
+        if self.given.dry_run:
             click.echo(f"Would {what}.")
-        return self.options.dry_run
-
-
-def _subjects(root: Path) -> Callable[[str], str]:
-    """Commit -> the first line of its message, "" where this clone does not have it."""
-
-    def subject(commit: str) -> str:
-        with contextlib.suppress(GitError):
-            return plain(Repository(root).resolve(commit).subject)
-        return ""
-
-    return subject
+        return bool(self.given.dry_run)
 
 
 def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
@@ -291,22 +243,5 @@ def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
     return "\n".join(blocks)
 
 
-def _lines(console: Console, mark: str, sentences: Sequence[str], style: str) -> None:
-    for sentence in sentences:
-        console.print(mark + sentence, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
 def _print(text: Text) -> None:
     out_console().print(text, soft_wrap=True, end="")
-
-
-def _named(tree: LocalCheckout) -> dict[str, str | bool | None]:
-    return {"commit": tree.commit.hash if tree.commit else None, "dirty": tree.dirty}
-
-
-def _root() -> Path:
-    """The project around this folder: its git root, or the folder itself if there is no git or no repository."""
-    try:
-        return Repository(Path.cwd()).root
-    except GitError:
-        return Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS

@@ -18,7 +18,7 @@ import click
 
 from ci import executors
 from ci.calling import VERBS
-from ci.commands.common.measuring import one_checkout
+from ci.commands.common.measuring import here
 from ci.executors import JobSpec, JobStatus, Sharding, State, cluster
 from ci.git.command import GitError
 from ci.options import (
@@ -29,6 +29,7 @@ from ci.options import (
     THERE,
     USAGE,
     Finite,
+    Given,
     err_console,
     flag,
     option,
@@ -37,7 +38,7 @@ from ci.options import (
     verb,
 )
 from ci.pools import file as pools_file
-from ci.pools import matrix
+from ci.pools.command import leg as leg_of
 from ci.report.words import plain
 
 ALIASES: Mapping[str, tuple[str, ...]] = {"nightly": ("run", "--tier", "nightly")}
@@ -56,7 +57,7 @@ class InnerCommand:
 
     verb: str
     arguments: tuple[str, ...]
-    values: Mapping[str, object]
+    values: Mapping[str, Any]
     options: frozenset[str]
 
     @property
@@ -91,7 +92,7 @@ def parsed(arguments: Sequence[str]) -> InnerCommand:
         known = ", ".join(sorted({*group.list_commands(context), *ALIASES} - NO_JOBS))
         raise click.UsageError(f"{verb!r} is not a verb that can be a job; after -- comes one of {known}")
     with command.make_context(verb, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
-        values: dict[str, object] = dict(inner.params)
+        values = dict(inner.params)
     options = frozenset(str(parameter.name) for parameter in command.params)
     return InnerCommand(verb.split()[-1], (*verb.split(), *rest), values, options)
 
@@ -111,8 +112,8 @@ def sharding(command: InnerCommand, shards: int) -> Sharding:
         shards=shards,
         publishes=True,
         resumes="resume" in command.options,
-        first_trial=_number(command.values["first_trial"]) if numbered else None,
-        trials=_number(command.values["trials"]) if numbered else 0,
+        first_trial=command.values["first_trial"] if numbered else None,
+        trials=command.values["trials"] if numbered else 0,
         dealt=dealt,
         out=command.out,
         finish=_finish(command, shards),
@@ -136,15 +137,11 @@ def commit(command: InnerCommand) -> str:
     """
     if command.verb not in ("run", "sweep") or command.values["commit"] or command.values["tree"]:
         return ""
-    head = one_checkout(None, None, None)
+    head = here()
     if command.verb == "run" and not command.out and head.dirty:
         said = f"{head.path} has {head.changes}, so its numbers belong to no commit"
         raise GitError(f"{said}: commit them, or keep a trial file with --out FILE")
-    return head.commit.hash if head.commit else ""
-
-
-def _number(value: Any) -> int:
-    return int(value)
+    return head.commit.hash
 
 
 # ---- list ------------------------------------------------------------------------------------------------------------
@@ -160,45 +157,50 @@ VERDICTS = (0, 1, 2, 3, 130)
 @click.argument("ids", nargs=-1)
 @JSON
 @QUEUE
-def jobs(ids: tuple[str, ...], as_json: bool, queue: Path | None) -> int:
+def jobs(given: Given) -> int:
     """The jobs that were submitted from here (all, or those named): where they are, and how they ended."""
-    known = set(executors.all_jobs(queue))
-    for one in ids:
+    known = executors.all_jobs(given.queue)
+    for one in given.ids:
         if one not in known:
             raise executors.ExecutorError(f"no job {one!r} here; `ridgeline jobs` without an id lists all of them")
     if not known:
-        click.echo(f"no job was submitted from here: {queue or executors.default_root()} has none", err=True)
-    return show(executors.status(ids, root=queue), as_json)
+        click.echo(f"no job was submitted from here: {given.queue or executors.default_root()} has none", err=True)
+    return show(executors.status(given.ids, root=given.queue), given)
 
 
-def show(found: Sequence[JobStatus], as_json: bool) -> int:
+def show(found: Sequence[JobStatus], given: Given) -> int:
     """Print jobs, one a line; exit code 3 if one of them is lost: something is missing until it is taken up again."""
-    code = USAGE if any(job.state is State.LOST for job in found) else PASS
-    if as_json:
+    if given.as_json:
         print_json([dataclasses.asdict(job) for job in found])
-        return code
-    for job in found:
+    for job in () if given.as_json else found:
         where = f"on {job.where}" if job.where else ""
         log = f"log: {job.log}" if job.log else ""
         state = f"{job.state}, exit code {job.exit_code}" if job.exit_code else str(job.state)
         click.echo("  ".join(filter(None, (job.id, job.name, state, where, plain(job.why, 500), log))))
-    return code
+    return USAGE if any(job.state is State.LOST for job in found) else PASS
 
 
 def code_of(job: JobStatus) -> int:
     """The exit code of waiting for a job: the command's, if it came to its end; else 3."""
-    if job.state in (State.DONE, State.FAILED):
-        code = job.exit_code or 0
-        return code if code in VERDICTS and (code or job.state is State.DONE) else USAGE
+    code = job.exit_code or 0
+    if job.state is State.DONE or job.state is State.FAILED and code:
+        return code if code in VERDICTS else USAGE
     return USAGE
 
 
 @contextlib.contextmanager
 def following() -> Iterator[Callable[[JobStatus], None]]:
     """Say where a job is that is waited for: on a terminal all the time, in a log whenever that changes."""
-    console = err_console()
+    console, last = err_console(), dict[str, str]()
+
+    def report(job: JobStatus) -> None:
+        said = _place(job)
+        if last.get(job.id) != said and not job.state.final:
+            last[job.id] = said
+            click.echo(said, err=True)
+
     if not console.is_terminal:
-        yield _changes()
+        yield report
         return
     with console.status("") as status:
         yield lambda job: status.update(_place(job))
@@ -206,18 +208,6 @@ def following() -> Iterator[Callable[[JobStatus], None]]:
 
 def _place(job: JobStatus) -> str:
     return plain(" ".join(filter(None, (job.id, str(job.state), job.where, job.why))), 300)
-
-
-def _changes() -> Callable[[JobStatus], None]:
-    """Prints a job's place if it is not what was printed last."""
-    last = dict[str, str]()
-
-    def report(job: JobStatus) -> None:
-        if last.get(job.id) != _place(job) and not job.state.final:
-            last[job.id] = _place(job)
-            click.echo(last[job.id], err=True)
-
-    return report
 
 
 # ---- submit ----------------------------------------------------------------------------------------------------------
@@ -251,125 +241,100 @@ LOCAL_TIMEOUT_S = 3600.0
 @JSON
 @DRY_RUN
 @QUEUE
-def submit(
-    arguments: tuple[str, ...],
-    name: str | None,
-    executor: str,
-    pool: str | None,
-    gpus: int | None,
-    shards: int,
-    timeout: float | None,
-    wait: bool,
-    resume: tuple[str, ...],
-    runners: Path | None,
-    as_json: bool,
-    dry_run: bool,
-    queue: Path | None,
-) -> int:
+def submit(given: Given) -> int:
     """Run a `ridgeline` command as a job: queued, contained, with a log and a result that survive this terminal.
 
     On Slurm its trials are kept one by one as they are measured, whatever becomes of the node, and are put together and
     recorded in the end.  Exit code 3: the job did not finish; otherwise, with --wait, it is the command's.
     """
-    if resume:
-        return _resumed(resume, queue, wait, as_json, dry_run)
-    if not arguments:
+    if given.resume:
+        if given.dry_run:
+            click.echo(f"would queue {', '.join(given.resume)} again")
+            return PASS
+        executors.resume(given.resume, root=given.queue)
+        again = executors.status(given.resume, root=given.queue)
+        return _waited(given.resume, given) if given.wait else show(again, given)
+    if not given.arguments:
         raise click.UsageError(
             "say what to run after --, for example: `ridgeline jobs submit -- run --out trials.jsonl`"
         )
-    command = parsed(arguments)
-    if executor == "local":
-        if pool or shards > 1:
+    command = parsed(given.arguments)
+    if given.executor == "local":
+        if given.pool or given.shards > 1:
             raise click.UsageError("--on and --array are of clusters: add --executor slurm")
-        argv: Sequence[str] = [sys.executable, *VERBS, *command.arguments]
-        cwd = str(Path.cwd())
-        spec = JobSpec(name or command.verb, gpus or 0, timeout or LOCAL_TIMEOUT_S, GRACE_S, cwd)
-    elif dry_run and (leg := _leg_without_slurm(command, pool, gpus, runners)):
+        argv = [sys.executable, *VERBS, *command.arguments]
+        timeout_s = given.timeout or LOCAL_TIMEOUT_S
+        spec = JobSpec(given.name or command.verb, given.gpus or 0, timeout_s, GRACE_S, str(Path.cwd()))
+    elif given.dry_run and (leg := _leg_without_slurm(command, given)):
         click.echo(leg, nl=False)
         return PASS
     else:
-        argv, spec = _on_cluster(command, name, pool, gpus, shards, timeout, runners)
-    if dry_run:
-        return _shown(argv, spec, executor, queue)
-    job = executors.submit(argv, spec, executor, queue)
-    if not wait:
-        click.echo(json.dumps({"id": job}) if as_json else job)
-        return PASS
-    return _waited([job], queue, as_json)
+        argv, spec = _on_cluster(command, given)
+    if given.dry_run:
+        return _shown(argv, spec, given)
+    job = executors.submit(argv, spec, given.executor, given.queue)
+    if given.wait:
+        return _waited([job], given)
+    click.echo(json.dumps({"id": job}) if given.as_json else job)
+    return PASS
 
 
-def _on_cluster(
-    command: InnerCommand,
-    name: str | None,
-    pool: str | None,
-    gpus: int | None,
-    shards: int,
-    timeout: float | None,
-    runners: Path | None,
-) -> tuple[list[str], JobSpec]:
+def _on_cluster(command: InnerCommand, given: Given) -> tuple[list[str], JobSpec]:
     """The command and what its job needs."""
-    if pool is None:
+    if given.pool is None:
         raise click.UsageError("--executor slurm needs --on POOL; `ridgeline ci pools` lists them")
-    shared = sharding(command, shards)
+    shared = sharding(command, given.shards)
     spec = JobSpec(
-        name=name or command.verb,
-        gpus=gpus or 0,
-        timeout_s=timeout or 1.0,
+        name=given.name or command.verb,
+        gpus=given.gpus or 0,
+        timeout_s=given.timeout or 1.0,
         grace_s=GRACE_S,
         cwd=str(Path.cwd()),
-        pool=pool,
-        runners=str(runners.resolve()) if runners else "",
+        pool=given.pool,
+        runners=str(given.runners.resolve()) if given.runners else "",
         commit=commit(command),
         sharding=shared,
     )
     argv = ["python", *VERBS, *(command.without_out if shared.publishes else command.arguments)]
-    return argv, spec if timeout else cluster.with_time_of_pool(spec)
+    return argv, spec if given.timeout else cluster.with_time_of_pool(spec)
 
 
-def _leg_without_slurm(command: InnerCommand, pool: str | None, gpus: int | None, runners: Path | None) -> str:
+def _leg_without_slurm(command: InnerCommand, given: Given) -> str:
     """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
-    if pool is None:
+    if given.pool is None:
         return ""
-    found = pools_file.load(runners)
-    one = found.pool(pool)
+    found = pools_file.load(given.runners)
+    one = found.pool(given.pool)
     if one.site or found.runner_of(one) is None:
         return ""
-    leg = matrix.leg(found, one, one.size(gpus), ["python", *VERBS, *command.arguments])
+    leg = leg_of(found, one, one.size(given.gpus), ["python", *VERBS, *command.arguments])
     labels = json.dumps(leg.runs_on)
-    return f"==> pool {pool} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
+    return f"==> pool {one.name} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
 
 
-def _shown(argv: Sequence[str], spec: JobSpec, executor: str, queue: Path | None) -> int:
+def _shown(argv: Sequence[str], spec: JobSpec, given: Given) -> int:
     """Print what would be submitted."""
     script = executors.script(argv, spec)
-    if executor != "slurm":
+    if given.executor != "slurm":
         click.echo(script, nl=False)
         return PASS
-    folder = (queue or executors.default_root()).resolve() / "jobs" / "ID"
+    folder = (given.queue or executors.default_root()).resolve() / "jobs" / "ID"
     scripts = cluster.scripts(spec, folder)
-    token = f"rl-{spec.name}-TOKEN"
     for name, text in (("script.sh", script), ("batch.sh", scripts.shards), ("gather.sh", scripts.gather)):
         click.echo(f"==> {folder / name}\n{text}")
     click.echo("==> commands")
-    first, last = (["sbatch", "--parsable", f"--job-name={one}", f"--comment={one}"] for one in (token, f"{token}-end"))
-    click.echo(shlex.join([*first, str(folder / "batch.sh")]))
-    click.echo(shlex.join([*last, "--dependency=afterany:ARRAY", str(folder / "gather.sh")]))
+    token = f"rl-{spec.name}-TOKEN"
+    for name, more, file in ((token, [], "batch.sh"), (f"{token}-end", ["--dependency=afterany:ARRAY"], "gather.sh")):
+        named = (f"--job-name={name}", f"--comment={name}")
+        click.echo(shlex.join(["sbatch", "--parsable", *named, *more, str(folder / file)]))
     return PASS
 
 
-def _resumed(ids: Sequence[str], queue: Path | None, wait: bool, as_json: bool, dry_run: bool) -> int:
-    if dry_run:
-        click.echo(f"would queue {', '.join(ids)} again")
-        return PASS
-    executors.resume(ids, root=queue)
-    return _waited(ids, queue, as_json) if wait else show(executors.status(ids, root=queue), as_json)
-
-
-def _waited(ids: Sequence[str], queue: Path | None, as_json: bool) -> int:
+def _waited(ids: Sequence[str], given: Given) -> int:
     """Wait, print how the jobs ended and the end of their logs; the worst exit code."""
     with following() as report:
-        ended = executors.wait(ids, root=queue, report=report)
-    show(ended, as_json)
+        ended = executors.wait(ids, root=given.queue, report=report)
+    show(ended, given)
     for job in ended:
         click.echo(executors.tail(job), err=True)
     return max(code_of(job) for job in ended)
@@ -383,10 +348,10 @@ def _waited(ids: Sequence[str], queue: Path | None, as_json: bool) -> int:
 @JSON
 @DRY_RUN
 @QUEUE
-def cancel(ids: tuple[str, ...], as_json: bool, dry_run: bool, queue: Path | None) -> int:
+def cancel(given: Given) -> int:
     """End jobs with everything they started; what they have measured stays.  A job that has ended is left as it is."""
-    if dry_run:
-        click.echo(f"would cancel {', '.join(ids)}")
+    if given.dry_run:
+        click.echo(f"would cancel {', '.join(given.ids)}")
         return PASS
-    executors.cancel(ids, root=queue)
-    return show(executors.status(ids, root=queue), as_json)
+    executors.cancel(given.ids, root=given.queue)
+    return show(executors.status(given.ids, root=given.queue), given)

@@ -14,7 +14,7 @@ from benchmarks import lifetime
 from ci.calling import VERBS
 from ci.git.repository import Commit, Repository
 from ci.harness import TIERS
-from ci.options import DRY_RUN, PASS, NewFile, folder, option, verb
+from ci.options import DRY_RUN, PASS, Given, NewFile, folder, option, verb
 from kernels import project
 
 VERIFY_MIN = 5
@@ -31,19 +31,25 @@ at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 @click.argument("head")
 @option("--out", "Trial file to append to, with the sweep lines of entries.", NewFile(), required=True)
 @DRY_RUN
-def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
+def leg(given: Given) -> int:
     """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.
 
     The exit code is that of the comparison: an entry that is no longer the best is named in the report, and is no
     regression by itself.
     """
     repository = Repository(Path.cwd())
-    commit = repository.resolve(head)
-    if dry_run:
-        for words in steps(base, commit, "WORKTREE", out):
-            click.echo(f"would run: ridgeline {' '.join(words)}")
-        return PASS
-    return through(steps(base, commit, str(repository.checkout(commit.hash, "head").path), out), run)
+    commit = repository.resolve(given.head)
+    tree = "WORKTREE" if given.dry_run else str(repository.checkout(commit.hash, "head").path)
+    return _all(steps(given.base, commit, tree, given.out), given.dry_run)
+
+
+def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:
+    """Run the steps, or say what they are."""
+    if not dry_run:
+        return through(planned, run)
+    for words in planned:
+        click.echo(f"would run: ridgeline {' '.join(words)}")
+    return PASS
 
 
 def steps(base: str, head: Commit, tree: str, out: Path) -> tuple[tuple[str, ...], ...]:
@@ -80,17 +86,12 @@ Run = Callable[[Sequence[str]], int]
 @option("--out", "Trial file to append to.", NewFile(), required=True)
 @folder("--known", "known", "Folder for the gate's verdicts on known changes.")
 @DRY_RUN
-def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
+def night(given: Given) -> int:
     """Say what this machine is, measure, test the gate with known changes, verify tuned tables.
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """
-    planned = night_steps(tier, kernels.split(), out, known)
-    if dry_run:
-        for words in planned:
-            click.echo(f"would run: ridgeline {' '.join(words)}")
-        return PASS
-    return through(planned, run)
+    return _all(night_steps(given.tier, given.kernels.split(), given.out, given.known), given.dry_run)
 
 
 def night_steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
@@ -98,8 +99,7 @@ def night_steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tu
 
     The gate is asked, and tuned tables are verified, on full nights, not after a look at a few operators.
     """
-    chosen = [word for name in kernels for word in (f"--kernel={name}",)]
-    measure = ("run", f"--tier={tier}", *chosen, f"--out={out}")
+    measure = ("run", f"--tier={tier}", *(f"--kernel={name}" for name in kernels), f"--out={out}")
     if tier != "nightly" or kernels:
         return (("doctor",), measure)
     verify = ("tune", "all", "--verify", f"--budget={NIGHT_MIN}", f"--out={project.place(SWEEPS)}")

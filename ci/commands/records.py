@@ -1,14 +1,15 @@
-"""`ridgeline records`: what others measured, in; the records out for any engine, or to a branch."""
+"""`ridgeline records`: trial files and what others measured, in; the records out for any engine, or to a branch."""
 
 from __future__ import annotations
 
-import datetime
+import dataclasses
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
 from ci.bars import Bars
+from ci.commands.common.outcome import print_recorded
 from ci.git import push as pushing
 from ci.options import (
     ANY,
@@ -18,6 +19,7 @@ from ci.options import (
     PASS,
     RESULTS,
     USAGE,
+    Given,
     Parsed,
     err_console,
     flag,
@@ -28,11 +30,96 @@ from ci.options import (
     verb,
 )
 from ci.records import derived as exported
-from ci.records import foreign, foreign_csv
-from ci.records.cache import IMPORTED
-from ci.records.samples import published
-from ci.report.words import plural
+from ci.records import foreign, foreign_csv, store
+from ci.records.frame import IMPORTED
+from ci.records.ledger import machine_folders
+from ci.records.samples import CountingPlace, SamplesPlace, configured, published
+from ci.report.words import plain, plural
+from ci.trials.file import RecordError
 from kernels import project
+
+PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
+
+
+@verb("ridgeline records add trials.jsonl")
+@click.argument("files", nargs=-1, type=ANY)
+@flag("--compact", "", hidden=True)  # `records compact` of old
+@PUSH
+@RESULTS
+@JSON
+@DRY_RUN
+def add(given: Given) -> int:
+    """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing.
+
+    Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
+    """
+    if given.compact == bool(given.files):
+        raise click.UsageError("name trial files; `ridgeline records compact` moves the samples of those recorded")
+    if given.compact:
+        return _compacted(given)
+    done = store.record(given.files, given.results, dry_run=given.dry_run)
+    if given.as_json:
+        paths, problems = list(map(str, done.paths)), list(map(dataclasses.asdict, done.problems))
+        print_json({"added": done.added, "known": done.known, "paths": paths, "problems": problems})
+    else:
+        print_recorded(done, given.dry_run)
+    if given.push_to and not given.dry_run:
+        _pushed(given.results, given.push_to, "Record measurements")
+    return USAGE if done.problems else PASS
+
+
+@verb("ridgeline records compact --dry-run")
+@PUSH
+@RESULTS
+@JSON
+@DRY_RUN
+def compact(given: Given) -> int:
+    """Move the samples of all records to the place of [tool.ridgeline] samples in pyproject.toml; what they come to
+    stays in the notes."""
+    return _compacted(given)
+
+
+def _compacted(given: Given) -> int:
+    """What an interruption leaves is done by running it again."""
+    results, dry_run = given.results, given.dry_run
+    place = configured(results)
+    if place is None:
+        raise RecordError(
+            "there is no place for samples; name one in pyproject.toml and run it again: "
+            '[tool.ridgeline] samples = "branch:ridgeline-samples", a folder, or a URI such as s3://bucket/prefix'
+        )
+    counting = CountingPlace(place.name)
+    chosen: SamplesPlace = counting if dry_run else place
+    machines = [folder.name for folder in machine_folders(results)]
+    records = [record for machine in machines for record in store.places(results, machine, "")]
+    with Bars(err_console(), *Bars.get_default_columns()) as bars:
+        shown = bars.track(records, description="moving samples of records")
+        done = [store.compact(results, record, chosen, dry_run) for record in shown]
+    before, after = sum(one.before for one in done), sum(one.after for one in done)
+    parts, samples_bytes = (len(counting.parts), sum(counting.parts.values())) if dry_run else (None, None)
+    problems = [problem for one in done for problem in one.problems]
+    if given.as_json:
+        told = {"place": place.name, "records": len(done), "before": before, "after": after}
+        told |= {"problems": list(map(dataclasses.asdict, problems)), "parts": parts, "samples_bytes": samples_bytes}
+        print_json(told)
+    else:
+        verb, more = ("would be", f": {parts} files, {samples_bytes:,} bytes") if dry_run else ("are", "")
+        click.echo(f"{len(done)} records: {before:,} bytes {verb} {after:,}; samples {verb} at {place.name}{more}")
+    for problem in problems:
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    if given.push_to and not dry_run:
+        _pushed(results, given.push_to, "Move samples out of the records")
+    return USAGE if problems else PASS
+
+
+def _pushed(folder: Path, branch: str, message: str) -> None:
+    """The samples first: a record never refers to samples that nobody else has."""
+    if said := published(folder):
+        click.echo(said)
+    click.echo(pushing.pushed(folder, branch, message))
+
+
+# ---- import ----------------------------------------------------------------------------------------------------------
 
 
 @verb("ridgeline records import ../their-project/results --machine ci-node-3", name="import")
@@ -46,67 +133,33 @@ from kernels import project
 @RESULTS
 @JSON
 @DRY_RUN
-def import_(
-    paths: tuple[Path, ...],
-    kind: str | None,
-    machine: str,
-    kernel: str,
-    commit: str,
-    date: str,
-    unit: str,
-    results: Path,
-    as_json: bool,
-    dry_run: bool,
-) -> int:
+def import_(given: Given) -> int:
     """Read files and folders of asv, nccl-tests, rccl-tests, hyperfine, Google Benchmark, or a CSV with a column value.
 
     Importing again changes nothing; what cannot be used is named, the rest is imported.  An interrupted import goes on.
     """
-    given = foreign_csv.ImportOptions(machine, kernel, commit, _date(date), unit)
-    files = foreign.sources(paths)
-    with _bar() as bar:
-        task = bar.add_task("importing", total=sum(map(foreign.size, files)))
-        done = foreign.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
-    if as_json:
-        print_json(_document(done))
-    else:
-        _print(done, results, dry_run)
-    return USAGE if done.refused else PASS
-
-
-def _date(text: str) -> int | None:
     try:
-        return foreign_csv.moment(text) if text else None
+        date = foreign_csv.moment(given.date) if given.date else None
     except foreign_csv.ForeignError as error:
         raise click.BadParameter(str(error), param_hint="--date") from None
-
-
-def _bar() -> Progress:
-    """A progress bar over bytes, where somebody looks at it."""
+    wrong = foreign_csv.ImportOptions(given.machine, given.kernel, given.commit, date, given.unit)
+    files, place = foreign.sources(given.paths), given.results / IMPORTED
     columns = TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    return Bars(err_console(), *columns)
-
-
-def _document(done: foreign.Brought) -> dict[str, object]:
-    return {
-        "added": done.added,
-        "known": done.known,
-        "refused": done.refused,
-        "points": done.points,
-        "machines": sorted(done.machines),
-        "problems": [{"where": problem.where, "why": problem.why} for problem in done.problems],
-    }
-
-
-def _print(done: foreign.Brought, results: Path, dry_run: bool) -> None:
+    with Bars(err_console(), *columns) as bar:
+        task = bar.add_task("importing", total=sum(map(foreign.size, files)))
+        told = (given.kind, given.dry_run, lambda more: bar.advance(task, more))
+        done = foreign.bring(files, given.results, wrong, *told)
+    if given.as_json:
+        problems = [{"where": problem.where, "why": problem.why} for problem in done.problems]
+        counts = {name: getattr(done, name) for name in ("added", "known", "refused", "points")}
+        print_json({**counts, "machines": sorted(done.machines), "problems": problems})
+        return USAGE if done.refused else PASS
     said = f"{plural(done.points, 'point')} of {plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
-    verb, where = (
-        ("would import", f"into {results / IMPORTED}") if dry_run else ("imported", f"in {results / IMPORTED}")
-    )
+    verb, where = ("would import", f"into {place}") if given.dry_run else ("imported", f"in {place}")
     machines = ", ".join(sorted(done.machines)) or "no machine"
-    out_console().print(f"{verb} {said}; {machines}; {where}", markup=False, soft_wrap=True)
-    for problem in done.problems:
-        out_console().print(f"  {problem}", markup=False, soft_wrap=True)
+    for line in (f"{verb} {said}; {machines}; {where}", *(f"  {problem}" for problem in done.problems)):
+        out_console().print(line, markup=False, soft_wrap=True)
+    return USAGE if done.refused else PASS
 
 
 # ---- export ----------------------------------------------------------------------------------------------------------
@@ -143,30 +196,23 @@ def _path(said: str) -> Path:
 @RESULTS
 @JSON
 @DRY_RUN
-def export(
-    out: Path,
-    kind: str,
-    samples: bool,
-    machine: tuple[str, ...],
-    kernel: tuple[str, ...],
-    since: datetime.datetime | None,
-    results: Path,
-    as_json: bool,
-    dry_run: bool,
-) -> int:
+def export(given: Given) -> int:
     """Write the long frame: one row per machine, commit, environment, kernel, backend and case.
 
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
-    if samples and kind != "parquet":
-        raise click.UsageError(f"--samples writes Parquet only; leave out --format {kind}")
-    chosen = machine, kernel, since, dry_run
-    done = exported.export_samples(results, out, *chosen) if samples else exported.export(results, out, kind, *chosen)
-    if as_json:
+    if given.samples and given.kind != "parquet":
+        raise click.UsageError(f"--samples writes Parquet only; leave out --format {given.kind}")
+    results, out, chosen = given.results, given.out, (given.machine, given.kernel, given.since, given.dry_run)
+    if given.samples:
+        done = exported.export_samples(results, out, *chosen)
+    else:
+        done = exported.export(results, out, given.kind, *chosen)
+    if given.as_json:
         print_json({"rows": done.rows, "paths": [str(path) for path in done.paths]})
     else:
-        verb = "would be " if dry_run else ""
-        what = "samples" if samples else "rows"
+        verb = "would be " if given.dry_run else ""
+        what = "samples" if given.samples else "rows"
         click.echo(f"{done.rows:,} {what} {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
     return PASS
 
@@ -175,22 +221,22 @@ def export(
 
 
 WHAT = {"results_isa": "Record machine code"}
+"""Messages of the commits, by the name of the folder."""
 
 
 @verb("ridgeline records push results main --dry-run")
 @click.argument("folder", type=FOLDER_THERE)
 @click.argument("branch")
 @DRY_RUN
-def push(folder: Path, branch: str, dry_run: bool) -> int:
+def push(given: Given) -> int:
     """Commit what is new in a folder of records, and nothing else, and push it to a branch.
 
     Samples that are in a branch of their own (pyproject.toml, [tool.ridgeline] samples) are pushed first.
     GITHUB_TOKEN is shown to GITHUB_SERVER_URL only.
     """
-    if dry_run:
+    folder, branch = given.folder, given.branch
+    if given.dry_run:
         click.echo(f"would commit what is new in {folder} and push it to {branch}")
-        return PASS
-    if said := published(folder):
-        click.echo(said)
-    click.echo(pushing.pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
+    else:
+        _pushed(folder, branch, WHAT.get(folder.name, "Record measurements"))
     return PASS

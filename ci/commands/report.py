@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ import click
 from ci.github import comment
 from ci.github.client import of_environment
 from ci.github.comment import PostTarget, pull_requests
-from ci.options import ANY, DRY_RUN, PASS, USAGE, flag, option, out_console, pairs, several, verb
+from ci.options import ANY, DRY_RUN, PASS, USAGE, Given, flag, option, out_console, pairs, several, verb
 from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
 from ci.report.model import Report
@@ -29,62 +28,47 @@ from ci.report.model import Report
 @flag("--summary", "Also add it to the summary of the workflow's step.")
 @several("--link LABEL=URL -> links", "A link to show under the report (repeatable).")
 @DRY_RUN
-def report(
-    file: Path,
-    style: str,
-    post: str | None,
-    topic: str | None,
-    check: str | None,
-    missing: str | None,
-    summary: bool,
-    links: tuple[str, ...],
-    dry_run: bool,
-) -> int:
+def report(given: Given) -> int:
     """Render a report file that `check` or `gate` wrote, or post it as the pull request's comment."""
-    if not post and (topic or check or missing):
+    if not given.post and (given.topic or given.check or given.missing):
         raise click.UsageError("--topic, --check and --missing go with --post SHA")
-    if post:
-        target = PostTarget(post, topic or "", check or "")
-        return _posted(file, target, pairs("--link", links), missing or "", summary, dry_run)
-    found = json_report.read(file)
-    _summarised(found, "", summary and not dry_run)
-    if style == "markdown":
+    if given.post:
+        return _posted(given)
+    found = json_report.read(given.file)
+    _summarised(found, "", given.summary and not given.dry_run)
+    if given.style == "markdown":
         click.echo(markdown.render(found), nl=False)
-    elif style == "json":
+    elif given.style == "json":
         click.echo(json_report.dumps(found), nl=False)
     else:
         terminal.show(found, out_console())
     return found.verdict.exit_code
 
 
-def _posted(
-    file: Path, target: PostTarget, links: Mapping[str, str], missing: str, summary: bool, dry_run: bool
-) -> int:
-    found, code = _read(file, links, missing)
-    github = of_environment()
-    if dry_run:
-        numbers = ", ".join(f"#{number}" for number in pull_requests(github, target.sha))
-        click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
-        return code
-    _summarised(found, target.topic, summary)
-    posted = comment.post(found, target, github, Path.cwd())
-    for done in posted:
-        click.echo(f"{done.action} on pull request #{done.pull_request}")
-    if not posted:
-        click.echo("nothing: no open pull request")
-    return code
-
-
-def _read(file: Path, links: Mapping[str, str], missing: str) -> tuple[Report, int]:
-    """The report and the exit code: a file that is refused is told on the pull request too, where that is wanted."""
+def _posted(given: Given) -> int:
+    """Post it; a file that is refused is told on the pull request too, where --missing says that this is wanted."""
+    links, missing, code = pairs("--link", given.links), given.missing or "", PASS
     try:
-        return comment.read_report(file, links, missing), PASS
+        found = comment.read_report(given.file, links, missing)
     except ReportError as error:
         if not missing:
             raise
         click.echo(f"Error: {error}", err=True)
-        why = str(error).removeprefix(f"{file}: ")  # people on the pull request know no path of this machine
-        return comment.unmeasured(f"the report is refused: {why}", links), USAGE
+        why = str(error).removeprefix(f"{given.file}: ")  # people on the pull request know no path of this machine
+        found, code = comment.unmeasured(f"the report is refused: {why}", links), USAGE
+    github = of_environment()
+    if given.dry_run:
+        numbers = ", ".join(f"#{number}" for number in pull_requests(github, given.post))
+        click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
+        return code
+    target = PostTarget(given.post, given.topic or "", given.check or "")
+    _summarised(found, target.topic, given.summary)
+    posted = comment.post(found, target, github, Path.cwd())
+    for number, action in posted.items():
+        click.echo(f"{action} on pull request #{number}")
+    if not posted:
+        click.echo("nothing: no open pull request")
+    return code
 
 
 def _summarised(found: Report, topic: str, wanted: bool) -> None:

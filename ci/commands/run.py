@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -24,6 +22,7 @@ from ci.options import (
     RESULTS,
     SOURCE,
     TIMED,
+    Given,
     err_console,
     flag,
     option,
@@ -35,8 +34,7 @@ from ci.options import (
 )
 from ci.report import run_summary
 from ci.report.words import plain
-from ci.trials.file import Followed, TrialFile, measured_operators, missing, read
-from ci.trials.trial import Trial
+from ci.trials.file import Followed, measured_operators, missing, read
 
 
 @verb(
@@ -54,49 +52,57 @@ from ci.trials.trial import Trial
 @DRY_RUN
 @option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024))
 @flag("--links", "Show also GB/s over each link, and programs by compute die (XCD).")
-def run(
-    commit: str | None,
-    commit_date: int | None,
-    tree: Path | None,
-    out: Path | None,
-    results: Path,
-    dry_run: bool,
-    gpus: int | None,
-    links: bool,
-    resume: bool,
-    timings: bool,
-    **what: Any,
-) -> int:
+def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
-    if gpus and not dry_run:
+    out, results = given.out, given.results
+    if given.gpus and not given.dry_run:
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
-    if resume and out is None:
+    if given.resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
-    if not dry_run:
+    if not given.dry_run:
         wait_for_turn()
-    clock, head = VerbClock(), one_checkout(commit, commit_date, tree, out)
+    clock, head = VerbClock(), one_checkout(given)
     if out is None and head.dirty:
         belongs = f"{head.path} has {head.changes}, so its numbers belong to no commit"
         onward = again(out="trials.jsonl")
         raise GitError(f"{belongs}: commit them, or `{onward}` writes a trial file")
-    file, planned = out or scratch("run", head), with_rounds(plan(**what))
-    if dry_run:
+    file, planned = out or scratch("run", head), with_rounds(plan(given))
+    if given.dry_run:
         effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"
         recording = "" if out else f" and record it in {results}"
         click.echo(f"would measure {head.label} ({effort}) into {file}{recording}")
-        if gpus:
-            _say_effort(head, planned, results, gpus)
+        if given.gpus:
+            _say_effort(head, planned, results, given.gpus)
         return 0
     log = Followed(file)
     before = len(log.read().trials)
-    code = _resumed(head, planned, log) if resume else measure([head], planned, file, err_console())
+    code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
     measured = log.read()
-    run_summary.show(measured.trials[before:], out_console())
-    if links:
-        _say_links(measured.trials[before:])
-    _say_busy(measured.trials[before:])
-    _say_what_is_kept(measured, before, out, results)
-    clock.say(measured.trials[before:], timings)
+    new = measured.trials[before:]
+    run_summary.show(new, out_console())
+    if given.links:
+        from ci.report import effort as uses
+
+        found = uses.uses(new)
+        if found:
+            out_console().print(uses.link_table(found))
+        else:
+            click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
+    shares = [trial.busy_share for trial in new if trial.busy_share]
+    if shares and new[0].machine.kind == "gpu":
+        click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")
+    if out is None and new:
+        from ci.commands.common.outcome import print_recorded
+        from ci.records.store import record
+
+        print_recorded(record([measured], results))
+    else:
+        for problem in measured.problems(keep=False):
+            click.echo(f"not used: {plain(problem, 2000)}", err=True)
+        if new:
+            onward = f"`ridgeline records add {shlex.quote(str(out))}` makes asv records of them"
+            click.echo(f"{len(new)} trials in {out}; {onward}")
+    clock.say(new, given.timings)
     return code
 
 
@@ -104,7 +110,7 @@ def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     """Measure what the file lacks; the worst exit code, at once where measuring broke off."""
     own = (trial for trial in log.read().trials if trial.regime == planned.regime)
     done = [trial for trial in own if trial.checkouts["head"].commit == head.commit.hash]
-    operators = measured_operators(done, planned.first_trial) or (_operators(head, planned) if done else ())
+    operators = measured_operators(done, planned.first_trial) or (tuple(_planned(head, planned)) if done else ())
     batches = missing(done, operators or ("",), planned.first_trial, planned.trials)
     codes = [MEASURED]
     for batch in batches:
@@ -116,54 +122,21 @@ def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     return max(codes)
 
 
-def _operators(head: LocalCheckout, planned: MeasurePlan) -> tuple[str, ...]:
-    """The operators that a run of this plan measures."""
-    chosen = options(tree=head.path, plan=planned.tier, kernel=planned.kernels, case=planned.cases)
-    return tuple(query("list", *chosen)["planned"])
-
-
-def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, results: Path) -> None:
-    """Record the trials, or say how to."""
-    new = len(measured.trials) - before
-    if out is None and new:
-        from ci.commands.common.outcome import print_recorded
-        from ci.records.store import record
-
-        print_recorded(record([measured], results))
-        return
-    for problem in measured.problems(keep=False):
-        click.echo(f"not used: {plain(problem, 2000)}", err=True)
-    if new:
-        click.echo(f"{new} trials in {out}; `ridgeline records add {shlex.quote(str(out))}` makes asv records of them")
+def _planned(head: LocalCheckout, planned: MeasurePlan, **more: int) -> dict[str, dict[str, int]]:
+    """How many cases a run of this plan measures, by operator and number of ranks."""
+    chosen = options(tree=head.path, plan=planned.tier, **more, kernel=planned.kernels, case=planned.cases)
+    found: dict[str, dict[str, int]] = query("list", *chosen)["planned"]
+    return found
 
 
 def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: int) -> None:
     """How long it will take, by what the records of GPUs took."""
     from ci.report import effort
 
-    files = sorted(results.glob("*/*.notes.jsonl"))
-    chosen = options(tree=head.path, plan=planned.tier, gpus=gpus, kernel=planned.kernels, case=planned.cases)
-    counted = query("list", *chosen)["planned"]
+    counted = _planned(head, planned, gpus=gpus)
     worlds = {name: {int(ranks): cases for ranks, cases in found.items()} for name, found in counted.items()}
+    files = sorted(results.glob("*/*.notes.jsonl"))
     known = effort.paces(trial for file in files for trial in read(file).trials)
     efforts = effort.expected(worlds, known, planned.trials)
     out_console().print(effort.table(efforts, gpus, planned.trials))
     click.echo(effort.verdict(efforts))
-
-
-def _say_links(trials: Sequence[Trial]) -> None:
-    """The table of links and dies, or why there is none."""
-    from ci.report import effort
-
-    found = effort.uses(trials)
-    if found:
-        out_console().print(effort.link_table(found))
-    else:
-        click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
-
-
-def _say_busy(trials: Sequence[Trial]) -> None:
-    shares = [trial.busy_share for trial in trials if trial.busy_share]
-    if not shares or trials[0].machine.kind != "gpu":
-        return
-    click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")

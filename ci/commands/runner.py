@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -10,19 +11,31 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from ci.github.client import API
-from ci.options import DRY_RUN, FOLDER, JSON, PASS, POOLS_FILE, USAGE, Finite, flag, option, print_json, several, verb
+from ci.options import (
+    DRY_RUN,
+    FOLDER,
+    JSON,
+    PASS,
+    POOLS_FILE,
+    USAGE,
+    Finite,
+    Given,
+    flag,
+    option,
+    print_json,
+    several,
+    verb,
+)
 from ci.pools import file
-from ci.pools.types import Container, Pools
+from ci.pools.file import Container, Pools
 from ci.report.words import plain
 from ci.runner import state as memory
 from ci.runner.hub import GitHubQueue
-from ci.runner.service import RunnerService
-from ci.runner.slots import SlurmJobs
+from ci.runner.service import RunnerService, SlurmJobs
 from ci.runner.state import Action, RunnerError, Serving, serving
 from ci.slurm import Slurm
 
@@ -49,38 +62,32 @@ LINE = 500
 @POOLS_FILE
 @DRY_RUN
 @JSON
-def runner(
-    only: tuple[str, ...],
-    site: str | None,
-    once: bool,
-    interval: float,
-    state: Path | None,
-    token_file: Path | None,
-    path: Path | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+def runner(given: Given) -> int:
     """Serve GitHub's queue from Slurm: one Slurm job, with a runner for one job, for each queued job of ours.
 
     It survives restarts, and GitHub and Slurm being away.  The token needs "administration: write" and "actions:
     write" of the repository.  --dry-run looks once and says what it would do.
     """
-    pools = file.load(path)
-    site = site or _only_site(pools)
-    served = serving(pools, site, only)
-    state = (state or _folder(pools, site)).absolute()
-    service = _service(served, pools, state, _token(token_file), functools.partial(_log, err=dry_run))
-    if dry_run:
-        _show(service.plan(), as_json)
+    pools = file.load(given.path)
+    site = given.site or _only_site(pools)
+    served = serving(pools, site, given.only)
+    # By default in the folder that every node sees.
+    shared = Path(pools.sites[site].shared) if pools.sites[site].shared else Path.home() / ".ridgeline"
+    state = (given.state or shared / "runner").absolute()
+    hub = GitHubQueue(served, _token(given.token_file), os.environ.get("GITHUB_API_URL") or API)
+    jobs = SlurmJobs(served, pools, state, Slurm(patience_s=0))
+    service = RunnerService(served, state, hub, jobs, functools.partial(_log, err=given.dry_run))
+    if given.dry_run:
+        _show(service.plan(), given.as_json)
         return USAGE if service.away else PASS
-    with memory.held(state), _Stopped() as stopped:
+    with memory.held(state), _stopping() as stopped:
         service.ledger = memory.load(state)
         for line in _greeting(served, pools):
             _log(line)
         service.round()
-        while not once and not stopped.within(interval):
+        while not given.once and not stopped(given.interval):
             service.round()
-    return USAGE if once and service.away else PASS
+    return USAGE if given.once and service.away else PASS
 
 
 def _greeting(served: Serving, pools: Pools) -> Iterator[str]:
@@ -90,26 +97,12 @@ def _greeting(served: Serving, pools: Pools) -> Iterator[str]:
             yield f"pool {name} has no container: what its jobs run can read this user's files, the service's too"
 
 
-def _service(
-    served: Serving, pools: Pools, state: Path, token: Callable[[], str], say: Callable[[str], None]
-) -> RunnerService:
-    api = os.environ.get("GITHUB_API_URL") or API
-    hub = GitHubQueue(served, token, api)
-    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), say)
-
-
 def _only_site(pools: Pools) -> str:
     names = [site.name for site in pools.sites.values() if site.runner]
     if len(names) != 1:
         found = ", ".join(names) or "none"
         raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {found}")
     return names[0]
-
-
-def _folder(pools: Pools, site: str) -> Path:
-    """In the folder that every node sees."""
-    shared = pools.sites[site].shared
-    return (Path(shared) if shared else Path.home() / ".ridgeline") / "runner"
 
 
 def _token(path: Path | None) -> Callable[[], str]:
@@ -139,23 +132,19 @@ def _log(text: str, err: bool = False) -> None:
     click.echo(f"{now} {plain(text, LINE)}", err=err)
 
 
-class _Stopped:
-    """SIGTERM ends the service between two looks."""
+@contextlib.contextmanager
+def _stopping() -> Iterator[Callable[[float], bool]]:
+    """SIGTERM ends the service between two looks.  Gives: wait so many seconds, or until SIGTERM; whether it came."""
+    asked: list[int] = []
 
-    def __enter__(self) -> _Stopped:
-        self._asked = False
-        self._before = signal.signal(signal.SIGTERM, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
-
-    def within(self, seconds: float) -> bool:
-        """Wait so long, or until SIGTERM."""
+    def within(seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while not self._asked and (left := deadline - time.monotonic()) > 0:
+        while not asked and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
-        return self._asked
+        return bool(asked)
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    try:
+        yield within
+    finally:
+        signal.signal(signal.SIGTERM, before)

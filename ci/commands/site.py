@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, follow, options, program, run_here
-from ci.options import ANY, DRY_RUN, FILE, PASS, RESULTS, err_console, flag, folder, option, several, verb
+from ci.options import ANY, DRY_RUN, FILE, PASS, RESULTS, Given, err_console, flag, folder, option, several, verb
 from ci.report import json_report
 
 
@@ -24,35 +24,31 @@ from ci.report import json_report
 )
 @RESULTS
 @DRY_RUN
-def site(
-    out: Path, repo_url: str | None, serve: int | None, reports: tuple[Path, ...], results: Path, dry_run: bool
-) -> int:
+def site(given: Given) -> int:
     """Build the dashboard from the records: a folder that works offline."""
-    for path in reports:
+    for path in given.reports:
         json_report.read(path)  # a stranger's file is checked before anything is built of it
-    if dry_run:
-        click.echo(f"would build {out} from {results}")
+    if given.dry_run:
+        click.echo(f"would build {given.out} from {given.results}")
         return 0
-    build_site(out, results, repo_url, reports)
-    click.echo(out / "index.html")
-    if serve is not None:
-        click.echo(f"http://127.0.0.1:{serve}/ until Ctrl-C", err=True)
-        run_here("http.server", str(serve), "--bind", "127.0.0.1", "--directory", str(out.resolve()))
+    build_site(given.out, given.results, given.repo_url, given.reports)
+    click.echo(given.out / "index.html")
+    if given.serve is not None:
+        click.echo(f"http://127.0.0.1:{given.serve}/ until Ctrl-C", err=True)
+        folder = str(given.out.resolve())
+        run_here("http.server", str(given.serve), "--bind", "127.0.0.1", "--directory", folder)
     return 0
 
 
 def build_site(out: Path, results: Path, repo_url: str | None = None, reports: Sequence[Path] = ()) -> None:
     """Build it in a process of its own: judging needs no plotting library."""
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    url = repo_url or (f"{server}/{name}" if server and name else None)
     argv = program("dashboards") + options(results=results.resolve(), out=out.resolve())
-    argv += options(repo_url=repo_url or _repo_url(), report=[path.resolve() for path in reports])
+    argv += options(repo_url=url, report=[path.resolve() for path in reports])
     ended = follow(argv, err_console(), "building the site", stdout=False)
     if ended.code:
         raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")
-
-
-def _repo_url() -> str | None:
-    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
-    return f"{server}/{name}" if server and name else None
 
 
 # `ridgeline plot`: a figure of the records for a comment or a paper.
@@ -77,17 +73,7 @@ EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --ou
 @option("--out", ".png, .svg or .pdf", FILE, required=True)
 @RESULTS
 @DRY_RUN
-def plot(
-    what: str,
-    machine: str | None,
-    kernel: str | None,
-    case: str | None,
-    rate: str | None,
-    plain: bool,
-    out: Path,
-    results: Path,
-    dry_run: bool,
-) -> int:
+def plot(given: Given) -> int:
     """Draw one figure of the records; the same records give the same file.
 
     history: a case over the commits, with its steps.  bytes: a collective over its payload.  backends: all backends of
@@ -96,15 +82,17 @@ def plot(
     time.  sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those
     of studies).
     """
+    what, out, results = given.what, given.out, given.results
     if out.suffix.lower() not in FORMATS:
         raise click.BadParameter(
             f"{str(out)!r} ends in {out.suffix!r}; allowed are {', '.join(FORMATS)}", param_hint="--out"
         )
-    if dry_run:
+    if given.dry_run:
         click.echo(f"would draw {what} from {results} into {out}")
         return PASS
-    argv = [*program("dashboards.figures", what), *(["--plain"] if plain else [])]
-    argv += options(machine=machine, kernel=kernel, case=case, rate=rate, results=results.resolve(), out=out.resolve())
+    argv = [*program("dashboards.figures", what), *(["--plain"] if given.plain else [])]
+    argv += options(machine=given.machine, kernel=given.kernel, case=given.case, rate=given.rate)
+    argv += options(results=results.resolve(), out=out.resolve())
     ended = follow(argv, err_console(), f"drawing {what}", stdout=False, echo=False)
     if ended.code:
         raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Sequence
-from typing import Any
 
 import click
 from rich.table import Table
 
 from benchmarks.studies import studies
 from benchmarks.studies import study as named
-from benchmarks.studies.types import REGIMES, Study
+from benchmarks.studies.types import REGIMES
 from ci.commands.common.measuring import one_checkout
-from ci.commands.sweep import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE, Given
-from ci.git.repository import LocalCheckout
+from ci.commands.sweep import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
 from ci.harness import OneProgram
 from ci.options import (
     CASE,
@@ -25,12 +21,13 @@ from ci.options import (
     RESULTS,
     SOURCE,
     THERE,
+    Given,
     NewFile,
     flag,
     option,
     out_console,
+    print_json,
     several,
-    together,
     verb,
     wait_for_turn,
 )
@@ -45,88 +42,75 @@ EXAMPLES = """ridgeline study --list
 WORKING = ".ridgeline/studies"
 """Below the root of the project: where the lines of a study go while it is measured."""
 
-FROM = "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."
-REGIME = "Calls apart, or back to back at settled power (default: the study's)."
-OUT = "Only write the trial file; what it has is not measured again."
-WHAT = together(
-    click.argument("name", required=False),
-    flag("--all -> every", "Every study."),
-    flag("--list -> listing", "The studies that are declared."),
-    CASE,
-    several("--from FILE -> sources", FROM, THERE),
-)  # fmt: skip
-HOW = together(
-    option("--regime", REGIME, click.Choice(REGIMES)),
-    option("--trials", "Trials of every point (default: the study's).", click.IntRange(1, 100)),
-    option("--rounds", "Rounds in a trial (default: the study's).", click.IntRange(2, 10_000)),
-    BUDGET,
-    option("--out FILE", OUT, NewFile()),
-    ARCH,
-    COMPUTE_UNITS,
-    NO_COMPILE,
-)  # fmt: skip
-
 
 @verb(EXAMPLES)
-@WHAT
-@HOW
+@click.argument("name", required=False)
+@flag("--all -> every", "Every study.")
+@flag("--list -> listing", "The studies that are declared.")
+@CASE
+@several(
+    "--from FILE -> sources",
+    "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable).",
+    THERE,
+)
+@option("--regime", "Calls apart, or back to back at settled power (default: the study's).", click.Choice(REGIMES))
+@option("--trials", "Trials of every point (default: the study's).", click.IntRange(1, 100))
+@option("--rounds", "Rounds in a trial (default: the study's).", click.IntRange(2, 10_000))
+@BUDGET
+@option("--out FILE", "Only write the trial file; what it has is not measured again.", NewFile())
+@ARCH
+@COMPUTE_UNITS
+@NO_COMPILE
 @SOURCE
 @RESULTS
 @JSON
 @DRY_RUN
-def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: bool, **given: Any) -> int:
+def study(given: Given) -> int:
     """Run a declared experiment: its points, its record, its table and its figures.
 
     The record, table and figures go to results/studies/NAME/MACHINE.  The same command goes on where it was
     interrupted.  Parts that need more GPUs than there are say what they wait for.  Exit code 2: not all is measured.
     """
-    if listing or not (name or every):
-        return _list(as_json)
-    if (given["arch"] or given["compute_units"]) and not dry_run:
+    if given.listing or not (given.name or given.every):
+        return _list(given.as_json)
+    if (given.arch or given.compute_units) and not given.dry_run:
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
-    chosen = list(studies().values()) if every else [named(str(name))]
-    if given["sources"]:
+    chosen = list(studies().values()) if given.every else [named(str(given.name))]
+    if given.sources:
         from ci.commands import study_steps
 
-        return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
-    if not dry_run:
+        return max(study_steps.of_files(one, given) for one in chosen)
+    if not given.dry_run:
         wait_for_turn()
-    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
-    return (_planned if dry_run else _measured)(chosen, checkout, given, as_json)
+    checkout, code = one_checkout(given), PASS
+    # The program imports torch while the steps are imported: pandas takes half as long.
+    if given.dry_run:
+        with OneProgram() as program:
+            program.begin()
+            from ci.commands import study_steps
 
-
-# The program imports torch while the steps are imported: pandas takes half as long.
-
-
-def _planned(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_json: bool) -> int:
-    with OneProgram() as program:
-        program.begin()
-        from ci.commands import study_steps
-
-        return study_steps.plan(chosen, study_steps.asked_of(checkout.path, given), program, as_json)
-
-
-def _measured(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_json: bool) -> int:
-    code = PASS
+            return study_steps.plan(chosen, checkout, given, program)
     for one in chosen:
-        file = given["out"] or project.place(f"{WORKING}/{one.name}.jsonl")
+        file = given.out or project.place(f"{WORKING}/{one.name}.jsonl")
         with alone(file), OneProgram() as program:
             program.begin()
             from ci.commands import study_steps
 
-            left = study_steps.measure(one, checkout, study_steps.asked_of(checkout.path, given), file, program)
-        code = max(code, study_steps.record(one, file, given["out"], given["results"], left, as_json))
+            left = study_steps.measure(one, checkout, given, file, program)
+        code = max(code, study_steps.record(one, file, left, given))
     return code
 
 
 def _list(as_json: bool) -> int:
+    known = studies().values()
     if as_json:
-        plain = [dataclasses.asdict(dataclasses.replace(one, columns={})) for one in studies().values()]
-        told = [{key: value for key, value in one.items() if key != "columns"} for one in plain]  # its columns are code
-        click.echo(json.dumps(told, indent=1))
+        told = [dataclasses.asdict(dataclasses.replace(one, columns={})) for one in known]
+        for one in told:
+            del one["columns"]  # they are code
+        print_json(told)
         return PASS
     table = Table("study", "question", "operators", "ranks", box=None)
-    for one in studies().values():
-        table.add_row(one.name, one.question, ", ".join(one.operators), ", ".join(map(str, one.ranks)))
+    for study in known:
+        table.add_row(study.name, study.question, ", ".join(study.operators), ", ".join(map(str, study.ranks)))
     out_console().print(table)
     return PASS

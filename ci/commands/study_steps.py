@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-from rich.console import Console
-
 from benchmarks.studies.types import Study, StudyError
-from ci.commands.sweep import Given
 from ci.git.repository import LocalCheckout
 from ci.harness import OneProgram
-from ci.options import NO_VERDICT, PASS, err_console, out_console
+from ci.options import NO_VERDICT, PASS, Given, err_console, out_console, print_json
 from ci.sweeps.catalogue import Catalogues
 from ci.sweeps.studies import changes, folder, run
 from ci.sweeps.studies.run import Left, StudyAsked, code_of, measured, ready
 from ci.whole_files import replace
 
 
-def asked_of(tree: Path, given: Given) -> StudyAsked:
+def _asked(checkout: LocalCheckout, given: Given) -> StudyAsked:
     """What the options of the command line ask for."""
-    said = {key: given[key] for key in ("cases", "arch", "compute_units", "trials", "rounds")}
-    how = {"regime": given["regime"] or "", "compile_ahead": not given["no_compile"], "budget_min": given["budget"]}
-    return StudyAsked(tree, **how, **said)
+    device, often = (given.arch, given.compute_units), (given.trials, given.rounds)
+    regime: str = given.regime or ""
+    return StudyAsked(checkout.path, given.cases, *device, regime, *often, not given.no_compile, given.budget)
 
 
-def plan(chosen: Sequence[Study], asked: StudyAsked, program: OneProgram, as_json: bool) -> int:
+def plan(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, program: OneProgram) -> int:
     """Points, points that need no GPU time by reason, GPU minutes expected."""
-    console = err_console()
+    console, asked = err_console(), _asked(checkout, given)
     known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
     made = {one.name: ready(one, asked, known, console) for one in chosen}
-    if as_json:
-        click.echo(json.dumps({name: run.planned(parts) for name, parts in made.items()}, indent=1))
+    if given.as_json:
+        print_json({name: run.planned(parts) for name, parts in made.items()})
         return PASS
-    for table in [run.plan_table(name, parts) for name, parts in made.items()]:
-        out_console().print(table)
+    for name, parts in made.items():
+        out_console().print(run.plan_table(name, parts))
     return PASS
 
 
-def measure(one: Study, checkout: LocalCheckout, asked: StudyAsked, file: Path, program: OneProgram) -> list[Left]:
+def measure(one: Study, checkout: LocalCheckout, given: Given, file: Path, program: OneProgram) -> list[Left]:
     """Measure what the file lacks; what is left then.  StudyError if the file has nothing at all."""
-    console = err_console()
+    console, asked = err_console(), _asked(checkout, given)
     known = Catalogues(asked.tree, one.operators, program, console)
     parts = ready(one, asked, known, console)
     left = measured(one, parts, checkout, asked, file, program, console)
@@ -53,24 +48,23 @@ def measure(one: Study, checkout: LocalCheckout, asked: StudyAsked, file: Path, 
     return left
 
 
-def record(one: Study, file: Path, out: Path | None, results: Path, left: Sequence[Left], as_json: bool) -> int:
+def record(one: Study, file: Path, left: Sequence[Left], given: Given) -> int:
     """Record, table and figures of what was measured."""
-    console = err_console()
     for found in folder.of_files(one, [file]):
-        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine, found.regime)
+        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
+        place = file.parent / file.stem if given.out else place
         folder.keep_code(place, [file])
-        _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
+        _rendered(one, found, place, [file.parent], given.as_json, left, keep=given.out is None)
     return NO_VERDICT if left else PASS
 
 
-def of_files(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> int:
+def of_files(one: Study, given: Given) -> int:
     """Table and figures of files; nothing is measured."""
-    console = err_console()
-    beside = [path if path.is_dir() else path.parent for path in sources]
-    for found in folder.read(one, sources):
-        place = folder.folder_of(results, one.name, found.machine, found.regime)
-        folder.keep_code(place, sources)
-        _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
+    beside = [path if path.is_dir() else path.parent for path in given.sources]
+    for found in folder.read(one, given.sources):
+        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
+        folder.keep_code(place, given.sources)
+        _rendered(one, found, place, beside, given.as_json, (), keep=bool(found.lines))
     return PASS
 
 
@@ -79,7 +73,6 @@ def _rendered(
     found: folder.StudyRows,
     place: Path,
     beside: Sequence[Path],
-    console: Console,
     as_json: bool,
     left: Sequence[Left],
     keep: bool,
@@ -91,5 +84,5 @@ def _rendered(
         folder.keep_checks(place, one.name, beside)
     facts = folder.bits(one, dict.fromkeys([*beside, place]), found.machine)
     remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
-    made = folder.render(one, found.frame, folder.foot_of(found.frame, found.found), place, console, remarks, facts)
-    run.show(one, made, as_json)
+    foot = folder.foot_of(found.frame, found.found)
+    run.show(one, folder.render(one, found.frame, foot, place, err_console(), remarks, facts), as_json)

@@ -1,13 +1,11 @@
-"""Options of `ridgeline sweep`, `tune` and `study`: for which device, and for how long.  Without pandas."""
+"""`ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -24,39 +22,34 @@ from ci.options import (
     SECONDS,
     SOURCE,
     THERE,
+    Given,
     Parsed,
     err_console,
     flag,
     option,
     out_console,
+    print_json,
     several,
-    together,
     verb,
     wait_for_turn,
 )
-from ci.report.words import plain
-from ci.sweeps import grid, run, show
-from ci.sweeps.grid import Prepared, SweepChoice, prepared
+from ci.report.words import plain, plural
+from ci.sweeps import catalogue, grid, run, show
+from ci.sweeps.grid import Prepared, prepared
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.pruning import CodeLimits
+from ci.sweeps.pruning import CodeLimits, PointCompiler
 from ci.sweeps.run import BATCH, FOLDER, Progressed, SweepPlan, measure, sweep_id, trials_of
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
 from ci.whole_files import replace
 from kernels import project
 
-Given = Mapping[str, Any]
-"""The options of a command line, by name."""
+# Options of `tune` and `study` too: for which device, and for how long.
 
 MINUTES = click.FloatRange(0, min_open=True)
 BUDGET = option("--budget MIN", "GPU minutes that this call may take.", MINUTES)
 ARCH = option("--arch NAME", "With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine.")
 COMPUTE_UNITS = option("--compute-units N", "With --arch: of a device with this many CUs.", click.IntRange(1))
 NO_COMPILE = flag("--no-compile", "Do not compile ahead: no point is pruned by its code.")
-
-# Options of `ridgeline sweep`: which points, how they are measured, and where.
-
-
-TIERS = harness.TIERS
 
 
 def _shard(said: str) -> tuple[int, int]:
@@ -75,73 +68,7 @@ def _rounds(said: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _said(rounds: tuple[int, ...]) -> str:
-    return ",".join(map(str, rounds))
-
-
-POINTS = together(
-    several("--grid FILE -> files", "TOML or JSON: values by knob, or points (repeatable).", ANY),
-    several("--knob NAME=V,V -> knobs", "Values of a knob; several give every combination."),
-    flag("--candidates", "The points that the operator itself proposes."),
-    CASE,
-    option("--tier", "Without --case: which cases.", click.Choice(TIERS), default="pr"),
-    several("--backend NAME -> backends", "Only this backend; one without knobs is timed as it is (repeatable)."),
-    option(
-        "--anchor NAME", "The backend at whose default the ratios are 1 (default: the first that is swept).", default=""
-    ),
-    option("--most", "Refuse more points than this.", click.IntRange(1), default=grid.MOST),
-    option("--sample N", "Draw N points of a grid per case; the same ones every time.", click.IntRange(1)),
-)
-"""Which points."""
-RULES = together(
-    option(
-        "--rounds R,R,...",
-        f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
-        Parsed("r,r", _rounds),
-    ),
-    flag("--all -> everything", "Every point in every rung: nothing is dropped."),
-    option(
-        "--miss",
-        "Accepted chance of dropping the best point.",
-        click.FloatRange(0, 1, min_open=True, max_open=True),
-        default=0.05,
-    ),
-    option("--batch", "Points that are timed in turn with one anchor.", click.IntRange(1, 500), default=BATCH),
-    option(
-        "--regime",
-        "Calls apart, or back to back at settled power.",
-        click.Choice(("spaced", "sustained")),
-        default="spaced",
-    ),
-    option("--seed", "Seed of the inputs.", click.IntRange(0), default=0),
-    option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS),
-    option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS)),
-    option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1)),
-    option("--spills N", "Leave out points whose code spills more.", click.IntRange(0)),
-    NO_COMPILE,
-)
-"""How they are measured."""
-WHERE = together(
-    option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE),
-    flag("--resume", "What every call does anyway: go on with --out."),
-    several("--from FILE -> earlier", "Lines of other shards that count as measured (repeatable).", THERE),
-    option(
-        "--shard K/N",
-        "Only this part of the points; the final rungs follow with --from.",
-        Parsed("k/n", _shard),
-        default=(1, 1),
-        show_default=False,
-    ),
-    BUDGET,
-    flag("--show -> only_show", "Measure nothing: table and figure of what is there."),
-    ARCH,
-    COMPUTE_UNITS,
-    flag("--no-figure", "Tables only."),
-)
-"""Where, how much of it, and what comes of it."""
-
-# `ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them.
-
+GPU, CPU = (",".join(map(str, rounds)) for rounds in (GPU_ROUNDS, CPU_ROUNDS))
 
 EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob num_stages=2,3,4
   ridgeline sweep gemm --grid tiles.toml --candidates --arch gfx942 --dry-run
@@ -150,105 +77,143 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
 
 @verb(EXAMPLES)
 @click.argument("operator")
-@POINTS
-@RULES
-@WHERE
+@several("--grid FILE -> files", "TOML or JSON: values by knob, or points (repeatable).", ANY)
+@several("--knob NAME=V,V -> knobs", "Values of a knob; several give every combination.")
+@flag("--candidates", "The points that the operator itself proposes.")
+@CASE
+@option("--tier", "Without --case: which cases.", click.Choice(harness.TIERS), default="pr")
+@several("--backend NAME -> backends", "Only this backend; one without knobs is timed as it is (repeatable).")
+@option(
+    "--anchor NAME", "The backend at whose default the ratios are 1 (default: the first that is swept).", default=""
+)
+@option("--most", "Refuse more points than this.", click.IntRange(1), default=grid.MOST)
+@option("--sample N", "Draw N points of a grid per case; the same ones every time.", click.IntRange(1))
+@option("--rounds R,R,...", f"Rounds of each rung (default: {GPU}; on a CPU {CPU}).", Parsed("r,r", _rounds))
+@flag("--all -> everything", "Every point in every rung: nothing is dropped.")
+@option(
+    "--miss",
+    "Accepted chance of dropping the best point.",
+    click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+)
+@option("--batch", "Points that are timed in turn with one anchor.", click.IntRange(1, 500), default=BATCH)
+@option(
+    "--regime",
+    "Calls apart, or back to back at settled power.",
+    click.Choice(("spaced", "sustained")),
+    default="spaced",
+)
+@option("--seed", "Seed of the inputs.", click.IntRange(0), default=0)
+@option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS)
+@option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS))
+@option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1))
+@option("--spills N", "Leave out points whose code spills more.", click.IntRange(0))
+@NO_COMPILE
+@option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE)
+@flag("--resume", "What every call does anyway: go on with --out.")
+@several("--from FILE -> earlier", "Lines of other shards that count as measured (repeatable).", THERE)
+@option(
+    "--shard K/N",
+    "Only this part of the points; the final rungs follow with --from.",
+    Parsed("k/n", _shard),
+    default=(1, 1),
+    show_default=False,
+)
+@BUDGET
+@flag("--show -> only_show", "Measure nothing: table and figure of what is there.")
+@ARCH
+@COMPUTE_UNITS
+@flag("--no-figure", "Tables only.")
 @SOURCE
 @JSON
 @DRY_RUN
-def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
+def sweep(given: Given) -> int:
     """Measure points of an operator against its default, and say which is best and how sure that is.
 
     Every point is a ratio to the anchor, timed in the same rounds.  Points that cannot run, or that compile to the code
     of another, take no GPU time; all others get few rounds, and those that may still be the best get more.  The same
     command goes on where it was interrupted.  Exit code 2: not everything is measured.
     """
-    if (given["arch"] or given["compute_units"]) and not dry_run:
+    if (given.arch or given.compute_units) and not given.dry_run:
         raise click.UsageError("--arch and --compute-units are for --dry-run; a sweep is measured on this machine")
-    if not (dry_run or given["only_show"]):
+    if not (given.dry_run or given.only_show):
         wait_for_turn()
-    ready, plan = planned(operator, given)
-    if dry_run:
-        return _printed(ready, plan, as_json)
-    ended = _shown_only(plan) if given["only_show"] else measure(plan, err_console())
-    # Print what came of it, write the tables and the figure beside the file, say what is left.
-    figure = not given["no_figure"]
-    shown = given["only_show"]
+    ready, plan = planned(given)
+    if given.dry_run:
+        return _printed(ready, plan, given.as_json)
+    ended = _shown_only(plan) if given.only_show else measure(plan, err_console())
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     ranks = show.rankings(ended.measured, ready.pruned)
-    left = ended.left.count if ended.left else 0
-    # Names of the files that were written beside the lines: tables, and a figure where it could be drawn.
+    # Beside the lines: tables, and a figure where it could be drawn.
     stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
     plan.out.parent.mkdir(parents=True, exist_ok=True)
     csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
     replace(csv, show.csv(ended.measured))
     replace(markdown, show.markdown(ended.measured, ranks, plan.rungs))
-    written = [csv.name, markdown.name, *(_drawn(stem, ended.measured, ranks) if figure else [])]
-    if as_json:
-        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
+    written = [str(plan.out), csv.name, markdown.name]
+    written += [] if given.no_figure else _drawn(stem, ended.measured, ranks)
+    if given.as_json:
+        left = ended.left.count if ended.left else 0
+        print_json(show.document(ended.measured, ranks, left, ended.why if left else ""))
     else:
         show.terminal(ranks, out_console())
         click.echo(show.chances(plan.rungs))
-        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
-        # What is left, and what to do about it.
-        if ended.left:
-            rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
-            click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on")
-        elif not plan.finals and len(plan.rungs) > 2:
-            # every other shard's file is another --from
-            command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
-            click.echo(
-                f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file"
-            )
-        else:
-            click.echo(f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps")
-    return PASS if shown or not ended.left else NO_VERDICT
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join(written)}")
+        click.echo(_next_step(plan, ended))
+    return PASS if given.only_show or not ended.left else NO_VERDICT
+
+
+def _next_step(plan: SweepPlan, ended: Progressed) -> str:
+    """What is left, and what to do about it."""
+    if ended.left:
+        rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
+        return f"not measured: {ended.left.count} points of {rung} ({ended.why}); `{harness.again()}` goes on"
+    if not plan.finals and len(plan.rungs) > 2:  # every other shard's file is another --from
+        command = harness.again(shard=None, out=None, **{"from": [*plan.earlier, plan.out]})
+        return f"the final rungs follow when all shards are done: `{command}`, with a --from for each one's file"
+    return f"`ridgeline records add {shlex.quote(str(plan.out))}` keeps it in the history of sweeps"
 
 
 # ---- before -------------------------------------------------------------------------------------------------------
 
 
-def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
+def planned(given: Given) -> tuple[Prepared, SweepPlan]:
     """What would be measured, and how.  SweepError names what is wrong before anything runs."""
-    wish = wished(given)
-    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
-    device = (given["arch"], given["compute_units"])
-    where = (given["cases"], given["backends"], given["tier"], given["anchor"])
-    limits = CodeLimits(given["registers"], given["spills"])
-    choice = SweepChoice(operator, checkout.path, *where, *device)
-    ready = prepared(choice, wish, err_console(), limits, not given["no_compile"])
-    halving = not given["everything"]
-    rungs = Rungs.of(operator, ready.catalogue.kind, given["rounds"] or (), miss=given["miss"], halving=halving)
-    name = sweep_id(operator, checkout, rungs, given["regime"], given["seed"])
+    grids = [*(one for file in given.files for one in grid.of_file(file)), *grid.of_options(given.knobs)]
+    if not grids and not given.candidates:
+        raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
+    wish = grid.PointWish(tuple(grids), given.candidates, given.most, given.sample)
+    operator, checkout = given.operator, one_checkout(given)
+    everything = catalogue.ask(operator, checkout.path, (), given.arch, given.compute_units)
+    chosen = everything.chosen(given.cases, given.backends, harness.TIERS[: harness.TIERS.index(given.tier) + 1])
+    limits = CodeLimits(given.registers, given.spills)
+    compiler = PointCompiler(checkout.path, err_console(), limits, launched=given.arch is None)
+    chosen = chosen if given.backends else grid.swept(chosen, wish)
+    ready = prepared(everything, chosen, wish, given.anchor, None if given.no_compile else compiler)
+    halving = not given.everything
+    rungs = Rungs.of(operator, ready.catalogue.kind, given.rounds or (), miss=given.miss, halving=halving)
+    name = sweep_id(operator, checkout, rungs, given.regime, given.seed)
     plan = SweepPlan(
         name,
         operator,
         checkout,
         ready.pruned,
         ready.anchors,
-        given["out"] or project.place(f"{FOLDER}/{operator}-{name}.jsonl"),
+        given.out or project.place(f"{FOLDER}/{operator}-{name}.jsonl"),
         rungs,
-        given["regime"],
-        given["seed"],
-        given["batch"],
-        given["shard"],
-        finals=given["shard"][1] == 1,
-        earlier=given["earlier"],
-        budget_min=given["budget"],
-        deadline_s=given["deadline"],
-        heap=given["heap"] or "",
+        given.regime,
+        given.seed,
+        given.batch,
+        given.shard,
+        finals=given.shard[1] == 1,
+        earlier=given.earlier,
+        budget_min=given.budget,
+        deadline_s=given.deadline,
+        heap=given.heap or "",
         world=ready.catalogue.world(ready.pruned.kept),
     )
     return ready, plan
-
-
-def wished(given: Given) -> grid.PointWish:
-    """The grids of files and options together."""
-    grids = [*(one for file in given["files"] for one in grid.of_file(file)), *grid.of_options(given["knobs"])]
-    if not grids and not given["candidates"]:
-        raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
-    return grid.PointWish(tuple(grids), given["candidates"], given["most"], given["sample"])
 
 
 def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
@@ -262,10 +227,9 @@ def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
             {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in ready.pruned.dropped
         ]
         told = {"points": points, "pruned": pruned, "reasons": reasons, "asked": asked, "arch": ready.catalogue.arch}
-        click.echo(json.dumps({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)}, indent=1))
+        print_json({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)})
         return PASS
-    cases = f"{len(ready.asked)} case{'s' * (len(ready.asked) > 1)}"
-    click.echo(f"{asked} points of {plan.operator} in {cases} on {ready.catalogue.arch}")
+    click.echo(f"{asked} points of {plan.operator} in {plural(len(ready.asked), 'case')} on {ready.catalogue.arch}")
     for what, count in reasons.items():
         click.echo(f"  {count} are not measured: {what}")
     for one in ready.pruned.dropped[:3]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,19 +12,31 @@ import rich.table
 from rich.text import Text
 
 from ci.bars import bar
-from ci.options import JSON, PASS, RESULTS, Finite, Parsed, err_console, flag, option, out_console, several, verb
+from ci.options import (
+    JSON,
+    PASS,
+    RESULTS,
+    Finite,
+    Given,
+    Parsed,
+    err_console,
+    flag,
+    option,
+    out_console,
+    print_json,
+    print_notes,
+    several,
+    verb,
+)
+from ci.report.document import Sheet, comma_separated, latex, markdown
 from ci.report.words import plain, plural
-from ci.tables.compare import BOUND, Direction, TableComparison, compare
+from ci.tables.compare import BOUND, compare
 from ci.tables.read import AskedColumns, TableFile, TableFileError, read
 from ci.tables.sheets import (
-    Sheet,
     StudyTable,
     check_printed,
-    comma_separated,
     document,
     everything,
-    latex,
-    markdown,
     recorded_sheet,
     recorded_tables,
     row_ratios,
@@ -61,26 +72,6 @@ def _chosen_from(said: str) -> tuple[str, tuple[str, ...]]:
 NAMES = Parsed("names", _names)
 
 
-@dataclasses.dataclass(frozen=True)
-class TableQuestion:
-    """What is asked of a table, by its options."""
-
-    columns: tuple[str, ...]
-    baseline: str
-    score: Direction
-    by: tuple[tuple[str, ...], ...]
-    regret: tuple[tuple[str, tuple[str, ...]], ...]
-    tie: float
-    below: float
-    worst: int
-    ratios: bool
-    form: str
-
-    @property
-    def asked(self) -> AskedColumns:
-        return AskedColumns(self.columns, self.baseline, self.by, self.regret)
-
-
 @verb(EXAMPLE)
 @click.argument("source", metavar="FILE.csv|STUDY")
 @option("--columns A,B", "Backends (default: the columns of numbers).", NAMES, default=(), show_default=False)
@@ -110,7 +101,7 @@ class TableQuestion:
 @JSON
 @option("--machine NAME", "Of a study: only this machine.", default="")
 @RESULTS
-def table(source: str, as_json: bool, machine: str, results: Path, **options: Any) -> int:
+def table(given: Given) -> int:
     """The maths of a comparison table: ratios to a baseline, means, wins, groups, worst rows, regret.
 
     FILE.csv (also .gz, or - for stdin) has a header: any key columns, then one column of numbers for each backend.
@@ -124,72 +115,61 @@ def table(source: str, as_json: bool, machine: str, results: Path, **options: An
 
     Exit code: 0, or 3 where nothing can be compared.
     """
-    question = TableQuestion(**options)
-    question = dataclasses.replace(question, form="json") if as_json else question
+    source, given.form = given.source, "json" if given.as_json else given.form
+    asked = AskedColumns(given.columns, given.baseline, given.by, given.regret)
     if source == "-" or Path(source).is_file():
-        _print_comparison(source, question)
+        _print_comparison(source, asked, given)
         return PASS
-    tables = recorded_tables(source, machine, results)
-    if question.asked == AskedColumns():
-        _print_tables(tables, question.form)
+    tables = recorded_tables(source, given.machine, given.results)
+    if asked == AskedColumns():
+        _print_tables(tables, given.form)
         return PASS
     if len(tables) > 1:
         machines = ", ".join(one.machine for one in tables)
         raise TableFileError(f"study {source} has a table of each of {machines}; choose one with --machine")
-    _print_comparison(str(tables[0].path), question)
+    _print_comparison(str(tables[0].path), asked, given)
     return PASS
 
 
-def _print_comparison(path: str, question: TableQuestion) -> None:
+def _print_comparison(path: str, asked: AskedColumns, given: Given) -> None:
     with bar(err_console(), f"reading {plain(path, 80)}"):
-        read_in = read(path, question.asked)
-        found = _compared(read_in, question)
-    if question.form == "json":
-        checked = check_printed(read_in.frame, read_in.roles.printed)
+        read_in = read(path, asked)
+        roles = read_in.roles
+        found = compare(
+            read_in.frame,
+            roles.keys,
+            roles.compared,
+            roles.baseline,
+            score=given.score,
+            by=roles.asked.by,
+            regret=dict(roles.asked.regret),
+            tie_percent=given.tie,
+            bound=given.below,
+            worst=given.worst,
+        )
+    if given.form == "json":
+        checked = check_printed(read_in.frame, roles.printed)
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
-    _print(_sheets(found, read_in, question), question.form)
+    if given.ratios:
+        _print([row_ratios(found, read_in.frame)], given.form)
+    elif given.form == "csv":
+        _print([everything(found, given.below)], given.form)
+    else:
+        _print(sheets(found, read_in.frame, given.below), given.form)
     # To stderr, so that a table can be piped.
-    remarks = _remarks(read_in)
-    console = err_console()
-    for remark in remarks[:ROWS]:
-        console.print(Text(f"note: {plain(remark, 400)}"), soft_wrap=True)
-    if len(remarks) > ROWS:
-        console.print(f"and {plural(len(remarks) - ROWS, 'more note')}; --json has all of them", soft_wrap=True)
-
-
-def _compared(read_in: TableFile, question: TableQuestion) -> TableComparison:
-    roles = read_in.roles
-    return compare(
-        read_in.frame,
-        roles.keys,
-        roles.compared,
-        roles.baseline,
-        score=question.score,
-        by=roles.asked.by,
-        regret=dict(roles.asked.regret),
-        tie_percent=question.tie,
-        bound=question.below,
-        worst=question.worst,
-    )
-
-
-def _sheets(found: TableComparison, read_in: TableFile, question: TableQuestion) -> list[Sheet]:
-    if question.ratios:
-        return [row_ratios(found, read_in.frame)]
-    if question.form == "csv":
-        return [everything(found, question.below)]
-    return sheets(found, read_in.frame, question.below)
+    print_notes(err_console(), [plain(remark, 400) for remark in _remarks(read_in)], ROWS)
 
 
 def _print_tables(tables: Sequence[StudyTable], form: str) -> None:
-    shown = [recorded_sheet(one) for one in tables]
-    if form == "json":
-        pairs = zip(tables, shown, strict=True)
-        found = [{"study": t.study, "machine": t.machine, "header": s.header, "rows": s.rows} for t, s in pairs]
-        click.echo(json.dumps({"tables": found}, indent=1))
-    else:
-        _print(shown, form)
+    if form != "json":
+        _print(list(map(recorded_sheet, tables)), form)
+        return
+    found = []
+    for one in tables:
+        sheet = recorded_sheet(one)
+        found.append({"study": one.study, "machine": one.machine, "header": sheet.header, "rows": sheet.rows})
+    print_json({"tables": found})
 
 
 def _print(shown: Sequence[Sheet], form: str) -> None:
@@ -206,8 +186,19 @@ def _show(sheet: Sheet) -> None:
     console.print(Text(plain(sheet.title, 400), style="bold"), soft_wrap=True)
     shown = [[plain(cell, 60) for cell in row] for row in sheet.rows[:ROWS]]
     widths = [max((len(row[i]) for row in shown), default=0) for i in range(len(sheet.header))]
-    kept = _that_fit(sheet, widths, console.width)
-    console.print(_grid(sheet, shown, widths, kept))
+    # Columns that may be left out go until the others fit.
+    needed = [max(w, *map(len, name.split())) for w, name in zip(widths, sheet.header, strict=True)]
+    kept = list(range(len(needed)))
+    for name in sheet.spare:
+        if sum(needed[i] + 1 for i in kept) > console.width and sheet.header.index(name) in kept:
+            kept.remove(sheet.header.index(name))
+    grid = rich.table.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for i in kept:
+        number: dict[str, Any] = {} if i < sheet.texts else {"justify": "right", "min_width": widths[i]}
+        grid.add_column(Text(plain(sheet.header[i], 60)), overflow="fold", **number)
+    for row in shown:
+        grid.add_row(*(Text(row[i]) for i in kept))
+    console.print(grid)
     if hidden := [name for i, name in enumerate(sheet.header) if i not in kept]:
         console.print(f"not shown on a narrow screen: {', '.join(hidden)}")
     if len(sheet.rows) > ROWS:
@@ -215,41 +206,13 @@ def _show(sheet: Sheet) -> None:
     console.print()
 
 
-def _that_fit(sheet: Sheet, widths: Sequence[int], width: int) -> list[int]:
-    """Columns that are shown: spare ones go until the others fit."""
-    needed = [max(w, *map(len, name.split())) for w, name in zip(widths, sheet.header, strict=True)]
-    kept = list(range(len(needed)))
-    for name in sheet.spare:
-        if sum(needed[i] + 1 for i in kept) > width and sheet.header.index(name) in kept:
-            kept.remove(sheet.header.index(name))
-    return kept
-
-
-def _grid(sheet: Sheet, shown: Sequence[Sequence[str]], widths: Sequence[int], kept: Sequence[int]) -> rich.table.Table:
-    grid = rich.table.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for i in kept:
-        name = Text(plain(sheet.header[i], 60))
-        if i < sheet.texts:
-            grid.add_column(name, overflow="fold")
-        else:
-            grid.add_column(name, justify="right", overflow="fold", min_width=widths[i])
-    for row in shown:
-        grid.add_row(*(Text(row[i]) for i in kept))
-    return grid
-
-
 def _remarks(read_in: TableFile) -> list[str]:
     roles = read_in.roles
-    unused = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
-    return [*unused, *_about_printed(read_in), *read_in.left_out.all()]
-
-
-def _about_printed(read_in: TableFile) -> list[str]:
-    said = []
-    for one in check_printed(read_in.frame, read_in.roles.printed):
+    said = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
+    for one in check_printed(read_in.frame, roles.printed):
         differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
         said.append(f"column {one.column!r}: {plural(one.rows, 'printed ratio')} {differ}; {len(one.off)} are off")
         said += [
             f"row {read_in.frame.index[o.row]}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off
         ]
-    return said
+    return [*said, *read_in.left_out.all()]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ci import harness
 from ci.commands.common.measuring import one_checkout
-from ci.harness import INTERRUPTED, follow, measure, options, program
+from ci.harness import INTERRUPTED, again, follow, measure, options, program
 from ci.options import (
     CHOICE,
     DRY_RUN,
@@ -20,6 +18,7 @@ from ci.options import (
     REGRESSION,
     SOURCE,
     USAGE,
+    Given,
     NewFile,
     err_console,
     flag,
@@ -48,23 +47,15 @@ KEPT = ".ridgeline/checks.jsonl"
 )
 @JSON
 @DRY_RUN
-def verify(
-    commit: str | None,
-    commit_date: int | None,
-    tree: Path | None,
-    out: Path | None,
-    as_json: bool,
-    dry_run: bool,
-    **what: Any,
-) -> int:
+def verify(given: Given) -> int:
     """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
-    if not dry_run:
+    if not given.dry_run:
         wait_for_turn()
-    head, file, planned = one_checkout(commit, commit_date, tree, out), out or project.place(KEPT), plan(**what)
-    if dry_run:
+    head, file, planned = one_checkout(given), given.out or project.place(KEPT), plan(given)
+    if given.dry_run:
         click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
         return 0
-    return measure([head], planned, file, err_console(), "verify", *(["--json"] if as_json else []))
+    return measure([head], planned, file, err_console(), "verify", *(["--json"] if given.as_json else []))
 
 
 # ---- bringup ---------------------------------------------------------------------------------------------------------
@@ -85,40 +76,30 @@ EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --ag
 @option("--tree", "This source tree.", FOLDER_THERE)
 @JSON
 @DRY_RUN
-def bringup(
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    again: bool,
-    out: Path | None,
-    state: Path | None,
-    tree: Path | None,
-    as_json: bool,
-    dry_run: bool,
-) -> int:
+def bringup(given: Given) -> int:
     """First contact with a node: does everything work that Ridgeline relies on, and what is the next step if not?
 
     Devices, versions, symmetric heap, fences, RCCL, vendor packages, each backend in one case.  Takes minutes, survives
     a crash or a hang of any step, and goes on where it was stopped.
     """
-    if not dry_run:
+    if not given.dry_run:
         wait_for_turn()
-    file, state = out or project.place(REPORT), state or project.place(KEPT_CHECKS)
-    where = tree or project.around(Path.cwd()).root
-    argv = program("benchmarks.bringup", *(["--again"] if again else []), *(["--dry-run"] if dry_run else []))
-    argv += options(
-        only=only, skip=skip, out=file.resolve(), state=state.resolve(), tree=where.resolve(), progress="json"
-    )
+    file, state = given.out or project.place(REPORT), given.state or project.place(KEPT_CHECKS)
+    where = given.tree or project.around(Path.cwd()).root
+    flags = [flag for flag, asked in (("--again", given.again), ("--dry-run", given.dry_run)) if asked]
+    argv = [*program("benchmarks.bringup", *flags), *options(only=given.only, skip=given.skip)]
+    argv += options(out=file.resolve(), state=state.resolve(), tree=where.resolve(), progress="json")
     try:
         ended = follow(argv, err_console(), "bringup")
     except KeyboardInterrupt:
-        click.echo(f"interrupted: what is finished is kept; `{harness.again()}` goes on from there", err=True)
+        click.echo(f"interrupted: what is finished is kept; `{again()}` goes on from there", err=True)
         return INTERRUPTED
-    if ended.code not in (PASS, REGRESSION) or dry_run:
+    if ended.code not in (PASS, REGRESSION) or given.dry_run:
         if ended.code not in (PASS, REGRESSION, USAGE):
             err_console().print(f"the measuring program broke off: {ended.how}", style="bold red")
         return PASS if ended.code == PASS else USAGE
     document = json.loads(file.read_text(encoding="utf-8"))
-    if as_json:
+    if given.as_json:
         print_json(document)
     else:
         run_summary.show_bringup(run_summary.read(document), out_console())

@@ -1,36 +1,36 @@
 """Run commands as jobs: `submit`, `status`, `wait`, `cancel`, `resume`, the same on every executor.
 
-The executors and their names are in EXECUTORS.  Each is a :class:`Scheduler`; adding one means writing that class.
+The executors and their names are in EXECUTORS.  Each is an :class:`Executor`; adding one means writing that class.
 A job's folder says which executor it belongs to, so that all of them can share one list.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ci.executors import scheduler
-from ci.executors.local import LocalExecutor
-from ci.executors.scheduler import (
+from ci.executors.job import (
+    Executor,
     ExecutorError,
     JobSpec,
     JobStatus,
-    Scheduler,
     Sharding,
     State,
     default_root,
-    executor_of,
+    read_json,
     script,
 )
+from ci.executors.local import LocalExecutor
 
 __all__ = [
     "EXECUTORS",
+    "Executor",
     "ExecutorError",
     "JobSpec",
     "JobStatus",
     "LocalExecutor",
-    "Scheduler",
     "Sharding",
     "State",
     "cancel",
@@ -43,55 +43,31 @@ __all__ = [
 ]
 
 
-def _slurm(root: Path) -> Scheduler:
+def _slurm(root: Path) -> Executor:
     from ci.executors.cluster import SlurmExecutor  # needs more than a node has that only measures
 
     return SlurmExecutor(root)
 
 
-EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor, "slurm": _slurm}
+EXECUTORS: dict[str, Callable[[Path], Executor]] = {"local": LocalExecutor, "slurm": _slurm}
 """Name -> how to open it on a folder."""
-
-
-def opened(executor: str, root: Path | None) -> Scheduler:
-    """The executor of that name."""
-    if executor not in EXECUTORS:
-        raise ExecutorError(f"no executor {executor!r}; known: {', '.join(sorted(EXECUTORS))}")
-    return EXECUTORS[executor](root or default_root())
-
-
-def _owner(job: str, root: Path | None) -> Scheduler:
-    """The executor of a job; the local one for a job that nobody knows, which says so."""
-    if job != os.path.basename(job) or job.startswith("."):
-        raise ExecutorError(f"{job!r} is not a job id; `ridgeline jobs` lists them")
-    return opened(executor_of((root or default_root()) / "jobs" / job) or "local", root)
 
 
 def submit(argv: Sequence[str], spec: JobSpec, executor: str, root: Path | None = None) -> str:
     """Queue a command with all that is known of it; returns the job's id."""
-    return opened(executor, root).submit(script(argv, spec), spec)
-
-
-def status(ids: Sequence[str] = (), *, root: Path | None = None) -> list[JobStatus]:
-    """The status of these jobs (of all jobs where no id is given), oldest first."""
-    names = list(ids) or all_jobs(root)
-    found: dict[str, JobStatus] = {}
-    for executor, mine in _by_executor(names, root).items():
-        found |= opened(executor, root).poll(mine)
-    return [found[name] for name in sorted(found)]
+    if executor not in EXECUTORS:
+        raise ExecutorError(f"no executor {executor!r}; known: {', '.join(sorted(EXECUTORS))}")
+    return EXECUTORS[executor](root or default_root()).submit(script(argv, spec), spec)
 
 
 def all_jobs(root: Path | None = None) -> list[str]:
     """The ids of every executor's jobs in this folder, oldest first."""
-    return sorted(path.name for path in ((root or default_root()) / "jobs").glob("*") if executor_of(path))
+    return sorted(path.name for path in ((root or default_root()) / "jobs").glob("*") if _executor_of(path))
 
 
-def _by_executor(names: Sequence[str], root: Path | None) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in names:
-        executor = executor_of((root or default_root()) / "jobs" / name) or "local"
-        found.setdefault(executor, []).append(name)
-    return found
+def status(ids: Sequence[str] = (), *, root: Path | None = None) -> list[JobStatus]:
+    """The status of these jobs (of all jobs where no id is given), oldest first."""
+    return wait(sorted({*(ids or all_jobs(root))}), timeout_s=0, root=root)
 
 
 def wait(
@@ -101,11 +77,23 @@ def wait(
     root: Path | None = None,
     report: Callable[[JobStatus], None] = lambda status: None,
 ) -> list[JobStatus]:
-    """Wait until these jobs have ended, at most `timeout_s` seconds; returns their last status."""
-    found: dict[str, JobStatus] = {}
-    for executor, mine in _by_executor(ids, root).items():
-        found |= scheduler.wait(opened(executor, root), mine, timeout_s, report)
-    return [found[name] for name in ids]
+    """Wait until these jobs have ended, at most `timeout_s` seconds; returns their last status.
+
+    report: called with every status that is seen.
+    """
+    place, mine = root or default_root(), dict[str, list[str]]()
+    for name in ids:
+        mine.setdefault(_executor_of(place / "jobs" / name) or "local", []).append(name)  # who knows it not, says so
+    asked = [(EXECUTORS[executor](place), names) for executor, names in mine.items()]
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = {job: status for executor, names in asked for job, status in executor.poll(names).items()}
+        for one in found.values():
+            report(one)
+        left = deadline - time.monotonic()
+        if left <= 0 or all(one.state.final for one in found.values()):
+            return [found[name] for name in ids]
+        time.sleep(min(left, *(executor.poll_s for executor, _ in asked)))
 
 
 def cancel(ids: Sequence[str], *, root: Path | None = None) -> None:
@@ -118,6 +106,24 @@ def resume(ids: Sequence[str], *, root: Path | None = None) -> None:
     """Queue jobs again that were lost or failed, under the same ids."""
     for name in ids:
         _owner(name, root).resume(name)
+
+
+def _owner(job: str, root: Path | None) -> Executor:
+    """The executor of a job."""
+    place = root or default_root()
+    executor = _executor_of(place / "jobs" / job) if job == os.path.basename(job) and not job.startswith(".") else ""
+    if not executor:
+        raise ExecutorError(f"no job {job!r} under {place}; `ridgeline jobs` lists them")
+    return EXECUTORS[executor](place)
+
+
+def _executor_of(folder: Path) -> str:
+    """The executor of the job in a folder, "" where there is none."""
+    try:
+        described = read_json(folder / "job.json")
+    except (ExecutorError, OSError):
+        return ""
+    return str(described.get("executor", "local")) if described else ""
 
 
 def tail(job: JobStatus, lines: int = 20) -> str:

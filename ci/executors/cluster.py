@@ -1,7 +1,7 @@
 """Jobs on a Slurm cluster: a folder that all nodes see, an array of shards, and a job that gathers what they published.
 
     ROOT/jobs/<id>/    job.json script.sh batch.sh gather.sh slurm.json cancel output-<shard> trials.jsonl result.json
-    ROOT/jobs/<id>/shards/<k>/    see ci.executors.attempt
+    ROOT/jobs/<id>/shards/<k>/    see ci.executors.shard
 
 How a job ended is what its result files say.  Slurm is asked only what is still waiting or running, and a row counts
 only if it carries the job's token: Slurm gives the id of a job that it lost to another one.
@@ -10,32 +10,24 @@ only if it carries the job's token: Slurm gives the id of a job that it lost to 
 from __future__ import annotations
 
 import dataclasses
-import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ci.calling import INSTALLED, program
 from ci.executors import gather, job
-from ci.executors.job import Result
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
+from ci.executors.job import Executor, ExecutorError, JobSpec, JobStatus, Result, State, stored
+from ci.executors.shard import Attempt, Shard, shards_of
 from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
-from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, Site
+from ci.pools.file import NO_GPU, Container, Isolation, Pool, Pools, Site
 from ci.slurm import NOT_BEGUN, Allocation, QueueRow, Slurm, SlurmError, batch, minutes, new_token, requeueing, seconds
-from ci.whole_files import WriteError
-
-EXECUTOR = "slurm"
 
 START_S = 300.0
 """Seconds that a node may need before the command starts, beyond its own time: a container's image is pulled."""
 
 GATHER_TIME = "30"
 """Minutes for the job that gathers: it reads files and records them; the first of a clone makes an environment."""
-
-ASK_S = 2.0
-"""Seconds for which the queue's answer is used again: sites ask their users not to poll squeue all the time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +48,14 @@ class Submitted:
     def of(cls, folder: Path) -> Submitted:
         """As written.  A file that is damaged makes one job unknown to Slurm, and hides no other job."""
         try:
-            value = json.loads((folder / "slurm.json").read_text())
+            value = job.read_json(folder / "slurm.json")
             return cls(value["token"], value["array"], value["gather"], tuple(value["shards"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ExecutorError, OSError, KeyError, TypeError):
             return cls("")
+
+    def write(self, folder: Path) -> None:
+        """Into the folder of its job."""
+        job.write_json(folder / "slurm.json", dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +67,14 @@ class Scripts:
 
 
 def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
-    """The batch scripts of a job (of some of its shards).  ExecutorError for what the pool does not offer."""
+    """The batch scripts of a job (of some of its shards).  PoolsError, ExecutorError if the pool does not offer it."""
     pools, pool, site = _found(spec)
-    size = _size(pool, spec)
-    tasks = tuple(shards) or tuple(range(spec.sharding.shards))
+    size = pool.size(spec.gpus or None)
     # A job that is requeued must not come to another kind of machine.
     if "," in pool.partition:
         raise ExecutorError(f"partition {pool.partition!r} is several; a job is measured in one: make a pool of each")
     place = {"output": f"{folder}/output-%a.txt", "chdir": spec.cwd}
+    tasks = tuple(shards) or tuple(range(spec.sharding.shards))
     common = Allocation.of_pool(pools, pool, size, time=_time(pool, spec), shards=tasks, **place)
     end = dataclasses.replace(
         common,
@@ -89,39 +85,35 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
         requeue=False,  # two copies at once would append twice
         shards=(),
     )
+    # What a job writes to beside its workspace: its own folder, and that of drained nodes where all see it.
+    needed = [folder, drained.folder_of(site)] if site.shared else [folder]
 
     def inside(pool: Pool, module: str, gpus: int, preflight: bool) -> str:
         argv, contained = ["python", *program(module), str(folder)], pool.container is not Container.NONE
-        mounts = [f"{one}:{one}" for one in _needed(folder, site)] if contained else []
+        mounts = [f"{one}:{one}" for one in needed] if contained else []
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
+    no_gpu = dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE)
     return Scripts(
         batch(common, requeueing(folder / "shards", inside(pool, "ci.executors.shard", size, preflight=True))),
-        batch(end, inside(_without_gpus(pool), "ci.executors.gather", 0, preflight=False)),
+        batch(end, inside(no_gpu, "ci.executors.gather", 0, preflight=False)),
     )
 
 
-def _needed(folder: Path, site: Site) -> list[Path]:
-    """Folders that a job writes to beside its workspace: its own, and that of drained nodes where all see it."""
-    return [folder, drained.folder_of(site)] if site.shared else [folder]
+class SlurmExecutor(Executor):
+    """Jobs in the pools of ci/runners.toml that name a Slurm site."""
 
+    poll_s = 2.0  # sites ask their users not to poll squeue all the time
 
-class SlurmExecutor:
-    """A :class:`~ci.executors.scheduler.Scheduler` for the pools of ci/runners.toml that name a Slurm site."""
-
-    poll_s = 1.0
-
-    def __init__(self, root: Path, slurm: Slurm | None = None, ask_s: float = ASK_S) -> None:
-        self.root, self._ask_s = root.resolve(), ask_s
+    def __init__(self, root: Path, slurm: Slurm | None = None) -> None:
+        super().__init__(root)
         self.slurm = slurm or Slurm()
-        self._rows: tuple[float, frozenset[str], list[QueueRow]] = (0.0, frozenset(), [])
 
     # ---- submitting ----
 
     def submit(self, script: str, spec: JobSpec) -> str:
-        """Submit a job; returns its id.  ExecutorError if the pool or Slurm refuses it; its folder then says so."""
-        name = new_id()
-        folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
+        """Submit a job; returns its id.  PoolsError, or SlurmError if Slurm refuses it; its folder then says so."""
+        folder, submitted = self.folder(job.new_id()), Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
         _, pool, site = _found(spec)
         # Slurm cannot even write the output of a job whose folder the node does not see.
@@ -135,27 +127,13 @@ class SlurmExecutor:
             raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: {step}")
         if site.shared:
             drained.folder_of(site).mkdir(parents=True, exist_ok=True)  # it is mounted into containers
-        self._write(folder, script, spec, submitted)
+        self._create(folder, script, spec, job={"executor": "slurm"}, slurm=dataclasses.asdict(submitted))
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))
-        except ExecutorError as error:
-            job.write_result(folder, State.FAILED, f"it was not submitted: {error}", None)
+        except SlurmError as error:
+            Result(State.FAILED, f"it was not submitted: {error}").write(folder)
             raise
-        return name
-
-    def _write(self, folder: Path, script: str, spec: JobSpec, submitted: Submitted) -> None:
-        """Write the whole folder under another name first, so that a job is there completely or not at all."""
-        draft = self.root / "drafts" / folder.name
-        try:
-            draft.mkdir(parents=True)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            (draft / "script.sh").write_text(script)
-            facts = {"id": folder.name, "executor": EXECUTOR, "submitted_at": job.now()}
-            job.write_json(draft / "job.json", {**dataclasses.asdict(spec), **facts})
-            job.write_json(draft / "slurm.json", dataclasses.asdict(submitted))
-            draft.rename(folder)
-        except (OSError, WriteError) as error:
-            raise ExecutorError(f"cannot write job {spec.name!r} under {self.root}: {error}") from error
+        return folder.name
 
     def _sbatch(self, folder: Path, texts: Scripts, submitted: Submitted, shards: tuple[int, ...]) -> None:
         """Submit the shards and the job that gathers; both or none.  The folder has each id as soon as it is known.
@@ -164,69 +142,45 @@ class SlurmExecutor:
         """
         (folder / "batch.sh").write_text(texts.shards)
         (folder / "gather.sh").write_text(texts.gather)
-        try:
-            array = self.slurm.sbatch(folder / "batch.sh", submitted.token) if shards else ""
-        except SlurmError as error:
-            raise ExecutorError(str(error)) from error
+        array = self.slurm.sbatch(folder / "batch.sh", submitted.token) if shards else ""
         known = dataclasses.replace(submitted, array=array, shards=shards)
-        job.write_json(folder / "slurm.json", dataclasses.asdict(known))
+        known.write(folder)
         try:
             after = [f"--dependency=afterany:{array}"] if array else []
             end = self.slurm.sbatch(folder / "gather.sh", submitted.gather_token, after)
-        except SlurmError as error:
+        except SlurmError:
             if array:
                 self.slurm.scancel(array, submitted.token)
-            raise ExecutorError(str(error)) from error
-        job.write_json(folder / "slurm.json", dataclasses.asdict(dataclasses.replace(known, gather=end)))
+            raise
+        dataclasses.replace(known, gather=end).write(folder)
 
     # ---- following ----
 
-    def jobs(self) -> list[str]:
-        """All ids, oldest first."""
-        return sorted(path.name for path in (self.root / "jobs").glob("*") if executor_of(path) == EXECUTOR)
-
     def poll(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """The status of these jobs.  ExecutorError while Slurm does not answer and a job has no result yet."""
-        folders = {name: self.root / "jobs" / name for name in ids}
-        open_ = {name: Submitted.of(folder) for name, folder in folders.items() if _unfinished(folder)}
-        rows = self._queue(sorted({i for one in open_.values() for i in (one.array, one.gather) if i}))
-        return {name: self._status(folder, open_.get(name), rows) for name, folder in folders.items()}
+        """The status of these jobs.  SlurmError while Slurm does not answer and a job has no result yet."""
+        found = {name: job.said_of(self.folder(name), _log(self.folder(name))) for name in ids}
+        open_ = {name: Submitted.of(self.folder(name)) for name, status in found.items() if not status.state.final}
+        rows = self.slurm.squeue(sorted({i for one in open_.values() for i in (one.array, one.gather) if i}))
+        asked = {name: self._place(self.folder(name), submitted, rows) for name, submitted in open_.items()}
+        return found | {name: found[name].having(result) for name, result in asked.items()}
 
-    def _status(self, folder: Path, submitted: Submitted | None, rows: Sequence[QueueRow]) -> JobStatus:
-        if not (folder / "job.json").is_file():
-            return JobStatus(folder.name, "", State.LOST, why="no such job here")
-        spec = stored(folder)
-        facts = json.loads((folder / "job.json").read_text())
-        found = JobStatus(folder.name, spec.name, State.PENDING, submitted_at=facts["submitted_at"], log=_log(folder))
-        if submitted is None:
-            return _with(found, _result(folder))
+    def _place(self, folder: Path, submitted: Submitted, rows: Sequence[QueueRow]) -> Result:
+        """Where a job without a result is."""
         if not submitted.token:
-            return _with(found, Result(State.LOST, f"{folder}/slurm.json is damaged: Slurm cannot be asked"))
+            return Result(State.LOST, f"{folder}/slurm.json is damaged: Slurm cannot be asked")
+        spec = stored(folder)
         mine = [row for row in rows if row.array_id == submitted.array and row.is_ours(submitted.token)]
         last = [row for row in rows if row.array_id == submitted.gather and row.is_ours(submitted.gather_token)]
-        results = {number: shard.result() for number, shard in enumerate(gather.shards(folder, spec))}
+        results = {number: shard.result() for number, shard in shards_of(folder, spec).items()}
         result = judged(results, mine, last, (folder / "cancel").exists(), folder)
-        why = "; ".join(filter(None, (result.why, gather.requeued(folder, spec))))
-        return _with(found, dataclasses.replace(result, why=why))
-
-    def _queue(self, ids: Sequence[str]) -> list[QueueRow]:
-        if not ids:
-            return []
-        at, of, rows = self._rows
-        if time.monotonic() - at > self._ask_s or not of >= set(ids):
-            try:
-                rows = self.slurm.squeue(ids)
-            except SlurmError as error:
-                raise ExecutorError(str(error)) from error
-            self._rows = (time.monotonic(), frozenset(ids), rows)
-        return rows
+        return dataclasses.replace(result, why="; ".join(filter(None, (result.why, gather.requeued(folder, spec)))))
 
     # ---- ending and taking up again ----
 
     def cancel(self, name: str) -> None:
         """Ask the shards to end, by Slurm and by the folder that they look at, and gather what there is."""
-        folder = self._known(name)
-        if not _unfinished(folder):
+        folder = self.folder(name)
+        if (folder / "result.json").exists():
             return
         (folder / "cancel").touch()
         submitted = Submitted.of(folder)
@@ -236,31 +190,15 @@ class SlurmExecutor:
         except SlurmError as error:
             raise ExecutorError(f"{error}; the shards that run end by themselves, try again for the others") from error
 
-    def resume(self, name: str) -> None:
+    def _queue_again(self, folder: Path) -> None:
         """Submit the shards again that did not end well, and gather anew.  What they published stays."""
-        folder = self._known(name)
-        status = self.poll([name])[name]
-        if not status.state.final or status.state is State.DONE:
-            raise ExecutorError(f"job {name} is {status.state}; only a job that was lost or failed can be resumed")
         spec = stored(folder)
-        again = tuple(
-            number
-            for number, shard in enumerate(gather.shards(folder, spec))
-            if (result := shard.result()) is None or result.state is not State.DONE
-        )
+        results = {number: shard.result() for number, shard in shards_of(folder, spec).items()}
+        again = tuple(number for number, one in results.items() if one is None or one.state is not State.DONE)
         texts = scripts(spec, folder, again)
-        for file in ("result.json", "cancel"):
+        for file in ("result.json", "cancel", *(f"shards/{number}/{NOT_BEGUN}" for number in again)):
             (folder / file).unlink(missing_ok=True)
-        for number in again:
-            (folder / f"shards/{number}" / NOT_BEGUN).unlink(missing_ok=True)
-        self._rows = (0.0, frozenset(), [])
         self._sbatch(folder, texts, Submitted(new_token(spec.name)), again)
-
-    def _known(self, name: str) -> Path:
-        folder = self.root / "jobs" / name
-        if executor_of(folder) != EXECUTOR:
-            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline jobs` lists them")
-        return folder
 
 
 def judged(
@@ -278,9 +216,8 @@ def judged(
     said = f"{ended} of {len(results)} shards have ended" if len(results) > 1 else ""
     if any(not row.ended and not row.waiting for row in shards):
         return Result(State.RUNNING, said, where=",".join(sorted({row.nodes for row in shards if row.nodes})))
-    if any(not row.ended for row in shards):
-        reason = next(row.reason for row in shards if not row.ended)
-        why = _stuck(shards) or said or (f"Slurm: {reason}" if reason else "")
+    if waiting := [row.reason for row in shards if not row.ended]:
+        why = _stuck(shards) or said or (f"Slurm: {waiting[0]}" if waiting[0] else "")
         return Result(State.RUNNING if ended else State.PENDING, why)
     if any(not row.ended for row in last):
         return Result(State.RUNNING, "all shards have ended; their lines are gathered")
@@ -298,46 +235,17 @@ def _stuck(rows: Sequence[QueueRow]) -> str:
     )
 
 
-def pools_of(spec: JobSpec) -> Pools:
-    """The pools that a job was submitted with.  PoolsError."""
-    return pools_file.load(Path(spec.runners) if spec.runners else None)
-
-
 def _found(spec: JobSpec) -> tuple[Pools, Pool, Site]:
-    try:
-        pools = pools_of(spec)
-        return (pools, *pools.on_slurm(spec.pool))
-    except PoolsError as error:
-        raise ExecutorError(str(error)) from error
-
-
-def _size(pool: Pool, spec: JobSpec) -> int:
-    try:
-        return pool.size(spec.gpus or None)
-    except PoolsError as error:
-        raise ExecutorError(str(error)) from error
-
-
-def _unfinished(folder: Path) -> bool:
-    return (folder / "job.json").is_file() and not (folder / "result.json").exists()
-
-
-def _result(folder: Path) -> Result:
-    try:
-        return Result.of(json.loads((folder / "result.json").read_text()))
-    except (ValueError, KeyError) as error:
-        raise ExecutorError(f"{folder}/result.json is damaged: {error}; remove it, and gather again") from error
-
-
-def _with(status: JobStatus, result: Result) -> JobStatus:
-    values = {field.name: getattr(result, field.name) for field in dataclasses.fields(Result)}
-    return dataclasses.replace(status, **values)
+    """The pools that a job was submitted with, and its own.  PoolsError."""
+    pools = pools_file.load(Path(spec.runners) if spec.runners else None)
+    return (pools, *pools.on_slurm(spec.pool))
 
 
 def _log(folder: Path) -> str:
     """The output of the command: of the newest attempt at the first shard that has one."""
-    logs = [gather.newest_log(path) for path in sorted((folder / "shards").glob("[0-9]*"))]
-    return next((str(log) for log in logs if log), str(folder / "output-end.txt"))
+    shards = (Shard(path) for path in sorted((folder / "shards").glob("[0-9]*")))
+    logs = [str(Attempt(shard, shard.newest()).folder / "log") for shard in shards if shard.numbers()]
+    return logs[0] if logs else str(folder / "output-end.txt")
 
 
 def _time(pool: Pool, spec: JobSpec) -> str:
@@ -347,11 +255,6 @@ def _time(pool: Pool, spec: JobSpec) -> str:
         offered = f"pool {pool.name!r} allows ({pool.time_limit})"
         raise ExecutorError(f"{spec.timeout_s:g} s are more than {offered}; give a shorter --timeout")
     return minutes(min(wanted, limit))
-
-
-def _without_gpus(pool: Pool) -> Pool:
-    """The same environment for a job that needs no GPU."""
-    return dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE)
 
 
 def with_time_of_pool(spec: JobSpec) -> JobSpec:

@@ -12,24 +12,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import lifetime
-from ci.executors import job
-from ci.executors.attempt import Shard
-from ci.executors.job import Result
-from ci.executors.scheduler import INCOMPLETE, JobSpec, State, stored, take_up
+from ci.executors.job import INCOMPLETE, JobSpec, Result, State, stored, take_up
+from ci.executors.shard import shards_of
 from ci.slurm import REQUEUES
 from ci.whole_files import replace
 
 WORST_FIRST = (State.LOST, State.FAILED, State.TIMEOUT, State.CANCELLED, State.DONE)
 """Of shards that ended differently, the first of these is how the job ended."""
 
-
-def shards(folder: Path, spec: JobSpec) -> list[Shard]:
-    """The shards of a job."""
-    return [Shard(folder / "shards" / str(number)) for number in range(spec.sharding.shards)]
+MOST_TOLD = 5
+"""Shards that a sentence names."""
 
 
 def ending(results: Mapping[int, Result | None], cancelled: bool, folder: Path) -> Result:
@@ -37,14 +33,13 @@ def ending(results: Mapping[int, Result | None], cancelled: bool, folder: Path) 
     missing = Result(State.CANCELLED if cancelled else State.LOST, "it left no result")
     found = {number: result or missing for number, result in results.items()}
     worst = min((result.state for result in found.values()), key=WORST_FIRST.index)
-    codes = [result.exit_code for result in found.values()]
-    bad = [_said(number, result, len(found)) for number, result in found.items() if result.state is not State.DONE]
-    known = [code for code in codes if code is not None]
-    code = max(known, key=abs, default=INCOMPLETE)
-    if worst is State.LOST or (worst is not State.DONE and not code):
-        code = INCOMPLETE
-    why = "; ".join(bad[:5]) + (f"; and {len(bad) - 5} more shards" if len(bad) > 5 else "")
-    return lost(folder, why) if worst is State.LOST else Result(worst, why, code)
+    bad = {number: result for number, result in found.items() if result.state is not State.DONE}
+    whys = {number: f"{one.state}: {one.why}" if one.why else str(one.state) for number, one in bad.items()}
+    why = _told([f"shard {number} {said}" if len(found) > 1 else said for number, said in whys.items()])
+    if worst is State.LOST:
+        return lost(folder, why)
+    code = max((one.exit_code for one in found.values() if one.exit_code is not None), key=abs, default=INCOMPLETE)
+    return Result(worst, why, code if code or worst is State.DONE else INCOMPLETE)
 
 
 def lost(folder: Path, why: str) -> Result:
@@ -54,55 +49,52 @@ def lost(folder: Path, why: str) -> Result:
 
 def requeued(folder: Path, spec: JobSpec) -> str:
     """A sentence on the shards that started without what they asked for, "" without any."""
-    found = {number: shard.not_begun() for number, shard in enumerate(shards(folder, spec))}
-    told = [
-        f"shard {number} did not begin and was requeued ({min(len(had), REQUEUES)} of {REQUEUES} times): {had[-1]}"
-        for number, had in found.items()
-        if had
-    ]
-    return "; ".join(told[:5]) + (f"; and {len(told) - 5} more shards" if len(told) > 5 else "")
+    found = {number: had for number, shard in shards_of(folder, spec).items() if (had := shard.not_begun())}
+    times = {number: f"{min(len(had), REQUEUES)} of {REQUEUES} times): {had[-1]}" for number, had in found.items()}
+    return _told([f"shard {number} did not begin and was requeued ({said}" for number, said in times.items()])
 
 
-def _said(number: int, result: Result, shards: int) -> str:
-    what = f"{result.state}: {result.why}" if result.why else str(result.state)
-    return what if shards == 1 else f"shard {number} {what}"
-
-
-def merged(folder: Path, spec: JobSpec) -> list[bytes]:
-    """The published lines of all shards, shard by shard."""
-    return [line for shard in shards(folder, spec) for line in shard.published()]
+def _told(sentences: Sequence[str]) -> str:
+    more = len(sentences) - MOST_TOLD
+    return "; ".join([*sentences[:MOST_TOLD], *([f"and {more} more shards"] if more > 0 else [])])
 
 
 def gather(folder: Path) -> Result:
     """Write the file of all lines and the job's result; returns the result."""
     spec = stored(folder)
-    lines = merged(folder, spec)
+    shards = shards_of(folder, spec)
+    lines = [line for shard in shards.values() for line in shard.published()]
     replace(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
     if spec.sharding.out and lines:
         append_new(Path(spec.cwd) / spec.sharding.out, lines)
-    results = {number: shard.result() for number, shard in enumerate(shards(folder, spec))}
-    result = _finished(folder, spec, ending(results, (folder / "cancel").exists(), folder), bool(lines))
-    why = "; ".join(filter(None, (result.why, requeued(folder, spec))))
-    times = [found.started_at for found in results.values() if found and found.started_at]
-    places = sorted({found.where for found in results.values() if found and found.where})
-    job.write_result(folder, result.state, why, result.exit_code, min(times, default=""), ",".join(places))
-    return dataclasses.replace(result, why=why)
+    results = {number: shard.result() for number, shard in shards.items()}
+    found = ending(results, (folder / "cancel").exists(), folder)
+    if spec.sharding.finish and lines:
+        found = _finished(folder, spec, found)
+    ended = [one for one in results.values() if one]
+    result = dataclasses.replace(
+        found,
+        why="; ".join(filter(None, (found.why, requeued(folder, spec)))),
+        started_at=min((one.started_at for one in ended if one.started_at), default=""),
+        where=",".join(sorted({one.where for one in ended if one.where})),
+    )
+    result.write(folder)
+    return result
 
 
-def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> Result:
+def _finished(folder: Path, spec: JobSpec, result: Result) -> Result:
     """Run the command that comes last, on what there is.  Its failure is the job's.
 
     Where it judges, a shard that ended with a verdict of its own ended well.
     """
-    if not spec.sharding.finish or not any_lines:
-        return result
-    if "--replay" in spec.sharding.finish and result.state is State.FAILED and result.exit_code in (1, 2):
+    finish = spec.sharding.finish
+    if "--replay" in finish and result.state is State.FAILED and result.exit_code in (1, 2):
         result = Result(State.DONE, "", 0)
-    argv = [sys.executable, *spec.sharding.finish, str(folder / "trials.jsonl")]
-    print("+", " ".join(spec.sharding.finish), file=sys.stderr, flush=True)
+    print("+", " ".join(finish), file=sys.stderr, flush=True)
+    argv = [sys.executable, *finish, str(folder / "trials.jsonl")]
     code = subprocess.run(argv, cwd=spec.cwd, env=lifetime.told(os.environ)).returncode
     if code and result.state is State.DONE:
-        return Result(State.FAILED, f"`{' '.join(spec.sharding.finish[2:])}` ended with {code}", code)
+        return Result(State.FAILED, f"`{' '.join(finish[2:])}` ended with {code}", code)
     return result
 
 
@@ -121,12 +113,6 @@ def _content(path: Path) -> bytes:
     from ci.trials.file import unpacked  # needs numpy, which a node that only measures has not
 
     return unpacked(path.read_bytes())[0]
-
-
-def newest_log(shard: Path) -> Path | None:
-    """What the command of the newest attempt at a shard printed; None before the first."""
-    number = Shard(shard).newest()
-    return shard / "attempts" / str(number) / "log" if number >= 0 else None
 
 
 def main(folder: Path) -> int:

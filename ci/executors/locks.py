@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from benchmarks import lifetime
-from ci.executors.scheduler import ExecutorError
+from ci.executors.job import ExecutorError
 
 # Which GPUs this machine offers to jobs, found without a GPU library: by restricting variables, else by drivers.
 
@@ -36,8 +36,7 @@ def gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> lis
     """
     for name in VISIBLE:
         if name in environ:
-            entries = (entry.strip() for entry in environ[name].split(","))
-            return [entry for entry in entries if entry not in ("", "-1", "NoDevFiles")]
+            return [entry for entry in _entries(environ, name) if entry not in ("-1", "NoDevFiles")]
     return [str(index) for index in range(_amd(root) or _nvidia(root))]
 
 
@@ -49,19 +48,19 @@ def identities(given: Sequence[str], environ: Mapping[str, str] = os.environ, ro
     An entry of HIP_VISIBLE_DEVICES counts within ROCR_VISIBLE_DEVICES, where both are set.  In a job of Slurm, whose
     control groups let every job count from 0, SLURM_JOB_GPUS has the numbers on the node (sbatch(1), 26.05).
     """
-    whole = [entry.strip() for entry in environ.get("SLURM_JOB_GPUS", "").split(",") if entry.strip()]
+    whole = _entries(environ, "SLURM_JOB_GPUS")
     if len(whole) == len(given):
         return {one: f"gpu-{entry}" for one, entry in zip(given, whole, strict=True)}
-    outer = [entry.strip() for entry in environ.get("ROCR_VISIBLE_DEVICES", "").split(",") if entry.strip()]
-    inner = "HIP_VISIBLE_DEVICES" in environ and bool(outer)
+    outer = dict(enumerate(_entries(environ, "ROCR_VISIBLE_DEVICES"))) if "HIP_VISIBLE_DEVICES" in environ else {}
     told = [file.read_text() for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))]
     uuids = [match[1] if (match := re.search(r"UUID:\s*(\S+)", text)) else "" for text in told]
     places = {one: str(n) for n, uuid in enumerate(uuids) for one in given if uuid.startswith(one)}
-    return {one: f"gpu-{outer[int(one)] if inner and _counts(one, outer) else places.get(one, one)}" for one in given}
+    places |= {str(number): entry for number, entry in outer.items()}
+    return {one: f"gpu-{places.get(one, one)}" for one in given}
 
 
-def _counts(entry: str, outer: Sequence[str]) -> bool:
-    return entry.isdigit() and int(entry) < len(outer)
+def _entries(environ: Mapping[str, str], name: str) -> list[str]:
+    return [entry.strip() for entry in environ.get(name, "").split(",") if entry.strip()]
 
 
 def visible(given: list[str], root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -40,11 +40,6 @@ def check_out(repository: Path, folder: Path, commit: str, *, in_place: bool = F
             git(repository, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
 
 
-def remove(repository: Path, folder: Path) -> None:
-    """Take a worktree away; one that cannot be removed is only reused later."""
-    git_or_none(repository, "worktree", "remove", "--force", str(folder))
-
-
 def is_worktree(folder: Path) -> bool:
     """Whether the folder itself, and not one above it, is a worktree that git knows."""
     return (folder / ".git").is_file() and succeeds(folder, "rev-parse", "--git-dir")
@@ -202,8 +197,8 @@ class Repository:
         try:
             yield path
         finally:
-            if not was_there:
-                remove(self.root, path)
+            if not was_there:  # one that cannot be removed is only reused later
+                git_or_none(self.root, "worktree", "remove", "--force", str(path))
 
     def _worktree(self, commit: Commit) -> Path:
         return self.root / ".ridgeline" / "trees" / commit.hash[:12]
@@ -245,13 +240,6 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
     except GitError:
         return {}
     return {commit: position for position, commit in enumerate(listed.split())}
-
-
-def listed_packages(folder: Path) -> list[str]:
-    """The packages with kernels that a checkout lists in pyproject.toml.  Raises kernels.project.ProjectError."""
-    from kernels import project  # imported here: asv's plug-in does without
-
-    return list(project.listed_packages(folder))
 
 
 def _written(root: Path, out: Path) -> Iterator[str]:

@@ -49,43 +49,38 @@ class Trouble(Exception):
 
 
 class Patience:
-    """How long one call is tried again; for `tenacity.Retrying(wait=.., stop=..)`."""
+    """How long one call is tried again, as tenacity asks for it.  what: the call, for the error."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._began, self._waited = clock, clock(), 0.0
-        self._slept = 0.0
-        self._limits = self._faults = 0
+    def __init__(self, what: str, clock: Callable[[], float]) -> None:
+        self._what, self._clock, self._began = what, clock, clock()
+        self._slept = self._waited = 0.0
+        self._faults = self._limits = 0
 
-    def wait(self, state: tenacity.RetryCallState) -> float:
-        """Seconds until the next attempt."""
-        trouble = _trouble(state)
-        if not trouble.limited:
+    def __call__(self, state: tenacity.RetryCallState) -> float:
+        """Seconds until the next attempt.  Raises GitHubError where they are too many."""
+        trouble = state.outcome.exception() if state.outcome else None
+        assert isinstance(trouble, Trouble)
+        if trouble.limited:
+            pause, enough = self._after_limit(trouble), self._waited > LIMITED_S
+        else:
+            pause = min(2.0**self._faults, SLOWEST_BEAT_S)
             self._faults += 1
-            return float(min(2.0 ** (self._faults - 1), SLOWEST_BEAT_S))
-        if trouble.asked is None:
-            self._limits += 1
-            return float(min(FIRST_LIMIT_S * 2.0 ** (self._limits - 1), LONGEST_PAUSE_S))
-        return max(trouble.asked, 0.0)
-
-    def stop(self, state: tenacity.RetryCallState) -> bool:
-        """Whether the pause that was worked out is one too many."""
-        pause = state.upcoming_sleep
-        if not _trouble(state).limited:
             self._slept += pause  # also where somebody's clock stands still
-            return max(self._slept, self._clock() - self._began - self._waited + pause) > BUSY_S
-        if pause > LONGEST_PAUSE_S or self._waited + pause > LIMITED_S:
-            return True
-        self._waited += pause
-        return False
+            enough = max(self._slept, self._clock() - self._began - self._waited + pause) > BUSY_S
+        if enough:
+            raise GitHubError(f"{self._what}: no success in {state.attempt_number} attempts; last: {trouble}")
+        return pause
 
-
-def gave_up(state: tenacity.RetryCallState) -> str:
-    """Why no further attempt is made."""
-    trouble, tried = _trouble(state), state.attempt_number
-    last = f"last: {trouble}"
-    if trouble.limited and state.upcoming_sleep > LONGEST_PAUSE_S:
-        return f"it asks for a pause of {state.upcoming_sleep:.0f} s, more than {LONGEST_PAUSE_S:.0f} s; {last}"
-    return f"no success in {tried} attempts; {last}"
+    def _after_limit(self, trouble: Trouble) -> float:
+        pause = trouble.asked
+        if pause is None:
+            pause = min(FIRST_LIMIT_S * 2.0**self._limits, LONGEST_PAUSE_S)
+            self._limits += 1
+        if pause > LONGEST_PAUSE_S:
+            asked = f"it asks for a pause of {pause:.0f} s, more than {LONGEST_PAUSE_S:.0f} s"
+            raise GitHubError(f"{self._what}: {asked}; last: {trouble}")
+        self._waited += max(pause, 0.0)
+        return max(pause, 0.0)
 
 
 def limit(status: int, headers: Mapping[str, str], said: str, now: float) -> Trouble | None:
@@ -119,12 +114,6 @@ def _number(text: str | None, otherwise: float) -> float:
         return otherwise
 
 
-def _trouble(state: tenacity.RetryCallState) -> Trouble:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, Trouble)
-    return error
-
-
 API = "https://api.github.com"
 API_VERSION = "2022-11-28"
 LOOPBACK = [("http", host) for host in ("127.0.0.1", "localhost", "::1")]
@@ -135,6 +124,9 @@ PAGES = 1000
 """Pages of 100 entries that are read of a list at most; a list without end is a fault of the server."""
 MOVED = (301, 302, 307, 308)
 """GitHub: a redirected call is to be repeated verbatim."""
+
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Faults before anything of a call is on its way."""
 
 T = TypeVar("T")
 
@@ -271,17 +263,8 @@ class GitHub:
 
     def patiently(self, what: str, step: Callable[[], T]) -> T:
         """The step, taken again from its beginning after every Trouble that passes; what: for the error."""
-        patience = Patience(self._clock)
-
-        def end(state: tenacity.RetryCallState) -> T:
-            raise GitHubError(f"{what}: {gave_up(state)}")
-
         again = tenacity.Retrying(
-            sleep=self._sleep,
-            wait=patience.wait,
-            stop=patience.stop,
-            retry=tenacity.retry_if_exception_type(Trouble),
-            retry_error_callback=end,
+            sleep=self._sleep, wait=Patience(what, self._clock), retry=tenacity.retry_if_exception_type(Trouble)
         )
         return again(step)
 
@@ -293,12 +276,11 @@ class GitHub:
         try:
             answer = self._followed(method, url, value)
             return (None, None) if answer.status_code in none_for else self._read(answer, what)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise Trouble(f"{type(error).__name__} {error}") from error
-        except httpx.TransportError as error:
-            raise _lost(f"{type(error).__name__} {error}", what, repeatable) from error
-        except _BrokenServer as error:
-            raise _lost(str(error), what, repeatable) from error
+        except (httpx.TransportError, _BrokenServer) as error:
+            said = str(error) if isinstance(error, _BrokenServer) else f"{type(error).__name__} {error}"
+            if repeatable or isinstance(error, NEVER_SENT):
+                raise Trouble(said) from error
+            raise UnansweredError(f"{what}: {said}; it may have been carried out") from error
 
     def _followed(self, method: str, url: str, value: object) -> httpx.Response:
         body = None if value is None else json.dumps(value).encode()  # half a character of UTF-16 as an escape
@@ -355,10 +337,6 @@ def of_environment(environ: Mapping[str, str] = os.environ) -> GitHub:
 
 class _BrokenServer(Exception):
     """An answer that says nothing about whether the call was carried out."""
-
-
-def _lost(said: str, what: str, repeatable: bool) -> Exception:
-    return Trouble(said) if repeatable else UnansweredError(f"{what}: {said}; it may have been carried out")
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -15,7 +15,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from benchmarks.reach.tree import of_folder
@@ -127,15 +127,6 @@ SETTLE_S = 2.0
 """Seconds after which what was written is read again: longer than another writer takes from reading to writing."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Posted:
-    """What was done with a comment: "created", "updated", "unchanged" or "nothing" (no open pull request)."""
-
-    action: str
-    pull_request: int | None = None
-    url: str = ""
-
-
 def pull_requests(github: GitHub, sha: str) -> list[int]:
     """The open pull requests whose head is this commit (40 hex digits), in order.
 
@@ -153,45 +144,61 @@ def pull_requests(github: GitHub, sha: str) -> list[int]:
 
 
 class Comments:
-    """The comments that we keep.  author: login whose comments are ours, "" to ask GitHub whose the token is.
+    """The comments that we keep.  Those of anybody else stay as they are, whatever marker they carry."""
 
-    Comments of anybody else stay as they are, whatever marker they carry.
-    """
-
-    def __init__(self, github: GitHub, author: str = "") -> None:
-        self.github, self._author, self._asked = github, author, bool(author)
+    def __init__(self, github: GitHub) -> None:
+        self.github = github
+        self._author: str | None = None
         self._foreign: set[int] = set()
 
     @property
     def author(self) -> str:
         """Our login: that of a GitHub App for its token, of a person for theirs."""
-        if not self._asked:
-            self._author, self._asked = _login(self.github), True
+        if self._author is None:
+            self._author = _login(self.github)
         return self._author or BOT
 
-    def keep_section(self, number: int, marker: str, section: Section) -> Posted:
+    def keep_section(self, number: int, marker: str, section: Section) -> str:
         """Our section in the one comment of a pull request; other sections in it stay."""
         return self.keep(number, marker, functools.partial(merged, own=section))
 
-    def keep_body(self, number: int, marker: str, body: str) -> Posted:
+    def keep_body(self, number: int, marker: str, body: str) -> str:
         """`body` as the one comment with this marker."""
         return self.keep(number, marker, lambda bodies: body)
 
-    def keep(self, number: int, marker: str, made: Callable[[Sequence[str]], str]) -> Posted:
+    def keep(self, number: int, marker: str, made: Callable[[Sequence[str]], str]) -> str:
         """Make `made(bodies)` the one comment of ours that starts with `marker`; bodies: those that are there.
 
-        Of several the oldest stays.  What was written is read again after SETTLE_S, and written again where another
-        writer came between: whoever writes last has read what the others wrote, or reads it then.  After a fault the
-        comments are read again first, so that neither an old text nor a second comment is written.
+        Returns what was done: "created", "updated" or "unchanged".  Of several the oldest stays.  What was written is
+        read again after SETTLE_S, and written again where another writer came between: whoever writes last has read
+        what the others wrote, or reads it then.  After a fault the comments are read again first, so that neither an
+        old text nor a second comment is written.
         """
-        keeper = _Keeper(self, number, marker, made)
+        action, written = "", None
+
+        def settled() -> bool:
+            """Read, and write where that is not what it should be; whether nothing was to be written."""
+            nonlocal action, written
+            mine = self._listed(number, marker, written)
+            body = made([comment["body"] for comment in mine])
+            if not body.startswith(marker):
+                raise GitHubError("the comment must start with its marker; a later run could not find it otherwise")
+            if mine and _same(mine[0]["body"], body):
+                for one in mine[1:]:
+                    self.github.delete(f"issues/comments/{one['id']}")
+                return True
+            action = action or ("updated" if mine else "created")
+            written = self._change(mine[0], body) if mine else self._add(number, body)
+            action = action if written else ""
+            return False
+
         for _ in range(ROUNDS):
-            if self.github.patiently(f"the comment on {number}", keeper.round):
-                return Posted(keeper.action or "unchanged", number, str(keeper.written.get("html_url", "")))
+            if self.github.patiently(f"the comment on {number}", settled):
+                return action or "unchanged"
             self.github.pause(SETTLE_S)
         raise GitHubError(f"pull request {number}: the comment did not settle in {ROUNDS} rounds; others write it too")
 
-    def listed(self, number: int, marker: str, written: Any = None) -> list[Any]:
+    def _listed(self, number: int, marker: str, written: Any = None) -> list[Any]:
         """Ours with this marker, oldest first; what was just written may not be listed yet."""
         found = {comment["id"]: comment for comment in self.github.items(f"issues/{number}/comments")}
         if written and written["id"] not in found:
@@ -200,7 +207,7 @@ class Comments:
         ours = (comment for comment in found.values() if self._is_mine(comment, marker))
         return sorted(ours, key=lambda comment: int(comment["id"]))
 
-    def change(self, comment: Any, body: str) -> Any:
+    def _change(self, comment: Any, body: str) -> Any:
         """One attempt to write a comment; None where it is gone or turned out not to be ours."""
         try:
             return self.github.attempt("PATCH", f"issues/comments/{comment['id']}", {"body": body})
@@ -211,7 +218,7 @@ class Comments:
                 raise
             return None
 
-    def add(self, number: int, body: str) -> Any:
+    def _add(self, number: int, body: str) -> Any:
         """One attempt to make a comment; where GitHub did not say who we are, its author does."""
         comment = self.github.attempt("POST", f"issues/{number}/comments", {"body": body})
         self._author = self._author or str((comment.get("user") or {}).get("login") or "")
@@ -221,34 +228,6 @@ class Comments:
         login = (comment.get("user") or {}).get("login")
         starts = (comment.get("body") or "").startswith(marker)
         return login == self.author and starts and comment["id"] not in self._foreign
-
-
-@dataclasses.dataclass
-class _Keeper:
-    """One writer of one comment.  action: what it did first; written: the comment as it knows it."""
-
-    comments: Comments
-    number: int
-    marker: str
-    made: Callable[[Sequence[str]], str]
-    action: str = ""
-    written: Any = None
-
-    def round(self) -> bool:
-        """Read, and write where that is not what it should be; whether nothing was to be written."""
-        mine = self.comments.listed(self.number, self.marker, self.written)
-        body = self.made([comment["body"] for comment in mine])
-        if not body.startswith(self.marker):
-            raise GitHubError("the comment must start with its marker; a later run could not find it otherwise")
-        if mine and _same(mine[0]["body"], body):
-            self.written = mine[0]
-            for one in mine[1:]:
-                self.comments.github.delete(f"issues/comments/{one['id']}")
-            return True
-        self.action = self.action or ("updated" if mine else "created")
-        self.written = self.comments.change(mine[0], body) if mine else self.comments.add(self.number, body)
-        self.action = self.action if self.written else ""
-        return False
 
 
 def _login(github: GitHub) -> str:
@@ -327,22 +306,17 @@ def _places(kernel: str, changed: Sequence[ChangedLines], homes: Iterable[str], 
     """Where a kernel is: `grouped_gemm_wgrad` is in the folder or module `grouped_gemm`, the longest name that fits."""
     fitting = [home for home in homes if f"{kernel}_".startswith(f"{home.rpartition('/')[2]}_")]
     home = max(fitting, key=lambda home: (len(home.rpartition("/")[2]), home), default="")
-    own = sorted((one for one in changed if home and _within(one.path, home)), key=lambda one: one.path)
-    return own[:FILES] or (_declaration(kernel, home, root) if home else [])
+    own = (one for one in changed if home and (one.path == f"{home}.py" or one.path.startswith(f"{home}/")))
+    return sorted(own, key=lambda one: one.path)[:FILES] or (_declaration(kernel, home, root) if home else [])
 
 
 def _homes(path: str, packages: Sequence[str]) -> Iterator[str]:
     """Of a file of a package with kernels, the folder or module just below the package that it is in."""
     for package in packages:
         if path.startswith(f"{package}/"):
-            below = PurePosixPath(path[len(package) + 1 :])
-            name = below.parts[0].removesuffix(".py")
+            name = path[len(package) + 1 :].partition("/")[0].removesuffix(".py")
             if name and not name.startswith("_"):
                 yield f"{package}/{name}"
-
-
-def _within(path: str, home: str) -> bool:
-    return path == f"{home}.py" or path.startswith(f"{home}/")
 
 
 def _declaration(kernel: str, home: str, root: Path) -> list[ChangedLines]:
@@ -358,7 +332,7 @@ def _declaration(kernel: str, home: str, root: Path) -> list[ChangedLines]:
 
 def _annotation(group: Group | None, cases: Sequence[CaseVerdict], place: ChangedLines) -> Annotation:
     verdict = cases[0].verdict
-    what = words.cause(group) if group else words.plural(len(cases), "case")
+    what = words.cause(group, cases)
     listed = [_line(case) for case in cases[:CASES]]
     more = [f"and {len(cases) - CASES} more, in the report"] if len(cases) > CASES else []
     title = words.plain(f"{verdict}: {what}", 250)
@@ -367,7 +341,7 @@ def _annotation(group: Group | None, cases: Sequence[CaseVerdict], place: Change
 
 def _line(case: CaseVerdict) -> str:
     measured = f"{words.percent(case.ratio)} {words.interval(case.ci_low, case.ci_high)}"
-    said = measured if case.ratio is not None else words.plain(words.all_evidence(case), 400)
+    said = measured if case.ratio is not None else words.plain(words.evidence([case])[0].text, 400)
     return f"{words.plain(case.case, 160)}: {said}"
 
 
@@ -419,12 +393,27 @@ class CheckRun:
 
 def post_check(github: GitHub, check: CheckRun) -> str:
     """Make the check run, unless it is there already; its address.  Needs `checks: write`."""
+    output = {"title": plain(check.title, 200), "summary": shortened(check.summary, SUMMARY)}
+    value = {"name": check.name, "head_sha": check.sha, "external_id": check.digest, "status": "completed"}
+    value |= {"details_url": check.details_url} if check.details_url else {}
+    value |= {"conclusion": CONCLUSION.get(check.verdict, "neutral")}
     found = _found(github, check)
-    made = found or github.create("check-runs", _value(check), lambda: _found(github, check))
-    have = int(made["output"].get("annotations_count") or 0) if found else len(check.annotations[:BATCH])
-    for start in range(have, len(check.annotations), BATCH):
-        _annotate(github, int(made["id"]), check, start)
+    made = found or github.create("check-runs", value | {"output": output}, lambda: _found(github, check))
+    path = f"check-runs/{made['id']}"
+    for start in range(_annotated(made), len(check.annotations), BATCH):
+        batch = [dataclasses.asdict(one) for one in check.annotations[start : start + BATCH]]
+
+        def added(wanted: int = start + len(batch)) -> Any:
+            """GitHub appends: what was added already must not be added again."""
+            one = github.get(path)
+            return one if _annotated(one) >= wanted else None
+
+        github.create(path, {"output": {**output, "annotations": batch}}, added, method="PATCH")
     return str(made.get("html_url", ""))
+
+
+def _annotated(made: Any) -> int:
+    return int(made["output"].get("annotations_count") or 0)
 
 
 def _found(github: GitHub, check: CheckRun) -> Any:
@@ -432,33 +421,6 @@ def _found(github: GitHub, check: CheckRun) -> Any:
     listed = github.items(f"commits/{check.sha}/check-runs?filter=all", "check_runs", none_for=(404, 422))
     fitting = (one for one in listed if one.get("external_id") == check.digest and one.get("name") == check.name)
     return next(fitting, None)
-
-
-def _value(check: CheckRun) -> dict[str, object]:
-    output = _output(check) | {"annotations": _batch(check, 0)}
-    value = {"name": check.name, "head_sha": check.sha, "external_id": check.digest, "status": "completed"}
-    value |= {"details_url": check.details_url} if check.details_url else {}
-    return {**value, "conclusion": CONCLUSION.get(check.verdict, "neutral"), "output": output}
-
-
-def _output(check: CheckRun) -> dict[str, object]:
-    return {"title": plain(check.title, 200), "summary": shortened(check.summary, SUMMARY)}
-
-
-def _batch(check: CheckRun, start: int) -> list[dict[str, object]]:
-    return [dataclasses.asdict(one) for one in check.annotations[start : start + BATCH]]
-
-
-def _annotate(github: GitHub, number: int, check: CheckRun, start: int) -> None:
-    """Add a batch; GitHub appends, so what was added already must not be added again."""
-    path = f"check-runs/{number}"
-    batch = _batch(check, start)
-
-    def added() -> Any:
-        one = github.get(path)
-        return one if int(one["output"].get("annotations_count") or 0) >= start + len(batch) else None
-
-    github.create(path, {"output": _output(check) | {"annotations": batch}}, added, method="PATCH")
 
 
 def changed_in(github: GitHub, sha: str, pull_requests: Iterable[int]) -> list[ChangedLines]:
@@ -506,8 +468,8 @@ def unmeasured(why: str, links: Mapping[str, str]) -> Report:
     return Report(Judgement(Verdict.CANNOT_TELL, why), links=dict(links))
 
 
-def post(report: Report, target: PostTarget, github: GitHub, root: Path) -> list[Posted]:
-    """Put a report on the commit itself, and on every open pull request whose head it is.
+def post(report: Report, target: PostTarget, github: GitHub, root: Path) -> dict[int, str]:
+    """Put a report on the commit itself, and on every open pull request whose head it is; what was done, by number.
 
     root: our own checkout, which says where kernels are declared.  What GitHub refuses (a check run, the comment on a
     locked pull request) keeps nothing else from being posted; then GitHubError names all of it.
@@ -516,13 +478,13 @@ def post(report: Report, target: PostTarget, github: GitHub, root: Path) -> list
     text = markdown.section(report, target.topic)
     comments, section = Comments(github), Section(target.topic, target.sha, text)
     refused: list[GitHubError] = []
-    posted: list[Posted] = []
+    posted: dict[int, str] = {}
     with _kept(refused):
         if target.check:
             _check(report, target, github, numbers, text, root)
     for number in numbers:
         with _kept(refused):
-            posted.append(comments.keep_section(number, markdown.MARKER, section))
+            posted[number] = comments.keep_section(number, markdown.MARKER, section)
     if refused:
         raise GitHubError("; ".join(map(str, refused)), refused[0].status)
     return posted

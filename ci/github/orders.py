@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shapes import Unfit, record, that, whole
 from ci.calling import INSTALLED
 from ci.github.client import GitHub, GitHubError
 from ci.github.comment import Comments
@@ -66,6 +67,21 @@ class OrderComment:
     url: str = ""
 
 
+_TEXT = that(lambda value: isinstance(value, str), "a text")
+EVENT = record(
+    {
+        "action": _TEXT,
+        "repository": record({"full_name": _TEXT}, {}),
+        "issue": record({"number": whole(1)}, {}),
+        "comment": record(
+            {"id": whole(1), "body": _TEXT, "html_url": _TEXT, "user": record({"login": _TEXT, "type": _TEXT}, {})}, {}
+        ),
+    },
+    {},
+)
+"""What is read of an event; GitHub's own have much more."""
+
+
 def read_event(path: Path) -> OrderComment | None:
     """The comment of an `issue_comment` event; None for what is no new comment of a person on a pull request.
 
@@ -79,54 +95,18 @@ def read_event(path: Path) -> OrderComment | None:
         event = json.loads(data)
     except (ValueError, RecursionError):
         raise OrderError(f"{path}: not JSON; give the file that GITHUB_EVENT_PATH names") from None
-    return _asked(event, str(path))
-
-
-def _asked(event: Any, source: str) -> OrderComment | None:
-    found = _EventReader(event, source)
-    person = found.text("comment", "user", "type") != "Bot"
-    ours = found.text("action") == "created" and isinstance(found.at("issue").get("pull_request"), dict)
-    if not (person and ours):
+    try:
+        EVENT(event, str(path))
+    except Unfit as error:
+        raise OrderError(f"{error}; an event of `issue_comment` is expected") from None
+    issue, comment = event["issue"], event["comment"]
+    login, person = comment["user"]["login"], comment["user"]["type"] != "Bot"
+    if not (person and event["action"] == "created" and isinstance(issue.get("pull_request"), dict)):
         return None
-    login = found.text("comment", "user", "login")
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,99})", login):
-        raise OrderError(f"{source}: comment.user.login is not the name of a person")
-    return OrderComment(
-        found.text("repository", "full_name"),
-        found.number("issue", "number"),
-        found.number("comment", "id"),
-        login,
-        found.text("comment", "body"),
-        found.text("comment", "html_url"),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _EventReader:
-    """Typed values of an event."""
-
-    event: Any
-    source: str
-
-    def at(self, *keys: str) -> Any:
-        value = self.event
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is None:
-            raise OrderError(f"{self.source}: no {'.'.join(keys)}; an event of `issue_comment` is expected")
-        return value
-
-    def text(self, *keys: str) -> str:
-        value = self.at(*keys)
-        if not isinstance(value, str):
-            raise OrderError(f"{self.source}: {'.'.join(keys)} is not a text")
-        return value
-
-    def number(self, *keys: str) -> int:
-        value = self.at(*keys)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise OrderError(f"{self.source}: {'.'.join(keys)} is not a number")
-        return value
+        raise OrderError(f"{path}: comment.user.login is not the name of a person")
+    where = event["repository"]["full_name"], issue["number"], comment["id"]
+    return OrderComment(*where, login, comment["body"], comment["html_url"])
 
 
 def parse(body: str) -> Order | None:
@@ -187,11 +167,15 @@ def start(github: GitHub, sha: str, inputs: Mapping[str, str]) -> str:
     branch = github.get("")["default_branch"]
     if branch == REF:
         raise StartError(f"the default branch is called {REF}: GPU runs need a ref of their own; rename the branch")
-    trusted = str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
+    trusted = _newest(github, branch)
     github.put_branch(REF, trusted)
     given = {"sha": sha, **{name: value for name, value in inputs.items() if value}}
     github.post(f"actions/workflows/{WORKFLOW}/dispatches", {"ref": REF, "inputs": given})
     return trusted
+
+
+def _newest(github: GitHub, branch: str) -> str:
+    return str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
 
 
 def taken(
@@ -278,58 +262,43 @@ def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
         answer = github.get(path, none_for=(404,)) or {}
         if answer.get("permission") not in MAY:
             raise OrderError("`/ridgeline` is for people with write access to this repository")
-        return {"gpu": _gpu, "rerun": _rerun, "accept": _accept}[order.verb](order, asked, github)
+        pull = github.get(f"pulls/{asked.pull_request}")
+        if pull.get("state") != "open":
+            raise OrderError("this pull request is closed")
+        sha, lines = str(pull["head"]["sha"]), ""
+        if not re.fullmatch(r"[0-9a-f]{40}", sha):
+            raise GitHubError("the head of the pull request is not a commit hash of 40 hex digits")
+        if order.verb == "gpu":
+            said = _gpu(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
+        elif order.verb == "rerun":
+            said = _rerun(sha, github)
+        else:
+            today = datetime.datetime.now(datetime.UTC).date()
+            lines = InAdvance(order.what, asked.pull_request, today, asked.login, order.reason, asked.url).dumps()
+            said = "Accepted once these lines are committed to `ci/events.toml`, in this pull request or another:"
+        return OrderOutcome(order.verb, said, asked.pull_request, sha, asked.login, lines, order.pool)
     except OrderError as error:
         return OrderOutcome("refused", f"{error}.", asked.pull_request, by=asked.login)
 
 
-def _gpu(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:
-    pull = _open_pull(asked, github)
-    sha, fork = _head(pull), _from_elsewhere(pull, github)
+def _gpu(order: Order, sha: str, home: str, github: GitHub) -> str:
+    """What is said of a measurement that is granted.  home: the repository that the head is in, "" if it is gone."""
     if not sha.startswith(order.what):
         raise OrderError(f"the head of this pull request is `{sha[:8]}`, not `{order.what[:8]}`: read it, then name it")
-    if fork and len(order.what) < 40:
+    if home.lower() != github.repository.lower() and len(order.what) < 40:
         raise OrderError(
             "for a commit of a fork write all 40 digits: another commit with the same first ones is easy to make"
         )
-    said = f"Measuring `{sha}` on {f'`{order.pool}`' if order.pool else 'every pool'}."
-    return OrderOutcome("gpu", said, asked.pull_request, sha, asked.login, pool=order.pool)
+    return f"Measuring `{sha}` on {f'`{order.pool}`' if order.pool else 'every pool'}."
 
 
-def _rerun(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:
-    sha = _head(_open_pull(asked, github))
+def _rerun(sha: str, github: GitHub) -> str:
+    """What is said of what runs again."""
     if not failed_runs(github, sha):
         raise OrderError(
             f"there is nothing to run again for `{sha[:8]}`: every run of it passed, is running, or waits for approval"
         )
-    return OrderOutcome("rerun", f"Running again what failed for `{sha}`.", asked.pull_request, sha, asked.login)
-
-
-def _accept(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:
-    sha = _head(_open_pull(asked, github))
-    today = datetime.datetime.now(datetime.UTC).date()
-    lines = InAdvance(order.what, asked.pull_request, today, asked.login, order.reason, asked.url).dumps()
-    said = "Accepted once these lines are committed to `ci/events.toml`, in this pull request or another:"
-    return OrderOutcome("accept", said, asked.pull_request, sha, asked.login, lines)
-
-
-def _open_pull(asked: OrderComment, github: GitHub) -> Any:
-    pull = github.get(f"pulls/{asked.pull_request}")
-    if pull.get("state") != "open":
-        raise OrderError("this pull request is closed")
-    return pull
-
-
-def _head(pull: Any) -> str:
-    sha = str(pull["head"]["sha"])
-    if not re.fullmatch(r"[0-9a-f]{40}", sha):
-        raise GitHubError("the head of the pull request is not a commit hash of 40 hex digits")
-    return sha
-
-
-def _from_elsewhere(pull: Any, github: GitHub) -> bool:
-    home = (pull["head"].get("repo") or {}).get("full_name") or ""
-    return bool(str(home).lower() != github.repository.lower())
+    return f"Running again what failed for `{sha}`."
 
 
 def failed_runs(github: GitHub, sha: str) -> list[int]:
@@ -358,11 +327,6 @@ def reply(outcome: OrderOutcome, asked: OrderComment, github: GitHub) -> None:
     marker = ANSWER.format(asked.comment)
     block = f"\n\n```toml\n{outcome.lines}```" if outcome.lines else ""
     Comments(github).keep_body(asked.pull_request, marker, f"{marker}\n{outcome.said}{block}")
-
-
-# A pull request of ours: files of a branch of its own, made anew from the default branch each time.
-#
-# One branch has one pull request.  While it is open it is brought up to date; nothing is ever merged here.
 
 
 # One issue per event, found again by a hidden marker, closed with a comment when the event ends.
@@ -408,6 +372,11 @@ class Issues(GitHub):
         return None
 
 
+# A pull request of ours: files of a branch of its own, made anew from the default branch each time.
+#
+# One branch has one pull request.  While it is open it is brought up to date; nothing is ever merged here.
+
+
 PREFIX = "ridgeline/"
 """Of the names of branches that programs of ours make."""
 
@@ -435,7 +404,7 @@ def propose(github: GitHub, made: Proposal) -> str:
     Where the repository does not let workflows open pull requests the branch is there all the same.
     """
     into = str(github.get("")["default_branch"])
-    github.put_branch(made.ref, str(github.get(f"git/ref/heads/{into}")["object"]["sha"]))
+    github.put_branch(made.ref, _newest(github, into))
     for path, text in sorted(made.files.items()):
         _write(github, made, path, text)
     try:
@@ -452,19 +421,15 @@ def propose(github: GitHub, made: Proposal) -> str:
 
 
 def _write(github: GitHub, made: Proposal, path: str, text: str) -> None:
-    def there() -> Any:
-        return github.get(f"contents/{path}?ref={made.ref}", none_for=(404,))
-
     def done() -> Any:
-        found = there()
+        found = github.get(f"contents/{path}?ref={made.ref}", none_for=(404,))
         same = found and base64.b64decode(found["content"]).decode("utf-8", "replace") == text
         return found if same else None
 
-    if done():
-        return
-    old = there()
-    value = {"message": made.title, "content": base64.b64encode(text.encode()).decode(), "branch": made.ref}
-    github.create(f"contents/{path}", value | ({"sha": old["sha"]} if old else {}), done, method="PUT")
+    if not done():
+        old = github.get(f"contents/{path}?ref={made.ref}", none_for=(404,))
+        value = {"message": made.title, "content": base64.b64encode(text.encode()).decode(), "branch": made.ref}
+        github.create(f"contents/{path}", value | ({"sha": old["sha"]} if old else {}), done, method="PUT")
 
 
 def _open(github: GitHub, ref: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import click
@@ -17,80 +17,62 @@ from ci.report.words import plain
 
 # The settings of a repository that decide what a stranger's pull request can reach, asked of GitHub's API.
 #
-# A setting that the token may not read is None in its place, with the reason in `unread`; nothing is guessed.
+# Nothing is guessed of a setting that the token may not read.
 
 
 @dataclasses.dataclass(frozen=True)
 class RepositorySettings:
-    """Answers of the API, None for what could not be read.
+    """Answers of the API by name, without those that could not be read; of these `unread` has the reason.
 
     groups: runner groups of the organisation that this repository may use; () for a person's repository.
     protection: of the default branch, {} where it has none.  rules: of the rulesets that apply to it.
-    unread: the name of a field -> why it could not be read.
     """
 
     repository: str
-    branch: str
     public: bool
     organisation: str
-    groups: tuple[Any, ...] | None = ()
-    runners: tuple[Any, ...] | None = ()
-    actions: Any = None
-    selected: Any = None
-    token: Any = None
-    forks: Any = None
-    protection: Any = None
-    rules: tuple[Any, ...] | None = None
-    environments: tuple[Any, ...] | None = None
-    unread: dict[str, str] = dataclasses.field(default_factory=dict)
+    answers: Mapping[str, Any]
+    unread: Mapping[str, str]
+
+    def put(self, path: str, fields: str) -> str:
+        """The command that changes a setting."""
+        return f"gh api --method PUT repos/{self.repository}/{path} {fields}"
 
 
 def read_settings(github: GitHub) -> RepositorySettings:
     """Ask for every setting.  Raises GitHubError if the repository itself cannot be read."""
-    about, unread = github.get(f"/repos/{github.repository}"), dict[str, str]()
+    about = github.get(f"/repos/{github.repository}")
     owner, branch, private = about["owner"], str(about["default_branch"]), bool(about.get("private", False))
     organisation = str(owner["login"]) if owner.get("type") == "Organization" else ""
-
-    def ask(name: str, question: Callable[[], Any], nothing: Collection[int] = ()) -> Any:
-        """The answer, None where the token may not ask.  nothing: statuses that mean that there is nothing."""
+    of_group = f"/orgs/{organisation}/{GROUPS}?visible_to_repository={github.repository.partition('/')[2]}"
+    runners = ["actions/runners", *([f"/orgs/{organisation}/actions/runners"] if organisation else [])]
+    forks = "fork-pr-workflows-private-repos" if private else "fork-pr-contributor-approval"
+    questions: Mapping[str, Callable[[], Any]] = {
+        "groups": lambda: tuple(github.items(of_group, "runner_groups")) if organisation else (),
+        "runners": lambda: tuple(one for path in runners for one in github.items(path, "runners")),
+        "forks": lambda: github.get(f"actions/permissions/{forks}"),
+        "token": lambda: github.get("actions/permissions/workflow"),
+        "actions": lambda: github.get("actions/permissions"),
+        "selected": lambda: github.get("actions/permissions/selected-actions", none_for=(404, 409)) or {},
+        "protection": lambda: github.get(f"branches/{branch}/protection", none_for=(404,)) or {},
+        "rules": lambda: tuple(github.items(f"rules/branches/{branch}")),
+        "environments": lambda: tuple(github.items("environments", "environments")),
+    }
+    answers: dict[str, Any] = {"branch": branch}
+    unread: dict[str, str] = {}
+    for name, question in questions.items():
         try:
-            return question()
+            answer = question()
         except GitHubError as error:
-            if error.status in nothing:
-                return {}
             if error.status not in (403, 404, 409):
                 raise
             unread[name] = str(error)
-            return None
-
-    def one(name: str, path: str, *nothing: int) -> Any:
-        return ask(name, lambda: github.get(path), nothing)
-
-    def every(name: str, path: str, key: str = "") -> Any:
-        return ask(name, lambda: tuple(github.items(path, key)))
-
-    of_group = f"actions/runner-groups?visible_to_repository={github.repository.partition('/')[2]}"
-    runners = every("runners", "actions/runners", "runners")
-    if organisation and runners is not None:
-        shared = every("runners", f"/orgs/{organisation}/actions/runners", "runners")
-        runners = None if shared is None else (*runners, *shared)
-    forks = "fork-pr-workflows-private-repos" if private else "fork-pr-contributor-approval"
-    return RepositorySettings(
-        github.repository,
-        branch,
-        not private,
-        organisation,
-        groups=every("groups", f"/orgs/{organisation}/{of_group}", "runner_groups") if organisation else (),
-        runners=runners,
-        actions=one("actions", "actions/permissions"),
-        selected=one("selected", "actions/permissions/selected-actions", 404, 409),
-        token=one("token", "actions/permissions/workflow"),
-        forks=one("forks", f"actions/permissions/{forks}"),
-        protection=one("protection", f"branches/{branch}/protection", 404),
-        rules=every("rules", f"rules/branches/{branch}"),
-        environments=every("environments", "environments", "environments"),
-        unread=unread,
-    )
+            continue
+        if answer is None:
+            unread[name] = "it was not answered"
+        else:
+            answers[name] = answer
+    return RepositorySettings(github.repository, not private, organisation, answers, unread)
 
 
 # What the settings of a repository leave open to a stranger, how bad that is, and what closes it.  Pure functions.
@@ -128,32 +110,19 @@ LEVELS: tuple[Level, ...] = ("high", "medium", "low")
 
 def findings(settings: RepositorySettings, server: str = "https://github.com") -> list[SettingFinding]:
     """Everything that was asked for, what is open first, the worst first.  server: where the pages are."""
-    look = _Look(settings, server.rstrip("/"))
     found: list[SettingFinding] = []
-    for field, (name, level, path, judge) in LOOKS.items():
-        answer, page = getattr(settings, field), look.page(path)
-        found += [look.unread(field, name, level, page)] if answer is None else judge(look, answer, page)
+    for name, (title, level, path, judge) in LOOKS.items():
+        owner = f"organizations/{settings.organisation}" if path == GROUPS else settings.repository
+        page = f"{server.rstrip('/')}/{owner}/settings/{path}"
+        if name in settings.answers:
+            found += judge(settings, settings.answers[name], page)
+        else:
+            found.append(_unread(settings, name, title, level, f"look at {page}"))
     return sorted(found, key=lambda one: (ORDER.index(one.state), LEVELS.index(one.level)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Look:
-    """The settings, and how their pages are called."""
-
-    settings: RepositorySettings
-    server: str
-
-    def page(self, path: str) -> str:
-        if path == GROUPS:
-            return f"{self.server}/organizations/{self.settings.organisation}/settings/{path}"
-        return f"{self.server}/{self.settings.repository}/settings/{path}"
-
-    def gh(self, method: str, path: str, fields: str) -> str:
-        return f"gh api --method {method} repos/{self.settings.repository}/{path} {fields}"
-
-    def unread(self, field: str, name: str, level: Level, page: str) -> SettingFinding:
-        why = self.settings.unread.get(field, "it was not answered")
-        return SettingFinding(name, "unread", level, f"could not be read: {why}", f"look at {page}")
+def _unread(settings: RepositorySettings, name: str, title: str, level: Level, close: str) -> SettingFinding:
+    return SettingFinding(title, "unread", level, f"could not be read: {settings.unread[name]}", close)
 
 
 def _judged(name: str, level: Level, problems: list[str], good: str, close: str) -> SettingFinding:
@@ -162,11 +131,11 @@ def _judged(name: str, level: Level, problems: list[str], good: str, close: str)
     return SettingFinding(name, "closed", level, good)
 
 
-def runner_groups(look: _Look, groups: Any, pages: str) -> Iterator[SettingFinding]:
+def runner_groups(settings: RepositorySettings, groups: Any, pages: str) -> Iterator[SettingFinding]:
     """A fork names `runs-on: [our labels]` in a workflow of its own: a group must admit ours alone, at a ref."""
     for group in groups:
         problems, restricted = list[str](), group.get("restricted_to_workflows")
-        if group.get("allows_public_repositories", False) or not look.settings.public:
+        if group.get("allows_public_repositories", False) or not settings.public:
             if not restricted:
                 problems.append(
                     "any workflow may use its runners, also one that a fork brings: select workflows at a ref"
@@ -184,9 +153,9 @@ def runner_groups(look: _Look, groups: Any, pages: str) -> Iterator[SettingFindi
         yield SettingFinding("runner groups", "closed", "high", "no group of an organisation admits this repository")
 
 
-def standing_runners(look: _Look, runners: Any, page: str) -> Iterator[SettingFinding]:
+def standing_runners(settings: RepositorySettings, runners: Any, page: str) -> Iterator[SettingFinding]:
     """A runner that stays keeps what a stranger's job left on it."""
-    name, level = "standing runners", LEVELS[not look.settings.public]
+    name, level = "standing runners", LEVELS[not settings.public]
     standing = [str(runner.get("name")) for runner in runners if runner.get("ephemeral") is False]
     unsaid = sum("ephemeral" not in runner for runner in runners)
     if unsaid and not standing:
@@ -199,38 +168,38 @@ def standing_runners(look: _Look, runners: Any, page: str) -> Iterator[SettingFi
     yield _judged(name, level, [problem] if standing else [], good, f"`ridgeline ci runner`; {page}")
 
 
-def allowed_actions(look: _Look, actions: Any, page: str) -> Iterator[SettingFinding]:
+def allowed_actions(settings: RepositorySettings, actions: Any, page: str) -> Iterator[SettingFinding]:
     """Which actions may run, and whether they must be pinned."""
     problems = ["actions of anybody may run: allow selected ones"] if actions.get("allowed_actions") == "all" else []
-    if {"*", "*/*"} & set((look.settings.selected or {}).get("patterns_allowed") or ()):
+    if {"*", "*/*"} & set(settings.answers.get("selected", {}).get("patterns_allowed") or ()):
         problems.append("the pattern * allows actions of anybody")
-    close = look.gh("PUT", "actions/permissions", "-F enabled=true -f allowed_actions=selected")
+    close = settings.put("actions/permissions", "-F enabled=true -f allowed_actions=selected")
     yield _judged("allowed actions", "medium", problems, "selected actions only", close)
     tag = "an action may be named by a tag, which can be moved: require full commit hashes"
-    close = look.gh("PUT", "actions/permissions", "-F enabled=true -F sha_pinning_required=true")
+    close = settings.put("actions/permissions", "-F enabled=true -F sha_pinning_required=true")
     loose = [] if actions.get("sha_pinning_required") else [tag]
     yield _judged("pinned actions", "medium", loose, "actions are named by full commit hashes", f"{close}; {page}")
 
 
-def workflow_token(look: _Look, token: Any, page: str) -> Iterator[SettingFinding]:
+def workflow_token(settings: RepositorySettings, token: Any, page: str) -> Iterator[SettingFinding]:
     """What a job may do that asks for nothing."""
     write = token.get("default_workflow_permissions") != "read"
-    close = look.gh("PUT", "actions/permissions/workflow", "-f default_workflow_permissions=read")
+    close = settings.put("actions/permissions/workflow", "-f default_workflow_permissions=read")
     problems = ["jobs get a token that can write unless they say otherwise"] if write else []
     yield _judged("workflow token", "high", problems, "reads only unless a job asks for more", close)
     approves = token.get("can_approve_pull_request_reviews", True)
     problems = ["a workflow may approve pull requests: a review by a person means nothing then"] if approves else []
-    close = look.gh("PUT", "actions/permissions/workflow", "-F can_approve_pull_request_reviews=false")
+    close = settings.put("actions/permissions/workflow", "-F can_approve_pull_request_reviews=false")
     yield _judged("approval by workflows", "medium", problems, "workflows cannot approve pull requests", close)
 
 
-def fork_approval(look: _Look, forks: Any, page: str) -> Iterator[SettingFinding]:
+def fork_approval(settings: RepositorySettings, forks: Any, page: str) -> Iterator[SettingFinding]:
     """Whose pull request starts workflows without anybody having looked."""
     name = "workflows of forks"
-    if look.settings.public:
+    if settings.public:
         policy, want = forks.get("approval_policy"), "all_external_contributors"
         problems = [] if policy == want else [f"only {policy} wait for approval: want all"]
-        close = look.gh("PUT", "actions/permissions/fork-pr-contributor-approval", f"-f approval_policy={want}")
+        close = settings.put("actions/permissions/fork-pr-contributor-approval", f"-f approval_policy={want}")
         yield _judged(name, "high", problems, "every external contributor waits for approval", close)
     else:
         keys = ("send_write_tokens_to_workflows", "send_secrets_and_variables")
@@ -238,18 +207,17 @@ def fork_approval(look: _Look, forks: Any, page: str) -> Iterator[SettingFinding
         yield _judged(name, "high", problems, "forks get neither write tokens nor secrets", page)
 
 
-def default_branch(look: _Look, branch: str, page: str) -> Iterator[SettingFinding]:
+def default_branch(settings: RepositorySettings, branch: str, page: str) -> Iterator[SettingFinding]:
     """The branch whose code judges, posts and is trusted."""
-    name, rules, classic = f"branch {branch}", look.settings.rules, look.settings.protection
-    if rules is None and classic is None:
-        yield look.unread("rules", name, "high", page)
+    name, missing = f"branch {branch}", [key for key in ("rules", "protection") if key not in settings.answers]
+    if len(missing) == 2:
+        yield _unread(settings, "rules", name, "high", f"look at {page}")
         return
-    held = _held(rules or (), classic or {})
+    held = _held(settings.answers.get("rules", ()), settings.answers.get("protection", {}))
     problems = [said for key, said in BRANCH.items() if key not in held]
-    if problems and (rules is None or classic is None):
-        missing = "rules" if rules is None else "protection"
-        why = look.settings.unread.get(missing, "it was not answered")
-        said = f"{'; '.join(problems)}, as far as can be seen: its {missing} could not be read: {why}"
+    if problems and missing:
+        seen = f"{'; '.join(problems)}, as far as can be seen: its {missing[0]}"
+        said = f"{seen} could not be read: {settings.unread[missing[0]]}"
         yield SettingFinding(name, "unread", "high", said, page)
         return
     yield _judged(name, "high", problems, "reviews are required, history stays", page)
@@ -268,7 +236,7 @@ def _held(rules: tuple[Any, ...], classic: Any) -> set[str]:
     return held
 
 
-def environment(look: _Look, environments: Any, page: str) -> Iterator[SettingFinding]:
+def environment(settings: RepositorySettings, environments: Any, page: str) -> Iterator[SettingFinding]:
     """Jobs that run a pull request's code on a GPU: from which branches, and whether a person sees the commit first."""
     name = f"environment {ENVIRONMENT}"
     ours = next((one for one in environments if one.get("name") == ENVIRONMENT), None) or {}
@@ -282,7 +250,7 @@ def environment(look: _Look, environments: Any, page: str) -> Iterator[SettingFi
 
 
 GROUPS = "actions/runner-groups"
-Judge = Callable[[_Look, Any, str], Iterator[SettingFinding]]
+Judge = Callable[[RepositorySettings, Any, str], Iterator[SettingFinding]]
 
 LOOKS: dict[str, tuple[str, Level, str, Judge]] = {
     "groups": ("runner groups", "high", GROUPS, runner_groups),

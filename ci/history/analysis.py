@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ci.history import finding, series
@@ -18,10 +16,6 @@ from ci.history.grouping import Candidate, Evidence, StepGroup, group_of, groupe
 from ci.history.series import Tracks
 from ci.history.triage import Triage
 from ci.history.types import CommitFacts, CommitOrder, EventKind, HistoryEvent, Moved, SeriesKey
-from ci.stats import steps as detector
-
-NEVER = int(np.iinfo(np.int64).max)
-"""Milliseconds: the date of a commit without records."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +39,14 @@ def analyse(
     code: Sequence[RecordedCommit] | None = None,
     commits: Mapping[str, CommitFacts] | None = None,
     triage: Triage | None = None,
-    kept: Path | None = None,
-    paired: Paired = finding.never,
+    paired: Paired = lambda machine, base, head: {},
     aside: Collection[str] = (),
 ) -> History:
     """The history of a derived frame (ci.records.store.load, ci.records.derived.derive).
 
     code: the recorded machine code (ci.history.exact.read).  commits: what git knows (`read_commits`); without it
-    commits stand in the order of their dates.  triage: what people decided.  kept: a folder for what a next call
-    with more records need not compute again; safe to delete.  paired: what was said of two commits that ran in
-    lock-step (ci.history.reading); events agree with it.  aside: commits that are no part of this history.
+    commits stand in the order of their dates.  triage: what people decided.  paired: what was said of two commits that
+    ran in lock-step (ci.history.reading); events agree with it.  aside: commits that are no part of this history.
     """
     triage = triage or Triage()
     frame = series.joined(frame, triage.renamed)
@@ -64,12 +56,12 @@ def analyse(
     paths = series.paths(plain)
     tracks = series.beside(plain, paths)
     noises, verdicts = finding.of_machines(tracks), StepVerdicts(tracks, order.names, paired)
-    found = verdicts.settled(finding.with_early(tracks, finding.found(tracks, kept), noises, verdicts), noises)
+    found = verdicts.settled(finding.with_early(tracks, finding.found(tracks), noises, verdicts), noises)
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
-    candidates += of_paths(tracks, paths, detector.find, noises, around.same_compiler)
+    candidates += of_paths(tracks, paths, noises, around.same_compiler)
     groups = list(_ours(grouped(candidates, _alone(tracks), around.same_compiler), around, _cpus(frame)))
-    events = [*told(groups, around, found, triage, kept), *code_events(code or (), order, triage)]
+    events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]
     return History(
         events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
         steps=_steps(candidates, order),
@@ -82,14 +74,8 @@ def analyse(
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
     """Milliseconds since 1970 UTC of every recorded commit: of its oldest record."""
-    codes, names = series.coded(frame["commit"])
-    start = series.runs(codes)
-    stamps = frame["date"].dt.tz_convert(None).to_numpy()
-    first = np.minimum.reduceat(stamps, start) if len(start) else stamps
-    oldest = np.full(len(names), NEVER)
-    np.minimum.at(oldest, codes[start], first.astype("datetime64[ms]").astype(np.int64))
-    measured = {str(name): int(date) for name, date in zip(names, oldest, strict=True) if date < NEVER}
-    return {one.commit: one.date_ms for one in code} | measured
+    oldest = frame.groupby("commit", observed=True, sort=False)["date"].min().dropna().dt.as_unit("ms").astype("int64")
+    return {one.commit: one.date_ms for one in code} | {str(name): int(date) for name, date in oldest.items()}
 
 
 def _alone(tracks: Tracks) -> dict[str, int]:
@@ -124,8 +110,7 @@ def _ours(groups: Sequence[StepGroup], around: Surroundings, cpus: Collection[st
 def _cpus(frame: pd.DataFrame) -> set[str]:
     if "kind" not in frame:
         return set()
-    first = frame[["machine", "kind"]].iloc[series.first_rows(frame, ["machine"])].astype(str)
-    return set(first["machine"][first["kind"] == "cpu"])
+    return set(frame.loc[frame["kind"] == "cpu", "machine"].unique())
 
 
 def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
@@ -151,10 +136,7 @@ def _unknown(noises: Mapping[str, MachineNoise]) -> Iterator[str]:
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each machine that recorded a commit in more than one environment."""
-    rows = [series.first_rows(frame, columns) for columns in (("machine", "commit", "env"), ("machine", "commit"))]
-    if len(rows[0]) == len(rows[1]):
-        return
-    pairs = frame[["machine", "commit"]].iloc[rows[0]].astype(str)
+    pairs = frame[["machine", "commit", "env"]].drop_duplicates()[["machine", "commit"]].astype(str)
     twice = pairs[pairs.duplicated()].drop_duplicates()
     for machine, count in twice["machine"].value_counts().sort_index().items():
         yield (

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ci.history import types
@@ -36,17 +35,10 @@ from ci.stats.types import Step
 
 
 def told(
-    groups: Sequence[StepGroup],
-    around: Surroundings,
-    steps: Sequence[Sequence[Step]],
-    triage: Triage,
-    kept: Path | None = None,
+    groups: Sequence[StepGroup], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
 ) -> list[HistoryEvent]:
-    """The events of groups, without those that are only the way back or the other half of another one.
-
-    kept: a folder for what a next call need not compute again.
-    """
-    names = _names(groups, places(groups, around.tracks, kept), around, triage)
+    """The events of groups, without those that are only the way back or the other half of another one."""
+    names = _names(groups, places(groups, around.tracks), around, triage)
     entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
     ends = outcome(groups, MeasuredPlaces(around.tracks, around.order.place), steps, accepted)
@@ -67,16 +59,11 @@ def _names(groups: Sequence[StepGroup], told_first: Sequence[int], around: Surro
     named = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[bad]) for g, bad in first]
     known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
     known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}
-    return types.ids(named, known, _machine_order(around, triage))
-
-
-def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping[str, int]]:
-    """By machine, the index of each commit it recorded."""
-    tracks, commits = around.tracks, around.order.names
-    found = {}
-    for machine, those in tracks.places_of.items():
-        found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(those)}
-    return found
+    order = {
+        root(machine, triage.renamed): {commits[place]: rank for rank, place in enumerate(those)}
+        for machine, those in around.tracks.places_of.items()
+    }
+    return types.ids(named, known, order)
 
 
 def _entry(name: str, group: StepGroup, order: CommitOrder, triage: Triage) -> TriageEntry | None:

@@ -251,13 +251,10 @@ class Surroundings:
         """Machine code of the group's kernels that changed in its range."""
         if group.kind is not EventKind.KERNEL:
             return
-        for record in self._code_between(group.good, group.bad):
-            found = [step for step in record.steps if step.kernel in group.operators]
-            yield from (Cause("code", f"{record.commit[:8]}: {sentence}") for sentence in sentences(found))
-
-    def _code_between(self, good: int, bad: int) -> Iterator[RecordedCommit]:
-        place = self.order.place
-        return (record for record in self.code if good < place.get(record.commit, -1) <= bad)
+        for record in self.code:
+            if group.good < self.order.place.get(record.commit, -1) <= group.bad:
+                found = [step for step in record.steps if step.kernel in group.operators]
+                yield from (Cause("code", f"{record.commit[:8]}: {sentence}") for sentence in sentences(found))
 
     def _unchanged(self, group: StepGroup) -> Iterator[Cause]:
         """That the timed code objects are the same on both sides, where the records tell."""

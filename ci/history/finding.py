@@ -1,30 +1,22 @@
-"""Detection over all tracks, and what of it the next call need not do again.
-
-Kept is the answer for each track that was seen, under a digest of its values: a record of one machine or of one
-operator costs the detection of its own series only.
-"""
+"""Detection over all tracks, and which of the steps may be told."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import math
 import os
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
 from ci.history.grouping import LEAST_SECONDS, NORMAL_99, SLACK, Candidate, StepGroup, went_along
-from ci.history.series import BoolArray, Direction, EventKind, IntArray, MachinePath, Tracks, coded
+from ci.history.series import BoolArray, Direction, EventKind, IntArray, MachinePath, SeriesKey, Tracks, coded
 from ci.stats import steps as detector
 from ci.stats.types import FloatArray, Step
 
@@ -103,11 +95,6 @@ def _other_code(tracks: Tracks, later: IntArray) -> BoolArray:
 
 Paired = Callable[[str, str, str], Mapping[str, str]]
 """(machine, base, head) -> "slower", "faster" or "" by case ("gemm/triton/m64"), of those compared in pairs."""
-
-
-def never(machine: str, base: str, head: str) -> Mapping[str, str]:
-    """For histories of which nothing was compared in pairs."""
-    return {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -283,25 +270,10 @@ TOGETHER = 8192
 FEW = 512
 """Tracks that are done before one more thread is of use."""
 
-FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
-
-def found(tracks: Tracks, kept: Path | None = None) -> list[list[Step]]:
-    """The steps of each track.  kept: a folder for the answers; one that cannot be used only costs time."""
+def found(tracks: Tracks) -> list[list[Step]]:
+    """The steps of each track; numpy lets go of the interpreter in long loops, so two threads are faster than one."""
     arrays = tracks.arrays()
-    if kept is None:
-        return _detected(arrays)
-
-    def of_new(numbers: Sequence[int]) -> Iterator[Rows]:
-        for steps in _detected([arrays[number] for number in numbers]):
-            yield [tuple(getattr(step, name) for name in FIELDS) for step in steps]
-
-    answers = _answered(kept / "steps.npz", [_key(b"", array) for array in arrays], of_new)
-    return [[Step(int(index), *rest) for index, *rest in rows] for rows in answers]
-
-
-def _detected(arrays: Sequence[FloatArray]) -> list[list[Step]]:
-    """numpy lets go of the interpreter in long loops, so two threads are faster than one."""
     if len(arrays) < FEW:
         return detector.find_many(arrays)
     threads = min(os.cpu_count() or 1, len(arrays) // FEW)
@@ -311,140 +283,49 @@ def _detected(arrays: Sequence[FloatArray]) -> list[list[Step]]:
         return [steps for piece in pool.map(detector.find_many, pieces) for steps in piece]
 
 
-# Answers that are kept from call to call, each under 64 bits of what it follows from.
-
-
-Rows = Sequence[Sequence[float]]
-"""An answer: rows of equally many numbers, or none."""
-
-UNUSABLE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
-"""What reading a damaged file raises."""
-
-
-def _answered(path: Path, keys: Sequence[int], made: Callable[[Sequence[int]], Iterable[Rows]]) -> list[Rows]:
-    """The answer under each key: as the file has it, else made anew of those numbers and kept.
-
-    What nobody asks for any more is forgotten; a folder that cannot be written only costs time.
-    """
-    known = _read(path)
-    new = {key: number for number, key in enumerate(keys) if key not in known}
-    known.update(zip(new, made(list(new.values())), strict=True))
-    if new or len(known) > len(set(keys)):
-        _write(path, {key: known[key] for key in keys})
-    return [known[key] for key in keys]
-
-
-def _key(said: bytes, values: FloatArray) -> int:
-    return int.from_bytes(hashlib.blake2b(said + values.tobytes(), digest_size=8).digest(), signed=True)
-
-
-def _read(path: Path) -> dict[int, Rows]:
-    """What an earlier call kept; nothing if there is none, it is damaged or another detector made it."""
-    with contextlib.suppress(*UNUSABLE), np.load(path, allow_pickle=False) as file:
-        if str(file["made_by"]) == made_by():
-            rows = np.split(file["rows"], np.cumsum(file["counts"])[:-1])
-            return dict(zip(file["keys"].tolist(), (one.tolist() for one in rows), strict=True))
-    return {}
-
-
-def _write(path: Path, answers: Mapping[int, Rows]) -> None:
-    keys, counts = np.array(list(answers), np.int64), np.array([len(rows) for rows in answers.values()], np.int64)
-    rows = np.array([row for each in answers.values() for row in each], np.float64)
-    draft = path.parent / f".{path.stem}.{os.getpid()}.npz"
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(draft, allow_pickle=False, made_by=np.array(made_by()), keys=keys, counts=counts, rows=rows)
-        draft.replace(path)
-
-
-@functools.cache
-def made_by() -> str:
-    """A digest of the detector's own text: another detector has other answers."""
-    folder = Path(detector.__file__).parent
-    texts = [path.read_bytes() for path in (*sorted(folder.glob("steps*.py")), folder / "types.py")]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
-
-
 # Where a step was placed when it could first be told: ids are made of that, so more history changes none.
 #
 # A detector that has seen more places a step better, so its place moves; what it said of the points up to the first
-# alarm does not.  Those are few points and stay as they are, so their answers are kept for the next call.
+# alarm does not.
 
 
 BEFORE, AFTER = 40, range(3, 16)
 """Points before a step that are looked at, and after it: most steps of a history of noise as it is are told by then."""
 
-Told = tuple[int, int]
-"""Points after the step when it could first be told, and its index then among those looked at; (-1, -1): never."""
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Look:
-    """The points about a step.  index: of the step among them; slower: its direction; start: points before them."""
-
-    values: FloatArray
-    index: int
-    slower: bool
-    start: int
-
-    @classmethod
-    def at(cls, one: Candidate, tracks: Tracks) -> Look:
-        """At a candidate's series."""
-        start = max(one.step.index - BEFORE, 0)
-        values = tracks.values[tracks.span(one.track)][start : one.step.index + AFTER[-1]]
-        return cls(values, one.step.index - start, one.step.ratio > 1, start)
-
-
-def places(groups: Sequence[StepGroup], tracks: Tracks, kept: Path | None = None) -> list[int]:
-    """The place of each group as its first alarm had it; the place it has now where none of those looks found it.
-
-    kept: a folder for answers; one that cannot be used only costs time.
-    """
+def places(groups: Sequence[StepGroup], tracks: Tracks) -> list[int]:
+    """The place of each group as its first alarm had it; the place it has now where none of those looks found it."""
     asked = [(number, one) for number, group in enumerate(groups) for one in group.counting if one.number >= 0]
-    looks = [Look.at(one, tracks) for _, one in asked]
-    first: dict[int, tuple[int, Candidate, int]] = {}
-    for (number, one), look, (after, index) in zip(asked, looks, _told(looks, kept), strict=True):
-        if after < 0:
-            continue
-        place = tracks.place[tracks.span(one.track)]
-        told = (int(place[one.step.index + after - 1]), one, int(place[look.start + index]))
-        if number not in first or (told[0], one.key) < (first[number][0], first[number][1].key):
-            first[number] = told
-    return [first[number][2] if number in first else group.bad for number, group in enumerate(groups)]
-
-
-def _told(looks: Sequence[Look], kept: Path | None) -> list[Told]:
-    if kept is None:
-        return _first(looks)
-    keys = [_key(f"{one.index} {one.slower} {BEFORE} {AFTER} {SLACK} ".encode(), one.values) for one in looks]
-    found = _answered(kept / "first_told.npz", keys, lambda new: ([told] for told in _first([looks[n] for n in new])))
-    return [(int(after), int(index)) for [(after, index)] in found]
-
-
-def _first(looks: Sequence[Look]) -> list[Told]:
-    """The first alarm of each."""
-    found: dict[int, Told] = {}
+    first: dict[int, tuple[int, SeriesKey, int]] = {}
+    points = np.diff(tracks.starts)
     for after in AFTER:
-        open_ = [n for n, look in enumerate(looks) if n not in found and look.index + after <= len(look.values)]
-        answers = detector.find_many([looks[n].values[: looks[n].index + after] for n in open_])
-        for number, steps in zip(open_, answers, strict=True):
-            look = looks[number]
-            near = (s.index for s in steps if abs(s.index - look.index) <= SLACK and (s.ratio > 1) == look.slower)
-            if (index := next(near, None)) is not None:
-                found[number] = after, index
-    return [found.get(number, (-1, -1)) for number in range(len(looks))]
+        asked = [(number, one) for number, one in asked if one.step.index + after <= points[one.track]]
+        spans = [tracks.span(one.track) for _, one in asked]
+        begins = [max(one.step.index - BEFORE, 0) for _, one in asked]
+        looks = [
+            tracks.values[span][begin : one.step.index + after]
+            for (_, one), span, begin in zip(asked, spans, begins, strict=True)
+        ]
+        left = []
+        for (number, one), span, begin, steps in zip(asked, spans, begins, detector.find_many(looks), strict=True):
+            alike = (begin + step.index for step in steps if (step.ratio > 1) == (one.step.ratio > 1))
+            index = next((at for at in alike if abs(at - one.step.index) <= SLACK), None)
+            place = tracks.place[span]
+            if index is not None:
+                told = int(place[one.step.index + after - 1]), one.key, int(place[index])
+                first[number] = min(first.get(number, told), told, key=lambda one: one[:2])
+            else:
+                left.append((number, one))
+        asked = left
+    return [first[number][2] if number in first else group.bad for number, group in enumerate(groups)]
 
 
 # Steps of a machine's own path: what all its operators did at one commit.
 
 
-Find = Callable[[FloatArray], Sequence[Step]]
-
-
 def of_paths(
     tracks: Tracks,
     paths: Mapping[str, MachinePath],
-    find: Find,
     noise: Mapping[str, MachineNoise],
     same_compiler: Callable[[Candidate], bool],
 ) -> Iterator[Candidate]:
@@ -453,7 +334,7 @@ def of_paths(
     Where no library went along and the compiler changed, it is the compiler's doing: of kind KERNEL.
     """
     for machine, path in paths.items():
-        steps = find(np.exp(path.path)) if np.any(path.path) else []
+        steps = detector.find(np.exp(path.path)) if np.any(path.path) else []
         steps = [step for step in steps if noise[machine].lets_through(step, len(path.path))]
         edges = [0, *(step.index for step in steps), len(path.path)]
         for step, (first, stop) in zip(steps, zip(edges, edges[2:], strict=False), strict=True):

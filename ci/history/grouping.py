@@ -47,7 +47,8 @@ class Candidate:
 
     good, bad: places (indices of commits in the order of history) of the points before and at the step.  low, high:
     the same with SLACK.  number: of the step among its track's, -1 for a series that only went along.
-    counts: whether its size is the event's.  seconds: what the step added to one call.
+    counts: whether its size is the event's.  seconds: what the step added to one call.  first, stop: the points of the
+    track that the levels before and after the step begin and end at.
     """
 
     kind: EventKind
@@ -63,6 +64,8 @@ class Candidate:
     high: int
     counts: bool = True
     seconds: float = 0.0
+    first: int = 0
+    stop: int = 0
 
     @property
     def own_direction(self) -> Direction:
@@ -93,132 +96,99 @@ class Evidence:
 
     def candidates(self) -> Iterator[Candidate]:
         """All of them; a step of a baseline that nothing else bears out is none."""
-        for track, steps in enumerate(self.steps):
-            for number in range(len(steps)):
+        for track in range(len(self.steps)):
+            for found in self._plain(track):
                 if self.tracks.by_ratio[track]:
-                    yield self._of_ratio(track, number)
+                    yield self._of_ratio(found)
                 elif self.tracks.is_baseline[track]:
-                    yield from self._of_baseline(track, number)
+                    yield from self._of_baseline(dataclasses.replace(found, kind=EventKind.LIBRARY))
                 else:
-                    yield self._plain(track, number, EventKind.KERNEL)
+                    yield found
 
-    def _of_ratio(self, track: int, number: int) -> Candidate:
-        found = self._plain(track, number, EventKind.KERNEL)
-        own, theirs = self._shares(track, number)
-        if abs(theirs) <= abs(own):
+    def _plain(self, track: int) -> Iterator[Candidate]:
+        """The steps of a track as they stand, with its levels in seconds as they were recorded where it is judged by
+        seconds; the ratio is what is left beside the machine."""
+        span, by_ratio = self.tracks.span(track), bool(self.tracks.by_ratio[track])
+        place, seconds = self.tracks.place[span], self.tracks.seconds[span]
+        edges = [0, *(step.index for step in self.steps[track]), len(place)]
+        for number, (step, first, stop) in enumerate(zip(self.steps[track], edges, edges[2:], strict=False)):
+            index, slack, after = step.index, _slack(step, first, stop), median(seconds[step.index : stop])
+            yield Candidate(
+                EventKind.KERNEL,
+                Direction.SLOWER if step.ratio > 1 else Direction.FASTER,
+                self.tracks.keys[track],
+                track,
+                number,
+                step if by_ratio else dataclasses.replace(step, before=median(seconds[first:index]), after=after),
+                "ratio" if by_ratio else "seconds",
+                int(place[index - 1]),
+                int(place[index]),
+                int(place[index - 1 - slack]) if index - 1 >= slack else -1,
+                int(place[min(index + slack, len(place) - 1)]),
+                seconds=after * (1 - 1 / step.ratio),
+                first=first,
+                stop=stop,
+            )
+
+    def _of_ratio(self, found: Candidate) -> Candidate:
+        span = self.tracks.span(found.track)
+        own = self.tracks.seconds[span]
+        ours, theirs = (_log_change(values, found) for values in (own, own / self.tracks.values[span]))
+        if abs(theirs) <= abs(ours):
             return found
         way = Direction.SLOWER if theirs > 0 else Direction.FASTER
         library = dataclasses.replace(found, kind=EventKind.LIBRARY, direction=way, counts=False)
-        if any(other.agrees(found) and other.own_direction is way for other in self._vendor_steps(track)):
+        vendor = found.key._replace(backend=self.tracks.vendor(found.track))
+        vendor_steps = (one for track in self.tracks.of_key.get(vendor, ()) for one in self._plain(track))
+        if any(other.agrees(found) and other.own_direction is way for other in vendor_steps):
             return library
-        index = self.tracks.span(track).start + found.step.index
+        index = span.start + found.step.index
         if self.same_versions(int(self.tracks.row[index - 1]), int(self.tracks.row[index])):
             return found
-        return self._of_vendor(library)
-
-    def _of_vendor(self, found: Candidate) -> Candidate:
-        """The library's own step, as the ratio to it shows it."""
-        turned = found.step
+        turned = found.step  # the library's own step, as the ratio to it shows it
         step = dataclasses.replace(
             turned, before=1 / turned.before, after=1 / turned.after, ratio=1 / turned.ratio,
             ratio_low=1 / turned.ratio_high, ratio_high=1 / turned.ratio_low,
         )  # fmt: skip
-        key = found.key._replace(backend=self._vendor(found.track))
-        return dataclasses.replace(found, step=step, key=key, number=-1, counts=True)
+        return dataclasses.replace(library, step=step, key=vendor, number=-1, counts=True)
 
-    def _of_baseline(self, track: int, number: int) -> Iterator[Candidate]:
-        found = self._plain(track, number, EventKind.LIBRARY)
+    def _of_baseline(self, found: Candidate) -> Iterator[Candidate]:
         if abs(math.log(found.step.ratio)) < LEAST_SECONDS:
             return
         ours = self._partners.get(found.key, ())
-        against = [one for other in ours for one in self._plains(other) if one.own_direction is not found.direction]
+        against = (one for other in ours for one in self._plain(other) if one.own_direction is not found.direction)
         if not ours or any(one.agrees(found) for one in against):
             yield found
             return
         leader = dataclasses.replace(found, kind=EventKind.MACHINE)
-        along = [one for other in ours if (one := self._along(other, leader))]
+        place = self.tracks.place[self.tracks.span(found.track)]
+        window = int(place[found.first]), int(place[found.stop - 1])
+        along = [one for other in ours if (one := went_along(self.tracks, other, leader, *window))]
         if along:
             yield from (leader, *along)
-
-    def _along(self, track: int, vendor: Candidate) -> Candidate | None:
-        """Ours, if its seconds went the same way as the vendor's at that place."""
-        low, high = self._window(vendor.track, vendor.number)
-        return went_along(self.tracks, track, vendor, low, high)
-
-    def _plain(self, track: int, number: int, kind: EventKind) -> Candidate:
-        step = self._as_measured(track, number)
-        place, slack = self.tracks.place[self.tracks.span(track)], self._slack(track, number)
-        where = (
-            int(place[step.index - 1]),
-            int(place[step.index]),
-            int(place[step.index - 1 - slack]) if step.index - 1 >= slack else -1,
-            int(place[min(step.index + slack, len(place) - 1)]),
-        )
-        way = Direction.SLOWER if step.ratio > 1 else Direction.FASTER
-        judged = "ratio" if self.tracks.by_ratio[track] else "seconds"
-        added = self._seconds_after(track, number) * (1 - 1 / step.ratio)
-        return Candidate(kind, way, self.tracks.keys[track], track, number, step, judged, *where, seconds=added)
-
-    def _as_measured(self, track: int, number: int) -> Step:
-        """A step with its levels in seconds as they were recorded; its ratio is what is left beside the machine."""
-        step = self.steps[track][number]
-        if self.tracks.by_ratio[track]:
-            return step
-        first, index, stop = self._levels(track, number)
-        seconds = self.tracks.seconds[self.tracks.span(track)]
-        before, after = median(seconds[first:index]), median(seconds[index:stop])
-        return dataclasses.replace(step, before=before, after=after)
-
-    def _seconds_after(self, track: int, number: int) -> float:
-        _, index, stop = self._levels(track, number)
-        return median(self.tracks.seconds[self.tracks.span(track)][index:stop])
-
-    def _slack(self, track: int, number: int) -> int:
-        """Points by which the place of a step may be off, by its size beside the scatter its interval tells of."""
-        step = self.steps[track][number]
-        first, index, stop = self._levels(track, number)
-        error = math.log(step.ratio_high / step.ratio_low) / (2 * NORMAL_99 * MEDIAN_TO_MEAN)
-        sigma = error / math.sqrt(1 / (index - first) + 1 / (stop - index))
-        size = abs(math.log(step.ratio))
-        return 0 if size >= EXACT * sigma else 1 if size >= NEARLY * sigma else SLACK
-
-    def _plains(self, track: int) -> Iterator[Candidate]:
-        return (self._plain(track, number, EventKind.KERNEL) for number in range(len(self.steps[track])))
-
-    def _vendor_steps(self, track: int) -> Iterator[Candidate]:
-        key = self.tracks.keys[track]._replace(backend=self._vendor(track))
-        return (one for other in self.tracks.of_key.get(key, ()) for one in self._plains(other))
-
-    def _vendor(self, track: int) -> str:
-        return self.tracks.vendor(track)
 
     @functools.cached_property
     def _partners(self) -> Mapping[SeriesKey, Sequence[int]]:
         """By a baseline's series, the tracks that are judged against it."""
         found: dict[SeriesKey, list[int]] = {}
-        for track in np.flatnonzero(self.tracks.by_ratio):
-            key = self.tracks.keys[int(track)]._replace(backend=self._vendor(int(track)))
-            found.setdefault(key, []).append(int(track))
+        for track in np.flatnonzero(self.tracks.by_ratio).tolist():
+            key = self.tracks.keys[track]._replace(backend=self.tracks.vendor(track))
+            found.setdefault(key, []).append(track)
         return found
 
-    def _levels(self, track: int, number: int) -> tuple[int, int, int]:
-        """Of a step: first point of the level before, of the level after, of the level after that."""
-        edges = [0, *(step.index for step in self.steps[track]), len(self.tracks.place[self.tracks.span(track)])]
-        return edges[number], edges[number + 1], edges[number + 2]
 
-    def _window(self, track: int, number: int) -> tuple[int, int]:
-        """Places of the first point before and of the last point after a step."""
-        first, _, stop = self._levels(track, number)
-        place = self.tracks.place[self.tracks.span(track)]
-        return int(place[first]), int(place[stop - 1])
+def _slack(step: Step, first: int, stop: int) -> int:
+    """Points by which the place of a step may be off, by its size beside the scatter its interval tells of."""
+    error = math.log(step.ratio_high / step.ratio_low) / (2 * NORMAL_99 * MEDIAN_TO_MEAN)
+    sigma = error / math.sqrt(1 / (step.index - first) + 1 / (stop - step.index))
+    size = abs(math.log(step.ratio))
+    return 0 if size >= EXACT * sigma else 1 if size >= NEARLY * sigma else SLACK
 
-    def _shares(self, track: int, number: int) -> tuple[float, float]:
-        """The change (log) of our seconds and of the vendor's at a step of their ratio."""
-        first, index, stop = self._levels(track, number)
-        span = self.tracks.span(track)
-        own = self.tracks.seconds[span]
-        theirs = own / self.tracks.values[span]
-        return _log_change(own, first, index, stop), _log_change(theirs, first, index, stop)
+
+def _log_change(values: FloatArray, found: Candidate) -> float:
+    """The change (log) of a track's values at a step."""
+    index = found.step.index
+    return math.log(median(values[index : found.stop])) - math.log(median(values[found.first : index]))
 
 
 def went_along(tracks: Tracks, track: int, leader: Candidate, low: int, high: int) -> Candidate | None:
@@ -247,10 +217,6 @@ def level_change(before: FloatArray, after: FloatArray, index: int, p_value: flo
 def _error(logs: FloatArray) -> float:
     """Standard error of the mean; of a single point 0, since nothing is known of it."""
     return float(np.std(logs, ddof=1)) / math.sqrt(len(logs)) if len(logs) > 1 else 0.0
-
-
-def _log_change(values: FloatArray, first: int, index: int, stop: int) -> float:
-    return math.log(median(values[index:stop])) - math.log(median(values[first:index]))
 
 
 MACHINE_SHARE = 0.5
@@ -300,7 +266,9 @@ def grouped(
     """
     found = [group for same in _apart(candidates) for group in _groups(same)]
     turned = [_of_machine(group, alone, same_compiler) for group in found]
-    kept = list(_joined(_united(turned)))
+    machine = [one for group in turned if group.kind is EventKind.MACHINE for one in group.members]
+    united = [group for same in _apart(machine) for group in _groups(same)]  # some of them are the same change
+    kept = _joined([*(group for group in turned if group.kind is not EventKind.MACHINE), *united])
     return sorted(kept, key=lambda group: (group.bad, group.machine, group.kind, group.direction))
 
 
@@ -357,17 +325,6 @@ def _of_machine(group: StepGroup, alone: Mapping[str, int], same_compiler: Calla
     several = len({one.key.kernel for one in seconds}) >= MACHINE_OPERATORS
     if group.kind is not EventKind.KERNEL or not (wide and several) or not all(map(same_compiler, seconds)):
         return group
-    return _as_machine(group)
-
-
-def _united(groups: Sequence[StepGroup]) -> list[StepGroup]:
-    """Groups that became the machine's, with those that were: the same change is one of them."""
-    machine = [one for group in groups if group.kind is EventKind.MACHINE for one in group.members]
-    others = [group for group in groups if group.kind is not EventKind.MACHINE]
-    return [*others, *(group for same in _apart(machine) for group in _groups(same))]
-
-
-def _as_machine(group: StepGroup) -> StepGroup:
     members = tuple(dataclasses.replace(one, kind=EventKind.MACHINE) for one in group.members)
     return dataclasses.replace(group, kind=EventKind.MACHINE, members=members)
 
@@ -412,9 +369,8 @@ LEFT = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class MovedWork:
-    """slower, faster: indices of groups.  sentence: what a person is told."""
+    """faster: index of the group that gained.  sentence: what a person is told."""
 
-    slower: int
     faster: int
     sentence: str
 
@@ -423,22 +379,17 @@ def moved_work(groups: Sequence[StepGroup]) -> dict[int, MovedWork]:
     """Pairs of groups that cancel, by the slower one; each group is in one pair at most."""
     taken: set[int] = set()
     found = {}
-    for slower, faster in _pairs(groups):
-        if slower not in taken and faster not in taken and _cancel(groups[slower], groups[faster]):
-            taken |= {slower, faster}
-            found[slower] = MovedWork(slower, faster, _sentence(groups[slower], groups[faster]))
+    at: dict[tuple[str, int, Direction], list[int]] = {}
+    for number, group in enumerate(groups):
+        if group.kind is EventKind.KERNEL:
+            at.setdefault((group.machine, group.bad, group.direction), []).append(number)
+    for (machine, bad, way), numbers in at.items():
+        others = at.get((machine, bad, Direction.FASTER), []) if way is Direction.SLOWER else []
+        for slower, faster in itertools.product(numbers, others):
+            if slower not in taken and faster not in taken and _cancel(groups[slower], groups[faster]):
+                taken |= {slower, faster}
+                found[slower] = MovedWork(faster, _sentence(groups[slower], groups[faster]))
     return found
-
-
-def _pairs(groups: Sequence[StepGroup]) -> Iterator[tuple[int, int]]:
-    """Kernels slower and faster on one machine at the same place."""
-    by_place: dict[tuple[str, int], list[int]] = {}
-    for number, group in enumerate(groups):
-        if group.kind is EventKind.KERNEL and group.direction is Direction.FASTER:
-            by_place.setdefault((group.machine, group.bad), []).append(number)
-    for number, group in enumerate(groups):
-        if group.kind is EventKind.KERNEL and group.direction is Direction.SLOWER:
-            yield from ((number, other) for other in by_place.get((group.machine, group.bad), ()))
 
 
 def _cancel(slower: StepGroup, faster: StepGroup) -> bool:
@@ -496,7 +447,7 @@ def outcome(
     groups: Sequence[StepGroup], measured: MeasuredPlaces, steps: Sequence[Sequence[Step]], accepted: set[int]
 ) -> Endings:
     """What became of groups (by index).  accepted: those whose level is the one to hold now; nothing ends them."""
-    reader = _Levels(measured.tracks, steps, measured)
+    reader = _Levels(steps, measured)
     backs = {
         number: {(one.track, back) for one in group.members if (back := reader.back(one)) >= 0}
         for number, group in enumerate(groups)
@@ -530,7 +481,6 @@ def _only_back(group: StepGroup, used: set[tuple[int, int]]) -> bool:
 class _Levels:
     """The levels of all tracks between their steps."""
 
-    tracks: Tracks
     steps: Sequence[Sequence[Step]]
     measured: MeasuredPlaces
 
@@ -560,7 +510,7 @@ class _Levels:
         if standing or not counting:
             return self._closed(standing)
         short = all(self.points_to(one, number) <= FEW for one, number in back.items())
-        place = max(self._place(one, number) for one, number in back.items())
+        place = max(self._place(one.track, self.steps[one.track][number].index) for one, number in back.items())
         return Ending(EventState.RECOVERED if short else EventState.FIXED, place)
 
     def _closed(self, standing: Sequence[Candidate]) -> Ending:
@@ -568,7 +518,7 @@ class _Levels:
         ends = []
         for one in standing:
             following = self.next_track(one)
-            place = self._first_place(following) if following >= 0 else self.measured.gone(one.key)
+            place = self._place(following) if following >= 0 else self.measured.gone(one.key)
             if place < 0:
                 return Ending(EventState.OPEN)
             ends.append((place, REDEFINED if following >= 0 else GONE))
@@ -576,13 +526,9 @@ class _Levels:
 
     def next_track(self, one: Candidate) -> int:
         """The stretch of the same series under the next benchmark definition; -1 if there is none."""
-        same = self.tracks.of_key[one.key]
-        where = same.index(one.track) + 1
-        return same[where] if where < len(same) else -1
+        same = self.measured.tracks.of_key[one.key]
+        return next((track for track in same if track > one.track), -1)
 
-    def _place(self, one: Candidate, number: int) -> int:
-        start = self.tracks.span(one.track).start
-        return int(self.tracks.place[start + self.steps[one.track][number].index])
-
-    def _first_place(self, track: int) -> int:
-        return int(self.tracks.place[self.tracks.starts[track]])
+    def _place(self, track: int, point: int = 0) -> int:
+        tracks = self.measured.tracks
+        return int(tracks.place[tracks.starts[track] + point])

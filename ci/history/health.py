@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ci.history.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
-from ci.history.series import codes, first_rows
 from ci.records.pooling import interval
 from ci.stats.types import FloatArray
 
@@ -316,13 +314,9 @@ def of_baselines(frame: pd.DataFrame) -> list[HealthSeries]:
 
 def peers(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that tell how machines of one product time the same baselines; none where each is the only one."""
-    machines = first_rows(frame, (*PRODUCT, "machine"))
-    if not frame[list(PRODUCT)].iloc[machines].duplicated().any():
-        return frame.iloc[:0]
-    product = codes(frame, PRODUCT)
-    names, count = np.unique(product[machines], return_counts=True)
-    wanted: npt.NDArray[np.bool_] = np.isin(product, names[count > 1]) & frame["baseline"].to_numpy(bool)
-    return frame[wanted]
+    machines = frame[[*PRODUCT, "machine"]].drop_duplicates()
+    several = machines.loc[machines.duplicated(list(PRODUCT), keep=False), "machine"]
+    return frame[frame["machine"].isin(several) & frame["baseline"].astype(bool)]
 
 
 def _among(rows: pd.DataFrame) -> Iterator[HealthSeries]:

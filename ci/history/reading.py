@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from ci.git.repository import on_main
-from ci.history import exact, readings, series, triage
+from ci.history import exact, readings, triage
 from ci.history.analysis import History, analyse
 from ci.history.configurations import read as read_swept
 from ci.history.events import configuration_events, health_events, joined
@@ -26,9 +26,6 @@ from ci.records.store import RecordError
 from kernels import project
 from kernels.project import ProjectError
 
-KEPT = ".cache/history"
-"""Where, below a folder of records, an analysis keeps what the next one need not compute again."""
-
 
 def history(results: Path, code: Path | None = None, decisions: triage.Triage | None = None) -> History:
     """All records of a folder, analysed.  code: folder of recorded machine code; decisions: what people decided.
@@ -43,7 +40,8 @@ def of_frame(
 ) -> History:
     """The same, of a derived frame that somebody has loaded already."""
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
-    swept, measured, main = read_swept(results), _commits(frame), on_main(folder)
+    swept, main = read_swept(results), on_main(folder)
+    measured = [str(commit) for commit in frame["commit"].dropna().unique()]
     compiled = [one.commit for one in exact.records(code, folder)] if code else []
     causes, _ = causes_in(results)
     shown = [commit for one in causes for commit in (one.base, one.head)]
@@ -51,9 +49,8 @@ def of_frame(
     aside = set() if main is None else {one for one in (*measured, *compiled) if one in known and one not in main}
     recorded = exact.read(code, repository=folder, aside=aside) if code else []
     swept = [one for one in swept if main is None or one.commit in main or one.commit not in known]
-    kept = results / KEPT if results.is_dir() else None
     paired = PairedVerdicts(results)
-    found = analyse(frame, recorded, known, decisions, kept, paired, aside)
+    found = analyse(frame, recorded, known, decisions, paired, aside)
     decided = decisions or triage.Triage()
     health = health_events(all_findings(readings.load(results), frame), known, decided)
     moved = configuration_events(swept, known, decided)
@@ -61,12 +58,6 @@ def of_frame(
     if health or moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
     return dataclasses.replace(found, events=events, notes=(*found.notes, *paired.problems))
-
-
-def _commits(frame: pd.DataFrame) -> dict[str, None]:
-    """The recorded commits in the order of the rows: looked up once a run, of which there are few."""
-    codes, names = series.coded(frame["commit"])
-    return dict.fromkeys(str(names[code]) for code in codes[series.runs(codes)].tolist() if code >= 0)
 
 
 # What experiments have shown about an event: recorded explanations of commits within the range of its step.

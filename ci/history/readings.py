@@ -7,13 +7,15 @@ import dataclasses
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import chdtri
 
+from ci.records.ledger import machine_folders
+from ci.records.rows import Json
 from ci.stats.types import Clocks
 from ci.trials.file import read
 from ci.trials.trial import HeapHome, Trial
@@ -203,11 +205,11 @@ def load(results_dir: Path) -> HealthRecord:
     """Of all machines.  A trial in the notes of two commits counts once; a broken line is left out."""
     trials: dict[tuple[str, int, str, str], TrialHealth] = {}
     noise: dict[tuple[str, str], SessionNoise] = {}
-    for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        for entry in _machine(folder, results_dir / ".cache" / f"health-{folder.name}.note"):
-            for one in entry.trials:
+    for folder in machine_folders(results_dir):
+        for entry in _entries(folder, results_dir / ".cache" / f"health-{folder.name}.note"):
+            for one in map(TrialHealth.of_json, entry["trials"]):
                 trials.setdefault((one.session, one.at_ms, one.machine, one.operator), one)
-            for found in entry.noise:
+            for found in (SessionNoise(**one) for one in entry["noise"]):
                 noise.setdefault((found.machine, found.session), found)
     return HealthRecord(
         tuple(sorted(trials.values(), key=lambda one: (one.at_ms, one.machine, one.session, one.operator))),
@@ -215,43 +217,26 @@ def load(results_dir: Path) -> HealthRecord:
     )
 
 
-def _machine(folder: Path, store: Path) -> Iterator[HealthRecord]:
-    """One entry per file of notes of a machine; only files that changed are read."""
-    files = sorted(folder.glob("*.notes.jsonl")) if folder.is_dir() and not folder.name.startswith(".") else []
-    if not files:
-        return
-    kept = _kept(store)
-    fresh = {path.name: _entry(path, kept.get(path.name)) for path in files}
-    if fresh != kept:
-        _keep(store, fresh)
-    for entry in fresh.values():
-        yield HealthRecord(
-            tuple(map(TrialHealth.of_json, entry["trials"])), tuple(SessionNoise(**one) for one in entry["noise"])
-        )
+def _entries(folder: Path, store: Path) -> Iterable[Json]:
+    """What the files of notes of a machine say, each with the size and time by which a change is seen.
 
-
-def _entry(path: Path, known: Any) -> Any:
-    """What is kept of one file, with the size and time by which a change is seen."""
-    stat = path.stat()
-    stamp = [stat.st_size, stat.st_mtime_ns]
-    if known and known["stamp"] == stamp:
-        return known
-    trials = read(path).trials
-    made = [dataclasses.asdict(of_trial(trial)) for trial in trials]
-    return json.loads(
-        json.dumps({"stamp": stamp, "trials": made, "noise": [dataclasses.asdict(one) for one in noise_of(trials)]})
-    )
-
-
-def _kept(store: Path) -> dict[str, Any]:
+    Only files that changed are read; a store that cannot be written only costs time.
+    """
+    kept: Json = {}
+    fresh: Json = {}
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads(store.read_text())
-        return dict(found["files"]) if found["version"] == VERSION else {}
-    return {}
-
-
-def _keep(store: Path, files: dict[str, Any]) -> None:
-    """Write what is kept; a folder that cannot be written only costs time."""
-    with contextlib.suppress(WriteError):
-        replace(store.parent / ".gitignore", "*\n")
-        replace(store, json.dumps({"version": VERSION, "files": files}))
+        kept = dict(found["files"]) if found["version"] == VERSION else {}
+    for path in sorted(folder.glob("*.notes.jsonl")):
+        stamp = [path.stat().st_size, path.stat().st_mtime_ns]
+        fresh[path.name] = kept.get(path.name)
+        if not fresh[path.name] or fresh[path.name]["stamp"] != stamp:
+            trials = read(path).trials
+            told = [dataclasses.asdict(of_trial(trial)) for trial in trials]
+            noise = [dataclasses.asdict(one) for one in noise_of(trials)]
+            fresh[path.name] = {"stamp": stamp, "trials": told, "noise": noise}
+    if fresh and fresh != kept:
+        with contextlib.suppress(WriteError):
+            replace(store.parent / ".gitignore", "*\n")
+            replace(store, json.dumps({"version": VERSION, "files": fresh}))
+    return fresh.values()

@@ -259,13 +259,6 @@ def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
     return code
 
 
-def first_rows(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
-    """The first row of each combination of values, rising."""
-    code = codes(frame, columns)
-    start = runs(code)
-    return np.sort(start[np.unique(code[start], return_index=True)[1]])
-
-
 def runs(code: Codes) -> IntArray:
     """Where numbers begin that differ from the one before: of a frame in the order of dates there are few."""
     begin = np.ones(len(code), bool)
@@ -318,8 +311,8 @@ def suggestions(frame: pd.DataFrame) -> Iterator[str]:
     columns = [name for name in HARDWARE if name in frame]
     if not columns:
         return
-    rows = first_rows(frame, ["machine"]), len(frame) - 1 - first_rows(frame.iloc[::-1], ["machine"])
-    spans = [frame[["machine", "date", *columns]].iloc[one].set_index("machine") for one in rows]
+    known = frame[["machine", "date", *columns]]
+    spans = [known.drop_duplicates("machine", keep=end).set_index("machine") for end in ("first", "last")]
     for old, new in itertools.permutations(spans[0].index, 2):
         ended, began = spans[1].loc[old], spans[0].loc[new]
         if ended["date"] < began["date"] and all(_same(ended[name], began[name]) for name in columns):
@@ -370,25 +363,15 @@ class MeasuredPlaces:
 
     def _untimed(self, key: SeriesKey) -> IntArray:
         """Places of a series' rows that have no time."""
-        there = np.ones(len(self._rows), bool)
-        for name, text in zip(KEY, key, strict=True):
-            codes, names = self._columns[name]
-            there &= np.isin(codes, [number for number, one in enumerate(names) if str(one) == text])
-        codes, names = self._columns["commit"]
-        commits = (str(names[code]) for code in np.unique(codes[there]).tolist())
+        own = np.logical_and.reduce([self._rows[name] == text for name, text in zip(KEY, key, strict=True)])
+        commits = self._rows.loc[own, "commit"].unique()
         return np.array([self.place[commit] for commit in commits if commit in self.place], np.int64)
 
     @functools.cached_property
-    def _rows(self) -> IntArray:
+    def _rows(self) -> pd.DataFrame:
         """The rows of the frame without a time."""
-        seconds = self.tracks.frame["seconds"].to_numpy(np.float64)
-        return np.flatnonzero(~((seconds > 0) & (seconds < np.inf)))
-
-    @functools.cached_property
-    def _columns(self) -> Mapping[str, tuple[Codes, list[object]]]:
-        """Of those rows: the series and commit, as numbers and what they stand for."""
-        columns = {name: coded(self.tracks.frame[name].iloc[self._rows]) for name in (*KEY, "commit")}
-        return {name: (codes, list(names)) for name, (codes, names) in columns.items()}
+        seconds = self.tracks.frame["seconds"]
+        return self.tracks.frame.loc[~((seconds > 0) & (seconds < np.inf)), [*KEY, "commit"]]
 
 
 def _first_without(operator: IntArray, mine: IntArray) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -227,26 +226,20 @@ class CommitOrder:
         """Commits of good..bad (as git has it) apart from `bad`; recorded ones only where git does not know both."""
         if good not in self.known or bad not in self.known:
             return max(self.place.get(bad, 0) - self.place.get(good, 0) - 1, 0)
-        return self._between(good, bad)
-
-    def _between(self, good: str, bad: str) -> int:
-        """The walk of `git rev-list --count good..bad`: newest first, until only history of `good` is left."""
-        of_good = {bad: False, good: True}
-        queue = [-self._git_place[commit] for commit in of_good]
-        heapq.heapify(queue)
-        count, open_ = 0, list(of_good.values()).count(False)
-        while open_:
-            commit = self._git_names[-heapq.heappop(queue)]
-            count, open_ = count + (not of_good[commit]), open_ - (not of_good[commit])
-            for parent in self.known[commit].parents:
-                if parent in self.known and parent not in of_good:
-                    of_good[parent] = of_good[commit]
-                    open_ += not of_good[commit]
-                    heapq.heappush(queue, -self._git_place[parent])
-                elif parent in self.known and of_good[commit] and not of_good[parent]:
-                    of_good[parent] = True
-                    open_ -= 1
-        return max(count - 1, 0)
+        wanted, of_good, count = {bad}, {good}, -1
+        newest = max(self._git_place[good], self._git_place[bad])
+        for name in reversed(self._git_names[: newest + 1]):  # a commit comes after all that come from it
+            if not wanted:
+                break
+            parents = set(self.known[name].parents)
+            if name in of_good:
+                of_good |= parents
+                wanted -= parents
+            elif name in wanted:
+                count += 1
+                wanted |= (parents & self.known.keys()) - of_good
+            wanted.discard(name)
+        return max(count, 0)
 
     @functools.cached_property
     def _git_names(self) -> list[str]:

@@ -168,30 +168,18 @@ class CompiledEntry:
 
 
 @dataclasses.dataclass(frozen=True)
-class LostModule:
-    """A module with kernels that cannot be imported."""
-
-    module: str
-    why: str
-
-
-@dataclasses.dataclass(frozen=True)
-class LostArch:
-    """An architecture for which nothing could be listed or compiled."""
-
-    arch: str
-    why: str
-
-
-@dataclasses.dataclass(frozen=True)
 class CompiledTree:
-    """A source tree as compiled; triton: the version that compiled it, None if nothing was listed."""
+    """A source tree as compiled; triton: the version that compiled it, None if nothing was listed.
+
+    broken: why a module with kernels cannot be imported, by module.  failures: why nothing could be listed or compiled,
+    by architecture.
+    """
 
     triton: str | None
     arches: tuple[str, ...]
     entries: tuple[CompiledEntry, ...]
-    broken: tuple[LostModule, ...] = ()
-    failures: tuple[LostArch, ...] = ()
+    broken: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    failures: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def called(kernel: str, backend: str, label: str) -> str:
@@ -234,8 +222,8 @@ def _tree(found: Json, where: str) -> CompiledTree:
         found["triton"],
         tuple(found["arches"]),
         tuple(_entry(one, f"{where}: entry {number}") for number, one in enumerate(found["entries"], 1)),
-        tuple(LostModule(one["module"], _prose(one["why"])) for one in found["broken"]),
-        tuple(LostArch(one["arch"], _prose(one["why"])) for one in found["failures"]),
+        {one["module"]: _prose(one["why"]) for one in found["broken"]},
+        {one["arch"]: _prose(one["why"]) for one in found["failures"]},
     )
 
 

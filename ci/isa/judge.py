@@ -55,6 +55,12 @@ class Difference:
         return called(self.kernel, self.backend, self.label)
 
     @property
+    def place(self) -> dict[str, Any]:
+        """What it is, as JSON values."""
+        names = ("kernel", "backend", "label", "arch")
+        return {**{name: getattr(self, name) for name in names}, "cases": list(self.cases)}
+
+    @property
     def compared(self) -> bool:
         """Whether both sides have code."""
         return all(side is not None and side.code is not None for side in (self.base, self.head))
@@ -100,8 +106,7 @@ def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJud
 
 def _lost_modules(base: CompiledTree, head: CompiledTree) -> str:
     """A sentence on the modules that base could import and head cannot; their kernels would only seem gone."""
-    before = {broken.module for broken in base.broken}
-    lost = [f"{broken.module} ({broken.why})" for broken in head.broken if broken.module not in before]
+    lost = [f"{module} ({why})" for module, why in head.broken.items() if module not in base.broken]
     return f"Modules with kernels can no longer be imported: {', '.join(lost)}." if lost else ""
 
 
@@ -225,10 +230,8 @@ def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:
     if base.triton != head.triton:
         yield f"base was compiled with Triton {base.triton}, head with {head.triton}"
     for side, tree in (("base", base), ("head", head)):
-        for broken in tree.broken:
-            yield f"{side}: module {broken.module} cannot be imported: {broken.why}"
-        for failure in tree.failures:
-            yield f"{side}: {failure.why}"
+        yield from (f"{side}: module {module} cannot be imported: {why}" for module, why in tree.broken.items())
+        yield from (f"{side}: {why}" for why in tree.failures.values())
         for entry in tree.entries:
             for note in entry.code.notes if entry.code else ():
                 yield f"{side}: {entry.kernel}/{entry.backend} on {entry.arch}: {note}"
@@ -245,15 +248,7 @@ def as_json(judgement: IsaJudgement) -> dict[str, Any]:
 
 
 def _configuration(difference: Difference) -> dict[str, Any]:
-    hashes = [entry.code.hash if entry and entry.code else None for entry in (difference.base, difference.head)]
-    return {
-        "kernel": difference.kernel,
-        "backend": difference.backend,
-        "label": difference.label,
-        "arch": difference.arch,
-        "cases": list(difference.cases),
-        "verdict": str(difference.verdict),
-        "base_hash": hashes[0],
-        "head_hash": hashes[1],
-        "findings": [dataclasses.asdict(finding) for finding in difference.findings],
-    }
+    base, head = (entry.code.hash if entry and entry.code else None for entry in (difference.base, difference.head))
+    found = [dataclasses.asdict(finding) for finding in difference.findings]
+    told = {"verdict": str(difference.verdict), "base_hash": base, "head_hash": head, "findings": found}
+    return {**difference.place, **told}

@@ -159,6 +159,8 @@ class CodeChange:
 Said = Iterator[tuple[str, bool]]
 """What a rule yields: a sentence, and whether the policy judges it."""
 
+Look = Callable[[CodeChange, IsaPolicy], Said]
+
 
 def findings(base: CompiledEntry, head: CompiledEntry, policy: IsaPolicy) -> tuple[CodeFinding, ...]:
     """Everything that differs between two compiled entries: judged findings, what follows from them, then the rest."""
@@ -195,24 +197,27 @@ def _spills(change: CodeChange, policy: IsaPolicy) -> Said:
     yield ", ".join(filter(None, parts)), spilled >= policy.spills or looped >= policy.scratch_ops_in_loops
 
 
-def _remote_stores(change: CodeChange, policy: IsaPolicy) -> Said:
-    old, new = change.old.remote_store_widths or {}, change.new.remote_store_widths or {}
-    if old != new:
-        words = _width_words("stores to remote ranks", old, new, change.new.remote_store_names or {})
-        yield words, _collapsed(old, new, policy.store_width)
+def _accesses(what: str, bound: str, of: Callable[[Metrics], tuple[Widths, Counts]]) -> Look:
+    """Of accesses to memory: from which width on they have collapsed is the field `bound` of the policy.
+
+    of: how many there are by bytes per lane, and by name, from the metrics of a side.
+    """
+
+    def look(change: CodeChange, policy: IsaPolicy) -> Said:
+        (old, _), (new, names) = of(change.old), of(change.new)
+        if old != new:
+            yield _width_words(what, old, new, names), _collapsed(old, new, getattr(policy, bound))
+
+    return look
 
 
-def _local_stores(change: CodeChange, policy: IsaPolicy) -> Said:
-    old, new = (_without(m.store_widths, m.remote_store_widths or {}) for m in (change.old, change.new))
-    if old != new:
-        names = _without(change.new.store_names, change.new.remote_store_names or {})
-        yield _width_words("stores", old, new, names), _collapsed(old, new, policy.store_width)
+def _remote_stores(metrics: Metrics) -> tuple[Widths, Counts]:
+    return metrics.remote_store_widths or {}, metrics.remote_store_names or {}
 
 
-def _loads(change: CodeChange, policy: IsaPolicy) -> Said:
-    old, new = change.old.load_widths, change.new.load_widths
-    if old != new:
-        yield _width_words("loads", old, new, {}), _collapsed(old, new, policy.load_width)
+def _local_stores(metrics: Metrics) -> tuple[Widths, Counts]:
+    widths, names = _remote_stores(metrics)
+    return _without(metrics.store_widths, widths), _without(metrics.store_names, names)
 
 
 def _drains(change: CodeChange, policy: IsaPolicy) -> Said:
@@ -311,11 +316,11 @@ def _others(change: CodeChange, policy: IsaPolicy) -> Said:
         yield _loop_words(change.old.loop, change.new.loop), False
 
 
-RULES: dict[Rule, Callable[[CodeChange, IsaPolicy], Said]] = {
+RULES: dict[Rule, Look] = {
     Rule.LOAD: _load,
-    Rule.REMOTE_STORE_WIDTH: _remote_stores,
-    Rule.STORE_WIDTH: _local_stores,
-    Rule.LOAD_WIDTH: _loads,
+    Rule.REMOTE_STORE_WIDTH: _accesses("stores to remote ranks", "store_width", _remote_stores),
+    Rule.STORE_WIDTH: _accesses("stores", "store_width", _local_stores),
+    Rule.LOAD_WIDTH: _accesses("loads", "load_width", lambda metrics: (metrics.load_widths, {})),
     Rule.MATRIX_KIND: _matrix,
     Rule.DRAINS: _drains,
     Rule.HEAP_BASES: _heap_bases,

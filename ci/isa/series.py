@@ -23,7 +23,7 @@ from rich.text import Text
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
 from ci.history.exact import CodePoint, RecordedCommit, sentences
-from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, CompileStatus, IsaError, Metrics, Wanted
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, CompileStatus, IsaError, Json, Metrics, Wanted
 from ci.isa.judge import entries_by_case
 from ci.judging.reach import NO_FILES, file_labels
 from ci.records import rows as asv_files
@@ -69,25 +69,14 @@ Rows = dict[str, list[Any]]
 Grid = dict[str, dict[tuple[str, str, str], CompiledEntry]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
+def asked_of(wanted: Wanted, triton: str | None) -> Json:
     """What was asked of the compiler when a commit was recorded; asked again, the record is left as it is.
 
     series: what a metric meant then (SERIES_VERSION).  A record that has something else there is made again.
     """
-
-    arches: Sequence[str]
-    tier: str
-    kernels: Sequence[str]
-    cases: Sequence[str]
-    backends: Sequence[str]
-    triton: str | None
-    series: str = SERIES_VERSION
-
-    def as_json(self) -> dict[str, Any]:
-        """As it stands in the file, under "asked"."""
-        listed = {name: list(getattr(self, name)) for name in ("kernels", "cases", "backends")}
-        return {"arches": list(self.arches), "tier": self.tier, **listed, "triton": self.triton, "series": self.series}
+    chosen = {name: list(getattr(wanted, name)) for name in ("kernels", "cases", "backends")}
+    head: Json = {"arches": list(wanted.arches), "tier": wanted.tier}
+    return {**head, **chosen, "triton": triton, "series": SERIES_VERSION}
 
 
 def env_name(triton: str | None) -> str:
@@ -112,36 +101,20 @@ def grid(tree: CompiledTree) -> Grid:
 
 def rows(tree: CompiledTree, started_ms: int) -> Rows:
     """asv rows by benchmark name: null for what failed to compile, NaN for what does not exist."""
-    return {one.name: [one.values, one.params, SERIES_VERSION, started_ms] for one in _series(tree)}
+    return {name: [values, params, SERIES_VERSION, started_ms] for name, _, params, values in _series(tree)}
 
 
 def benchmarks(tree: CompiledTree, date_ms: int) -> dict[str, dict[str, Any]]:
     """Entries of benchmarks.json for the series of a compiled tree."""
+    about = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
     return {
-        one.name: {
-            "name": one.name,
-            "unit": one.unit,
-            "type": "track",
-            "param_names": ["backend", "configuration", "arch"],
-            "params": one.params,
-            "version": SERIES_VERSION,
-            "declared_ms": date_ms,
-        }
-        for one in _series(tree)
+        name: {"name": name, "unit": unit, **about, "params": params, "version": SERIES_VERSION, "declared_ms": date_ms}
+        for name, unit, params, _ in _series(tree)
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Series:
-    """One series of a kernel over its parameters, as asv has it: the values in the order of the params' product."""
-
-    name: str
-    unit: str
-    params: list[list[str]]
-    values: list[float | None]
-
-
-def _series(tree: CompiledTree) -> Iterator[_Series]:
+def _series(tree: CompiledTree) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
+    """Name, unit, parameters and values of each series, the values in the order of the parameters' product."""
     for kernel, cells in grid(tree).items():
         axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
         params = [[repr(value) for value in axis] for axis in axes]
@@ -149,7 +122,7 @@ def _series(tree: CompiledTree) -> Iterator[_Series]:
         for series, (unit, value_of) in SERIES.items():
             values = [_value(entry, value_of) for entry in entries]
             if any(value is None or not math.isnan(value) for value in values):
-                yield _Series(f"{kernel}.track_isa_{series}", unit, params, values)
+                yield f"{kernel}.track_isa_{series}", unit, params, values
 
 
 def _value(entry: CompiledEntry | None, value_of: ValueOf) -> float | None:
@@ -169,13 +142,12 @@ def path_of(results_dir: Path, commit: Commit, triton: str | None) -> Path:
     return results_dir / MACHINE / f"{commit.hash[:8]}-{env_name(triton)}.json"
 
 
-def is_recorded(results_dir: Path, commit: Commit, asked: Asked) -> bool:
+def is_recorded(results_dir: Path, commit: Commit, asked: Json) -> bool:
     """Whether a commit has been recorded as asked, see :func:`record`."""
-    found = _file_of(path_of(results_dir, commit, asked.triton), commit).get("asked")
-    return bool(found == asked.as_json())
+    return bool(_file_of(path_of(results_dir, commit, asked["triton"]), commit).get("asked") == asked)
 
 
-def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Asked | None = None) -> Path:
+def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Json | None = None) -> Path:
     """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once.
 
     asked: what was to be compiled; kept for :func:`is_recorded`, unknown to asv.
@@ -192,7 +164,7 @@ def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Asked |
     return path
 
 
-def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Asked | None) -> dict[str, Any]:
+def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Json | None) -> Json:
     env, python = env_name(tree.triton), ".".join(platform.python_version_tuple()[:2])
     needs = {"triton": env.removeprefix("triton")}
     return {
@@ -207,7 +179,7 @@ def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Asked | Non
         "results": dict(sorted((kept | rows(tree, commit.date_ms)).items())),
         "durations": {},
         "version": asv_files.VERSION,
-        "asked": asked.as_json() if asked else None,
+        "asked": asked,
     }
 
 
@@ -306,7 +278,7 @@ class Backfill:
 
     repository: Repository
     results: Path
-    asked: Asked
+    asked: Json
     compile: Compile
     tell: Callable[[str], None]
     again: bool = False
@@ -316,30 +288,26 @@ class Backfill:
         filled = Filled()
         for number, commit in enumerate(commits, 1):
             place = f"{number}/{len(commits)} {commit.short}"
-            self.tell(f"{place} {commit.subject}: {self._one(commit, place, filled)}")
+            try:
+                said = self._one(commit, place, filled)
+            except (CompileError, IsaError, GitError) as error:
+                said = str(error)
+                filled.problems.append(f"{commit.short}: {error}")
+            self.tell(f"{place} {commit.subject}: {said}")
         return filled
 
     def _one(self, commit: Commit, place: str, filled: Filled) -> str:
-        """Compile and record one commit; returns what became of it."""
+        """Compile and record one commit; what became of it.  A commit without kernels is recorded as nothing."""
         if not self.again and is_recorded(self.results, commit, self.asked):
             filled.known.append(commit.short)
             return "recorded already"
-        try:
-            with self.repository.borrowed(commit) as tree:
-                compiled = self.compile(tree, place)
-        except (CompileError, IsaError, GitError) as error:
-            filled.problems.append(f"{commit.short}: {error}")
-            return str(error)
-        return self._keep(compiled, commit, filled)
-
-    def _keep(self, tree: CompiledTree, commit: Commit, filled: Filled) -> str:
-        """Record one compiled tree; returns what became of it.  A commit without kernels is recorded as nothing."""
-        failures = [f"{commit.short}: {failure.why}" for failure in tree.failures]
-        broken = [f"{commit.short}: module {b.module} cannot be imported: {b.why}" for b in tree.broken]
-        filled.problems += failures + broken
-        if failures and not tree.entries:
-            return failures[0]
-        filled.recorded.append(record(tree, commit, self.results, None if failures else self.asked))
+        with self.repository.borrowed(commit) as folder:
+            tree = self.compile(folder, place)
+        lost = [f"module {name} cannot be imported: {why}" for name, why in tree.broken.items()]
+        filled.problems += [f"{commit.short}: {why}" for why in (*tree.failures.values(), *lost)]
+        if tree.failures and not tree.entries:
+            return f"{commit.short}: {next(iter(tree.failures.values()))}"
+        filled.recorded.append(record(tree, commit, self.results, None if tree.failures else self.asked))
         if not tree.entries:
             return "declares nothing to compile"
         failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -58,11 +59,8 @@ def changed(base: str, head: str) -> list[tuple[Part, Part]]:
     pairs: list[tuple[Part, Part]] = []
     for key in dict.fromkeys([_depth(p) for p in [*new, *old]]):
         left, right = [p for p in old if _depth(p) == key], [p for p in new if _depth(p) == key]
-        for index in range(max(len(left), len(right))):
-            one = left[index] if index < len(left) else Part("nothing", ())
-            two = right[index] if index < len(right) else Part("nothing", ())
-            if _plain(one.lines) != _plain(two.lines):
-                pairs.append((one, two))
+        both = itertools.zip_longest(left, right, fillvalue=Part("nothing", ()))
+        pairs += [(one, two) for one, two in both if _plain(one.lines) != _plain(two.lines)]
     return sorted(pairs, key=lambda pair: max(pair[0].heat, pair[1].heat), reverse=True)
 
 
@@ -102,19 +100,14 @@ def _rows(base: Sequence[str], head: Sequence[str]) -> list[tuple[str, str, str]
     for group in matcher.get_grouped_opcodes(CONTEXT):
         rows += [("...", " ", "...")] if rows or group[0][1] else []
         for tag, a, b, c, d in group:
-            left, right = list(base[a:b]), list(head[c:d])
-            for index in range(max(len(left), len(right))):
-                one = left[index] if index < len(left) else ""
-                two = right[index] if index < len(right) else ""
+            for one, two in itertools.zip_longest(base[a:b], head[c:d], fillvalue=""):
                 rows.append((one, " " if tag == "equal" else "<" if not two else ">" if not one else "|", two))
     return rows
 
 
 def _row(left: str, mark: str, right: str, column: int) -> str:
-    def cut(text: str) -> str:
-        return text if len(text) <= column else text[: column - 1] + "…"
-
-    return f"{cut(left):<{column}} {mark} {cut(right)}"
+    left, right = (text if len(text) <= column else text[: column - 1] + "…" for text in (left, right))
+    return f"{left:<{column}} {mark} {right}"
 
 
 STYLES = {
@@ -264,10 +257,10 @@ def listing(tree: CompiledTree) -> Text:
             out.append(f"    ! does not load: {entry.code.will_not_load}\n", "bold red")
         for note in entry.code.notes:
             out.append(f"    note: {note}\n", "yellow")
-    for broken in tree.broken:
-        out.append(f"module {broken.module} cannot be imported: {broken.why}\n", "yellow")
-    for failure in tree.failures:
-        out.append(f"{failure.why}\n", "bold red")
+    for module, why in tree.broken.items():
+        out.append(f"module {module} cannot be imported: {why}\n", "yellow")
+    for why in tree.failures.values():
+        out.append(f"{why}\n", "bold red")
     return out
 
 

@@ -239,27 +239,20 @@ def as_json(versions: Versions) -> dict[str, Any]:
     return {
         "versions": list(versions.trees),
         "missing": dict(versions.missing),
-        "rows": [_row_as_json(row) for row in rows(versions)],
+        "rows": [
+            {
+                **dataclasses.asdict(row),
+                "cells": {name: one.as_json() if one else {} for name, one in row.cells.items()},
+            }
+            for row in rows(versions)
+        ],
         "breaks": [_break_as_json(step, difference) for step, difference in _breaks(versions)],
     }
 
 
-def _row_as_json(row: VersionRow) -> dict[str, Any]:
-    cells = {version: one.as_json() if one else {} for version, one in row.cells.items()}
-    return {"name": row.name, "arch": row.arch, "cases": list(row.cases), "cells": cells}
-
-
 def _break_as_json(step: VersionStep, difference: Difference) -> dict[str, Any]:
-    return {
-        "from": step.old,
-        "to": step.new,
-        "kernel": difference.kernel,
-        "backend": difference.backend,
-        "label": difference.label,
-        "arch": difference.arch,
-        "cases": list(difference.cases),
-        "findings": [dataclasses.asdict(finding) for finding in difference.alarms],
-    }
+    found = [dataclasses.asdict(finding) for finding in difference.alarms]
+    return {"from": step.old, "to": step.new, **difference.place, "findings": found}
 
 
 def page(versions: Versions) -> str:
@@ -278,5 +271,5 @@ def page(versions: Versions) -> str:
 
 def warnings(versions: Versions) -> list[str]:
     """What the reader must know beside the table."""
-    failures = [f"{version}: {lost.why}" for version, tree in versions.trees.items() for lost in tree.failures]
+    failures = [f"{version}: {why}" for version, tree in versions.trees.items() for why in tree.failures.values()]
     return [*versions.missing.values(), *failures]

@@ -53,28 +53,21 @@ from ci.trials.trial import Trial
 def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...]:
     """Every floor that applies to a comparison whose head ran, in order."""
     rows = [
-        (c, rule)
+        (c, rule, policy.settings(c.kernel, c.machine_kind))
         for c in comparisons
         if c.head_status is Status.OK and not c.problems
         for rule in policy.floor_rules(c.kernel, c.backend, c.case)
         if rule.baseline in ("*", c.baseline) or c.baseline is None
     ]
-    shares = _shares([c for c, _ in rows], policy)
-    return tuple(_floor(c, rule, share) for (c, rule), share in zip(rows, shares, strict=True))
-
-
-def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[Effect | None]:
-    """Per comparison: log(baseline time / head time) with its interval, None where the baseline was not timed."""
-    usable = []
-    for i, c in enumerate(comparisons):
-        settings = policy.settings(c.kernel, c.machine_kind)
-        pairs = _beside_head(c, settings.min_rounds)
-        if len(pairs) >= settings.min_trials:
-            usable.append((i, pairs, settings))
-    measured = [s for s in samples([pairs for _, pairs, _ in usable]) if s is not None]
-    fitted = effects(measured, (Scale(s.trial_noise, 0.0, s.confidence) for _, _, s in usable))
-    found = {i: effect for (i, _, _), effect in zip(usable, fitted, strict=True)}
-    return [found.get(i) for i in range(len(comparisons))]
+    found = samples([_beside_head(c, settings.min_rounds) for c, _, settings in rows])
+    timed = [
+        (i, sample, Scale(settings.trial_noise, 0.0, settings.confidence))
+        for i, (sample, (_, _, settings)) in enumerate(zip(found, rows, strict=True))
+        if sample is not None and sample.trials >= settings.min_trials
+    ]
+    fitted = effects([sample for _, sample, _ in timed], (scale for _, _, scale in timed))
+    shares = {i: effect for (i, _, _), effect in zip(timed, fitted, strict=True)}
+    return tuple(_floor(c, rule, shares.get(i)) for i, (c, rule, _) in enumerate(rows))
 
 
 def _beside_head(c: Comparison, min_rounds: int) -> list[PairedRounds]:
@@ -216,7 +209,7 @@ class _Timed:
     sample: Sample
     baseline: Sample | None
     warnings: list[str]
-    effect: Effect
+    effect: Effect = dataclasses.field(init=False)
     baseline_effect: Effect | None = None
     real: bool = False
     neighbours: int = 0
@@ -224,7 +217,7 @@ class _Timed:
     @property
     def scale(self) -> Scale:
         """What `effects` needs to know of the policy of this case."""
-        return _scale(self.settings)
+        return Scale(self.settings.trial_noise, math.log1p(self.settings.arm_bias), self.settings.confidence)
 
     @property
     def baseline_moved(self) -> bool:
@@ -280,36 +273,23 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
     settings = [chosen[c.kernel, c.machine_kind] for c in comparisons]
     usable = [[t for t in c.trials if len(t.base) >= s.min_rounds] for c, s in zip(comparisons, settings, strict=True)]
     measured, baselines = samples(usable), samples(usable, baseline=True)
-    enough, undecided = [], {}
+    enough, undecided = list[_Timed](), {}
     for c, s, sample, baseline in zip(comparisons, settings, measured, baselines, strict=True):
-        warnings = _with_short_trials(c, s, sample)
+        short = len(c.trials) - (sample.trials if sample else 0)
+        left_out = f"{short} of {len(c.trials)} trials left out: fewer than {s.min_rounds} rounds"
+        warnings = [*c.warnings, *([left_out] if short else [])]
         if sample is None or sample.trials < s.min_trials:
             undecided[c.case] = too_few(c, s, sample, warnings)
         else:
-            enough.append((c, s, sample, baseline if baseline and baseline.trials >= s.min_trials else None, warnings))
-    fitted = effects([row[2] for row in enough], (_scale(row[1]) for row in enough))
-    cases = [_Timed(*row, effect) for row, effect in zip(enough, fitted, strict=True)]
-    _fit_baselines(cases)
-    return cases, undecided
-
-
-def _with_short_trials(c: Comparison, settings: Settings, sample: Sample | None) -> list[str]:
-    """The warnings of a comparison, and one if trials are left out because they are too short."""
-    short = len(c.trials) - (sample.trials if sample else 0)
-    left_out = f"{short} of {len(c.trials)} trials left out: fewer than {settings.min_rounds} rounds"
-    return [*c.warnings, *([left_out] if short else [])]
-
-
-def _fit_baselines(cases: Sequence[_Timed]) -> None:
-    """What the baseline of each case did between the two sides."""
-    beside = [(t, t.baseline) for t in cases if t.baseline]
-    fitted = effects([baseline for _, baseline in beside], (t.scale for t, _ in beside))
-    for (t, _), effect in zip(beside, fitted, strict=True):
+            beside = baseline if baseline and baseline.trials >= s.min_trials else None
+            enough.append(_Timed(c, s, sample, beside, warnings))
+    for t, effect in zip(enough, effects([t.sample for t in enough], (t.scale for t in enough)), strict=True):
+        t.effect = effect
+    with_baseline = [(t, t.baseline) for t in enough if t.baseline]
+    fitted = effects([baseline for _, baseline in with_baseline], (t.scale for t, _ in with_baseline))
+    for (t, _), effect in zip(with_baseline, fitted, strict=True):
         t.baseline_effect = effect
-
-
-def _scale(settings: Settings) -> Scale:
-    return Scale(settings.trial_noise, math.log1p(settings.arm_bias), settings.confidence)
+    return enough, undecided
 
 
 def _allowed(t: _Timed, progress: Progress | None) -> float:
@@ -353,11 +333,6 @@ def _lend(members: Sequence[_Timed], effect: Effect) -> None:
 def is_large(log_ratio: Logs, settings: Settings) -> Flags:
     """Whether a change is at least the smallest effect, of one case or of an array of them."""
     return np.abs(log_ratio) >= math.log1p(settings.smallest_effect)
-
-
-def _signed(effect: Effect) -> str:
-    """``+2.10% (+1.80% to +2.40%)``."""
-    return f"{_percent(effect.log_ratio)} ({_percent(effect.low)} to {_percent(effect.high)})"
 
 
 def _percent(log_ratio: float) -> str:
@@ -443,7 +418,9 @@ def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> Non
     if not draft.changed or not t.baseline_moved or t.baseline is None or t.baseline_effect is None:
         return
     name = t.comparison.baseline or "the baseline"
-    said = f"the machine moved: {name}, the same library on both sides, changed by {_signed(t.baseline_effect)}"
+    by = t.baseline_effect
+    change = f"{_percent(by.log_ratio)} ({_percent(by.low)} to {_percent(by.high)})"
+    said = f"the machine moved: {name}, the same library on both sides, changed by {change}"
     stands, relative = False, adjusted(t.sample, t.baseline)
     if relative is not None:
         effect = effects([relative], [t.scale])[0]
@@ -492,7 +469,7 @@ def _confirm(t: _Timed, draft: _Draft, progress: Progress) -> None:
         draft.confirmed = False
         draft.evidence.append(f"to be confirmed: {fresh} of {progress.confirming} fresh trials so far")
         return
-    alone = effects([t.sample.only(range(seen, t.sample.trials))], [t.scale])[0]
+    alone = effects([t.sample.of(t.sample.numbers[seen:])], [t.scale])[0]
     repeated = alone.not_slower <= CONFIRMING_TAIL or draft.collapsed
     draft.verdict = Verdict.SLOWER if repeated else Verdict.CANNOT_TELL
     outcome = "confirmed" if repeated else "not confirmed"
@@ -601,15 +578,12 @@ def expected(effect: Effect, trials: int, settings: Settings, tail: float, progr
     likely = max((chance(now, look, rule) for look in later), default=0.0)
     if later and likely >= settings.least_chance:
         return Outlook(True)
-    more = needed(now, rule)
     stopped = f"stopped early: the chance that {progress.budget} trials decide it is {likely:.0%}; " if later else ""
-    return Outlook(False, more, f"{stopped}{_would(more)}")
-
-
-def _would(more: int | None) -> str:
-    if more is None:
-        return f"more than {MOST_TRIALS} trials would be needed"
-    return f"about {more} more trials would decide it with a chance of {SURE:.0%}"
+    more = needed(now, rule)
+    would = f"about {more} more trials would decide it with a chance of {SURE:.0%}"
+    return Outlook(
+        False, more, stopped + (f"more than {MOST_TRIALS} trials would be needed" if more is None else would)
+    )
 
 
 SHARED = ("start", "end", "between")

@@ -34,14 +34,14 @@ def judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterabl
     """
     settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
     progress = Progress(settings.looks, settings.confirming)
-    there = _counts(trials)
+    there = Counter(f"{trial.operator}/{case}" for trial in trials for case in trial.cases)
     allowed = dict.fromkeys(there, 1)
     while True:
         judgement = judge(comparisons(_first(trials, allowed), remarks), policy, progress)
         progress = progress.advanced(judgement.cases)
         decision = decide(progress, judgement.cases)
         asked = {operator_case(name) for name in decision.cases}
-        more = {case: decision.trials for case in asked if there.get(case, 0) > allowed.get(case, 0)}
+        more = {case: decision.trials for case in asked if there[case] > allowed.get(case, 0)}
         if decision.action == "stop" or not more:
             return judgement
         allowed |= more
@@ -62,25 +62,13 @@ def operator_case(name: str) -> str:
     return f"{operator}/{case}"
 
 
-def _counts(trials: Iterable[Trial]) -> dict[str, int]:
-    """How many trials each case has."""
-    counts: dict[str, int] = {}
-    for name in (f"{trial.operator}/{case}" for trial in trials for case in trial.cases):
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
 def _first(trials: Iterable[Trial], allowed: Mapping[str, int]) -> list[Trial]:
     """The trials with the first results of each case, as many as allowed."""
-    taken: dict[str, int] = {}
-    first = []
+    taken, first = Counter[str](), []
     for trial in trials:
-        kept = {}
-        for case, result in trial.cases.items():
-            name = f"{trial.operator}/{case}"
-            taken[name] = taken.get(name, 0) + 1
-            if taken[name] <= allowed[name]:
-                kept[case] = result
+        names = {case: f"{trial.operator}/{case}" for case in trial.cases}
+        taken.update(names.values())
+        kept = {case: trial.cases[case] for case, name in names.items() if taken[name] <= allowed[name]}
         if kept:
             first.append(dataclasses.replace(trial, cases=kept))
     return first
@@ -154,7 +142,7 @@ def compare(
     Trials that `out` holds already count: an interrupted comparison goes on where it stopped.
     Raises MeasureError if measuring cannot start, Interrupted on Ctrl-C.
     """
-    plan = dataclasses.replace(plan, knobs=tuple(map(_of_head, plan.knobs)))
+    plan = dataclasses.replace(plan, knobs=tuple(map(of_head, plan.knobs)))
     settings = policy.settings(machine_kind=kind)
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
@@ -298,7 +286,8 @@ def measured(code: int, out: Path) -> None:
         raise MeasureError("nothing was measured; the reason is printed above")
 
 
-def _of_head(knob: str) -> str:
+def of_head(knob: str) -> str:
+    """A knob with its role: one that names none is head's."""
     return knob if "." in knob.split("=")[0] else f"head.{knob}"
 
 

@@ -19,7 +19,7 @@ from ci.judging.types import CaseVerdict, Judgement
 from ci.records import store
 from ci.records.ledger import machine_folders
 from ci.records.pooling import Place
-from ci.stats.types import FloatArray, PairedRounds
+from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.trial import Trial
 
@@ -109,20 +109,10 @@ def relative(comparison: Comparison) -> Comparison:
     if not beside or len(beside) < len(comparison.trials):
         warning = "recorded apart and without a baseline: a change of clocks looks like a change of code"
         return dataclasses.replace(comparison, warnings=(*comparison.warnings, warning))
-    scale = float(np.exp(np.mean([np.log(_middle(rounds.baseline_base)) for rounds in beside])))
-    return dataclasses.replace(comparison, trials=tuple(_relative(rounds, scale) for rounds in beside))
-
-
-def _relative(rounds: PairedRounds, scale: float) -> PairedRounds:
-    """Both arms of each side by the middle of its baseline: the share of the baseline stays what it was."""
-    base, head = scale / _middle(rounds.baseline_base), scale / _middle(rounds.baseline_head)
-    return dataclasses.replace(
-        rounds,
-        base=rounds.base * base,
-        head=rounds.head * head,
-        baseline_base=None if rounds.baseline_base is None else rounds.baseline_base * base,
-        baseline_head=None if rounds.baseline_head is None else rounds.baseline_head * head,
-    )
+    middles = [(_middle(rounds.baseline_base), _middle(rounds.baseline_head)) for rounds in beside]
+    scale = float(np.exp(np.mean([np.log(base) for base, _ in middles])))
+    trials = (rounds.scaled(scale / base, scale / head) for rounds, (base, head) in zip(beside, middles, strict=True))
+    return dataclasses.replace(comparison, trials=tuple(trials))
 
 
 def _middle(values: FloatArray | None) -> float:

@@ -42,11 +42,6 @@ class Verdict(enum.StrEnum):
         return self not in (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.NEW)
 
     @classmethod
-    def _missing_(cls, value: object) -> Verdict | None:
-        """The name by which reports before 2026-11-22 call NOT COMPARABLE is still read."""
-        return cls.NOT_COMPARABLE if value == "YARDSTICK CHANGED" else None
-
-    @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
         """The worst of them, where NEW passes like SAME; CANNOT TELL if there is none."""
         said = (cls.SAME if verdict is cls.NEW else verdict for verdict in verdicts)
@@ -171,14 +166,7 @@ class Judgement:
 
 def to_json(judgement: Judgement) -> dict[str, Any]:
     """The judgement as plain JSON values, `ab --json` (.github/ARCHITECTURE.md); absent numbers are null."""
-    cases = [{**dataclasses.asdict(case), "verdict": str(case.verdict)} for case in judgement.cases]
-    return {
-        "verdict": str(judgement.verdict),
-        "why": judgement.why,
-        "cases": cases,
-        "groups": [dataclasses.asdict(group) for group in judgement.groups],
-        "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
-        "warnings": list(judgement.warnings),
-        "unreached": list(judgement.unreached),
-        "machine_code": list(judgement.machine_code),
-    }
+    told = dataclasses.asdict(judgement)
+    for floor, said in zip(judgement.floors, told["floors"], strict=True):
+        said["new"] = floor.new
+    return told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import jinja2
 
+from ci.calling import origin
 from ci.harness import HARNESS
 from ci.whole_files import replace
 from kernels import project
@@ -30,7 +30,10 @@ ACTION = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,10
 WORKFLOWS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "ridgeline_nightly.yml")
 """What is written below .github/workflows: each is a call of a workflow of ours, pinned by its full commit hash."""
 
-SOURCE = re.compile(r"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
+SOURCE = re.compile(
+    r"git\+(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?@(?P<commit>[0-9a-f]{40})"
+)
+"""A package that pip took from GitHub (ci.calling.origin)."""
 
 
 class InitError(Exception):
@@ -71,13 +74,8 @@ def asked_action(text: str | None) -> str:
     Raises InitError.
     """
     if text is None:
-        # What pip notes of a package that it took from git (PEP 610, direct_url.json).
-        try:
-            told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
-        except (metadata.PackageNotFoundError, ValueError):
-            return ""
-        found, commit = SOURCE.fullmatch(str(told.get("url", ""))), told.get("vcs_info", {}).get("commit_id", "")
-        asked = f"{found['name']}@{commit}" if found else ""
+        found = SOURCE.fullmatch(origin())
+        asked = f"{found['name']}@{found['commit']}" if found else ""
         return asked if ACTION.fullmatch(asked) else ""
     if not ACTION.fullmatch(text):
         raise InitError(

@@ -2,7 +2,7 @@
 
     python3 -m ci.pools --matrix [--only NAME] [--gpus N] -- python -m ci run --out trials.jsonl
 
-Prints one line of JSON: a list of legs (ci.pools.matrix.Leg), whose `script` runs what stands after `--`.  In a
+Prints one line of JSON: a list of legs (ci.pools.command.Leg), whose `script` runs what stands after `--`.  In a
 workflow it also sets the step's output `legs`.  `ridgeline ci pools` does more.
 """
 
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ci.pools import file, matrix
-from ci.pools.types import PoolsError
+from ci.pools import command, file
+from ci.pools.file import PoolsError
 
 USAGE = 3
 
@@ -25,11 +25,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     asked = _parser().parse_args(argv)
     only = [name for name in asked.only if name]  # an input that was left empty
     try:
-        found = matrix.legs(file.load(asked.file), asked.command, only, int(asked.gpus) if asked.gpus else None)
+        found = command.legs(file.load(asked.file), asked.command, only, int(asked.gpus) if asked.gpus else None)
     except PoolsError as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
-    publish(matrix.as_json(found), environ)
+    publish(command.legs_json(found), environ)
     return 0
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.pools.types import PoolsError, Site
+from ci.pools.file import PoolsError, Site
 from ci.whole_files import replace
 
 NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -30,6 +30,9 @@ class Drained:
     reason: str
     since: str
     who: str
+
+    def __str__(self) -> str:
+        return f"{self.node} is drained from our jobs since {self.since} by {self.who}: {self.reason}"
 
 
 def folder_of(site: Site | None = None, environ: Mapping[str, str] = os.environ) -> Path:
@@ -68,10 +71,7 @@ def drained(folder: Path) -> dict[str, Drained]:
 def why(node: str, folder: Path) -> str:
     """A sentence if the node is drained from our jobs, "" if it is not."""
     path = _file(node, folder)
-    if not path.is_file():
-        return ""
-    found = _read(path)
-    return f"{node} is drained from our jobs since {found.since} by {found.who}: {found.reason}"
+    return str(_read(path)) if path.is_file() else ""
 
 
 def _file(node: str, folder: Path) -> Path:

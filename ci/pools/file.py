@@ -1,27 +1,232 @@
-"""ci/runners.toml into :class:`Pools`: everything is checked here, so that nothing later has to be."""
+"""A pool, a Slurm site, and ci/runners.toml, which describes them: everything is checked here, so that nothing later
+has to be."""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.shapes import MISSING, Unfit, anything, flag, form, items, one_of, record, table, whole, with_tuples
-from ci.pools import types
-from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, RunnerSettings, RunsOn, Site, User
 from kernels import project
-from kernels.hardware import DEVICES
+from kernels.hardware import DEVICES, by_market_name
+
+NO_GPU = "none"
+"""The product of a pool that has no GPU."""
+
+SIZE = "{gpus}"
+"""In a runner's label, the number of GPUs of the job: projects name one label for each size."""
+
+
+class PoolsError(ValueError):
+    """The file of pools, or what was asked of it, is wrong; the text says where, what is allowed, and what to do."""
+
+
+class Container(enum.StrEnum):
+    """What stands between the host and a job.  none: nothing, or the runner itself lives in the container."""
+
+    NONE = "none"
+    DOCKER = "docker"
+    APPTAINER = "apptainer"
+    PYXIS = "pyxis"
+
+
+class Isolation(enum.StrEnum):
+    """What says which of a node's GPUs a job may use.
+
+    whole: nothing does, a job has all of them.  env-file, render-devices: files that a pod brings (see ENV_FILE and
+    RENDER_DEVICES in ci.pools.command).  visible-devices: ROCR_VISIBLE_DEVICES (HIP_, CUDA_) of the runner.
+    slurm: the allocation.
+    """
+
+    WHOLE = "whole"
+    ENV_FILE = "env-file"
+    RENDER_DEVICES = "render-devices"
+    VISIBLE_DEVICES = "visible-devices"
+    SLURM = "slurm"
+
+
+class User(enum.StrEnum):
+    """Who a command is inside a docker container: root, or the user of the runner."""
+
+    ROOT = "root"
+    RUNNER = "runner"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsOn:
+    """Which of GitHub's runners take a pool's jobs: all of the labels, and a runner group if one is named."""
+
+    labels: tuple[str, ...]
+    group: str = ""
+
+    def sized(self, gpus: int) -> RunsOn:
+        """Of a job with this many GPUs."""
+        return RunsOn(tuple(label.replace(SIZE, str(gpus)) for label in self.labels), self.group)
+
+    @property
+    def value(self) -> list[str] | dict[str, str | list[str]]:
+        """As a workflow's `runs-on`."""
+        if not self.group:
+            return list(self.labels)
+        return {"group": self.group, **({"labels": list(self.labels)} if self.labels else {})}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Machines of one kind that one label or one partition leads to.
+
+    gpu: the product that the devices must report (kernels.hardware), NO_GPU for a pool of CPUs.
+    gpus: how many GPUs a job may ask for; node_gpus: how many a node has.
+    runs_on: None where no GitHub runner serves the pool.
+    image, options, mounts ("HOST:INSIDE[:ro]"), user, packages (Debian's or Fedora's names, installed first): of the
+    container.  venv: an environment inside it that has Ridgeline's dependencies; "" makes one in every job.
+    setup: the command that makes it in "$VENV", run by bash in the checkout; "": `make setup` in a clone of Ridgeline,
+    elsewhere an installation of the Ridgeline that submits.
+    variables: names of further environment variables that may enter.  minutes: the longest a job may take.
+    site, partition, gres (the type in gpu:TYPE:COUNT), constraint, exclusive, account, time, sbatch (further options):
+    of Slurm; site is "" where no Slurm leads to the pool.
+    """
+
+    name: str
+    gpu: str
+    gpus: tuple[int, ...]
+    node_gpus: int = 8
+    runs_on: RunsOn | None = None
+    container: Container = Container.NONE
+    image: str = ""
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    user: User = User.ROOT
+    isolation: Isolation = Isolation.WHOLE
+    packages: tuple[str, ...] = ()
+    venv: str = ""
+    setup: str = ""
+    variables: tuple[str, ...] = ()
+    minutes: int = 60
+    site: str = ""
+    partition: str = ""
+    gres: str = ""
+    constraint: str = ""
+    exclusive: bool = False
+    account: str = ""
+    time: str = ""
+    sbatch: tuple[str, ...] = ()
+
+    @property
+    def vendor(self) -> str:
+        """ "amd", "nvidia", or "" without a GPU."""
+        if self.gpu == NO_GPU:
+            return ""
+        return "nvidia" if by_market_name(self.gpu).arch.startswith("sm_") else "amd"
+
+    @property
+    def time_limit(self) -> str:
+        """Slurm's --time: `time`, or the minutes."""
+        return self.time or str(self.minutes)
+
+    def size(self, gpus: int | None) -> int:
+        """The number of GPUs of a job: as asked, or the most; PoolsError for one that the pool does not offer."""
+        if gpus is None:
+            return max(self.gpus)
+        if gpus not in self.gpus:
+            offered = ", ".join(map(str, self.gpus))
+            raise PoolsError(
+                f"pool {self.name!r} offers jobs of {offered} GPUs, not {gpus}; ask for one of these sizes"
+            )
+        return gpus
+
+    def gres_of(self, gpus: int) -> str:
+        """Slurm's --gres for so many GPUs, "" for none."""
+        return ":".join(filter(None, ("gpu", self.gres, str(gpus)))) if gpus else ""
+
+    def title(self, gpus: int) -> str:
+        """ "8 x MI300X", for people."""
+        return f"{gpus} x {self.gpu}" if gpus else "CPU only"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerSettings:
+    """How `ridgeline ci runner` serves GitHub from a Slurm site.
+
+    program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME.  group: id of the runner group.
+    workflows: paths of the workflow files whose jobs are served; refs: the git refs that these must come from.
+    jobs: most Slurm jobs at a time in one partition; reruns: how often a GitHub job whose node was lost is run again.
+    organization: where runners are registered, "" for the repository itself.
+    """
+
+    program: str
+    repository: str
+    workflows: tuple[str, ...]
+    refs: tuple[str, ...]
+    group: int = 1
+    jobs: int = 4
+    reruns: int = 2
+    organization: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One Slurm cluster.
+
+    shared: a folder that every node sees; "" is the home folder.  account: of pools that name none.
+    sbatch: options of every job.  login: GitHub's runner on its login node, which submits the jobs of pools that have
+    no runner of their own.  runner: None where `ridgeline ci runner` does not serve it.
+    """
+
+    name: str
+    account: str = ""
+    shared: str = ""
+    sbatch: tuple[str, ...] = ()
+    login: RunsOn | None = None
+    runner: RunnerSettings | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pools:
+    """All pools and sites of a file, by name."""
+
+    pools: Mapping[str, Pool]
+    sites: Mapping[str, Site]
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; PoolsError names those there are."""
+        if name not in self.pools:
+            raise PoolsError(f"no pool {name!r}; ci/runners.toml has {', '.join(self.pools) or 'none'}")
+        return self.pools[name]
+
+    def site(self, name: str) -> Site:
+        """The Slurm site of that name; PoolsError names those there are."""
+        if name not in self.sites:
+            raise PoolsError(f"no site {name!r}; ci/runners.toml has {', '.join(self.sites) or 'none'}")
+        return self.sites[name]
+
+    def on_slurm(self, name: str) -> tuple[Pool, Site]:
+        """A pool that Slurm leads to, and its site; PoolsError for another one."""
+        pool = self.pool(name)
+        if not pool.site:
+            reached = ", ".join(one.name for one in self.pools.values() if one.site) or "none"
+            raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
+        return pool, self.sites[pool.site]
+
+    def runner_of(self, pool: Pool) -> RunsOn | None:
+        """Which of GitHub's runners take a pool's jobs: its own, or the one that submits them to its site."""
+        return pool.runs_on or (self.sites[pool.site].login if pool.site else None)
+
+    def account(self, pool: Pool) -> str:
+        """Slurm's --account for a pool: its own, else its site's."""
+        return pool.account or self.sites[pool.site].account
+
+
+# ---- the file ----
+
 
 FILE = Path(__file__).resolve().parents[1] / "runners.toml"
 """Our own pools."""
-
-
-def default_file() -> Path:
-    """The pools of the project around the current folder, or ours.  Raises ProjectError."""
-    return project.around(Path.cwd()).runners or FILE
-
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
@@ -122,8 +327,8 @@ FILE_OF_POOLS = record({}, {"site": _NAMED, "pool": _NAMED}, closed=True)
 
 
 def load(path: Path | None = None) -> Pools:
-    """The pools of a file (default: the project's, else ours).  Raises PoolsError."""
-    path = path or default_file()
+    """The pools of a file (default: of the project around the current folder, else ours).  PoolsError, ProjectError."""
+    path = path or project.around(Path.cwd()).runners or FILE
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -144,7 +349,7 @@ def parse(document: Mapping[str, Any]) -> Pools:
     if not pools:
         raise PoolsError("ci/runners.toml describes no pool; add a table [pool.NAME]")
     found = Pools(pools, sites)
-    for sentence in types.broken(found):
+    for sentence in broken(found):
         raise PoolsError(sentence)
     return found
 
@@ -187,12 +392,132 @@ def _runs_on(value: Any, where: str) -> RunsOn | None:
 def _site(name: str, values: Any) -> Site:
     where = f"[site.{name}]"
     SITE(values, where)
-    runner = with_tuples(values.get("runner", {}))
-    return Site(
-        name,
-        values.get("account", ""),
-        values.get("shared", ""),
-        tuple(values.get("sbatch", ())),
-        _runs_on(values.get("login", ""), f"{where}.login"),
-        RunnerSettings(**runner) if runner else None,
-    )
+    found = with_tuples(values)
+    if runner := found.get("runner"):
+        found["runner"] = RunnerSettings(**with_tuples(runner))
+    return Site(**found | {"name": name, "login": _runs_on(values.get("login", ""), f"{where}.login")})
+
+
+# What the keys of a pool must be to each other.  Pure: each rule yields sentences, none for a sound pool.
+
+
+OF_A_KEY = {
+    "isolation": re.compile(r"--(?:device|gpus|privileged|runtime)\b"),
+    "variables": re.compile(r"--(?:env|container-env|export)\b"),
+    "mounts": re.compile(r"--(?:volumes?|mount|bind|container-mounts?)\b"),
+}
+"""Options that would give a container devices, variables or mounts; which it gets is for these keys to say."""
+OURS = re.compile(r"--(export|comment|output|error|array|job-name|partition|gres|gpus|wait|requeue|no-requeue)\b")
+"""Options of sbatch that ci.slurm sets."""
+OPEN = ("docker.sock", "podman.sock", "containerd.sock")
+"""Sockets that make whoever reaches them root on the host."""
+PRIVATE = ("/", "/root", "/etc", "/home", "/proc", "/sys", "/dev", "/var", "/run", "/boot")
+"""Folders of the host that no job sees whole."""
+SECRET = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "JWT", "AUTH", "_KEY")
+"""Words in the name of a variable that never enters, whatever else allows it."""
+PLATFORM = ("GITHUB_", "ACTIONS_", "RUNNER_", "INPUT_")
+"""Variables of GitHub's runner; tokens are among them."""
+
+
+def broken(pools: Pools) -> Iterator[str]:
+    """Every rule that the file breaks, in words."""
+    for pool in pools.pools.values():
+        for rule in (_container, _options, _user, _isolation, _fits_a_node, _variables):
+            for sentence in rule(pool):
+                yield f"[pool.{pool.name}] {sentence}"
+        for sentence in _slurm(pool, pools):
+            yield f"[pool.{pool.name}] {sentence}"
+    yield from _same_runners(pools)
+
+
+def _container(pool: Pool) -> Iterator[str]:
+    if pool.container is Container.NONE:
+        for key in ("image", "options", "mounts"):
+            if getattr(pool, key):
+                yield f'{key} = {_shown(getattr(pool, key))} needs a container, and container = "none"; remove it'
+    elif not pool.image:
+        yield f'container = "{pool.container}" needs the key image: what the container is made from; add it'
+    if pool.container is Container.PYXIS and not pool.site:
+        yield 'container = "pyxis" is Slurm\'s: it needs site and partition; add them, or write container = "docker"'
+
+
+def _options(pool: Pool) -> Iterator[str]:
+    for option in pool.options:
+        instead = next((key for key, pattern in OF_A_KEY.items() if pattern.match(option)), None)
+        if instead:
+            yield f"options has {option!r}, which is what the key {instead} is for; remove it and use {instead}"
+    for mount in pool.mounts:
+        host = mount.split(":")[0].rstrip("/") or "/"
+        if host in PRIVATE or any(name in host for name in OPEN) or ".." in host.split("/"):
+            yield f"mounts has {mount!r}: {host} opens the host to the job; mount a folder of data only"
+
+
+def _user(pool: Pool) -> Iterator[str]:
+    if pool.packages and pool.container is Container.APPTAINER:
+        yield "packages cannot be installed in an Apptainer image, which is read-only; build them into the image"
+    if pool.packages and pool.container is Container.DOCKER and pool.user is User.RUNNER:
+        yield 'packages need root, and user = "runner"; write user = "root", or build them into the image'
+    if pool.user is User.RUNNER and pool.container is not Container.DOCKER:
+        yield f'user = "runner" is for docker; with container = "{pool.container}" it is always so; remove it'
+
+
+def _isolation(pool: Pool) -> Iterator[str]:
+    amd_in_docker = pool.vendor == "amd" and pool.container is Container.DOCKER
+    if pool.isolation is Isolation.RENDER_DEVICES and not amd_in_docker:
+        yield 'isolation = "render-devices" is for AMD GPUs and docker; write "visible-devices", "env-file" or "slurm"'
+    if pool.isolation is Isolation.SLURM and not pool.site:
+        yield 'isolation = "slurm" needs site and partition: an allocation says which GPUs; add them'
+    if pool.isolation is Isolation.WHOLE and pool.gpu != NO_GPU and pool.gpus != (pool.node_gpus,):
+        less = ", ".join(str(size) for size in pool.gpus if size != pool.node_gpus)
+        yield (
+            f'isolation = "whole" gives a job all of /dev/dri, and a job may ask for {less} of {pool.node_gpus} GPUs; '
+            'write isolation = "env-file", "render-devices", "visible-devices" or "slurm", or the right node_gpus'
+        )
+
+
+def _fits_a_node(pool: Pool) -> Iterator[str]:
+    if max(pool.gpus) > pool.node_gpus:
+        yield f"gpus = {list(pool.gpus)} is more than node_gpus = {pool.node_gpus}; correct one of them"
+    labels = pool.runs_on.labels if pool.runs_on else ()
+    for label in labels:
+        if re.search(r"[{}]", label.replace(SIZE, "")):
+            yield f"runs_on has {label!r}: braces stand only for the number of GPUs, as {SIZE}; correct the label"
+
+
+def _variables(pool: Pool) -> Iterator[str]:
+    for name in pool.variables:
+        if any(word in name.upper() for word in SECRET) or name.startswith(PLATFORM):
+            yield f"variables has {name!r}, which may hold a secret: no secret enters a job; remove it"
+
+
+def _slurm(pool: Pool, pools: Pools) -> Iterator[str]:
+    if pool.site and pool.site not in pools.sites:
+        yield f"site = {pool.site!r} is not described; add a table [site.{pool.site}]"
+    if pool.site and not pool.partition:
+        yield "site needs the key partition: jobs of one pool never move between partitions; add it"
+    for key in ("partition", "gres", "constraint", "exclusive", "account", "time", "sbatch"):
+        if getattr(pool, key) and not pool.site:
+            yield f"{key} = {_shown(getattr(pool, key))} is Slurm's and needs site; add it, or remove {key}"
+    if not pool.site and pool.runs_on is None:
+        yield "nothing leads to it: it has neither runs_on (GitHub) nor site (Slurm); add one of them"
+    for option in pool.sbatch:
+        if OURS.match(option):
+            yield f"sbatch has {option!r}, which Ridgeline sets itself; remove it"
+
+
+def _same_runners(pools: Pools) -> Iterator[str]:
+    """Two pools that wait for the same runners cannot be told apart."""
+    seen: dict[tuple[object, ...], str] = {}
+    for pool in pools.pools.values():
+        if pool.runs_on is None:
+            continue
+        for size in pool.gpus:
+            wanted = pool.runs_on.sized(size)
+            key = (wanted.group, frozenset(label.lower() for label in wanted.labels), size)
+            if key in seen:
+                yield f"[pool.{pool.name}] runs_on is that of pool {seen[key]!r} for {size} GPUs; make one pool of them"
+            seen[key] = pool.name
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(list(value) if isinstance(value, tuple) else value)

@@ -14,7 +14,7 @@ from ci.doctor import Diagnosis, Finding
 from ci.harness import MeasureError, query
 from ci.pools import drained, file
 from ci.pools.drained import Drained
-from ci.pools.types import NO_GPU, Pool
+from ci.pools.file import NO_GPU, Pool
 from ci.trials.trial import NodeFault, faults_of
 
 EXAMINE_S = 120.0
@@ -61,7 +61,9 @@ def node_name(environ: Mapping[str, str] = os.environ) -> str:
 def look(asked: NodeCheck, results: Path) -> NodeReport:
     """Run the preflight here; a node that gives no answer, or is drained, has a fault."""
     try:
-        answer = query(*_question(asked, results), limit_s=EXAMINE_S)
+        words = ["--product", asked.pool.gpu] if asked.pool and asked.pool.gpu != NO_GPU else []
+        words += ["--gpus", str(asked.gpus)] if asked.gpus else []
+        answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=EXAMINE_S)
         faults, facts = faults_of(answer), answer["facts"]
     except (MeasureError, KeyError, TypeError) as error:
         next_step = "run `python -m benchmarks doctor --node` and correct what it reports"
@@ -70,13 +72,6 @@ def look(asked: NodeCheck, results: Path) -> NodeReport:
         next_step = f"`ridgeline ci pools --resume {asked.name}` once it is repaired"
         faults = (NodeFault("drained", why, next_step), *faults)
     return NodeReport(asked, tuple(sorted(faults, key=lambda one: not one.fatal)), facts)
-
-
-def _question(asked: NodeCheck, results: Path) -> list[str]:
-    words = ["doctor", "--node", "--folder", str(results.absolute())]
-    if asked.pool and asked.pool.gpu != NO_GPU:
-        words += ["--product", asked.pool.gpu]
-    return [*words, "--gpus", str(asked.gpus)] if asked.gpus else words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,17 +85,15 @@ class NodeReport:
     @property
     def diagnosis(self) -> Diagnosis:
         """For the doctor to show."""
-        findings = tuple(
+        findings = [
             Finding("error" if one.fatal else "warning", one.text, WHY[one.fatal], one.next_step) for one in self.faults
-        )
-        return Diagnosis(findings or (self._sound(),), self.facts)
-
-    def _sound(self) -> Finding:
-        gpus, pool = self.facts.get("gpus"), self.asked.pool
-        count = gpus.get("count", 0) if isinstance(gpus, dict) else 0
-        return Finding(
-            "ok", f"{self.asked.name} is fit to measure{f' for pool {pool.name}' if pool else ''}: {count} GPUs"
-        )
+        ]
+        if not findings:
+            gpus, pool = self.facts.get("gpus"), self.asked.pool
+            count = gpus.get("count", 0) if isinstance(gpus, dict) else 0
+            held_to = f" for pool {pool.name}" if pool else ""
+            findings = [Finding("ok", f"{self.asked.name} is fit to measure{held_to}: {count} GPUs")]
+        return Diagnosis(tuple(findings), self.facts)
 
     @property
     def lasting(self) -> list[str]:

@@ -10,13 +10,12 @@ import contextlib
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ci.records import rates, samples, store
@@ -74,29 +73,12 @@ def roofline_seconds(frame: pd.DataFrame) -> pd.Series:
 
 def fastest_baseline(frame: pd.DataFrame) -> pd.DataFrame:
     """name and seconds of the fastest baseline that each row may be compared with; "" and NaN without a timed one."""
-    keys, seconds = _comparable(frame), frame["seconds"].to_numpy(np.float64)
-    timed = np.flatnonzero(frame["baseline"].to_numpy(bool) & ~np.isnan(seconds))
-    timed = timed[np.lexsort((seconds[timed], keys[timed]))]
-    with_baseline, first = np.unique(keys[timed], return_index=True)
-    at = np.searchsorted(with_baseline, keys)
-    found = np.append(with_baseline, -1)[at] == keys
-    rows = np.where(found, np.append(timed[first], 0)[at], -1)
-    backends = pd.Categorical(frame["backend"])
-    texts = pd.Index(["", *(text for text in backends.categories if text)])
-    codes = np.append(texts.get_indexer(backends.categories)[backends.codes], 0)[rows]
-    names = pd.Categorical.from_codes(codes, categories=texts)
-    return pd.DataFrame({"name": names, "seconds": np.append(seconds, np.nan)[rows]}, index=frame.index)
-
-
-def _comparable(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """One number for all rows that may be compared with each other."""
-    keys = np.zeros(len(frame), np.int64)
-    for column in COMPARABLE:
-        texts = pd.Categorical(frame[column])
-        if keys.size and int(keys.max()) > np.iinfo(np.int64).max // (len(texts.categories) + 1):
-            keys = np.unique(keys, return_inverse=True)[1]
-        keys = keys * (len(texts.categories) + 1) + texts.codes
-    return keys
+    group = frame.groupby(COMPARABLE, sort=False, observed=True, dropna=False).ngroup()
+    timed = frame[["backend", "seconds"]].assign(group=group)[frame["baseline"].astype(bool) & frame["seconds"].notna()]
+    best = timed.sort_values("seconds", kind="stable").drop_duplicates("group").set_index("group").reindex(group)
+    name = pd.Categorical(best["backend"])
+    name = name.set_categories(["", *(text for text in name.categories if text)]).fillna("")
+    return pd.DataFrame({"name": name, "seconds": best["seconds"].to_numpy(np.float64)}, index=frame.index)
 
 
 def hardware_of(row: Any) -> Hardware | None:
@@ -159,9 +141,23 @@ def export(
     frame = derive(chosen(store.load(results_dir), machines, kernels, since))
     if not len(frame) or dry_run:
         return Exported(len(frame), [])
-    with _written(out):
-        paths = _parquet(frame, out) if kind == "parquet" else [_file(frame, out, kind)]
-    return Exported(len(frame), paths)
+    if kind == "parquet":
+        groups = [(_of_machine(out, name), rows) for name, rows in frame.groupby("machine", observed=True)]
+    else:
+        groups = [(out, frame)]
+    for path, rows in groups:
+        with _draft_of(path, out) as draft:
+            if kind == "parquet":
+                rows.drop(columns="machine").to_parquet(draft, index=False, compression="zstd")
+            elif kind == "csv":
+                rows.to_csv(draft, index=False)
+            else:
+                rows.to_json(draft, orient="records", lines=True, date_format="iso")
+    return Exported(len(frame), [path for path, _ in groups])
+
+
+def _of_machine(out: Path, machine: Hashable) -> Path:
+    return out / f"machine={quote(str(machine), safe='')}" / "records.parquet"
 
 
 def export_samples(
@@ -190,7 +186,7 @@ def export_samples(
             continue
         found = samples.table(samples.whole_in(ordered, results_dir))
         rows, path = rows + len(found), out / folder / "samples.parquet"
-        with _written(out), _replaced(path) as draft:
+        with _draft_of(path, out) as draft:
             draft.write_bytes(samples.written(found))
         paths.append(path)
     return Exported(rows, paths)
@@ -212,41 +208,16 @@ def chosen(
     return frame.reset_index(drop=True)
 
 
-def _parquet(frame: pd.DataFrame, out: Path) -> list[Path]:
-    paths = []
-    for machine, rows in frame.groupby("machine", observed=True):
-        path = out / f"machine={quote(str(machine), safe='')}" / "records.parquet"
-        with _replaced(path) as draft:
-            rows.drop(columns="machine").to_parquet(draft, index=False, compression="zstd")
-        paths.append(path)
-    return paths
-
-
-def _file(frame: pd.DataFrame, out: Path, kind: str) -> Path:
-    write: dict[str, Callable[[Path], object]] = {
-        "csv": lambda draft: frame.to_csv(draft, index=False),
-        "json": lambda draft: frame.to_json(draft, orient="records", lines=True, date_format="iso"),
-    }
-    with _replaced(out) as draft:
-        write[kind](draft)
-    return out
-
-
 @contextlib.contextmanager
-def _written(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written ({error.strerror or error}); name another: --out") from error
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A draft that takes the place of `path` once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _draft_of(path: Path, out: Path) -> Iterator[Path]:
+    """A draft that takes the place of `path`, which is `out` or in it, once it is whole."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield draft
         os.replace(draft, path)
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written ({error.strerror or error}); name another: --out") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()

@@ -8,17 +8,19 @@ are known by their path within what was asked for.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from ci.records import cache, foreign_csv, foreign_tools
-from ci.records.cache import PART_ROWS, ImportedParts, ParsedUnit
-from ci.records.foreign_csv import ForeignError, ForeignFile, ImportOptions, table
+from ci.records import foreign_csv, foreign_tools
+from ci.records.cache import PART_ROWS, ParsedUnit
+from ci.records.foreign_csv import ForeignError, ImportOptions, Point, table
+from ci.records.frame import imported, imported_machines
 from ci.trials.file import Problem, RecordError
 
 FORMATS = ("asv", "nccl-tests", "hyperfine", "google-benchmark", "csv")
@@ -57,14 +59,13 @@ def sources(paths: Sequence[Path]) -> list[ForeignSource]:
     """The files named and those in the folders named, in order; hidden ones and what holds no results are left out."""
     found = []
     for path in paths:
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         root = path.resolve().parent
-        for file in inside:
-            if path.is_dir() and (not file.is_file() or file.name in BESIDE or _hidden(file.relative_to(path))):
-                continue
-            found.append(
-                ForeignSource(file, file.resolve().relative_to(root).as_posix() if path.is_dir() else file.name)
-            )
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            inside = file.relative_to(path).parts if path.is_dir() else ()
+            if not inside:
+                found.append(ForeignSource(file, file.name))
+            elif file.is_file() and file.name not in BESIDE and not any(part.startswith(".") for part in inside):
+                found.append(ForeignSource(file, file.resolve().relative_to(root).as_posix()))
     return found
 
 
@@ -82,82 +83,103 @@ def bring(
     progress: Progress = lambda done: None,
 ) -> Brought:
     """Import files; kind: one of FORMATS, None to tell it from each file.  Raises RecordError if it cannot write."""
-    done, waiting = Brought(), _Waiting(results_dir, dry_run)
+    importing = _Import(results_dir, given, dry_run)
+    done = importing.done
     for source in files:
         try:
             if (kind or _csv(source.path)) == "csv":
-                _bring_csv(source, results_dir, given, done, dry_run, progress)
+                importing.csv(source, progress)
             else:
-                _bring_whole(source, given, kind, done, waiting)
+                importing.whole(source, kind)
                 progress(size(source))
         except (ForeignError, OSError) as error:
             why = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
             done.refused += 1
             done.problems.append(Problem(str(source.path), why))
-    waiting.write()
+    importing.write()
     return done
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+class _Import:
+    """One import.  Small files wait until they are worth a part together; of a CSV every block is kept at once."""
 
+    def __init__(self, results_dir: Path, given: ImportOptions, dry_run: bool) -> None:
+        self.results_dir, self.given, self.dry_run, self.done = results_dir, given, dry_run, Brought()
+        self._waiting: dict[str, dict[str, pa.Table]] = {}
+        self._units: dict[str, ParsedUnit] = {}
 
-# ---- files that are read as a whole -----------------------------------------------------------------------------
+    @functools.cached_property
+    def had(self) -> dict[str, dict[str, str]]:
+        """What was imported before: digests by machine and name."""
+        machines = imported_machines(self.results_dir)
+        units = {machine: imported(self.results_dir, machine).units() for machine in machines}
+        return {machine: {name: unit.digest for name, unit in held.items()} for machine, held in units.items()}
 
+    def whole(self, source: ForeignSource, kind: str | None) -> None:
+        """A file that is read as a whole."""
+        content, done = source.path.read_bytes(), self.done
+        said = json.dumps([kind, dataclasses.astuple(self.given)]).encode()
+        digest = hashlib.blake2b(content + said, digest_size=16).hexdigest()
+        tool, points, remarks = _found(content, source.path, self.given, kind)
+        name = source.name if tool == "asv" else f"{source.name}-{digest[:8]}"
+        by_machine: dict[str, list[Point]] = {}
+        for point in points:
+            by_machine.setdefault(str(point["machine"]), []).append(point)
+        new = [machine for machine in by_machine if self.had.get(machine, {}).get(name) != digest]
+        for machine in new:
+            self._keep(machine, name, digest, table(by_machine[machine]))
+        done.added, done.known = done.added + bool(new), done.known + (bool(by_machine) and not new)
+        done.machines |= by_machine.keys()
+        done.problems += [Problem(str(source.path), remark) for remark in remarks]
 
-class _Waiting:
-    """Tables of small files, written some at a time."""
+    def csv(self, source: ForeignSource, progress: Progress) -> None:
+        """A CSV, block by block; blocks that the file had at an earlier import and has no longer are taken away."""
+        so_far, names, done, before = foreign_csv.CsvSoFar(), set[str](), self.done, self.done.points
+        for header, piece in foreign_csv.pieces(source.path, self.given):
+            name = f"{source.name}@{piece.offset}"
+            names.add(name)
+            here = {machine for machine, digests in self.had.items() if digests.get(name) == piece.digest}
+            if here and not foreign_csv.needs_order(header):
+                done.machines |= here
+            else:
+                rows = foreign_csv.tables(header, piece.content, self.given, so_far)
+                for machine in rows.keys() - here:
+                    self._keep(machine, name, piece.digest, rows[machine])
+                self.write()
+                done.machines |= rows.keys()
+            progress(len(piece.content))
+        for machine, digests in self.had.items():
+            gone = {name for name in digests if name.rpartition("@")[0] == source.name and name not in names}
+            if gone and not self.dry_run:
+                imported(self.results_dir, machine).put({}, {}, gone)
+        new = done.points > before
+        done.added, done.known = done.added + new, done.known + (not new)
+        done.problems += [Problem(str(source.path), remark) for remark in so_far.remarks()]
 
-    def __init__(self, results_dir: Path, dry_run: bool) -> None:
-        self.results_dir, self.dry_run, self.rows = results_dir, dry_run, 0
-        self.tables: dict[str, dict[str, pa.Table]] = {}
-        self.digests: dict[str, str] = {}
-        self._known: dict[str, dict[str, str]] = {}
-
-    def has(self, machine: str, name: str, digest: str) -> bool:
-        """Whether a machine's rows of this file are kept already."""
-        if machine not in self._known:
-            self._known[machine] = cache.imported_digests(self.results_dir, machine)
-        return self._known[machine].get(name) == digest
-
-    def add(self, machine: str, name: str, digest: str, rows: pa.Table) -> None:
+    def _keep(self, machine: str, name: str, digest: str, rows: pa.Table) -> None:
         """Keep rows, at the latest with :meth:`write`."""
-        self.tables.setdefault(machine, {})[name] = rows
-        self.digests[name] = digest
-        self.rows += len(rows)
-        if self.rows >= PART_ROWS:
+        self._waiting.setdefault(machine, {})[name] = rows
+        self._units[name] = ParsedUnit(digest, put_ns=time.time_ns())
+        self.done.points += len(rows)
+        if sum(len(rows) for tables in self._waiting.values() for rows in tables.values()) >= PART_ROWS:
             self.write()
 
     def write(self) -> None:
         """Write what waits."""
-        for machine, tables in self.tables.items():
-            if not self.dry_run:
-                cache.keep_imported(self.results_dir, machine, tables, self.digests)
-        self.tables, self.rows = {}, 0
+        for machine, tables in self._waiting.items() if not self.dry_run else ():
+            parts = imported(self.results_dir, machine)
+            if not parts.put(tables, self._units):
+                raise RecordError(
+                    f"{parts.folder} cannot be written; what was kept is safe: make room or give a folder you may "
+                    "write (--results DIR), and import it again"
+                )
+        self._waiting = {}
 
 
-def _bring_whole(
-    source: ForeignSource, given: ImportOptions, kind: str | None, done: Brought, waiting: _Waiting
-) -> None:
-    content = source.path.read_bytes()
-    said = json.dumps([kind, dataclasses.astuple(given)]).encode()
-    digest = hashlib.blake2b(content + said, digest_size=16).hexdigest()
-    tool, found = _found(content, source.path, given, kind)
-    name = source.name if tool == "asv" else f"{source.name}-{digest[:8]}"
-    by_machine: dict[str, list[int]] = {}
-    for index, point in enumerate(found.points):
-        by_machine.setdefault(point.origin.machine, []).append(index)
-    new = [machine for machine in by_machine if not waiting.has(machine, name, digest)]
-    for machine in new:
-        waiting.add(machine, name, digest, table(found.points[index] for index in by_machine[machine]))
-        done.points += len(by_machine[machine])
-    done.added, done.known = done.added + bool(new), done.known + (bool(by_machine) and not new)
-    done.machines |= by_machine.keys()
-    done.problems += [Problem(str(source.path), remark) for remark in found.remarks]
-
-
-def _found(content: bytes, path: Path, given: ImportOptions, kind: str | None) -> tuple[str, ForeignFile]:
-    """The tool that wrote a file, and what it holds.  Raises ForeignError."""
+def _found(
+    content: bytes, path: Path, given: ImportOptions, kind: str | None
+) -> tuple[str, Sequence[Point], Sequence[str]]:
+    """The tool that wrote a file, the points it holds, and what of it was left out.  Raises ForeignError."""
     text = content.decode("utf-8-sig", "replace")
     if text.lstrip()[:1] in ("{", "["):
         return _of_json(text, path, given, kind)
@@ -165,31 +187,24 @@ def _found(content: bytes, path: Path, given: ImportOptions, kind: str | None) -
         raise ForeignError(f"is no JSON, as {kind} writes it; give its format: --as {'|'.join(FORMATS)}")
     if kind is None and not foreign_tools.fits_log(text):
         raise ForeignError(f"is of no known format ({', '.join(FORMATS)}); if it is of one, say so: --as FORMAT")
-    return "nccl-tests", foreign_tools.read_log(text, path, given)
+    return "nccl-tests", *foreign_tools.read_log(text, path, given)
 
 
-def _of_json(text: str, path: Path, given: ImportOptions, kind: str | None) -> tuple[str, ForeignFile]:
+def _of_json(
+    text: str, path: Path, given: ImportOptions, kind: str | None
+) -> tuple[str, Sequence[Point], Sequence[str]]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ForeignError(f"is no sound JSON, was its writer interrupted? ({error})") from None
-    readers = {
-        "asv": (foreign_tools.fits_asv, foreign_tools.read_asv),
-        "nccl-tests": (foreign_tools.fits_report, foreign_tools.read_report),
-        "hyperfine": (foreign_tools.fits_hyperfine, foreign_tools.read_hyperfine),
-        "google-benchmark": (foreign_tools.fits_google, foreign_tools.read_google),
-    }
-    for tool, (fits, read) in readers.items():
+    for tool, (fits, read) in foreign_tools.READERS.items():
         if kind in (None, tool) and fits(data):
             try:
-                return tool, read(data, path, given)
+                return tool, *read(data, path, given)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
                 raise ForeignError(f"lacks what {tool} writes ({type(error).__name__}: {error})") from None
     wanted = kind or ", ".join(FORMATS)
     raise ForeignError(f"is JSON, but not of {wanted}; if it is of another tool, write its numbers as a CSV")
-
-
-# ---- CSV --------------------------------------------------------------------------------------------------------
 
 
 def _csv(path: Path) -> str | None:
@@ -199,48 +214,3 @@ def _csv(path: Path) -> str | None:
     if text.lstrip()[:1] in ("{", "["):
         return None
     return "csv" if foreign_csv.fits(text) or path.suffix.lower() == ".csv" else None
-
-
-def _bring_csv(
-    source: ForeignSource, results_dir: Path, given: ImportOptions, done: Brought, dry_run: bool, progress: Progress
-) -> None:
-    """Import a CSV block by block; each is kept before the next is read."""
-    tally, numbering, stores = foreign_csv.LeftOut(), foreign_csv.Numbering(), dict[str, ImportedParts]()
-    had = {name: cache.imported_digests(results_dir, name) for name in cache.imported_machines(results_dir)}
-    names, changed = set[str](), False
-    for header, piece in foreign_csv.pieces(source.path, given):
-        name = f"{source.name}@{piece.offset}"
-        names.add(name)
-        here = {machine for machine, digests in had.items() if digests.get(name) == piece.digest}
-        if here and not foreign_csv.needs_order(header):
-            done.machines |= here
-        else:
-            rows = foreign_csv.tables(header, piece, given, tally, numbering)
-            fresh = {machine: found for machine, found in rows.items() if machine not in here}
-            _keep(results_dir, stores, name, piece.digest, {} if dry_run else fresh)
-            done.points += sum(map(len, fresh.values()))
-            done.machines |= rows.keys()
-            changed = changed or bool(fresh)
-        progress(len(piece.content))
-    _forget(results_dir, source.name, names, had, dry_run)
-    done.added, done.known = done.added + changed, done.known + (not changed)
-    done.problems += [Problem(str(source.path), remark) for remark in tally.remarks()]
-
-
-def _keep(
-    results_dir: Path, stores: dict[str, ImportedParts], name: str, digest: str, rows: Mapping[str, pa.Table]
-) -> None:
-    for machine, found in rows.items():
-        parts = stores.setdefault(machine, ImportedParts(results_dir, machine))
-        if not parts.put([parts.part({name: found}, {name: ParsedUnit(digest, put_ns=time.time_ns())})]):
-            raise RecordError(f"{parts.folder} cannot be written; what was kept is safe: make room and import it again")
-
-
-def _forget(
-    results_dir: Path, source: str, names: set[str], had: Mapping[str, Mapping[str, str]], dry_run: bool
-) -> None:
-    """Take away the blocks that the file had at an earlier import and has no longer."""
-    for machine, digests in had.items():
-        gone = {name for name in digests if name.rpartition("@")[0] == source and name not in names}
-        if gone and not dry_run:
-            ImportedParts(results_dir, machine).put([], gone)

@@ -18,9 +18,9 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,9 @@ import pyarrow.csv as pa_csv
 
 from benchmarks import trial_file
 from benchmarks.shapes import LONGEST_NAME, clean
-from ci.records.cache import COLUMNS
+from ci.records.cache import TEXT, Value, table_of
+from ci.records.frame import COLUMNS
 from ci.records.pooling import interval
-from ci.records.rows import TEXT, Column, RowBlock, table_of
-from ci.stats.types import FloatArray
 
 # A point of a foreign history: what every format is read into.
 
@@ -65,54 +64,9 @@ class ImportOptions:
     unit: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class MeasuredAt:
-    """What all points of a run share."""
-
-    machine: str
-    commit: str
-    date_ms: int
-    env: str
-    source: str
-    device: str = ""
-    driver: str = ""
-    runtime: str = ""
-    library: str = ""
-    torch: str = ""
-    triton: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class ForeignPoint:
-    """One number of one series.  value: in `unit`; low, high: its 99 % interval, NaN if not known.
-
-    hbm_bytes, link_bytes, payload_bytes: of one call, per rank; NaN if not known.
-    """
-
-    origin: MeasuredAt
-    kernel: str
-    backend: str
-    case: str
-    value: float
-    unit: str = "s"
-    low: float = math.nan
-    high: float = math.nan
-    samples: int = 1
-    status: str = "ok"
-    why: str = ""
-    dtype: str = ""
-    world: int = 1
-    hbm_bytes: float = math.nan
-    link_bytes: float = math.nan
-    payload_bytes: float = math.nan
-
-
-@dataclasses.dataclass(frozen=True)
-class ForeignFile:
-    """What a file holds, and what of it was left out."""
-
-    points: Sequence[ForeignPoint]
-    remarks: Sequence[str] = ()
+Point: TypeAlias = dict[str, Value]
+"""One number of one series, by columns of `ci.records.frame.COLUMNS`, its machine, and in its own unit the ends of its
+99 % interval (low, high; None if not known).  All points of a file have the same columns."""
 
 
 def named(text: object, otherwise: str = "unnamed") -> str:
@@ -159,36 +113,24 @@ def dated(milliseconds: float) -> int:
     return round(milliseconds)
 
 
-def median_of(samples: Sequence[float]) -> tuple[float, float, float]:
-    """(median, low, high): the 99 % interval of the median, NaN with fewer than two samples."""
+def times_of(samples: Sequence[float]) -> Point:
+    """The median of samples with its 99 % interval, which fewer than two do not have, and how many they are."""
     values = np.asarray(samples, np.float64)
-    low, high = interval([values]) if len(values) > 1 else (math.nan, math.nan)
-    return float(np.median(values)), low, high
+    low, high = interval([values]) if len(values) > 1 else (None, None)
+    return {"value": float(np.median(values)), "low": low, "high": high, "samples": len(values)}
 
 
-_OF_POINT = (
-    *("kernel", "backend", "case", "value", "unit", "samples", "status", "why", "dtype", "world"),
-    *("hbm_bytes", "link_bytes", "payload_bytes"),
-)
+def table(points: Sequence[Point]) -> pa.Table:
+    """Points as rows of `ci.records.frame.COLUMNS`."""
+    columns = {name: [point[name] for point in points] for name in points[0]}
+    scale = np.array([SECONDS.get(str(unit).lower(), math.nan) for unit in columns["unit"]])
+    times = {"seconds": "value", "seconds_low": "low", "seconds_high": "high"}
+    in_seconds = {name: scale * np.array(columns[own], np.float64) for name, own in times.items()}
+    trials = [int(status == "ok") for status in columns["status"]]
+    return table_of({**columns, **in_seconds, "trials": trials}, len(points), COLUMNS)
 
 
-_OF_ORIGIN = ("commit", "env", "source", "device", "driver", "runtime", "library", "torch", "triton")
-
-
-def table(points: Iterable[ForeignPoint]) -> pa.Table:
-    """Points as rows of `ci.records.cache.COLUMNS`."""
-    listed = list(points)
-    scale = np.array([SECONDS.get(point.unit.lower(), math.nan) for point in listed])
-    columns: dict[str, Column] = {
-        **{name: [getattr(point, name) for point in listed] for name in _OF_POINT},
-        **{name: [getattr(point.origin, name) for point in listed] for name in _OF_ORIGIN},
-        "date": np.array([point.origin.date_ms for point in listed], "datetime64[ms]"),
-        "trials": [int(point.status == "ok") for point in listed],
-        "seconds": scale * np.array([point.value for point in listed], np.float64),
-        "seconds_low": scale * np.array([point.low for point in listed], np.float64),
-        "seconds_high": scale * np.array([point.high for point in listed], np.float64),
-    }
-    return table_of([RowBlock(len(listed), columns)], COLUMNS)
+# ---- the CSV ---------------------------------------------------------------------------------------------------------
 
 
 SOURCE = "csv"
@@ -197,93 +139,36 @@ KNOWN = ("value", "series", "commit", "time", "unit", "machine")
 BLOCK_BYTES = 1 << 25
 """Bytes read at a time: 32 MB are about 0.8 million points, and 0.5 GB while they are sorted and written (2026-11)."""
 
-Codes = npt.NDArray[np.signedinteger]
+NO_NUMBER = "values are no finite numbers above 0; left out"
+NO_DATE = "rows have a time that is no date from 1970 to 2100; left out"
+TORN = "rows have another number of cells than the header; left out"
+
 Dates = npt.NDArray[np.datetime64]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class CodedTexts:
-    """A column of texts as codes into distinct texts."""
-
-    codes: Codes
-    texts: list[str]
-
-    @classmethod
-    def of(cls, column: pa.ChunkedArray) -> CodedTexts:
-        """From a dictionary column; a missing text is empty."""
-        whole = column.unify_dictionaries().combine_chunks()
-        codes = whole.indices.fill_null(len(whole.dictionary)).to_numpy(zero_copy_only=False)
-        return cls(codes, [*map(str, whole.dictionary.to_pylist()), ""])
-
-    def at(self, rows: npt.NDArray[np.intp]) -> CodedTexts:
-        """Some of its rows."""
-        return CodedTexts(self.codes[rows], self.texts)
-
-    def each(self, change: Callable[[str], str]) -> pa.DictionaryArray:
-        """The column with every text changed."""
-        texts, number = np.unique(np.array([change(text) for text in self.texts], dtype=object), return_inverse=True)
-        return pa.DictionaryArray.from_arrays(number[self.codes].astype(np.int32), pa.array(texts, pa.string()))
-
-
 @dataclasses.dataclass
-class LeftOut:
-    """What is counted over a file."""
+class CsvSoFar:
+    """What the blocks before decide.  commits: the number of each; points: how many a series has had.
 
-    points: int = 0
-    no_number: int = 0
-    no_date: int = 0
-    torn: int = 0
-    other_units: dict[str, int] = dataclasses.field(default_factory=dict)
-
-    def remarks(self) -> list[str]:
-        """What was left out or is not shown."""
-        said = [
-            (self.no_number, "values are no finite numbers above 0; left out"),
-            (self.no_date, "rows have a time that is no date from 1970 to 2100; left out"),
-            (self.torn, "rows have another number of cells than the header; left out"),
-        ]
-        others = [
-            f"{n:,} values in {unit!r}, no unit of time: kept, on no page" for unit, n in self.other_units.items()
-        ]
-        return [f"{count:,} {what}" for count, what in said if count] + others
-
-
-@dataclasses.dataclass
-class Numbering:
-    """What the order of a file decides: the number of each commit, and how many points a series has had."""
+    left_out: how often something was left out or is not shown, by what it was.
+    """
 
     commits: dict[str, int] = dataclasses.field(default_factory=dict)
     points: dict[str, int] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys((NO_NUMBER, NO_DATE, TORN), 0))
 
-    def of_commits(self, commit: CodedTexts) -> Dates:
-        """Commits a second apart, in the order in which they first come."""
-        first = np.unique(commit.codes, return_index=True)
-        for code in first[0][np.argsort(first[1])]:
-            self.commits.setdefault(commit.texts[code], len(self.commits))
-        number = np.array([self.commits.get(text, 0) for text in commit.texts], np.int64)
-        return (number[commit.codes] * 1000).astype("datetime64[ms]")
-
-    def of_series(self, series: CodedTexts) -> npt.NDArray[np.int64]:
-        """The number of each point within its series."""
-        before = np.array([self.points.get(text, 0) for text in series.texts], np.int64)
-        number = before[series.codes] + pd.Series(series.codes).groupby(series.codes).cumcount().to_numpy()
-        counts = np.bincount(series.codes, minlength=len(series.texts))
-        self.points |= {text: int(n) for text, n in zip(series.texts, before + counts, strict=True) if n}
-        return np.asarray(number, np.int64)
+    def remarks(self) -> list[str]:
+        """What was left out or is not shown."""
+        return [f"{count:,} {what}" for what, count in self.left_out.items() if count]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class CsvBlock:
     """A block of the file: where it begins, its bytes, the digest of it and of all that decides what it means."""
 
     offset: int
     content: bytes
     digest: str
-
-    @property
-    def end(self) -> int:
-        """Where the next one begins."""
-        return self.offset + len(self.content)
 
 
 def fits(text: str) -> bool:
@@ -314,33 +199,38 @@ def needs_order(header: Sequence[str]) -> bool:
     return not {"time", "commit"} <= set(header)
 
 
-def tables(
-    header: Sequence[str], piece: CsvBlock, given: ImportOptions, tally: LeftOut, numbering: Numbering
-) -> dict[str, pa.Table]:
-    """Rows of `ci.records.cache.COLUMNS` of one block, by machine, oldest first."""
-    read = _parsed(header, piece.content, tally)
-    values = read["value"].to_numpy()
-    texts = {name: _texts(read, name) for name in KNOWN[1:]}
-    commit, dates = _placed(header, texts, numbering)
-    unit = texts["unit"].each(lambda text: named(text or given.unit, "s"))
-    scale = np.array([SECONDS.get(text.lower(), np.nan) for text in unit.dictionary.to_pylist()])[unit.indices]
-    good = np.isfinite(values) & ((values > 0) | np.isnan(scale))
-    dated = ~np.isnat(dates)
-    tally.no_number += int((~good).sum())
-    tally.no_date += int((good & ~dated).sum())
-    keep = np.flatnonzero(good & dated)
-    keep = keep[np.argsort(dates[keep], kind="stable")]
-    tally.points += len(keep)
-    _count_units(unit.take(pa.array(keep)), scale[keep], tally)
+def tables(header: Sequence[str], content: bytes, given: ImportOptions, so_far: CsvSoFar) -> dict[str, pa.Table]:
+    """Rows of `ci.records.frame.COLUMNS` of one block, by machine, oldest first."""
+    frame = _parsed(header, content, so_far)
+    frame["date"] = _dates(header, frame, so_far)
+    unit = _each(frame["unit"], lambda text: named(text or given.unit, "s"))
+    frame["unit"] = unit.to_pandas()
+    frame["scale"] = np.array([SECONDS.get(text.lower(), math.nan) for text in unit.dictionary.to_pylist()])[
+        unit.indices
+    ]
+    good = np.isfinite(frame["value"]) & ((frame["value"] > 0) | frame["scale"].isna())
+    so_far.left_out[NO_NUMBER] += int((~good).sum())
+    so_far.left_out[NO_DATE] += int((good & frame["date"].isna()).sum())
+    frame = frame[good & frame["date"].notna()].sort_values("date", kind="stable")
+    for name, count in frame.loc[frame["scale"].isna(), "unit"].value_counts().items():
+        said = f"values in {name!r}, no unit of time: kept, on no page"
+        so_far.left_out[said] = so_far.left_out.get(said, 0) + int(count)
     columns = {
-        "commit": commit.at(keep).each(lambda text: named(given.commit or text)),
-        "date": pa.array(dates[keep], pa.timestamp("ms", tz="UTC")),
-        **_names(texts["series"].at(keep), given),
-        "value": pa.array(values[keep]),
-        "unit": unit.take(pa.array(keep)),
-        "seconds": pa.array(values[keep] * scale[keep], from_pandas=True),
+        "commit": _each(frame["commit"], lambda text: named(given.commit or text)),
+        "date": pa.array(frame["date"].to_numpy(), COLUMNS.field("date").type),
+        "kernel": _each(frame["series"], lambda text: given.kernel or _kernel(text)),
+        "backend": _each(frame["series"], lambda text: _part(text, 1, SOURCE)),
+        "case": _each(frame["series"], lambda text: _part(text, 2, "all")),
+        "value": frame["value"].to_numpy(),
+        "unit": _each(frame["unit"], str),
+        "seconds": (frame["value"] * frame["scale"]).to_numpy(),
+        **dict.fromkeys(("env", "source"), SOURCE),
+        **dict.fromkeys(("samples", "trials"), 1),
+        "status": "ok",
     }
-    return _by_machine(texts["machine"].at(keep), given, _whole(columns, len(keep)))
+    rows = table_of(columns, len(frame), COLUMNS)
+    machine = _each(frame["machine"], lambda text: machine_named(given.machine or text)).to_pandas()
+    return {str(name): rows.filter(pa.array(machine == name)) for name in machine.unique()}
 
 
 def _header(line: str) -> list[str]:
@@ -359,54 +249,74 @@ def _block(stream: BinaryIO) -> bytes:
     return content
 
 
-def _parsed(header: Sequence[str], content: bytes, tally: LeftOut) -> pa.Table:
-    """The known columns of a block: value as a number, NaN where it is none, the others as texts."""
+def _parsed(header: Sequence[str], content: bytes, so_far: CsvSoFar) -> pd.DataFrame:
+    """The known columns of a block: value as a number, NaN where it is none, the others as categories."""
+    torn = 0
 
-    def torn(row: object) -> str:
-        tally.torn += 1
+    def skip(row: object) -> str:
+        nonlocal torn
+        torn += 1
         return "skip"
 
     used = [name for name in KNOWN if name in header]
     kinds = dict.fromkeys(used, TEXT) | {"value": pa.float64()}
     options = pa_csv.ReadOptions(column_names=list(header), block_size=1 << 22)
-    quoted = b'"' in content
-    parsing = pa_csv.ParseOptions(newlines_in_values=quoted, invalid_row_handler=torn)
+    parsing = pa_csv.ParseOptions(newlines_in_values=b'"' in content, invalid_row_handler=skip)
+    frame: pd.DataFrame
     try:
-        read = pa_csv.read_csv(io.BytesIO(content), options, parsing, _convert(kinds))
+        frame = pa_csv.read_csv(io.BytesIO(content), options, parsing, _convert(kinds)).to_pandas()
     except pa.ArrowInvalid:  # a cell that is no number, or no UTF-8
-        tally.torn = 0
-        clean = content.decode("utf-8", "replace").encode()
-        read = pa_csv.read_csv(io.BytesIO(clean), options, parsing, _convert(kinds | {"value": pa.string()}))
-        numbers = pd.to_numeric(read["value"].to_pandas(), errors="coerce").to_numpy(np.float64, na_value=np.nan)
-        read = read.set_column(read.column_names.index("value"), "value", pa.array(numbers))
-    filled = read["value"].fill_null(np.nan)
-    return read.set_column(read.column_names.index("value"), "value", filled)
+        torn, kinds["value"] = 0, pa.string()
+        sound = content.decode("utf-8", "replace").encode()
+        frame = pa_csv.read_csv(io.BytesIO(sound), options, parsing, _convert(kinds)).to_pandas()
+        frame["value"] = pd.to_numeric(frame["value"], errors="coerce").astype(np.float64)
+    so_far.left_out[TORN] += torn
+    nothing = pd.Categorical([""] * len(frame), [""])
+    return frame.assign(**{name: nothing for name in KNOWN if name not in header})
 
 
 def _convert(kinds: Mapping[str, pa.DataType]) -> pa_csv.ConvertOptions:
     return pa_csv.ConvertOptions(column_types=dict(kinds), include_columns=list(kinds), strings_can_be_null=False)
 
 
-def _texts(read: pa.Table, name: str) -> CodedTexts:
-    if name in read.column_names:
-        return CodedTexts.of(read[name])
-    return CodedTexts(np.zeros(len(read), np.int8), [""])
+def _each(column: pd.Series, change: Callable[[str], str]) -> pa.DictionaryArray:
+    """A column of categories with every text changed."""
+    changed = np.array([change(text) for text in column.cat.categories], dtype=object)
+    texts, number = np.unique(changed, return_inverse=True)
+    return pa.DictionaryArray.from_arrays(number[column.cat.codes].astype(np.int32), pa.array(texts, pa.string()))
 
 
-def _placed(header: Sequence[str], texts: Mapping[str, CodedTexts], numbering: Numbering) -> tuple[CodedTexts, Dates]:
-    """The commit and the date of each row; dates that are none are NaT."""
-    commit = texts["commit"]
+def _kernel(series: str) -> str:
+    return named(series.split("/")[0] if series.count("/") == 2 else series, "series")
+
+
+def _part(series: str, index: int, otherwise: str) -> str:
+    """Backend or case of a series that names them."""
+    parts = series.split("/")
+    return named(parts[index], otherwise) if len(parts) == 3 else otherwise
+
+
+def _dates(header: Sequence[str], frame: pd.DataFrame, so_far: CsvSoFar) -> Dates:
+    """The date of each row, NaT for what is none.  Without commits the rows of a series are numbered as such."""
+    dates: Dates
     if "commit" not in header:
-        number = numbering.of_series(texts["series"])
-        distinct, codes = np.unique(number, return_inverse=True)
-        commit = CodedTexts(codes, [f"{n:08d}" for n in distinct])
-        dates = (number * 1000).astype("datetime64[ms]")
+        number = frame.groupby("series", observed=True).cumcount() + _known(frame["series"], so_far.points)
+        frame["commit"] = pd.Categorical(number.map("{:08d}".format))
+        for series, count in frame["series"].value_counts().items():
+            so_far.points[str(series)] = so_far.points.get(str(series), 0) + count
+        dates = np.asarray(number * 1000, np.dtype("datetime64[ms]"))
     elif "time" not in header:
-        dates = numbering.of_commits(commit)
+        for commit in frame["commit"].unique():
+            so_far.commits.setdefault(commit, len(so_far.commits))
+        dates = np.asarray(_known(frame["commit"], so_far.commits) * 1000, np.dtype("datetime64[ms]"))
     if "time" in header:
-        time = texts["time"]
-        dates = moments(time.texts)[time.codes]
-    return commit, dates
+        dates = moments(frame["time"].cat.categories.tolist())[frame["time"].cat.codes]
+    return dates
+
+
+def _known(column: pd.Series, numbers: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """The number of each text, 0 for one that has none."""
+    return np.array([numbers.get(text, 0) for text in column.cat.categories], np.int64)[column.cat.codes]
 
 
 def moments(texts: Sequence[str]) -> Dates:
@@ -421,44 +331,3 @@ def moments(texts: Sequence[str]) -> Dates:
     found = np.where(np.isnan(numbers), stamps, np.where(inside, counted, np.datetime64("NaT")))
     latest = np.datetime64(trial_file.LATEST_MS, "ms")
     return np.where((found < np.datetime64(0, "ms")) | (found > latest), np.datetime64("NaT"), found)
-
-
-def _names(series: CodedTexts, given: ImportOptions) -> dict[str, pa.DictionaryArray]:
-    """kernel, backend and case of a series."""
-
-    def part(index: int, otherwise: str) -> Callable[[str], str]:
-        def of(text: str) -> str:
-            parts = text.split("/")
-            return named(parts[index], otherwise) if len(parts) == 3 else otherwise
-
-        return of
-
-    whole = series.each(lambda t: given.kernel or named(t.split("/")[0] if t.count("/") == 2 else t, "series"))
-    return {"kernel": whole, "backend": series.each(part(1, SOURCE)), "case": series.each(part(2, "all"))}
-
-
-def _count_units(unit: pa.DictionaryArray, scale: FloatArray, tally: LeftOut) -> None:
-    names, counts = np.unique(unit.indices.to_numpy()[np.isnan(scale)], return_counts=True)
-    for code, count in zip(names, counts, strict=True):
-        name = str(unit.dictionary[int(code)].as_py())
-        tally.other_units[name] = tally.other_units.get(name, 0) + int(count)
-
-
-def _whole(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
-    """All columns of an import, those that a CSV does not have with one value."""
-    rest = RowBlock(rows, {"env": SOURCE, "source": SOURCE, "status": "ok", "samples": 1, "trials": 1})
-    filled = table_of([rest], pa.schema([field for field in COLUMNS if field.name not in columns]))
-    return pa.table(
-        [columns.get(name, filled[name] if name in filled.column_names else None) for name in COLUMNS.names],
-        schema=COLUMNS,
-    )
-
-
-def _by_machine(machine: CodedTexts, given: ImportOptions, rows: pa.Table) -> dict[str, pa.Table]:
-    if given.machine or len(set(machine.codes)) <= 1:
-        said = machine.texts[int(machine.codes[0])] if len(machine.codes) else ""
-        return {machine_named(given.machine or said): rows} if len(rows) else {}
-    return {
-        machine_named(machine.texts[code]): rows.filter(pa.array(machine.codes == code))
-        for code in np.unique(machine.codes)
-    }

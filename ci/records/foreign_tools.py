@@ -1,4 +1,8 @@
-"""What other tools write: result files of asv, JSON of hyperfine and Google Benchmark, what nccl-tests prints."""
+"""What other tools write: result files of asv, JSON of hyperfine and Google Benchmark, what nccl-tests prints.
+
+Each reader takes what the file holds, its path and what the user says of it, and gives the points and a sentence on
+what of it was left out.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +13,34 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ci.records import rows
 from ci.records.foreign_csv import (
     SECONDS,
     ForeignError,
-    ForeignFile,
-    ForeignPoint,
     ImportOptions,
-    MeasuredAt,
+    Point,
     date_of,
     dated,
     machine_named,
-    median_of,
     named,
+    times_of,
 )
-from ci.records.rows import names_of, software
+from ci.records.rows import TIME, Json, names_of, software
+
+Found = tuple[list[Point], list[str]]
+"""Points, and what was left out."""
+
+UNTIMED: Point = {"value": math.nan, "low": None, "high": None, "samples": 0}
 
 # Result files of any asv project, formats 1 and 2, whatever the file is called.
 #
 # A benchmark becomes a kernel, its parameters the case; parameters called `backend` and `case`, as in our own suite,
 # are taken as such.  Times are seconds; other units are kept as they are.  Facts from asv 0.6.6 (asv/results.py):
-# version 1 holds a value or {"params", "result", "stats"} for each benchmark, version 2 a row in the order of
-# `result_columns`; null is a failure, NaN a skip.
+# version 2 holds a row for each benchmark in the order of `result_columns`, and asv turns version 1 into it; null is a
+# failure, NaN a skip.
 
 
 ASV = "asv"
@@ -42,127 +49,85 @@ UNITS = {"time": "s", "timeraw": "s", "mem": "bytes", "peakmem": "bytes"}
 """Unit by kind of benchmark (the name's first part), where benchmarks.json does not say."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Benchmark:
-    """What benchmarks.json says of a benchmark."""
-
-    unit: str
-    params: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
-class _AsvRow:
-    """The results of one benchmark over the combinations of its parameters."""
-
-    name: str
-    params: Sequence[Sequence[str]]
-    result: Sequence[float | None]
-    low: Sequence[float | None]
-    high: Sequence[float | None]
-    samples: Sequence[int | None]
-
-
 def fits_asv(data: object) -> bool:
     """Whether it looks like a result file."""
     return isinstance(data, dict) and {"commit_hash", "results", "params"} <= data.keys()
 
 
-def read_asv(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
-    """The points of a result file.  Raises ForeignError."""
+def read_asv(data: Json, path: Path, given: ImportOptions) -> Found:
+    """Of a result file.  Raises ForeignError."""
     if data.get("version") not in (1, 2):
         raise ForeignError(f"asv format {data.get('version')!r}; 1 and 2 are read_asv")
     params = data["params"] if isinstance(data["params"], dict) else {}
-    origin = _asv_origin(data, params, path, given)
-    declared = _declared(path.parent.parent / "benchmarks.json")
-    points, remarks = list[ForeignPoint](), list[str]()
-    for name, content in data["results"].items():
+    if data["version"] == 1:
+        from asv import results, util  # imported here: they take half a second
+
         try:
-            row = _asv_row(name, content, data.get("result_columns") or ())
-            points += _asv_points(origin, row, declared.get(name) or _guessed(name), given)
+            data = results.Results.update_to_2({"date": 0, "python": "", "requirements": {}, "env_name": "", **data})
+        except util.UserError as error:
+            raise ForeignError(f"lacks what asv writes ({error})") from None
+    needs = data.get("requirements") or {key: value for key, value in params.items() if key in ("torch", "triton")}
+    python = f"py{data.get('python') or params.get('python') or '?'}"
+    origin: Point = {
+        "machine": machine_named(given.machine or str(params.get("machine") or path.parent.name)),
+        "commit": named(given.commit or data["commit_hash"]),
+        "date": given.date_ms if given.date_ms is not None else dated(float(data.get("date") or 0)),
+        "env": named(data.get("env_name") or path.stem.partition("-")[2] or python),
+        "source": ASV,
+        **software(needs),
+    }
+    declared = _declared(path.parent.parent / "benchmarks.json")
+    points, remarks = list[Point](), list[str]()
+    for name, row in data["results"].items():
+        try:
+            own = {"kernel": given.kernel or named(re.sub(rf"\.{TIME}$", "", name))}
+            points += [
+                {**origin, **own, **one}
+                for one in _asv_points(dict(zip(data["result_columns"], row, strict=False)), name, declared)
+            ]
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             remarks.append(f"{named(name)}: holds what asv does not write ({error}); left out")
-    return ForeignFile(points, remarks)
-
-
-def _asv_origin(data: rows.Json, params: Mapping[str, object], path: Path, given: ImportOptions) -> MeasuredAt:
-    needs = data.get("requirements") or {key: value for key, value in params.items() if key in ("torch", "triton")}
-    date = given.date_ms if given.date_ms is not None else dated(float(data.get("date") or 0))
-    env = (
-        data.get("env_name") or path.stem.partition("-")[2] or f"py{data.get('python') or params.get('python') or '?'}"
-    )
-    machine = given.machine or str(params.get("machine") or path.parent.name)
-    return MeasuredAt(
-        machine_named(machine), named(given.commit or data["commit_hash"]), date, named(env), ASV, **software(needs)
-    )
+    return points, remarks
 
 
 @functools.lru_cache(maxsize=64)
-def _declared(path: Path) -> dict[str, _Benchmark]:
+def _declared(path: Path) -> Json:
     """benchmarks.json of a tree by benchmark; empty if there is none."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    entries = found.items() if isinstance(found, dict) else ()
-    return {
-        name: _Benchmark(str(entry.get("unit") or _guessed(name).unit), list(entry.get("param_names") or ()))
-        for name, entry in entries
-        if isinstance(entry, dict)
-    }
+    return {n: one for n, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
-def _guessed(name: str) -> _Benchmark:
-    kind = name.rpartition(".")[2].partition("_")[0]
-    return _Benchmark(UNITS.get(kind, "unit"), ())
-
-
-def _asv_row(name: str, content: object, columns: Sequence[str]) -> _AsvRow:
-    if isinstance(content, list):
-        data = dict(zip(columns, content, strict=False))
-    else:
-        data = dict(content) if isinstance(content, dict) else {"result": content}
-    result, params = data.get("result"), data.get("params") or []
-    stats = data.get("stats") or []
-    listed = result if isinstance(result, list) else [result]
-
-    def statistic(column: str, index: int) -> Sequence[float | None]:
-        if data.get(column):
-            return list(data[column])
-        return [one["ci_99"][index] if isinstance(one, dict) and one.get("ci_99") else None for one in stats]
-
-    counts = data.get("stats_repeat") or [one.get("repeat") if isinstance(one, dict) else None for one in stats]
-    return _AsvRow(name, params, listed, statistic("stats_ci_99_a", 0), statistic("stats_ci_99_b", 1), counts)
-
-
-def _asv_points(
-    origin: MeasuredAt, row: _AsvRow, benchmark: _Benchmark, given: ImportOptions
-) -> Iterator[ForeignPoint]:
+def _asv_points(row: Json, name: str, declared: Json) -> Iterator[Point]:
     """What was measured or failed; what asv skipped is no point."""
-    keys = list(itertools.product(*(names_of(values) for values in row.params)))
-    if row.result == [None] and len(keys) > 1:
-        row = dataclasses.replace(row, result=[None] * len(keys))
-    if len(row.result) != len(keys):
-        raise ValueError(f"{len(row.result)} results for {len(keys)} combinations of parameters")
-    kernel = given.kernel or named(re.sub(rf"\.{rows.TIME}$", "", row.name))
-    for index, (key, value) in enumerate(zip(keys, row.result, strict=True)):
-        if value is None or math.isfinite(value):
-            backend, case = _backend_and_case(benchmark.params, key)
-            failed = value is None
-            yield ForeignPoint(
-                origin,
-                kernel,
-                backend,
-                case,
-                math.nan if value is None else float(value),
-                "s" if benchmark.unit == "seconds" else named(benchmark.unit),
-                _known_at(row.low, index),
-                _known_at(row.high, index),
-                0
-                if failed
-                else int(_known_at(row.samples, index) if index < len(row.samples) and row.samples[index] else 1),
-                "error" if failed else "ok",
-                "failed under asv" if failed else "",
-            )
+    keys = list(itertools.product(*map(names_of, row.get("params") or ())))
+    listed = row.get("result")
+    result: list[float | None] = listed if isinstance(listed, list) else [listed]
+    if result == [None]:
+        result = [None] * len(keys)
+    if len(result) != len(keys):
+        raise ValueError(f"{len(result)} results for {len(keys)} combinations of parameters")
+    said = declared.get(name, {})
+    unit = str(said.get("unit") or UNITS.get(name.rpartition(".")[2].partition("_")[0], "unit"))
+    statistics = (row.get(column) or () for column in ("stats_ci_99_a", "stats_ci_99_b", "stats_repeat"))
+    for key, value, low, high, samples in itertools.zip_longest(keys, result, *statistics):
+        if value is not None and not math.isfinite(value):
+            continue
+        backend, case = _backend_and_case(list(said.get("param_names") or ()), key)
+        failed = value is None
+        yield {
+            "backend": backend,
+            "case": case,
+            "value": math.nan if failed else float(value),
+            "unit": "s" if unit == "seconds" else named(unit),
+            "low": low if low is not None and math.isfinite(low) else None,
+            "high": high if high is not None and math.isfinite(high) else None,
+            "samples": 0 if failed else int(samples or 1),
+            "status": "error" if failed else "ok",
+            "why": "failed under asv" if failed else "",
+        }
 
 
 def _backend_and_case(names: Sequence[str], values: Sequence[str]) -> tuple[str, str]:
@@ -171,11 +136,6 @@ def _backend_and_case(names: Sequence[str], values: Sequence[str]) -> tuple[str,
         return named(known["backend"]), named(known["case"])
     said = [f"{name}={value}" for name, value in known.items()] if known else values
     return ASV, named(",".join(said), "all")
-
-
-def _known_at(values: Sequence[float | None], index: int) -> float:
-    value = values[index] if index < len(values) else None
-    return math.nan if value is None or not math.isfinite(value) else float(value)
 
 
 # JSON of hyperfine (`--export-json`) and of Google Benchmark (`--benchmark_out_format=json`).
@@ -195,93 +155,86 @@ def fits_google(data: object) -> bool:
     return isinstance(data, dict) and isinstance(data.get("benchmarks"), list) and "context" in data
 
 
-def read_hyperfine(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
-    """The points of an export."""
+def read_hyperfine(data: Json, path: Path, given: ImportOptions) -> Found:
+    """Of an export."""
     origin = _origin(data, path, given, "hyperfine", None, "")
-    points, remarks = list[ForeignPoint](), list[str]()
+    points, remarks = list[Point](), list[str]()
     for result in data["results"]:
         try:
-            points.append(_command(origin, result, given))
+            points.append({**origin, **_command(result, given)})
         except (ValueError, TypeError, KeyError) as error:
             remarks.append(f"{named(result.get('command'))}: {type(error).__name__}: {error}; left out")
-    return ForeignFile(points, remarks)
+    return points, remarks
 
 
-def read_google(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
-    """The points of a report."""
+def read_google(data: Json, path: Path, given: ImportOptions) -> Found:
+    """Of a report."""
     context = data["context"] if isinstance(data["context"], dict) else {}
     origin = _origin(data, path, given, "google_benchmark", context.get("date"), str(context.get("host_name") or ""))
-    runs: dict[str, list[rows.Json]] = {}
+    runs: dict[str, list[Json]] = {}
     for run in data["benchmarks"]:
         if isinstance(run, dict) and "name" in run:
             runs.setdefault(str(run.get("run_name") or run["name"]), []).append(run)
-    points, remarks = list[ForeignPoint](), list[str]()
+    points, remarks = list[Point](), list[str]()
     for name, those in runs.items():
         try:
-            points.append(_function(origin, name, those, given))
+            points.append({**origin, **_function(name, those, given)})
         except (ValueError, TypeError, KeyError, ForeignError) as error:
             remarks.append(f"{named(name)}: {error}; left out")
-    return ForeignFile(points, remarks)
+    return points, remarks
 
 
-def _origin(data: rows.Json, path: Path, given: ImportOptions, source: str, date: object, host: str) -> MeasuredAt:
+def _origin(data: Json, path: Path, given: ImportOptions, source: str, date: object, host: str) -> Point:
     digest = hashlib.sha256(repr(data).encode()).hexdigest()[:8]
-    commit = named(given.commit or f"{source}-{digest}")
-    return MeasuredAt(machine_named(given.machine or host), commit, date_of(given, path, date), source, source)
+    return {
+        "machine": machine_named(given.machine or host),
+        "commit": named(given.commit or f"{source}-{digest}"),
+        "date": date_of(given, path, date),
+        "env": source,
+        "source": source,
+        "backend": source,
+        "unit": "s",
+    }
 
 
-def _command(origin: MeasuredAt, result: Mapping[str, object], given: ImportOptions) -> ForeignPoint:
-    command = str(result["command"])
+def _command(result: Json, given: ImportOptions) -> Point:
+    command, parameters = str(result["command"]), result.get("parameters")
     program = next(iter(command.split()), "").rpartition("/")[2]
-    parameters = result.get("parameters")
     said = ",".join(f"{k}={v}" for k, v in parameters.items()) if isinstance(parameters, dict) and parameters else ""
     times, codes = result.get("times"), result.get("exit_codes")
     failed = isinstance(codes, list) and any(codes)
-    if isinstance(times, list) and times:
-        value, low, high = median_of([float(time) for time in times])
-        samples = len(times)
-    else:
-        value, low, high, samples = float(str(result.get("median") or result["mean"])), math.nan, math.nan, 1
-    return ForeignPoint(
-        origin,
-        named(given.kernel or program),
-        "hyperfine",
-        named(f"{command} [{said}]" if said else command),
-        math.nan if failed else value,
-        "s",
-        low,
-        high,
-        samples,
-        "error" if failed else "ok",
-        "the command failed" if failed else "",
-    )
+    samples = times if isinstance(times, list) and times else [str(result.get("median") or result["mean"])]
+    found = times_of([float(time) for time in samples])
+    return {
+        "kernel": named(given.kernel or program),
+        "case": named(f"{command} [{said}]" if said else command),
+        **found,
+        "value": math.nan if failed else found["value"],
+        "status": "error" if failed else "ok",
+        "why": "the command failed" if failed else "",
+    }
 
 
-def _function(origin: MeasuredAt, name: str, runs: list[rows.Json], given: ImportOptions) -> ForeignPoint:
+def _function(name: str, runs: Sequence[Json], given: ImportOptions) -> Point:
     kernel, _, case = name.partition("/")
     broken = next((run for run in runs if run.get("error_occurred")), None)
     timed = [] if broken else list(_repetitions(runs))
     if not timed and not broken:
         raise ForeignError("has no real_time in a unit of time")
-    value, low, high = median_of([seconds for seconds, _ in timed]) if timed else (math.nan, math.nan, math.nan)
+    seconds = [one for one, _ in timed]
+    found = times_of(seconds) if timed else UNTIMED
     rates = [float(run["bytes_per_second"]) for _, run in timed if "bytes_per_second" in run]
-    return ForeignPoint(
-        origin,
-        named(given.kernel or kernel),
-        "google_benchmark",
-        named(case, "all"),
-        value,
-        "s",
-        low,
-        high,
-        len(timed),
-        "error" if broken else "ok",
-        named(broken.get("error_message"), "failed") if broken else "",
-        hbm_bytes=median_of(rates)[0] * value if rates else math.nan,
-    )
+    return {
+        "kernel": named(given.kernel or kernel),
+        "case": named(case, "all"),
+        **found,
+        "status": "error" if broken else "ok",
+        "why": named(broken.get("error_message"), "failed") if broken else "",
+        "hbm_bytes": statistics.median(rates) * statistics.median(seconds) if rates else None,
+    }
 
 
-def _repetitions(runs: list[rows.Json]) -> Iterator[tuple[float, rows.Json]]:
+def _repetitions(runs: Sequence[Json]) -> Iterator[tuple[float, Json]]:
     """(seconds, run) of every repetition; of the median or the mean where there are only aggregates."""
     single = [run for run in runs if run.get("run_type", "iteration") == "iteration"]
     named_so = {str(run.get("aggregate_name")): run for run in runs}
@@ -322,6 +275,7 @@ _VERSION = re.compile(r"\b(NCCL|RCCL) version\s*:?\s*(\d[\w.]*)|nccl-library=(\d
 _RUNTIME = re.compile(r"\bROCm version\s*:\s*(\d[\d.]*)")
 _HEADING = re.compile(r"^#\s+size\s+count\s")
 _ROW = re.compile(r"^\s*\d+\s+\S")
+_TIME = ("time", "cputime")
 
 
 @dataclasses.dataclass
@@ -337,6 +291,7 @@ class _TestRun:
     ranks: int = 0
     columns: tuple[str, ...] = ()
 
+    @property
     def world(self) -> int:
         return max(self.ranks, 1)
 
@@ -365,21 +320,25 @@ def fits_report(data: object) -> bool:
     return isinstance(data, dict) and {"nccl_version", "results", "args"} <= data.keys()
 
 
-def read_log(text: str, path: Path, given: ImportOptions) -> ForeignFile:
-    """The points of a log.  Raises ForeignError."""
-    lines, remarks = list[_SizeLine](), list[str]()
-    for number, run, line in _tables(text):
+def read_log(text: str, path: Path, given: ImportOptions) -> Found:
+    """Of a log.  Raises ForeignError."""
+    lines, remarks, run = list[_SizeLine](), list[str](), _TestRun()
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _PREFIX.sub("", raw, count=1)
+        if not (run.columns and _ROW.match(line)):
+            run = _heard(run, line)
+            continue
         try:
-            lines += _size_lines(run, line.split())
+            lines += list(_size_lines(run, line.split()))
         except (ValueError, IndexError):
             remarks.append(f"line {number}: no row of its table: {line.strip()[:60]!r}; left out")
     if not lines:
         raise ForeignError("a log of nccl-tests or rccl-tests without one measured size; was the run interrupted?")
-    return ForeignFile(_size_points(lines, path, given, hashlib.sha256(text.encode()).hexdigest(), None), remarks)
+    return _size_points(lines, path, given, hashlib.sha256(text.encode()).hexdigest(), None), remarks
 
 
-def read_report(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFile:
-    """The points of a report of -J (its version 3)."""
+def read_report(data: Json, path: Path, given: ImportOptions) -> Found:
+    """Of a report of -J (its version 3)."""
     program = _PROGRAM.search(" ".join(map(str, data.get("args") or ())))
     devices = list(data.get("devices") or (data.get("config") or {}).get("devices") or ())
     first = devices[0] if devices else {}
@@ -389,18 +348,7 @@ def read_report(data: rows.Json, path: Path, given: ImportOptions) -> ForeignFil
     if not lines:
         raise ForeignError("a report of nccl-tests without one measured size")
     digest = hashlib.sha256(repr(sorted(data.items())).encode()).hexdigest()
-    return ForeignFile(_size_points(lines, path, given, digest, data.get("start_time")))
-
-
-def _tables(text: str) -> Iterator[tuple[int, _TestRun, str]]:
-    """(line number, run, row) of every row of every table."""
-    run = _TestRun()
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = _PREFIX.sub("", raw, count=1)
-        if run.columns and _ROW.match(line):
-            yield number, run, line
-        else:
-            run = _heard(run, line)
+    return _size_points(lines, path, given, digest, data.get("start_time")), []
 
 
 def _heard(run: _TestRun, line: str) -> _TestRun:
@@ -424,43 +372,26 @@ def _heard(run: _TestRun, line: str) -> _TestRun:
     return run
 
 
-def _size_lines(run: _TestRun, words: Sequence[str]) -> list[_SizeLine]:
+def _size_lines(run: _TestRun, words: Sequence[str]) -> Iterator[_SizeLine]:
     """One row of a table: out of place and in place, as far as it has them.
 
     Operation and root may be blank, and so may the whole part out of place; a timestamp is two words.
     """
-    tail = run.columns[next(i for i, name in enumerate(run.columns) if name in ("time", "cputime")) :]
+    tail = run.columns[next(at for at, name in enumerate(run.columns) if name in _TIME) :]
+    starts = [at for at, name in enumerate(tail) if name in _TIME]
     width = len(tail) + tail.count("timestamp")
-    blank = width - tail.index("time" if "time" in tail else "cputime", 1) if _twice(tail) else width
-    present = width if len(words) - width >= 3 else blank
-    lead = words[: len(words) - present]
+    if len(words) - width < 3:  # out of place is blank
+        width, starts = width - starts[-1], [0]
+    lead, values = words[: len(words) - width], words[len(words) - width :]
     if not 3 <= len(lead) <= 5:
         raise ValueError
-    names = tail if present == width else tail[len(tail) - blank :]
-    starts = [i for i, name in enumerate(names) if name in ("time", "cputime")]
-    values = words[len(lead) :]
-    both = len(starts) > 1
-    redop, root = ([*lead[3:], "", ""])[:2]
-    return [
-        _SizeLine(
-            run,
-            not both or index > 0,
-            int(lead[0]),
-            lead[2],
-            redop,
-            root,
-            float(values[at]),
-            0.0 if values[at + 3] == "N/A" else float(values[at + 3]),
-        )
-        for index, at in enumerate(starts)
-    ]
+    size, dtype, (redop, root) = int(lead[0]), lead[2], [*lead[3:], "", ""][:2]
+    for at in starts:
+        time, wrong = float(values[at]), 0.0 if values[at + 3] == "N/A" else float(values[at + 3])
+        yield _SizeLine(run, len(starts) < 2 or at > 0, size, dtype, redop, root, time, wrong)
 
 
-def _twice(names: Sequence[str]) -> bool:
-    return sum(name in ("time", "cputime") for name in names) > 1
-
-
-def _json_lines(run: _TestRun, row: rows.Json) -> Iterator[_SizeLine]:
+def _json_lines(run: _TestRun, row: Json) -> Iterator[_SizeLine]:
     for key in ("out_of_place", "in_place"):
         if part := row.get(key):
             time = part.get("time", part.get("cpu_time"))
@@ -472,15 +403,15 @@ def _json_lines(run: _TestRun, row: rows.Json) -> Iterator[_SizeLine]:
 
 def _size_points(
     lines: Sequence[_SizeLine], path: Path, given: ImportOptions, digest: str, said: object
-) -> list[ForeignPoint]:
+) -> list[Point]:
     """One point per series: a size that a log repeats is one point with several samples."""
-    date, commit = date_of(given, path, said), given.commit or f"log-{digest[:8]}"
+    date, commit = date_of(given, path, said), named(given.commit or f"log-{digest[:8]}")
     series: dict[tuple[str, str, str, str], list[_SizeLine]] = {}
     for line in lines:
         backend = f"{line.run.family}_in_place" if line.in_place else line.run.family
         machine = given.machine or line.run.host or "unknown"
         series.setdefault((machine, _kernel(line, path, given), backend, _case(line)), []).append(line)
-    return [_size_point(key, those, commit, date) for key, those in series.items()]
+    return [{**_size_point(*key, those), "commit": commit, "date": date} for key, those in series.items()]
 
 
 def _kernel(line: _SizeLine, path: Path, given: ImportOptions) -> str:
@@ -493,51 +424,35 @@ def _kernel(line: _SizeLine, path: Path, given: ImportOptions) -> str:
     return NAMES.get(found, found)
 
 
-def _size_point(key: tuple[str, str, str, str], lines: Sequence[_SizeLine], commit: str, date_ms: int) -> ForeignPoint:
-    machine, kernel, backend, case = key
-    run, line = lines[0].run, lines[0]
-    env = named(run.library.replace(" ", "-"), "unknown")
-    origin = MeasuredAt(
-        machine_named(machine),
-        named(commit),
-        date_ms,
-        env,
-        f"{run.family}-tests",
-        device=named(run.device, ""),
-        runtime=run.runtime,
-        library=run.library,
-    )
-    wrong = sum(one.wrong for one in lines)
-    value, low, high = median_of([one.time_us for one in lines])
-    return ForeignPoint(
-        origin,
-        named(kernel),
-        backend,
-        named(case),
-        float("nan") if wrong else value,
-        "us",
-        low,
-        high,
-        len(lines),
-        "wrong" if wrong else "ok",
-        f"{wrong:g} elements are wrong" if wrong else "",
-        TYPES.get(line.dtype, line.dtype),
-        run.world(),
-        link_bytes=_share(run.collective, run.world()) * line.size,
-        payload_bytes=float(line.size),
-    )
-
-
-def _share(collective: str, ranks: int) -> float:
-    """busbw / algbw; NaN for a collective that is not known."""
-    if collective in WHOLE:
-        return 1.0
-    return TIMES_SENT.get(collective, float("nan")) * (ranks - 1) / ranks
+def _size_point(machine: str, kernel: str, backend: str, case: str, lines: Sequence[_SizeLine]) -> Point:
+    line, run = lines[0], lines[0].run
+    wrong, found = sum(one.wrong for one in lines), times_of([one.time_us for one in lines])
+    share = 1.0 if run.collective in WHOLE else TIMES_SENT.get(run.collective, math.nan) * (run.world - 1) / run.world
+    return {
+        "machine": machine_named(machine),
+        "env": named(run.library.replace(" ", "-"), "unknown"),
+        "source": f"{run.family}-tests",
+        "device": named(run.device, ""),
+        "runtime": run.runtime,
+        "library": run.library,
+        "kernel": named(kernel),
+        "backend": backend,
+        "case": named(case),
+        **found,
+        "value": math.nan if wrong else found["value"],
+        "unit": "us",
+        "status": "wrong" if wrong else "ok",
+        "why": f"{wrong:g} elements are wrong" if wrong else "",
+        "dtype": TYPES.get(line.dtype, line.dtype),
+        "world": run.world,
+        "link_bytes": share * line.size,
+        "payload_bytes": float(line.size),
+    }
 
 
 def _case(line: _SizeLine) -> str:
     """Such as w8_fp32_1MB; an operation other than the usual sum, and a root other than 0, are said."""
-    parts = [f"w{line.run.world()}", TYPES.get(line.dtype, line.dtype), _shown_bytes(line.size)]
+    parts = [f"w{line.run.world}", TYPES.get(line.dtype, line.dtype), _shown_bytes(line.size)]
     parts += [line.redop] if line.redop not in ("", "sum", "none") else []
     parts += [f"root{line.root}"] if line.root not in ("", "-1", "0") else []
     return "_".join(parts)
@@ -556,3 +471,12 @@ def _library(code: int) -> str:
     """NCCL_VERSION_CODE as a version: major * 10000 + minor * 100 + patch, before 2.9 major * 1000 (nccl.h)."""
     scale = 10_000 if code >= 10_000 else 1_000
     return f"NCCL {code // scale}.{code % scale // 100}.{code % 100}"
+
+
+READERS = {
+    "asv": (fits_asv, read_asv),
+    "nccl-tests": (fits_report, read_report),
+    "hyperfine": (fits_hyperfine, read_hyperfine),
+    "google-benchmark": (fits_google, read_google),
+}
+"""By the tool that writes JSON: whether it looks like its file, and the reader."""

@@ -1,8 +1,8 @@
-"""Records as one long frame, or commit by commit, through the Parquet cache.  Read by :mod:`ci.records.store`.
+"""Records as one long frame, or commit by commit.  Read by :mod:`ci.records.store`.
 
-The cache is `results/.cache/v<VERSION>/machine=<name>/part-*.parquet`: plain Parquet with the columns of
-:data:`ci.records.rows.SCHEMA` and `record`, the asv file that a row came from (without ".json").  The machine is the
-partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
+Rows are parsed once and kept in `results/.cache/v<VERSION>/machine=<name>/part-*.parquet` (:mod:`ci.records.cache`):
+plain Parquet with the columns of :data:`ci.records.cache.SCHEMA` and `record`, the asv file that a row came from
+(without ".json").  The machine is the partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
 
 What is known without reading a row: every commit and environment that has rows, its date, and a digest of what the rows
 were parsed from.  Who keeps what it made of some commits can so tell whether it still holds (:func:`opened`).
@@ -12,80 +12,73 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
+import json
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from benchmarks import trial_file
 from ci.git.repository import history_order
-from ci.records import cache
+from ci.records.cache import CACHED, SCHEMA, TEXT, UNIT, Column, ParsedFiles, Parts, table_of, unified
 from ci.records.ledger import machine_folders
-from ci.records.rows import CACHED, SCHEMA, TEXT, RowBlock, rows_of, table_of
+from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
+from ci.records.rows import EXACT, TIME, Json, checked, names_of, notes_of, software
+from ci.stats.types import FloatArray
+from ci.trials.file import TrialFile, read
+from ci.trials.pooled import PairedRatio, PooledTimes
+from ci.trials.trial import DeclaredCase, Machine
 
 Codes = npt.NDArray[np.signedinteger]
-Units = dict[str, tuple[Path, Path]]
 
 VERSION = 9
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FramePiece:
-    """Rows of one machine as they are stored; columns that it lacks are unknown."""
-
-    machine: str
-    rows: pa.Table
-
-
-def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
+def load(results_dir: Path, machine: str | None) -> pd.DataFrame:
     """See :func:`ci.records.store.load`."""
-    pieces, problems = list[FramePiece](), list[str]()
+    tables, problems = list[pa.Table](), list[str]()
     for folder in machine_folders(results_dir):
         if machine in (None, folder.name):
-            units = units_in(folder, notes_path)
-            found = cache.index(*cached_in(folder, units))
-            pieces += [FramePiece(folder.name, rows) for rows in found.rows()]
-            problems += problems_in(folder, units, found.problems)
-    foreign, left_out = cache.imported_times(results_dir, machine)
-    pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
-    frame = assembled(pieces, results_dir)
-    frame.attrs["problems"] = problems
+            found, said = parsed(folder)
+            tables += [_of_machine(rows, folder.name) for rows in found.rows()]
+            problems += said
+    foreign, left_out = imported_times(results_dir, machine)
+    frame = assembled([*tables, *foreign], results_dir)
+    frame.attrs["problems"] = [*problems, *left_out]
     return frame
 
 
-def units_in(folder: Path, notes_path: Callable[[Path], Path]) -> Units:
-    """The records of a machine: the asv file and the notes of each."""
-    files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
-    return {stem: (path, notes_path(path)) for stem, path in files.items()}
-
-
-def problems_in(folder: Path, units: Units, said: Sequence[str]) -> Iterator[str]:
-    """What could not be used of a machine's records; said: of each file."""
-    yield from (f"{folder}/{one}" for one in said)
-    alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in units)
-    yield from (
-        f"{path}: notes without an asv file; `ridgeline records add {shlex.quote(str(path))}` makes one"
-        for path in alone
-    )
+def parsed(folder: Path) -> tuple[ParsedFiles, list[str]]:
+    """The records of a machine, and what could not be used of them."""
+    files = {path.stem: (path, notes_of(path)) for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
+    store = cache_folder(folder.parent, folder.name)
+    if not store.is_dir():
+        files = dict(sorted(files.items(), key=lambda pair: _dated(pair[1][0])))
+    found = ParsedFiles(files, lambda stem: rows_of(*files[stem]), Parts(store, CACHED, VERSION))
+    alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
+    return found, [
+        *(f"{folder}/{said}" for said in found.problems),
+        *(
+            f"{path}: notes without an asv file; `ridgeline records add {shlex.quote(str(path))}` makes one"
+            for path in alone
+        ),
+    ]
 
 
 def cache_folder(results_dir: Path, machine: str) -> Path:
     """Where the rows of a machine are cached."""
     return results_dir / ".cache" / f"v{VERSION}" / f"machine={quote(machine, safe='')}"
-
-
-def cached_in(folder: Path, units: Units) -> tuple[Units, cache.Parser, pa.Schema, Path, int]:
-    """What `ci.records.cache` must be told of the records of a machine."""
-    store = cache_folder(folder.parent, folder.name)
-    if not store.is_dir():
-        units = dict(sorted(units.items(), key=lambda pair: _dated(pair[1][0])))
-    return units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION
 
 
 def _dated(path: Path) -> int:
@@ -98,31 +91,39 @@ def _dated(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def assembled(
-    pieces: Sequence[FramePiece], repository: Path, later: Mapping[tuple[str, int], int] | None = None
-) -> pd.DataFrame:
-    """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order.
+def _of_machine(rows: pa.Table, machine: str) -> pa.Table:
+    """Rows with the columns of SCHEMA; those that they lack are unknown."""
+    return table_of({**{name: rows[name] for name in rows.column_names}, "machine": machine}, len(rows))
 
-    later: `ms_apart` of all records, where the pieces are a part of them.
+
+def assembled(
+    tables: Sequence[pa.Table], repository: Path, later: Mapping[tuple[str, int], int] | None = None
+) -> pd.DataFrame:
+    """Tables of SCHEMA as one frame, oldest commit first; texts as categories, in alphabetical order.
+
+    later: `ms_apart` of all records, where the rows are a part of them.
     """
-    commit, date = _texts(pieces, "commit"), _values(pieces, "date")
+    whole = unified(tables, SCHEMA)
+    commit, date = _texts(whole["commit"]), whole["date"].to_numpy()
     runs = _runs(commit.codes, date.view(np.int64))
-    date = np.add(date, _apart(commit, date, runs, repository, later))
+    lengths = np.diff(np.append(runs, len(date)))
+    of_run = list(zip(np.asarray(commit[runs], dtype=object), date[runs].view(np.int64).tolist(), strict=True))
+    later = ms_apart(of_run, repository) if later is None else later
+    date = date + np.repeat(np.array([later.get(one, 0) for one in of_run], "timedelta64[ms]"), lengths)
     order = _by_date(date, commit.codes, runs)
     columns = {}
     for field in SCHEMA:
         if field.name == "date":
             columns["date"] = pd.Series(date[order]).dt.tz_localize("UTC")
-        elif field.type == TEXT:
-            columns[field.name] = pd.Series(_texts(pieces, field.name)[order])
         else:
-            columns[field.name] = pd.Series(_values(pieces, field.name)[order])
+            column = whole[field.name]
+            columns[field.name] = pd.Series((_texts(column) if field.type == TEXT else column.to_numpy())[order])
     return pd.DataFrame(columns, copy=False)
 
 
-def _texts(pieces: Sequence[FramePiece], name: str) -> pd.Categorical:
-    """A text column of all pieces with the texts that occur in it."""
-    whole = _column(pieces, name)
+def _texts(column: pa.ChunkedArray) -> pd.Categorical:
+    """A text column with the texts that occur in it."""
+    whole = column.combine_chunks()
     codes, texts = whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
     used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
     ordered = sorted(used.tolist(), key=texts.__getitem__)
@@ -132,45 +133,11 @@ def _texts(pieces: Sequence[FramePiece], name: str) -> pd.Categorical:
     return pd.Categorical.from_codes(number[codes], categories=names, validate=False)
 
 
-def _values(pieces: Sequence[FramePiece], name: str) -> npt.NDArray[np.generic]:
-    """A column of numbers of all pieces."""
-    whole = _column(pieces, name)
-    dtype = "datetime64[ms]" if pa.types.is_timestamp(whole.type) else whole.type.to_pandas_dtype()
-    return np.asarray(whole.to_numpy(zero_copy_only=False).astype(dtype, copy=False))
-
-
-def _column(pieces: Sequence[FramePiece], name: str) -> pa.Array:
-    """A column of all pieces; what a piece lacks is unknown."""
-    field = SCHEMA.field(name)
-    chunks = []
-    for piece in pieces:
-        if name in piece.rows.column_names:
-            chunks += piece.rows[name].chunks
-        else:
-            lacking = RowBlock(len(piece.rows), {"machine": piece.machine})
-            chunks += table_of([lacking], pa.schema([field]))[name].chunks
-    return pa.chunked_array(chunks, field.type).unify_dictionaries().combine_chunks()
-
-
 def _runs(commit: Codes, date: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     """Where rows of another commit begin: a record's rows stand together, so these are few."""
-    if not len(commit):
-        return np.empty(0, np.intp)
-    return np.concatenate([[0], np.flatnonzero((commit[1:] != commit[:-1]) | (date[1:] != date[:-1])) + 1])
-
-
-def _apart(
-    commit: pd.Categorical,
-    date: npt.NDArray[np.generic],
-    runs: npt.NDArray[np.intp],
-    repository: Path,
-    later: Mapping[tuple[str, int], int] | None,
-) -> npt.NDArray[np.generic]:
-    """What to add to the date of each row."""
-    of_run = list(zip(np.asarray(commit[runs], dtype=object), date[runs].view(np.int64).tolist(), strict=True))
-    later = ms_apart(of_run, repository) if later is None else later
-    lengths = np.diff(np.append(runs, len(date)))
-    return np.repeat(np.array([later.get(one, 0) for one in of_run], np.int64), lengths).astype("timedelta64[ms]")
+    begin = np.ones(len(commit), bool)
+    begin[1:] = (commit[1:] != commit[:-1]) | (date[1:] != date[:-1])
+    return np.flatnonzero(begin)
 
 
 def ms_apart(dated: Iterable[tuple[str, int]], repository: Path) -> dict[tuple[str, int], int]:
@@ -197,6 +164,152 @@ def _by_date(date: npt.NDArray[np.generic], commit: Codes, runs: npt.NDArray[np.
     return np.repeat(runs[order] - (ends - lengths), lengths) + np.arange(len(date))
 
 
+# ---- the rows of one record ----------------------------------------------------------------------------------------
+
+
+UNPAIRED = PairedRatio("", math.nan, math.nan, math.nan)
+
+UNTIMED = PooledTimes(math.nan, math.nan, math.nan, math.nan, math.nan, 0, 0)
+
+
+def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
+    """Rows of an asv file in the folder of its machine and of the notes beside it, and what could not be used."""
+    machine = path.parent.name
+    try:
+        data, why = checked(path.read_bytes(), machine)
+    except OSError as error:
+        data, why = {}, f"cannot be read: {error.strerror}"
+    if why:
+        return CACHED.empty_table(), [f"{path.name}: {why}; left out"]
+    file = read(notes) if notes.exists() else TrialFile(notes)
+    problems = [f"{one.at(Path(notes.name))}: {one.why}; left out" for one in file.rejected]
+    place = Place(machine, data["commit_hash"], data["env_name"])
+    try:
+        pooled = pool(file.trials, place, file.pooled) if file.trials else None
+        problems += [_outdated(one, notes) for one in outdated(file.trials, place, file.pooled)]
+    except ValueError as error:
+        pooled, problems = None, [*problems, f"{notes.name}: {error}; its trials belong elsewhere"]
+    noted = [_noted(pooled)] if pooled else []
+    try:
+        return unified([*noted, *_bare(data, pooled)], CACHED), problems
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        said = f"{path.name}: holds what asv does not write ({type(error).__name__}: {error}); its notes alone are used"
+        return unified(noted, CACHED), [*problems, said]
+
+
+def _noted(pooled: PooledTrials) -> pa.Table:
+    """Everything the notes hold."""
+    keys, cells = list(pooled.cells), list(pooled.cells.values())
+    declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
+    cases = [d.cases.get(name, DeclaredCase(name)) for d, (_, _, name) in zip(declarations, keys, strict=True)]
+    times = [times_of(cell) or UNTIMED for cell in cells]
+    paired = [one.paired or UNPAIRED for one in times]
+    columns: dict[str, Column] = {
+        **_where(pooled.place, pooled.machine, pooled.date_ms),
+        **software(pooled.environment.versions),
+        "driver": pooled.machine.driver or "",
+        "kernel": [key[0] for key in keys],
+        "backend": [key[1] for key in keys],
+        "case": [key[2] for key in keys],
+        "baseline": [key[1] in d.baselines for d, key in zip(declarations, keys, strict=True)],
+        **{name: [getattr(case, name) for case in cases] for name in ("tier", "dtype", "world")},
+        "shape": [json.dumps(dict(case.shape)) if case.shape else "" for case in cases],
+        **{field: [getattr(case.cost, field) for case in cases] for field, _ in EXACT.values()},
+        **{name: [getattr(one, name) for one in times] for name in ("seconds", "samples", "trials")},
+        **{f"seconds_{end}": [getattr(one, end) for one in times] for end in ("low", "high")},
+        "status": [str(cell.status) for cell in cells],
+        "yardstick": [cell.definition for cell in cells],
+        "case_yardstick": [cell.case_definition for cell in cells],
+        **{name: [getattr(cell, name) for cell in cells] for name in ("why", "method", "code")},
+        "paired_with": [one.name for one in paired],
+        **{f"paired_{name}": [getattr(one, name) for one in paired] for name in ("ratio", "low", "high")},
+    }
+    return table_of(columns, len(keys), CACHED)
+
+
+def _outdated(operator: str, notes: Path) -> str:
+    said = f"{notes.name}: the line with the times of {operator} is missing or older than its trials"
+    return f"{said}; `ridgeline records add {shlex.quote(str(notes))}` makes it anew from the samples"
+
+
+def _bare(data: Json, pooled: PooledTrials | None) -> Iterator[pa.Table]:
+    """What only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
+    params = data["params"]
+    if not trial_file.EARLIEST_MS <= int(data["date"]) <= trial_file.LATEST_MS:
+        raise ValueError(f"the date {data['date']} ms since 1970 is not before 2100")
+    place = {
+        **_where(Place(params["machine"], data["commit_hash"], data["env_name"]), _machine(params), data["date"]),
+        **software(data.get("requirements") or {}),
+    }
+    rows = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
+    for name, row in rows.items():
+        kernel, _, series = name.rpartition(".")
+        if series == TIME and len(row.get("params") or ()) == 2 and row.get("result"):
+            found = _bare_kernel(kernel, row, rows, pooled)
+            if len(found):
+                columns = {str(name): found[name].to_list() for name in found}
+                yield table_of({**place, **columns}, len(found), CACHED)
+
+
+def _bare_kernel(kernel: str, row: Json, rows: Mapping[str, Json], pooled: PooledTrials | None) -> pd.DataFrame:
+    """The combinations of one time series that asv's file has and the notes lack; what asv skipped is no row."""
+    keys = list(itertools.product(*map(names_of, row["params"])))
+    if len(row["result"]) != len(keys):
+        raise ValueError(f"{kernel} has {len(row['result'])} results for {len(keys)} combinations of parameters")
+    values, failed = np.array(row["result"], np.float64), np.array([value is None for value in row["result"]])
+    known = np.array([pooled is not None and (kernel, *key) in pooled.cells for key in keys])
+    wanted = (failed | ~np.isnan(values)) & ~known
+    if not wanted.any():
+        return pd.DataFrame()
+    found = pd.DataFrame(keys, columns=["backend", "case"]).assign(
+        kernel=kernel,
+        seconds=values,
+        seconds_low=row.get("stats_ci_99_a"),
+        seconds_high=row.get("stats_ci_99_b"),
+        samples=[value or 0 for value in row.get("stats_repeat") or [0] * len(keys)],
+        trials=np.where(failed, 0, 1),
+        status=np.where(failed, "error", "ok"),
+        why=np.where(failed, "failed under asv, without notes", ""),
+        yardstick=str(row.get("version") or ""),
+        **{field: _of_cases(rows.get(f"{kernel}.{name}"), row) for name, (field, _) in EXACT.items()},
+    )
+    rest: pd.DataFrame = found.loc[wanted]
+    return rest
+
+
+def _of_cases(exact: Json | None, row: Json) -> FloatArray | float:
+    """An exact series at the cases of every combination of a time series; NaN where it lacks one."""
+    if not exact or not exact.get("params") or not exact.get("result"):
+        return math.nan
+    known = dict(zip(exact["params"][0], exact["result"], strict=False))
+    return np.array([known.get(case) for _, case in itertools.product(*row["params"])], np.float64)
+
+
+def _machine(params: Json) -> Machine:
+    """What asv's file says of the machine, as far as it is told."""
+    arch = str(params.get("arch") or "")
+    kind = str(params.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
+    return Machine(
+        params["machine"],
+        kind,
+        arch,
+        str(params.get("device") or ""),
+        str(params.get("market_name") or ""),
+        int(params.get("count") or 1),
+        params.get("compute_units"),
+        params.get("memory_bytes"),
+        chip_id=str(params.get("chip_id") or ""),
+    )
+
+
+def _where(place: Place, machine: Machine, date_ms: int) -> dict[str, Column]:
+    texts = {name: getattr(machine, name) or "" for name in ("kind", "arch", "device", "market_name", "chip_id")}
+    sizes = (machine.compute_units, machine.memory_bytes)
+    units, memory = (None if size is None else float(size) for size in sizes)
+    of_machine = {**texts, "count": machine.count, "compute_units": units, "memory_bytes": memory}
+    return {**of_machine, "commit": place.commit, "date": int(date_ms), "env": place.env}
+
+
 # ---- commit by commit ----------------------------------------------------------------------------------------------
 
 
@@ -216,22 +329,21 @@ class MachineRows:
 
     machine: str
     places: Sequence[RecordPlace]
-    indexed: cache.Indexed
+    records: ParsedFiles
     repository: Path
     later: Mapping[tuple[str, int], int]
 
     def made_of(self, places: Iterable[RecordPlace]) -> str:
         """Digest of what the rows of some places were parsed from, and of how ties of their dates are broken."""
-        said = [(p.date_ms, p.commit, p.env, [self.indexed.units[unit].digest for unit in p.units]) for p in places]
+        said = [(p.date_ms, p.commit, p.env, [self.records.units[unit].digest for unit in p.units]) for p in places]
         return hashlib.sha256(repr(said).encode(errors="surrogatepass")).hexdigest()
 
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
         """Rows of some places, with the columns of :func:`ci.records.store.load`."""
         wanted = {(place.commit, place.env) for place in places}
         found = (place for place in self.places if (place.commit, place.env) in wanted)
-        units = dict.fromkeys(unit for place in found for unit in place.units)
-        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(units)]
-        return assembled(pieces, self.repository, self.later)
+        tables = self.records.rows(unit for place in found for unit in place.units)
+        return assembled([_of_machine(table, self.machine) for table in tables], self.repository, self.later)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -246,33 +358,101 @@ class OpenedRecords:
     problems: Sequence[str]
 
 
-def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecords:
+def opened(results_dir: Path) -> OpenedRecords:
     """See :func:`ci.records.store.opened`."""
-    mixed = cache.imported_machines(results_dir)
-    found, problems = dict[str, cache.Indexed](), list[str]()
+    mixed = imported_machines(results_dir)
+    found, problems = dict[str, ParsedFiles](), list[str]()
     for folder in machine_folders(results_dir):
         if folder.name not in mixed:
-            units = units_in(folder, notes_path)
-            found[folder.name] = cache.index(*cached_in(folder, units))
-            problems += problems_in(folder, units, found[folder.name].problems)
-    known = [unit.places or () for one in found.values() for unit in one.units.values()]
-    dated = [(commit, date) for places in known for commit, _, date in places]
-    later = ms_apart(dated, results_dir)
-    machines = [
-        MachineRows(machine, _places(one, later), one, results_dir, later)
-        for machine, one in found.items()
-        if any(unit.places for unit in one.units.values())
-    ]
+            found[folder.name], said = parsed(folder)
+            problems += said
+    units = {machine: list(records.units.items()) for machine, records in found.items()}
+    later = ms_apart(
+        [(commit, date) for those in units.values() for _, unit in those for commit, _, date in unit.places],
+        results_dir,
+    )
+    machines = []
+    for machine, records in found.items():
+        dates: dict[tuple[str, str], int] = {}
+        names: dict[tuple[str, str], dict[str, None]] = {}
+        for name, unit in units[machine]:
+            for commit, env, date in unit.places:
+                shown = date + later.get((commit, date), 0)
+                dates[commit, env] = max(shown, dates.get((commit, env), shown))
+                names.setdefault((commit, env), {})[name] = None
+        places = sorted(RecordPlace(dates[key], *key, tuple(sorted(names[key]))) for key in dates)
+        if places:
+            machines.append(MachineRows(machine, places, records, results_dir, later))
     return OpenedRecords(machines, mixed, problems)
 
 
-def _places(indexed: cache.Indexed, later: Mapping[tuple[str, int], int]) -> list[RecordPlace]:
-    """Every commit and environment, oldest first."""
-    date: dict[tuple[str, str], int] = {}
-    units: dict[tuple[str, str], dict[str, None]] = {}
-    for name, unit in indexed.units.items():
-        for commit, env, date_ms in unit.places or ():
-            shown = date_ms + later.get((commit, date_ms), 0)
-            date[commit, env] = max(shown, date.get((commit, env), shown))
-            units.setdefault((commit, env), {})[name] = None
-    return sorted(RecordPlace(date[key], *key, tuple(sorted(units[key]))) for key in date)
+# ---- records of other tools ----------------------------------------------------------------------------------------
+#
+# `results/imported/machine=<name>/part-*.parquet`, beside our own. They are no asv files of ours: asv's format wants a
+# benchmark definition that nobody declared, and a history of millions of points does not fit JSON. So they are kept as
+# the cache keeps rows, with the columns below; a unit is a foreign file (of a large CSV a block), and a file that is
+# imported again replaces its rows. Unlike the cache they cannot be made again: this folder is a record.
+
+
+IMPORTED_VERSION = 1
+"""Version of the rows.  Other versions are never replaced: they may be the only copy."""
+
+IMPORTED = "imported"
+
+_FROM_FRAME = (
+    *("commit", "date", "env", "kernel", "backend", "case", "dtype", "world", "seconds", "seconds_low"),
+    *("seconds_high", "samples", "trials", "hbm_bytes", "link_bytes", "payload_bytes", "status", "why"),
+    *("device", "driver", "runtime", "library", "torch", "triton"),
+)
+COLUMNS = pa.schema([*map(SCHEMA.field, _FROM_FRAME), ("value", pa.float64()), ("unit", TEXT), ("source", TEXT)])
+"""value, unit: as the file has them.  seconds: the value where its unit is one of time, else NaN.  source: which format
+it was read from.  A row without seconds is in no page; any engine can query it."""
+
+MOST_ROWS = 4_000_000
+"""Imported rows that the frame takes: about 1.5 GB beside as many of our own (2026-11).  A larger import is for a query
+engine, and the frame says so."""
+
+KEY = ["commit", "env", "kernel", "backend", "case"]
+"""What two rows of a machine share that are of the same point."""
+
+
+def imported(results_dir: Path, machine: str) -> Parts:
+    """The imported rows of one machine."""
+    folder = results_dir / IMPORTED / f"machine={quote(machine, safe='')}"
+    return Parts(folder, COLUMNS, IMPORTED_VERSION, only_copy=True)
+
+
+def imported_machines(results_dir: Path) -> list[str]:
+    """Machines that have imported rows."""
+    folders = sorted((results_dir / IMPORTED).glob("machine=*"))
+    return [unquote(folder.name.partition("=")[2]) for folder in folders if folder.is_dir()]
+
+
+def imported_times(results_dir: Path, machine: str | None = None) -> tuple[list[pa.Table], list[str]]:
+    """Rows that have a time or a failure, each point once, the latest file's; and what was left out."""
+    found, problems = [], []
+    for name in imported_machines(results_dir):
+        if machine not in (None, name):
+            continue
+        parts = imported(results_dir, name)
+        index, units = parts.index(), parts.units()
+        rows = sum(pq.read_metadata(path).num_rows for path, held in index.items() if held)
+        if rows > MOST_ROWS:
+            said = f"{parts.folder}: {rows:,} imported rows are more than the {MOST_ROWS:,} that pages take"
+            problems.append(f"{said}; query them with DuckDB or pandas as .github/guides/tables.md does")
+            continue
+        read = list(parts.read(units))
+        there = {unit for held, _ in read for unit in held}
+        unsound = [path for path, held in index.items() if held is None or not held.keys() <= there]
+        problems += [f"{path}: damaged or of another version; import its files again" for path in unsound]
+        latest_last = unified([table for _, table in read], parts.schema)
+        put_ns = latest_last[UNIT].to_pandas().map({unit: one.put_ns for unit, one in units.items()})
+        latest_last = latest_last.take(pa.array(np.argsort(put_ns.to_numpy(np.int64), kind="stable")))
+        timed = pc.or_(
+            pc.is_finite(latest_last["seconds"].fill_null(math.nan)),
+            pc.not_equal(latest_last["status"].cast(pa.string()), "ok"),
+        )
+        told = latest_last.filter(timed)
+        once = told.filter(pa.array(~told.select(KEY).to_pandas().duplicated(keep="last").to_numpy()))
+        found.append(_of_machine(once, name))
+    return found, problems

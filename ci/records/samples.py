@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
@@ -111,29 +111,11 @@ def read(content: bytes, wanted: Sequence[str]) -> dict[str, list[ArmSamples]]:
     rows = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True).read(use_threads=False)
     rows = rows.filter(pc.is_in(rows["trial"], value_set=pa.array(list(wanted), pa.string())))
     found: dict[str, list[ArmSamples]] = {}
-    for trial, arm in _arms(rows):
-        found.setdefault(trial, []).append(arm)
+    keys = ["trial", "case", "role", "backend"]
+    for (trial, case, role, backend), own in rows.to_pandas().groupby(keys, sort=False, observed=True):
+        seconds, skew_s = (own[name].dropna().to_numpy(np.float64) for name in ("seconds", "skew_s"))
+        found.setdefault(str(trial), []).append(ArmSamples(str(case), str(role), str(backend), seconds, skew_s))
     return found
-
-
-def _arms(rows: pa.Table) -> Iterator[tuple[str, ArmSamples]]:
-    """(trial, samples) of every arm: runs of equal keys, because an arm's rows stand together."""
-    keys = {name: np.array(rows[name].to_pylist(), object) for name in ("trial", "case", "role", "backend")}
-    if not len(rows):
-        return
-    new = np.zeros(len(rows), bool)
-    for values in keys.values():
-        new[1:] |= values[1:] != values[:-1]
-    starts = np.flatnonzero(np.concatenate([[True], new[1:]]))
-    seconds, skew = (rows[name].to_numpy() for name in ("seconds", "skew_s"))
-    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-        trial, case, role, backend = (str(values[start]) for values in keys.values())
-        yield trial, ArmSamples(case, role, backend, *(_known(values[start:end]) for values in (seconds, skew)))
-
-
-def _known(values: FloatArray) -> FloatArray:
-    known: FloatArray = values[~np.isnan(values)]
-    return known
 
 
 def _padded(arrays: Sequence[FloatArray], lengths: np.ndarray) -> pa.Array:

@@ -62,15 +62,15 @@ LOCK_SECONDS = 600.0
 """How long a writer waits for another.  A record takes seconds; ten minutes mean that the other one hangs."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Recorded:
     """What a call of :func:`record` did.  paths: asv files that now hold the trials, written or not."""
 
-    paths: list[Path]
-    added: int
-    known: int
-    places: list[Place]
-    problems: list[Problem]
+    paths: list[Path] = dataclasses.field(default_factory=list)
+    added: int = 0
+    known: int = 0
+    places: list[Place] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,43 +97,25 @@ def record(
     none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.ledger).
     Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
     """
-    read_files = [read(file) if isinstance(file, Path) else file for file in files]
-    parts = [
-        _record(those, folder_of(results_dir, regime), commits or {}, dry_run)
-        for regime, those in by_regime(read_files).items()
-    ]
-    paths, places, problems = ([one for p in parts for one in getattr(p, f)] for f in ("paths", "places", "problems"))
-    return Recorded(paths, sum(p.added for p in parts), sum(p.known for p in parts), places, problems)
-
-
-def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str, str], dry_run: bool) -> Recorded:
-    """The trials of one regime."""
-    wanted, problems = _sorted_by_place(files, commits, keep=not dry_run)
-    swept: dict[Path, list[Trial]] = {}
-    for at in sorted(wanted):
-        for trial in (one for one in wanted[at] if one.sweep):
-            file = results_dir / SWEEPS / at.machine / f"{at.stem}-{trial.operator}.jsonl.gz"
-            swept.setdefault(file, []).append(trial)
-    wanted = {place: left for place, trials in wanted.items() if (left := [one for one in trials if not one.sweep])}
-    known, added, samples = 0, 0, configured(results_dir)
-    with contextlib.nullcontext() if dry_run else _lock(results_dir):
-        for place in sorted(wanted):
-            notes, broken = _read_notes(_asv_path(results_dir, place), keep=not dry_run)
-            new, already, conflicts = _new(wanted[place], notes.trials, notes.path)
-            problems += [*broken, *conflicts]
-            known, added = known + already, added + len(new)
-            if not dry_run:
-                problems += _write_place(results_dir, _added(notes, new, place, samples), place)
-        for path, lines in swept.items():
-            there, broken = _read_trials(path, keep=not dry_run)
-            new, already, conflicts = _new(lines, there.trials, path)
-            problems += [*broken, *conflicts]
-            known, added = known + already, added + len(new)
-            if new and not dry_run:
-                ordered = sorted((*there.trials, *new), key=lambda trial: trial.order)
-                _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
-    paths = [*(_asv_path(results_dir, place) for place in sorted(wanted)), *swept]
-    return Recorded(paths, added, known, sorted(wanted), problems)
+    done = Recorded()
+    for regime, those in by_regime([read(file) if isinstance(file, Path) else file for file in files]).items():
+        folder = folder_of(results_dir, regime)
+        wanted = _by_file(those, folder, commits or {}, done.problems, keep=not dry_run)
+        samples = configured(folder)
+        with contextlib.nullcontext() if dry_run else _lock(folder):
+            for swept, place, path in sorted(wanted):
+                there, broken = _read_trials(path, keep=not dry_run)
+                new, already, conflicts = _new(wanted[swept, place, path], there.trials, path)
+                done.problems += [*broken, *conflicts]
+                done.known, done.added = done.known + already, done.added + len(new)
+                done.paths.append(path if swept else _asv_path(folder, place))
+                done.places += [] if swept else [place]
+                if new and swept and not dry_run:
+                    ordered = sorted((*there.trials, *new), key=lambda trial: trial.order)
+                    _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
+                elif not swept and not dry_run:
+                    done.problems += _write_place(folder, _added(there, new, place, samples), place)
+    return done
 
 
 def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:
@@ -168,7 +150,7 @@ def compact(results_dir: Path, place: Place, samples: SamplesPlace, dry_run: boo
     """Move the samples of one record to their place.  Once more is no change; an interruption leaves it as it was."""
     path = _asv_path(results_dir, place)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
-        notes, problems = _read_notes(path, keep=not dry_run)
+        notes, problems = _read_trials(asv_files.notes_of(path), keep=not dry_run)
         before = _bytes(path, notes.path)
         if not notes.trials:
             return Compacted(before, before, problems)
@@ -219,15 +201,15 @@ def read_benchmarks(results_dir: Path) -> asv_files.Json:
     return {}
 
 
-def _sorted_by_place(
-    files: Iterable[TrialFile], commits: Mapping[str, str], keep: bool
-) -> tuple[dict[Place, list[Trial]], list[Problem]]:
+def _by_file(
+    files: Iterable[TrialFile], results_dir: Path, commits: Mapping[str, str], problems: list[Problem], keep: bool
+) -> dict[tuple[bool, Place, Path], list[Trial]]:
+    """The trials by where they belong: whether in a file of sweeps, the place, the file."""
     for role, commit in commits.items():
         if not COMMIT.fullmatch(commit):
             allowed = "give the full hash, 40 hex digits (git rev-parse NAME)"
             raise RecordError(f"the commit given for {role!r} is {commit!r}; {allowed}")
-    wanted: dict[Place, list[Trial]] = {}
-    problems: list[Problem] = []
+    wanted: dict[tuple[bool, Place, Path], list[Trial]] = {}
     for file in files:
         problems += file.problems(keep)
         for trial in (trial.with_commits(commits) for trial in file.trials):
@@ -235,8 +217,11 @@ def _sorted_by_place(
             aside = set_aside(file.path, trial.text.encode()) if reasons and keep else ""
             problems += [Problem(str(file.path), why, aside) for why in reasons]
             for place in places:
-                wanted.setdefault(place, []).append(trial)
-    return wanted, problems
+                path = asv_files.notes_of(_asv_path(results_dir, place))
+                if trial.sweep:
+                    path = results_dir / SWEEPS / place.machine / f"{place.stem}-{trial.operator}.jsonl.gz"
+                wanted.setdefault((trial.sweep is not None, place, path), []).append(trial)
+    return wanted
 
 
 def _places(trial: Trial) -> tuple[list[Place], list[str]]:
@@ -305,11 +290,6 @@ def _own_file(path: Path, place: Place) -> tuple[asv_files.Json, list[Problem]]:
     return data, []
 
 
-def _read_notes(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
-    """The notes beside an asv file."""
-    return _read_trials(_notes_path(path), keep)
-
-
 def _read_trials(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
     """A file of trial lines; with `keep`, lines that are not trials are put aside (else only reported)."""
     if not path.exists():
@@ -349,17 +329,13 @@ def _asv_path(results_dir: Path, place: Place) -> Path:
     return results_dir / place.machine / f"{place.stem}.json"
 
 
-def _notes_path(path: Path) -> Path:
-    return path.with_name(f"{path.stem}.notes.jsonl")
-
-
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
 def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     """All records as a long frame, one row per (machine, commit, env, kernel, backend, case), oldest commit first.
 
-    Columns: see `ci.records.frame.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer
+    Columns: see `ci.records.cache.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer
     or foreign is left out and named in `frame.attrs["problems"]`; reading changes nothing but the Parquet cache in
     `results_dir/.cache`.  No records give an empty frame.
     """
@@ -367,14 +343,14 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
         frame as frames,
     )  # pandas and pyarrow take most of a second to import; recording needs neither
 
-    return frames.load(results_dir, machine, _notes_path)
+    return frames.load(results_dir, machine)
 
 
 def opened(results_dir: Path) -> OpenedRecords:
     """The records by where they stand in the history; their rows are read as they are asked for."""
     from ci.records import frame as frames
 
-    return frames.opened(results_dir, _notes_path)
+    return frames.opened(results_dir)
 
 
 def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
@@ -400,7 +376,8 @@ def trials(results_dir: Path, place: Place) -> list[Trial]:
 
 
 def _noted(results_dir: Path, place: Place) -> list[Trial]:
-    return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0].trials, key=lambda trial: trial.order)
+    notes, _ = _read_trials(asv_files.notes_of(_asv_path(results_dir, place)), keep=False)
+    return sorted(notes.trials, key=lambda trial: trial.order)
 
 
 def places(results_dir: Path, machine: str, commit: str, env: str | None = None) -> list[Place]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pandas as pd
 
 from ci.records import store
 from ci.records.ledger import SUSTAINED, folder_of
-from ci.records.pooling import interval
+from ci.records.pooling import Place, interval
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
@@ -134,14 +135,13 @@ def beside(results: Path, spaced: pd.DataFrame | None = None) -> list[BesideRow]
     if not folder.is_dir():
         return []
     others = _times(_newest(store.load(results) if spaced is None else spaced))
-    newest, energy = _newest(store.load(folder)), _Energy(folder)
+    newest, joules = _newest(store.load(folder)), functools.cache(functools.partial(_joules_at, folder))
     times, found = _times(newest), list[BesideRow]()
     facts = zip(newest["device"].astype(str), newest["baseline"], strict=True)
     for (series, time), (device, baseline) in sorted(zip(times.items(), facts, strict=True)):
         machine, kernel, case, backend = series
-        joules = energy.of(machine, time)
-        named = machine, device, kernel, case, backend, bool(baseline)
-        found.append(BesideRow(*named, time, others.get(series), joules.get((kernel, case, backend))))
+        said = joules(Place(machine, time.commit, time.env)).get((kernel, case, backend))
+        found.append(BesideRow(machine, device, kernel, case, backend, bool(baseline), time, others.get(series), said))
     return found
 
 
@@ -158,30 +158,14 @@ def _times(newest: pd.DataFrame) -> dict[Series, RegimeTime]:
     return {(machine, kernel, case, backend): RegimeTime(*time) for machine, kernel, case, backend, *time in rows}
 
 
-Joules: TypeAlias = Mapping[tuple[str, str, str], JoulesPerCall]
-"""By kernel, case and backend."""
-
-
-class _Energy:
-    """The joules of the records in a folder, each record read once."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[tuple[str, str, str], Joules] = {}
-
-    def of(self, machine: str, time: RegimeTime) -> Joules:
-        """What the record of a time says."""
-        where = machine, time.commit, time.env
-        if where not in self._known:
-            self._known[where] = dict(self._read(*where))
-        return self._known[where]
-
-    def _read(self, machine: str, commit: str, env: str) -> Joules:
-        found: dict[tuple[str, str, str], JoulesPerCall] = {}
-        trials = store.notes(self._folder, machine, commit, env)
-        place = store.Place(machine, commit, env)
-        for operator in dict.fromkeys(trial.operator for trial in trials):
-            own = [trial for trial in trials if trial.operator == operator]
-            role = place.role_in(own[-1])
-            found |= {(operator, case, b): one for (case, r, b), one in joules_of(own).items() if r == role}
-        return found
+def _joules_at(folder: Path, place: Place) -> Mapping[tuple[str, str, str], JoulesPerCall]:
+    """What a record says, by kernel, case and backend."""
+    by_operator: dict[str, list[Trial]] = {}
+    for trial in store.notes(folder, place.machine, place.commit, place.env):
+        by_operator.setdefault(trial.operator, []).append(trial)
+    return {
+        (operator, case, backend): one
+        for operator, own in by_operator.items()
+        for (case, role, backend), one in joules_of(own).items()
+        if role == place.role_in(own[-1])
+    }

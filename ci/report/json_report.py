@@ -31,40 +31,26 @@ class ReportError(ValueError):
     """A file is not a report; the text names the place and the reason."""
 
 
+KEYS = (
+    *("verdict", "why", "title", "cases", "groups", "floors", "judgement_warnings", "warnings", "base", "head"),
+    *("machine", "links", "costs", "clocks", "skipped"),
+)
+"""What every report has, in this order."""
+
+WHERE_ANY = ("case_warnings", "machine_code", "configurations", "ran", "explanations")
+"""What is written only where there is any."""
+
+
 def document(report: Report) -> Json:
     """The report as plain dicts and lists; numbers that are not finite become null."""
-    judgement = report.judgement
-    plain = {
-        "format": FORMAT,
-        "version": VERSION,
-        "verdict": str(judgement.verdict),
-        "why": judgement.why,
-        "title": report.title,
-        "cases": [_case(case) for case in judgement.cases],
-        "groups": [dataclasses.asdict(group) for group in judgement.groups],
-        "floors": [dataclasses.asdict(floor) for floor in judgement.floors],
-        "judgement_warnings": list(judgement.warnings),
-        "warnings": [str(warning) for warning in report.warnings],
-        "base": _side(report.base),
-        "head": _side(report.head),
-        "machine": dict(report.machine),
-        "links": dict(report.links),
-        "costs": {case: dataclasses.asdict(cost) for case, cost in report.costs.items()},
-        "clocks": {arm: dataclasses.asdict(clocks) for arm, clocks in report.clocks.items()},
-        "skipped": [dataclasses.asdict(skip) for skip in report.skipped],
-    }
-    about_cases = [dataclasses.asdict(warning) for warning in report.warnings if warning.case]
-    if about_cases:
-        plain["case_warnings"] = about_cases
-    if judgement.machine_code:
-        plain["machine_code"] = list(judgement.machine_code)
-    if report.configurations:
-        plain["configurations"] = list(report.configurations)
-    if report.ran:
-        plain["ran"] = list(report.ran)
-    if report.explanations:
-        plain["explanations"] = [dataclasses.asdict(one) for one in report.explanations]
-    return {key: _finite(value) for key, value in plain.items()}
+    told = dataclasses.asdict(report)
+    judged = told.pop("judgement")
+    for case in judged["cases"]:
+        del case["more_trials"]  # only a live comparison needs it
+    told["case_warnings"] = [warning for warning in told.pop("warnings") if warning["case"]]
+    told |= {"judgement_warnings": judged.pop("warnings"), "warnings": list(map(str, report.warnings)), **judged}
+    keys = [*KEYS, *(key for key in WHERE_ANY if told[key])]
+    return {"format": FORMAT, "version": VERSION, **{key: _finite(told[key]) for key in keys}}
 
 
 def dumps(report: Report) -> str:
@@ -120,16 +106,6 @@ def _float(token: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{token[:20]} is too large")
     return value
-
-
-def _case(case: CaseVerdict) -> Json:
-    """The case, without what only a live comparison needs."""
-    told = {name: value for name, value in dataclasses.asdict(case).items() if name != "more_trials"}
-    return {**told, "verdict": str(case.verdict)}
-
-
-def _side(side: Side) -> Json:
-    return {"commit": side.commit, "name": side.name, "dirty": side.dirty, "environment": dict(side.environment)}
 
 
 def _finite(value: Any) -> Any:

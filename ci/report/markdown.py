@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
-from ci.report.model import Report, Scalar, WarningGroup, grouped
+from ci.report.document import Bullet, Sheet, pipes
+from ci.report.model import Report, Scalar, grouped
 
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
@@ -99,8 +100,7 @@ def _summary(report: Report) -> str:
     compared = f": {code(report.head.label)} against {code(report.base.label)}" if words.sides(report) else ""
     where = f" on {code(words.machine_line(report.machine))}" if report.machine else ""
     lines = [text(report.title) + compared + where]
-    counted = words.counts(report.judgement.cases)
-    if counted:
+    if counted := words.counts(report.judgement.cases):
         parts = [f"**{number}** {verdict}" for verdict, number in counted.items()]
         parts += [f"**{len(report.skipped)}** not measured"] if report.skipped else []
         lines.append(" · ".join(parts))
@@ -114,73 +114,62 @@ def _summary(report: Report) -> str:
 
 def _moved(report: Report) -> Iterator[str]:
     for cause, cases in words.groups_of(report):
-        yield _title(cause, cases)
-        if any(case.ratio is not None for case in cases):
-            yield _table(report, cases)
-            yield _why(cause, cases)
-        else:
-            yield _bullets(f"{code(case.case)}: {text(words.all_evidence(case), 400)}" for case in cases)
+        yield f"### {cases[0].verdict}: {text(words.cause(cause, cases))}"
+        yield from _cases(report, cause, cases)
 
 
-def _title(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
-    verdict = cases[0].verdict
-    return f"### {verdict}: {text(words.cause(cause) if cause else words.plural(len(cases), 'case'))}"
+def _cases(report: Report, cause: Group | None, cases: Sequence[CaseVerdict]) -> Iterator[str]:
+    """A table with its reasons; a list of reasons for cases without times."""
+    if any(case.ratio is not None for case in cases):
+        yield _table(report, cases)
+        yield _bullets(words.why(cause, cases))
+    else:
+        yield _bullets(words.evidence(cases))
+
+
+TITLES = {"interval %": "interval, %", "trials": "trials × rounds"}
+"""Columns that have another title here."""
 
 
 def _table(report: Report, cases: Sequence[CaseVerdict]) -> str:
-    if not any(case.ratio for case in cases):
-        return _rows("| case |", "|---|", (f"| {code(case.case)} |" for case in cases), len(cases))
-    rated = any(case.case in report.costs for case in cases)
-    head = "| case | time | interval, % | base → head |" + (" head reaches |" if rated else "") + " trials × rounds |"
-    rule = "|---|--:|--:|--:|--:|" + ("--:|" if rated else "")
-    return _rows(head, rule, (_row(report, case, rated) for case in cases), len(cases))
+    columns: list[str] = []
+    if any(case.ratio for case in cases):
+        rated = ["head reaches"] if any(case.case in report.costs for case in cases) else []
+        columns = ["time", "interval %", "base → head", *rated, "trials"]
+    rows = []
+    for case in cases[:ROWS]:
+        said = words.cells(report, case)
+        said["time"] = f"**{said['time']}**"
+        rows.append((code(case.case), *(said[column] for column in columns)))
+    header = ("case", *(TITLES.get(column, column) for column in columns))
+    more = [f"| and {len(cases) - ROWS} more, in the JSON report |"] if len(cases) > ROWS else []
+    return "\n".join([*pipes(Sheet("", header, tuple(rows), texts=1)), *more])
 
 
-def _row(report: Report, case: CaseVerdict, rated: bool) -> str:
-    cells = [
-        code(case.case),
-        f"**{words.percent(case.ratio)}**",
-        words.interval(case.ci_low, case.ci_high),
-        words.times(case.base_seconds, case.head_seconds),
-    ]
-    if rated:
-        cells.append(words.rate(report.costs.get(case.case), case.head_seconds))
-    return "| " + " | ".join([*cells, words.trials(case)]) + " |"
+def _bullets(lines: Sequence[Bullet]) -> str:
+    """A list; the cases of a line lead it, a single one so that it can be copied."""
+    listed = [f"- {_named(line.cases)}{text(line.text, line.most)}" for line in lines[:ROWS]]
+    more = [f"- and {len(lines) - ROWS} more, in the JSON report"] if len(lines) > ROWS else []
+    return "\n".join(listed + more)
 
 
-def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
-    shown = [row for row, _ in zip(rows, range(ROWS), strict=False)]
-    more = [f"| and {number - ROWS} more, in the JSON report |"] if number > ROWS else []
-    return "\n".join([head, rule, *shown, *more])
-
-
-def _why(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
-    said = {**({cause.evidence: []} if cause and cause.evidence else {}), **words.reasons(cases)}
-    return _bullets(
-        (f"{_named(names)}: " if names and len(names) < len(cases) else "") + text(sentence, 400)
-        for sentence, names in said.items()
-    )
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    listed = [f"- {line}" for line in lines]
-    more = [f"- and {len(listed) - ROWS} more, in the JSON report"] if len(listed) > ROWS else []
-    return "\n".join(listed[:ROWS] + more)
+def _named(cases: Sequence[str]) -> str:
+    who = code(cases[0]) if len(cases) == 1 else text(words.named(cases), 480) if cases else ""
+    return who and f"{who}: "
 
 
 def _floors(report: Report) -> Iterator[str]:
-    lines = words.floor_lines(report.judgement)
-    if lines:
+    if lines := words.floors(report.judgement):
         yield "### Against the vendor library"
-        yield _bullets(f"{_named(line.cases)}: {text(line.text, 480)}" for line in lines)
+        yield _bullets(lines)
 
 
 def _causes(report: Report) -> Iterator[str]:
     """Why cases are slower: the cause, and folded what else was put back."""
     for one in report.explanations:
-        yield f"### Why: {_named(one.cases)}"
+        yield f"### Why: {_named(one.cases).removesuffix(': ')}"
         yield f"**{text(one.sentence, 480)}**"
-        lines = _bullets(text(line, 400) for line in words.cause_lines(one, ROWS))
+        lines = _bullets([Bullet(line) for line in words.cause_lines(one, ROWS)])
         yield _fold("What was put back, and the machine code", 1, lines)
 
 
@@ -189,37 +178,30 @@ def _machine_code(report: Report) -> Iterator[str]:
     if report.judgement.machine_code:
         first, *others = report.judgement.machine_code
         yield f"**Machine code** {text(first, 480)}"
-        yield _bullets(text(line, 1200) for line in others)
+        yield _bullets([Bullet(line, most=1200) for line in others])
 
 
 def _configurations(report: Report) -> Iterator[str]:
     """Knobs in use that are no longer the best: apart from what is slower, which they are not."""
     if report.configurations:
         yield "### Best configuration moved"
-        yield _bullets(text(sentence, 400) for sentence in report.configurations)
-
-
-def _named(cases: Sequence[str]) -> str:
-    """The cases of one cause; a single one can be copied."""
-    return code(cases[0]) if len(cases) == 1 else text(words.named(cases), 480)
+        yield _bullets([Bullet(sentence) for sentence in report.configurations])
 
 
 def _details(report: Report) -> Iterator[str]:
-    moved = set(report.moved())
-    rest = [case for case in report.judgement.cases if case not in moved]
+    rest = [case for case in report.judgement.cases if not case.verdict.moved]
     unsure = [case for case in rest if case.verdict is Verdict.CANNOT_TELL]
-    yield _fold("Cannot tell", len(unsure), "\n\n".join(p for p in (_table(report, unsure), _why(None, unsure)) if p))
+    yield _fold("Cannot tell", len(unsure), _paragraphs(_table(report, unsure), _bullets(words.why(None, unsure))))
     settled = [case for case in rest if case.verdict is not Verdict.CANNOT_TELL]
     yield _fold("The rest: " + ", ".join(words.folded(settled)), len(settled), _table(report, settled))
-    skipped = (f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped)
-    yield _fold("Not measured, and why", len(report.skipped), _bullets(skipped))
-    groups = grouped(report.all_warnings)
-    yield _fold("Warnings", len(groups), _bullets(_warning(group) for group in groups))
-    yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))
+    yield _fold("Not measured, and why", len(report.skipped), _bullets(words.skipped(report.skipped)))
+    warnings = grouped(report.all_warnings)
+    yield _fold("Warnings", len(warnings), _bullets(warnings))
+    yield _fold("Machine, clocks and versions", 1, "\n".join(f"- {line}" for line in _machine(report)))
 
 
-def _warning(group: WarningGroup) -> str:
-    return (f"{_named(group.cases)}: " if group.cases else "") + text(group.text, 400)
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
 
 
 def _fold(title: str, number: int, body: str) -> str:

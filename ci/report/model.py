@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ci.git.repository import LocalCheckout
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import SUSTAINED, Explanation
+from ci.report.document import Bullet
 from ci.stats.types import Clocks
 from ci.trials.trial import Checkout, Trial, ran_differently
 
@@ -69,28 +70,20 @@ class ReportWarning:
         return f"{self.case}: {self.text}" if self.case else self.text
 
 
-@dataclasses.dataclass(frozen=True)
-class WarningGroup:
-    """One cause and the cases it concerns, none for a warning about the whole run."""
-
-    text: str
-    cases: tuple[str, ...] = ()
-
-
-def grouped(warnings: Iterable[ReportWarning]) -> tuple[WarningGroup, ...]:
-    """One group per cause, in order of appearance: sentences about cases that differ in their numbers only are one."""
+def grouped(warnings: Iterable[ReportWarning]) -> list[Bullet]:
+    """One line per cause, in order of appearance: sentences about cases that differ in their numbers only are one."""
     found: dict[str | tuple[str, str], list[ReportWarning]] = {}
     for warning in warnings:
         key = ("case", NUMBER.sub("#", warning.text)) if warning.case else warning.text
         found.setdefault(key, []).append(warning)
-    return tuple(_group(members) for members in found.values())
+    return [_together(members) for members in found.values()]
 
 
-def _group(members: list[ReportWarning]) -> WarningGroup:
+def _together(members: list[ReportWarning]) -> Bullet:
     first = members[0].text
     cases = tuple(dict.fromkeys(warning.case for warning in members if warning.case))
     alike = all(warning.text == first for warning in members)
-    return WarningGroup(first if alike or len(cases) < 2 else f"{first} (numbers of the first case)", cases)
+    return Bullet(first if alike or len(cases) < 2 else f"{first} (numbers of the first case)", cases)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ci.judging.types import Judgement
 from ci.records import rates
 from ci.records.ledger import SUSTAINED
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
-from ci.report.words import duration, plain, plural, rate, warning_line
+from ci.report.words import duration, plain, plural, rate, told
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
@@ -39,8 +39,8 @@ def show(trials: Sequence[Trial], console: Console) -> None:
     samples = _samples(trials)
     if samples:
         console.print(_table(trials, {key: float(np.median(np.concatenate(s))) for key, s in samples.items()}))
-    for group in grouped(odd(samples)):
-        console.print(warning_line(group), style="yellow", markup=False, highlight=False)
+    for warning in grouped(odd(samples)):
+        console.print(told(warning), style="yellow", markup=False, highlight=False)
     for skip in skips_of(trials):
         style = "dim" if skip.status in ("skipped", "unsupported") else "bold red"
         line = f"{plain(skip.what)}: {skip.status}: {plain(skip.why, 600)}"

@@ -19,6 +19,7 @@ from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
 from ci.records.ledger import Explanation
 from ci.report import words
+from ci.report.document import Bullet
 from ci.report.model import Report, grouped
 
 STYLE = {
@@ -81,10 +82,10 @@ def document(report: Report, width: int) -> RenderableType:
         *causes(report.explanations),
         *_floors(report),
         *_machine_code(report),
-        *_configurations(report),
+        *_list("best configuration moved", list(map(Bullet, report.configurations))),
         _rest(report),
         *_unknown(report, width),
-        *_warnings(report),
+        *_list("warning", grouped(report.all_warnings)),
         *_machine(report),
     ]
     return Group(*blocks)
@@ -108,8 +109,9 @@ def _head(report: Report) -> RenderableType:
 
 def _moved(report: Report, width: int) -> Iterator[RenderableType]:
     for cause, cases in words.groups_of(report):
-        yield Text()
-        yield _title(cause, cases)
+        verdict = cases[0].verdict
+        title = Text.assemble((f"\n{verdict}", f"bold {STYLE[verdict]}"), "  ")
+        yield title.append(words.plain(words.cause(cause, cases), 400))
         yield from _cases(report, cause, cases, width)
 
 
@@ -118,15 +120,9 @@ def _cases(report: Report, cause: Cause | None, cases: Sequence[CaseVerdict], wi
     if any(case.ratio is not None for case in cases):
         yield Padding(_table(report, cases[:ROWS], width, _scale(report.moved() or cases)), (0, 0, 0, 2))
         yield from _more(len(cases) - ROWS)
-        yield from _why(cause, cases)
+        yield from _bullets(words.why(cause, cases)[:LISTED], "dim")
     else:
-        yield from _list("", [f"{case.case}: {words.all_evidence(case)}" for case in cases])
-
-
-def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
-    verdict = cases[0].verdict
-    title = Text.assemble((str(verdict), f"bold {STYLE[verdict]}"), "  ")
-    return title.append(words.plain(words.cause(cause) if cause else words.plural(len(cases), "case"), 400))
+        yield from _bullets(words.evidence(cases))
 
 
 def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: float) -> Table:
@@ -159,17 +155,10 @@ def _columns(report: Report, widths: dict[str, int], room: int) -> list[str]:
 
 
 def _cell(report: Report, case: CaseVerdict, column: str, scale: float) -> Text:
-    if column == "time":
-        return Text(words.percent(case.ratio), style=f"bold {STYLE[case.verdict]}")
-    if column == "interval %":
-        return Text(words.interval(case.ci_low, case.ci_high))
     if column == "plot":
         return Text(_plot(case, scale), style=STYLE[case.verdict])
-    if column == "base → head":
-        return Text(words.times(case.base_seconds, case.head_seconds))
-    if column == "trials":
-        return Text(words.trials(case), style="dim")
-    return Text(words.rate(report.costs.get(case.case), case.head_seconds), style="cyan")
+    styles = {"time": f"bold {STYLE[case.verdict]}", "head reaches": "cyan", "trials": "dim"}
+    return Text(words.cells(report, case)[column], style=styles.get(column, ""))
 
 
 def _scale(cases: Iterable[CaseVerdict]) -> float:
@@ -202,49 +191,26 @@ def _plot(case: CaseVerdict, scale: float) -> str:
     return "".join(line)
 
 
-def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[RenderableType]:
-    """Each different sentence of evidence once, with the names of its cases unless it concerns all of them."""
-    if cause and cause.evidence:
-        yield _bullet(cause.evidence, "dim")
-    for sentence, names in list(words.reasons(cases).items())[:LISTED]:
-        who = "" if len(names) == len(cases) else words.named(names) + ": "
-        yield _bullet(who + sentence, "dim")
-
-
 def causes(explanations: Iterable[Explanation]) -> Iterator[RenderableType]:
     """Why cases are slower, what else was tried, and what the compiler emits differently."""
     for one in explanations:
         yield Text.assemble(("\nwhy ", "bold"), (words.plain(words.named(one.cases), 400), "bold"))
-        yield _bullet(one.sentence, STYLE[Verdict.SLOWER] if one.state == "proven" else "yellow")
-        yield from (_bullet(line, "dim") for line in words.cause_lines(one, LISTED))
+        sentence = Bullet(one.sentence, style=STYLE[Verdict.SLOWER] if one.state == "proven" else "yellow")
+        yield from map(_bullet, [sentence, *(Bullet(line, style="dim") for line in words.cause_lines(one, LISTED))])
 
 
 def _floors(report: Report) -> Iterator[RenderableType]:
-    lines = words.floor_lines(report.judgement)
     met = sum(floor.state == "met" for floor in report.judgement.floors)
     if report.judgement.floors:
-        yield Text()
-        yield Text.assemble(("against the vendor library", "bold"), f"  {words.plural(met, 'floor')} met")
-    for line in lines[:LISTED]:
-        yield _bullet(f"{words.named(line.cases)}: {line.text}", "red" if line.new else "yellow")
-    yield from _more(len(lines) - LISTED)
+        yield Text.assemble(("\nagainst the vendor library", "bold"), f"  {words.plural(met, 'floor')} met")
+    yield from _bullets(words.floors(report.judgement))
 
 
 def _machine_code(report: Report) -> Iterator[RenderableType]:
     if report.judgement.machine_code:
         first, *others = report.judgement.machine_code
         yield Text.assemble(("\nmachine code ", "bold"), words.plain(first, 480))
-        yield from (_bullet(line) for line in others[:LISTED])
-        yield from _more(len(others) - LISTED)
-
-
-def _configurations(report: Report) -> Iterator[RenderableType]:
-    if report.configurations:
-        yield Text()
-        yield Text("best configuration moved", "bold")
-    for sentence in report.configurations[:LISTED]:
-        yield _bullet(sentence, "yellow")
-    yield from _more(len(report.configurations) - LISTED)
+        yield from _bullets(list(map(Bullet, others)))
 
 
 def _rest(report: Report) -> RenderableType:
@@ -265,34 +231,31 @@ def _unknown(report: Report, width: int) -> Iterator[RenderableType]:
             yield Text("\ncannot tell" if timed else "\ncannot tell, without times", style="bold yellow")
             yield from _cases(report, None, cases[:LISTED], width)
             yield from _more(len(cases) - LISTED)
-    yield from _list(
-        "not measured",
-        [f"{skip.what}: {skip.status}, {skip.why}" for skip in report.skipped if skip.status not in EXPECTED],
-    )
+    faults = [skip for skip in report.skipped if skip.status not in EXPECTED]
+    yield from _list("not measured", words.skipped(faults), "")
 
 
-def _warnings(report: Report) -> Iterator[RenderableType]:
-    yield from _list("warning", [words.warning_line(group) for group in grouped(report.all_warnings)], "yellow")
-
-
-def _list(title: str, lines: Sequence[str], style: str = "") -> Iterator[RenderableType]:
+def _list(title: str, lines: Sequence[Bullet], style: str = "yellow") -> Iterator[RenderableType]:
     if lines:
-        if title:
-            yield Text(f"\n{title}", style="bold " + (style or "yellow"))
-        for line in lines[:LISTED]:
-            yield _bullet(line, style)
-        yield from _more(len(lines) - LISTED)
+        yield Text(f"\n{title}", style="bold yellow")
+    yield from _bullets(lines, style)
+
+
+def _bullets(lines: Sequence[Bullet], style: str = "") -> Iterator[RenderableType]:
+    for line in lines[:LISTED]:
+        yield _bullet(line, style)
+    yield from _more(len(lines) - LISTED)
+
+
+def _bullet(line: Bullet, style: str = "") -> RenderableType:
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_row(Text("  •", style="dim"), Text(words.plain(words.told(line), 600), style=style or line.style))
+    return row
 
 
 def _more(number: int) -> Iterator[RenderableType]:
     if number > 0:
-        yield _bullet(f"and {number} more (the JSON report lists them)", "dim")
-
-
-def _bullet(line: str, style: str = "") -> RenderableType:
-    row = Table.grid(padding=(0, 1, 0, 0))
-    row.add_row(Text("  •", style="dim"), Text(words.plain(line, 600), style=style))
-    return row
+        yield _bullet(Bullet(f"and {number} more (the JSON report lists them)", style="dim"))
 
 
 def _machine(report: Report) -> Iterator[RenderableType]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import unicodedata
 from collections import Counter
@@ -12,7 +11,8 @@ from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
 from ci.records.ledger import Explanation, TriedCause
 from ci.records.rates import Rate
-from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
+from ci.report.document import Bullet
+from ci.report.model import CaseCost, Report, Scalar, Side, Skip
 from ci.stats.types import Clocks
 
 NOTHING = "-"
@@ -85,34 +85,47 @@ def groups_of(report: Report) -> tuple[tuple[Group | None, tuple[CaseVerdict, ..
     return tuple((group, tuple(cases)) for group, cases in rows.values())
 
 
-def cause(group: Group) -> str:
-    """One line for a group: ``gemm / triton: 3 shapes slower together, +2.52 % [+2.11, +2.93]``."""
+def cause(group: Group | None, cases: Sequence[CaseVerdict]) -> str:
+    """What cases shown together have in common: ``gemm / triton: 3 shapes slower together, +2.52 % [+2.11, +2.93]``."""
+    if group is None:
+        return plural(len(cases), "case")
     where = " / ".join(part for part in (group.kernel, group.backend) if part)
     change = f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}"
     return f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, {change}"
 
 
-def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
-    """Each different sentence of evidence or warning once, with the names of its cases.
+def why(group: Group | None, cases: Sequence[CaseVerdict]) -> list[Bullet]:
+    """Each different sentence of evidence or warning once, with the names of its cases unless it is about all of them.
 
     Sentences that open with the change itself ("+2.5%, ...") are left out: the table says it.
     """
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[str]] = {group.evidence: []} if group and group.evidence else {}
     for case in cases:
         for sentence in (*case.evidence, *case.warnings):
             if case.ratio is None or not re.match(r"[+-]\d", sentence):
                 said.setdefault(sentence, []).append(case.case)
-    return said
+    return [Bullet(sentence, tuple(names) if len(names) < len(cases) else ()) for sentence, names in said.items()]
 
 
-def all_evidence(case: CaseVerdict) -> str:
-    """The evidence of one case on one line."""
-    return "; ".join(case.evidence) or "no reason given"
+def evidence(cases: Iterable[CaseVerdict]) -> list[Bullet]:
+    """Of each case all that is said."""
+    return [Bullet("; ".join(case.evidence) or "no reason given", (case.case,)) for case in cases]
 
 
-def trials(case: CaseVerdict) -> str:
-    """``8 × 40``: trials and the rounds in each."""
-    return f"{case.trials} × {case.rounds}" if case.trials else NOTHING
+def skipped(skips: Iterable[Skip]) -> list[Bullet]:
+    """What has no time, and why."""
+    return [Bullet(f"{skip.status}, {skip.why}", (skip.what,), most=480) for skip in skips]
+
+
+def cells(report: Report, case: CaseVerdict) -> dict[str, str]:
+    """What a table says of a case, by column."""
+    return {
+        "time": percent(case.ratio),
+        "interval %": interval(case.ci_low, case.ci_high),
+        "base → head": times(case.base_seconds, case.head_seconds),
+        "head reaches": rate(report.costs.get(case.case), case.head_seconds),
+        "trials": f"{case.trials} × {case.rounds}" if case.trials else NOTHING,
+    }
 
 
 def sides(report: Report) -> str:
@@ -162,21 +175,12 @@ def named(cases: Sequence[str]) -> str:
     return f"{len(cases)} cases ({shown}{', ...' if len(cases) > NAMED else ''})"
 
 
-def warning_line(group: WarningGroup) -> str:
-    """A cause in one line, led by its cases."""
-    return f"{named(group.cases)}: {group.text}" if group.cases else group.text
+def told(bullet: Bullet) -> str:
+    """A line of a list, led by its cases."""
+    return f"{named(bullet.cases)}: {bullet.text}" if bullet.cases else bullet.text
 
 
-@dataclasses.dataclass(frozen=True)
-class FloorLine:
-    """One line about floors that are not met: the cases it is about, and whether head is the first to miss them."""
-
-    cases: tuple[str, ...]
-    text: str
-    new: bool = False
-
-
-def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
+def floors(judgement: Judgement) -> list[Bullet]:
     """One line per floor that is missed or not known, but one per cause for those that were not timed.
 
     The reason of a floor stands in the first line that it applies to.
@@ -185,15 +189,16 @@ def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
     found: dict[tuple[str, str, str], list[Floor]] = {}
     for floor in judgement.floors:
         if floor.state != "met":
-            why = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
+            same = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
             one = "" if floor.state == "absent" else floor.case
-            found.setdefault((f"{floor_line(floor)}{why}", floor.reason, one), []).append(floor)
+            found.setdefault((f"{floor_line(floor)}{same}", floor.reason, one), []).append(floor)
     lines, said = [], set[str]()
-    for (text, reason, _), floors in found.items():
+    for (text, reason, _), missed in found.items():
         because = "" if reason in said else f"; {reason}"
-        lines.append(FloorLine(tuple(floor.case for floor in floors), f"{text}{because}", floors[0].new))
+        style = "red" if missed[0].new else "yellow"
+        lines.append(Bullet(f"{text}{because}", tuple(floor.case for floor in missed), style, most=480))
         said.add(reason)
-    return tuple(lines)
+    return lines
 
 
 def floor_line(floor: Floor) -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from ci.runner import state as handover
+from ci.pools.file import Pools
 from ci.runner import state as memory
+from ci.runner.decide import decide, paused, prefix
 from ci.runner.hub import GitHubQueue
-from ci.runner.slots import SlurmJobs, decide, paused, prefix
 from ci.runner.state import (
     Action,
     Answer,
@@ -34,8 +36,75 @@ from ci.runner.state import (
     Submit,
     Unregister,
 )
+from ci.slurm import Allocation, QueueRow, Slurm, SlurmAway, SlurmError
+
+EXTRA_MINUTES = 15
+"""What a job of GitHub's may not take of its own minutes: the wait for a configuration (memory.PATIENCE_S), the copy
+of the program, the end of the runner."""
 
 T = TypeVar("T")
+
+
+class SlurmJobs:
+    """Slurm on one site: one job for each slot, found by its name.  Each method raises Away, or Denied."""
+
+    def __init__(self, serving: Serving, pools: Pools, state: Path, slurm: Slurm) -> None:
+        self._serving, self._pools, self._state, self._slurm = serving, pools, state, slurm
+
+    def look(self, prefix: str) -> dict[str, QueueRow]:
+        """Every job that Slurm knows of whose name begins with `prefix`, by name.
+
+        Slurm forgets a job some minutes after its end (MinJobAge).
+        """
+        with _asked():
+            return {row.name: row for row in self._slurm.mine(prefix)}
+
+    def submit(self, token: str, offer: str) -> str:
+        """Start the job of a slot; returns its id."""
+        script = memory.prepare(self._state, token, self.script(token), self._serving)
+        with _asked():
+            return self._slurm.sbatch(script, token, self.options(token, offer))
+
+    def cancel(self, slurm: str, token: str) -> None:
+        """End a job if it is still the one with this token."""
+        with _asked():
+            self._slurm.scancel(slurm, token)
+
+    def script(self, token: str) -> str:
+        """The job: start.sh on the bare node.
+
+        A leg of our workflows enters its pool's container itself (`ci.pools.command`), so that the code under test
+        runs inside and the runner's credentials stay outside; a runner in the container could not start another.
+        """
+        command = shlex.join(memory.command(self._state, token, self._serving))
+        return f"#!/bin/bash\n# A runner for one job of GitHub's; see ci/runner of Ridgeline.\nexec {command}\n"
+
+    def options(self, token: str, offer: str) -> list[str]:
+        """How sbatch is called.  Nothing here is secret: Slurm shows options, script and environment to others."""
+        found = self._serving.offer(offer)
+        if found is None:
+            raise Denied(f"the pool of {offer} is no longer in ci/runners.toml")
+        pool = self._pools.pool(found.pool)
+        asked = Allocation.of_pool(
+            self._pools,
+            pool,
+            found.gpus,
+            time=pool.time or str(pool.minutes + EXTRA_MINUTES),
+            chdir=str(memory.folder(self._state, token)),
+            output=str(memory.log(self._state, token)),
+            requeue=False,
+        )
+        return asked.lines()
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except SlurmAway as error:
+        raise Away(str(error)) from error
+    except SlurmError as error:
+        raise Denied(str(error)) from error
 
 
 class RunnerService:
@@ -65,7 +134,7 @@ class RunnerService:
         begin = prefix(self.ledger.instance)
         hub = self._unless_away("GitHub", lambda: self._hub.look(self.ledger.lost, begin))
         cluster = self._unless_away("Slurm", lambda: self._cluster.look(begin))
-        letters = {slot.token: handover.letters(self._state, slot.token) for slot in self.ledger.slots}
+        letters = {slot.token: memory.letters(self._state, slot.token) for slot in self.ledger.slots}
         return Sight(hub, cluster, letters)
 
     def plan(self) -> tuple[Action, ...]:
@@ -124,7 +193,7 @@ class RunnerService:
                 self._hub.again(job)
                 self._say(f"job {job} runs again: its node was lost")
             case Clear(token):
-                handover.clear(self._state, token)
+                memory.clear(self._state, token)
 
     def _submit(self, token: str) -> None:
         """A refused job leaves no slot, but a pause: the next look would submit it again."""
@@ -132,9 +201,9 @@ class RunnerService:
         try:
             job = self._cluster.submit(token, slot.offer)
         except Denied as error:
-            self._keep(self._without(token))
-            self._keep(paused(self.ledger, slot.offer, self._serving, self._clock()))
-            handover.clear(self._state, token)
+            left = tuple(one for one in self.ledger.slots if one.token != token)
+            self._pause(dataclasses.replace(self.ledger, slots=left), slot)
+            memory.clear(self._state, token)
             raise Denied(f"{token}: Slurm refuses its job: {error}") from error
         self._set(dataclasses.replace(slot, slurm=job))
         self._say(f"{token}: Slurm job {job} submitted")
@@ -147,10 +216,11 @@ class RunnerService:
         try:
             runner, secret = self._hub.register(token, labels)
         except Denied as error:
-            self._set(dataclasses.replace(slot, leaving=f"GitHub makes no runner for it: {error}"))
-            self._keep(paused(self.ledger, slot.offer, self._serving, self._clock()))
-            raise Denied(f"{token}: GitHub makes no runner for it: {error}") from error
-        handover.answer(self._state, token, secret)
+            why = f"GitHub makes no runner for it: {error}"
+            self._set(dataclasses.replace(slot, leaving=why))
+            self._pause(self.ledger, slot)
+            raise Denied(f"{token}: {why}") from error
+        memory.answer(self._state, token, secret)
         self._set(dataclasses.replace(slot, answered=self._clock()))
         self._say(f"{token}: runner {runner} registered for Slurm job {slot.slurm}")
 
@@ -161,8 +231,8 @@ class RunnerService:
         slots = tuple(slot if one.token == slot.token else one for one in self.ledger.slots)
         self._keep(dataclasses.replace(self.ledger, slots=slots))
 
-    def _without(self, token: str) -> Ledger:
-        return dataclasses.replace(self.ledger, slots=tuple(slot for slot in self.ledger.slots if slot.token != token))
+    def _pause(self, state: Ledger, slot: Slot) -> None:
+        self._keep(paused(state, slot.offer, self._serving, self._clock()))
 
     def _keep(self, state: Ledger) -> None:
         memory.save(self._state, state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import fnmatch
 import itertools
 import json
@@ -19,7 +18,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ci import whole_files
-from ci.pools.types import Pools
+from ci.pools.file import Pools, RunnerSettings
+from ci.slurm import QueueRow
 
 
 class RunnerError(Exception):
@@ -79,30 +79,6 @@ class Hub:
     lost: Mapping[str, HubJob | None] = dataclasses.field(default_factory=dict)
 
 
-class End(enum.StrEnum):
-    """Where a Slurm job is, as far as it matters here.  LOST: its node is gone.  STOPPED: cancelled or out of time."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    OVER = "over"
-    STOPPED = "stopped"
-    LOST = "lost"
-
-
-@dataclasses.dataclass(frozen=True)
-class ClusterJob:
-    """A Slurm job of ours.  token: its name.  node: "" before it starts.
-
-    why: how it ended, if not well, or why it will never start.
-    """
-
-    id: str
-    token: str
-    end: End
-    node: str = ""
-    why: str = ""
-
-
 @dataclasses.dataclass(frozen=True)
 class Letters:
     """What a job wrote into its folder.
@@ -119,11 +95,24 @@ class Letters:
 
 @dataclasses.dataclass(frozen=True)
 class Sight:
-    """Everything seen at one moment; None where GitHub or Slurm was away.  letters: by token."""
+    """Everything seen at one moment; None where GitHub or Slurm was away.  cluster, letters: by token."""
 
     hub: Hub | None = None
-    cluster: Mapping[str, ClusterJob] | None = None
+    cluster: Mapping[str, QueueRow] | None = None
     letters: Mapping[str, Letters] = dataclasses.field(default_factory=dict)
+
+    def row(self, slot: Slot) -> QueueRow | None:
+        """Its job, if Slurm knows it."""
+        return (self.cluster or {}).get(slot.token)
+
+    def runner(self, slot: Slot) -> HubRunner | None:
+        """Its runner, if GitHub has one."""
+        runners = self.hub.runners if self.hub else ()
+        return next((runner for runner in runners if runner.name == slot.token), None)
+
+    def letters_of(self, slot: Slot) -> Letters:
+        """What its job wrote into its folder."""
+        return self.letters.get(slot.token, Letters())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,22 +260,10 @@ class Offer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Serving:
-    """What one site serves, and how.  most: Slurm jobs of ours at once in one partition.
+class Serving(RunnerSettings):
+    """What one site serves, and how: its settings, the offers of its pools, and seconds to wait for things."""
 
-    workflows, refs: files and patterns of full git refs that jobs may come from.
-    organization: where runners are registered, "" for the repository itself.  group: number of their runner group.
-    """
-
-    repository: str
-    program: str
-    workflows: tuple[str, ...]
-    refs: tuple[str, ...]
-    offers: tuple[Offer, ...]
-    organization: str = ""
-    group: int = 1
-    most: int = 4
-    reruns: int = 2
+    offers: tuple[Offer, ...] = ()
     online_s: float = ONLINE_S
     idle_s: float = IDLE_S
     missing_s: float = MISSING_S
@@ -335,25 +312,14 @@ def serving(pools: Pools, site: str, only: Sequence[str] = ()) -> Serving:
             raise RunnerError(
                 f"pool {name!r} has {why}: the runners of site {site!r} cannot serve it; name another pool"
             )
-    runner = named.runner
-    return Serving(
-        repository=runner.repository,
-        program=runner.program,
-        workflows=runner.workflows,
-        refs=runner.refs,
-        offers=tuple(_offers(pools, site, only)),
-        organization=runner.organization,
-        group=runner.group,
-        most=runner.jobs,
-        reruns=runner.reruns,
+    ours = [one for one in pools.pools.values() if one.site == site and (not only or one.name in only)]
+    offers = (
+        Offer(f"{one.name}-{gpus}", one.name, gpus, one.runs_on.sized(gpus).labels, one.partition)
+        for one in ours
+        if one.runs_on and one.runs_on.labels
+        for gpus in one.gpus
     )
-
-
-def _offers(pools: Pools, site: str, only: Sequence[str]) -> Iterator[Offer]:
-    for pool in pools.pools.values():
-        if pool.site == site and pool.runs_on and pool.runs_on.labels and (not only or pool.name in only):
-            for gpus in pool.gpus:
-                yield Offer(f"{pool.name}-{gpus}", pool.name, gpus, pool.runs_on.sized(gpus).labels, pool.partition)
+    return Serving(**dataclasses.asdict(named.runner), offers=tuple(offers))
 
 
 # The state folder: state.json, one folder for each slot, and the lock that keeps a second service out.

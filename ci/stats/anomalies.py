@@ -223,30 +223,17 @@ def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
     known = [t.clocks for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks]
     pairs = [(clocks["base"], clocks["head"]) for clocks in known]
-    return [said for said in (_clock_gap(pairs), _power_gap(pairs), _throttling(pairs)) if said]
-
-
-def _clock_gap(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
-    mhz = _medians(pairs, "sm_clock_mhz")
-    change = mhz[1] / mhz[0] - 1 if mhz else 0.0
-    if not mhz or abs(change) <= CLOCK_GAP:
-        return None
-    return f"the arms ran at different SM clocks: base {mhz[0]:.0f} MHz, head {mhz[1]:.0f} MHz ({change:+.1%})"
-
-
-def _power_gap(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
-    watts = _medians(pairs, "power_w")
-    if not watts or abs(watts[1] - watts[0]) <= POWER_GAP_W:
-        return None
-    return f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W"
-
-
-def _throttling(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
-    differs = sum(1 for base, head in pairs if base.throttle != head.throttle)
-    reasons = sorted({clocks.throttle or "none" for pair in pairs for clocks in pair})
-    if not differs:
-        return None
-    return f"throttling differed between the arms in {differs} of {len(pairs)} trials ({', '.join(reasons)})"
+    mhz, watts, said = _medians(pairs, "sm_clock_mhz"), _medians(pairs, "power_w"), []
+    if mhz and abs(change := mhz[1] / mhz[0] - 1) > CLOCK_GAP:
+        said.append(
+            f"the arms ran at different SM clocks: base {mhz[0]:.0f} MHz, head {mhz[1]:.0f} MHz ({change:+.1%})"
+        )
+    if watts and abs(watts[1] - watts[0]) > POWER_GAP_W:
+        said.append(f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W")
+    if differs := sum(base.throttle != head.throttle for base, head in pairs):
+        reasons = ", ".join(sorted({clocks.throttle or "none" for pair in pairs for clocks in pair}))
+        said.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials ({reasons})")
+    return said
 
 
 def _medians(pairs: Sequence[tuple[Clocks, Clocks]], field: str) -> tuple[float, float] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
@@ -78,7 +80,7 @@ class Belief:
     noise that fit the trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
     changes: shape (last,), probability that change k is a step; with two steps, two of them are.
     first: shape (last,), probability that change k is the first step: with `none` they add up to 1.
-    state: shape (nodes, 3, levels, noises), joint with the number of steps before each of `nodes`.
+    state: shape (nodes, S, N), joint of the noises and the states of `StepGrid` at each of `nodes`.
     noise: expected scale of a trial's noise, a share.  level: shape (nodes,), expected shift of each node.
     """
 
@@ -127,7 +129,10 @@ searches, however long they go on (Ville's inequality: the posterior odds agains
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepGrid:
     """levels: shape (V,), log-ratio to position 0; prior: shape (V,).  second: shape (V, V), the level after a second
-    step given the one before it.  scale, tail, weight: shape (S,), of the noise.  answers: shape (Y,)."""
+    step given the one before it.  scale, tail, weight: shape (S,), of the noise.  answers: shape (Y,).
+
+    A state is how many steps there were and where they led: none, one by level, two by level; N = 1 + 2 V of them.
+    """
 
     levels: FloatArray
     prior: FloatArray
@@ -137,20 +142,24 @@ class StepGrid:
     weight: FloatArray
     answers: FloatArray
 
-    def likelihood(self, shifts: Iterable[float]) -> tuple[FloatArray, FloatArray]:
-        """Log-likelihood of trials against position 0: at level 0, shape (S,), and at each level, shape (S, V)."""
-        seen = np.array(list(shifts))
-        at_zero = self.log_density(seen[:, None]).sum(axis=0)
-        at_level = self.log_density(seen[:, None, None] - self.levels[:, None]).sum(axis=0).T
-        return at_zero, at_level
+    @property
+    def counts(self) -> tuple[slice, slice, slice]:
+        """The states of no step, of one and of two."""
+        last = 1 + len(self.levels)
+        return slice(0, 1), slice(1, last), slice(last, None)
 
-    def of_jumps(self, shifts: Iterable[float]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Log-likelihood of trials of neighbours: no jump (S,), a jump from 0 (S, V), one between levels (S, V, V)."""
-        seen = np.array(list(shifts))
-        stays, jumps = self.likelihood(seen)
-        apart = self.levels[None, :] - self.levels[:, None]
-        between = sum(self.log_density((shift - apart)[..., None]) for shift in seen)
-        return stays, jumps, np.moveaxis(np.asarray(between), -1, 0)
+    @functools.cached_property
+    def level(self) -> FloatArray:
+        """Shape (N,): the level of each state."""
+        return np.concatenate([[0.0], self.levels, self.levels])
+
+    @functools.cached_property
+    def moves(self) -> tuple[FloatArray, FloatArray]:
+        """(by one step, by two), shape (N, N) each: prior of the state that a state leads to."""
+        (none, one, two), size = self.counts, len(self.level)
+        once, twice = np.zeros((size, size)), np.zeros((size, size))
+        once[none, one], once[one, two], twice[none, two] = self.prior, self.second, self.prior @ self.second
+        return once, twice
 
     def log_density(self, away: FloatArray) -> FloatArray:
         """Log-density of the noise at a distance; the last axis is broadcast over the noises."""
@@ -161,16 +170,10 @@ class StepGrid:
         return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
 
     @functools.cached_property
-    def both(self) -> FloatArray:
-        """Shape (V,): prior of the level after two steps."""
-        return np.asarray(self.prior @ self.second)
-
-    @functools.cached_property
     def outcomes(self) -> FloatArray:
-        """Shape (V + 1, S, Y): chance that a trial falls into each cell; the last level is 0."""
-        levels = np.append(self.levels, 0.0)
-        away = self.answers[None, :, None] - levels[:, None, None]
-        chance = np.exp(np.moveaxis(self.log_density(away), -1, 1)) * np.gradient(self.answers)
+        """Shape (S, N, Y): chance that a trial of a state falls into each cell."""
+        away = self.answers - self.level[:, None]
+        chance = np.exp(np.moveaxis(self.log_density(away[..., None]), -1, 0)) * np.gradient(self.answers)
         return np.asarray(chance / chance.sum(axis=-1, keepdims=True))
 
 
@@ -196,90 +199,7 @@ def of(smallest: float, noise: float) -> StepGrid:
 # A step changes the level of everything after it, and there are at most two, so what lies before a position matters to
 # what lies behind it through the number of steps and the level alone: a hidden Markov chain (Rabiner 1989). Its nodes
 # are the positions that were measured, or may be next; a stretch between two nodes has as much of a step as the prior
-# of its changes says. Arrays are over noises S first, then levels V; each pass is scaled node by node.
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Passing:
-    """Weights of having made no step (S,), one (S, V) and two (S, V), the latter two by level."""
-
-    none: FloatArray
-    one: FloatArray
-    two: FloatArray
-
-    @property
-    def total(self) -> FloatArray:
-        """Shape (S,)."""
-        return np.asarray(self.none + self.one.sum(axis=1) + self.two.sum(axis=1))
-
-    def times(self, other: Passing) -> Passing:
-        """Product, entry by entry."""
-        return Passing(self.none * other.none, self.one * other.one, self.two * other.two)
-
-    def scaled(self, factor: FloatArray) -> Passing:
-        """Times one number for each noise."""
-        return Passing(self.none * factor, self.one * factor[:, None], self.two * factor[:, None])
-
-    @property
-    def stacked(self) -> FloatArray:
-        """Shape (3, V + 1, S): the last level is 0, and only no step has it."""
-        noises, levels = self.one.shape
-        out = np.zeros((3, levels + 1, noises))
-        out[0, -1], out[1, :-1], out[2, :-1] = self.none, self.one.T, self.two.T
-        return out
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Stretch:
-    """From one node to the next.  one, two: prior share of a step in it, and of two.
-
-    stays, from_zero, between: likelihood of trials of just these two nodes, by what happens in the stretch.
-    """
-
-    grid: StepGrid
-    one: float
-    two: float
-    stays: FloatArray
-    from_zero: FloatArray
-    between: FloatArray | None
-
-    def forward(self, before: Passing) -> Passing:
-        """What comes out of the stretch."""
-        moved = before.none[:, None] * self.from_zero
-        return Passing(
-            before.none * self.stays,
-            before.one * self.stays[:, None] + self.one * moved * self.grid.prior,
-            before.two * self.stays[:, None] + self.one * self._onward(before.one) + self.two * moved * self.grid.both,
-        )
-
-    def backward(self, after: Passing) -> Passing:
-        """What the rest of the row says of its beginning."""
-        back = self.one * ((self.from_zero * after.one) @ self.grid.prior)
-        twice = self.two * ((self.from_zero * after.two) @ self.grid.both)
-        return Passing(
-            after.none * self.stays + back + twice,
-            after.one * self.stays[:, None] + self.one * self._back(after.two),
-            after.two * self.stays[:, None],
-        )
-
-    def steps(self, before: Passing, after: Passing) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weight of just the first step in the stretch, of just the second, and of both; shape (S,) each."""
-        moved = before.none[:, None] * self.from_zero
-        first = self.one * (moved * self.grid.prior * after.one).sum(axis=1)
-        second = self.one * (self._onward(before.one) * after.two).sum(axis=1)
-        both = self.two * (moved * self.grid.both * after.two).sum(axis=1)
-        return np.asarray(first), np.asarray(second), np.asarray(both)
-
-    def _onward(self, one: FloatArray) -> FloatArray:
-        """From the level after one step to that after two."""
-        if self.between is None:
-            return np.asarray(one @ self.grid.second)
-        return np.asarray(np.einsum("sv,svw,vw->sw", one, self.between, self.grid.second))
-
-    def _back(self, two: FloatArray) -> FloatArray:
-        if self.between is None:
-            return np.asarray(two @ self.grid.second.T)
-        return np.asarray(np.einsum("sw,svw,vw->sv", two, self.between, self.grid.second))
+# of its changes says. Arrays are over noises S first, then states N; each pass is scaled node by node.
 
 
 class Chain:
@@ -287,121 +207,116 @@ class Chain:
 
     def __init__(self, line: Line, seen: Sequence[PairShift], more: Iterable[int] = ()) -> None:
         self.line, self.grid = line, of(line.smallest, line.noise)
-        ends = {0, line.last}
-        self.nodes = sorted(ends | {p for one in seen for p in (one.low, one.high)} | set(more))
-        self.evidence = np.zeros(len(self.grid.weight))
-        self._shown = [self._emission([o.shift for o in seen if (o.low, o.high) == (0, node)]) for node in self.nodes]
-        neighbours = list(zip(self.nodes, self.nodes[1:], strict=False))
-        between = {pair: [o.shift for o in seen if (o.low, o.high) == pair and o.low > 0] for pair in neighbours}
-        used = sum(map(len, between.values())) + sum(one.low == 0 for one in seen)
-        if used != len(seen):
+        self.nodes = sorted({0, line.last, *more, *(place for one in seen for place in (one.low, one.high))})
+        self.stretches = list(itertools.pairwise(self.nodes))
+        told = defaultdict[tuple[int, int], list[float]](list)
+        for one in seen:
+            told[one.low, one.high].append(one.shift)
+        if any(low and (low, high) not in self.stretches for low, high in told):
             raise ValueError("a trial is of position 0 and another one, or of two neighbours that were measured")
-        self.stretches = [self._stretch(low, high, shifts) for (low, high), shifts in between.items()]
+        self.evidence = np.zeros(len(self.grid.weight))
+        level = self.grid.level
+        self.shown = [self._likelihood(told[0, node], level) for node in self.nodes]
+        self.changes = [
+            self._prior(low, high) * self._likelihood(told[low, high] if low else [], level - level[:, None])
+            for low, high in self.stretches
+        ]
+
+    def _prior(self, low: int, high: int) -> FloatArray:
+        """Shape (N, N): the prior of the state that each state leads to from one node to the next."""
+        once, twice = self.grid.moves
+        one, two = self.line.weight(low, high), self.line.weight_of_two(low, high)
+        return np.asarray(np.eye(len(once)) + one * once + two * twice)
+
+    def _likelihood(self, shifts: Sequence[float], at: FloatArray) -> FloatArray:
+        """Of trials at each of these levels, scaled to at most 1 for each noise; shape (S, ...), or (...) for none."""
+        if not shifts:
+            return np.ones(at.shape)
+        logs = np.moveaxis(np.asarray(sum(self.grid.log_density((one - at)[..., None]) for one in shifts)), -1, 0)
+        most = logs.max(axis=tuple(range(1, logs.ndim)), keepdims=True)
+        self.evidence += most.ravel()
+        return np.asarray(np.exp(logs - most))
 
     def belief(self) -> Belief:
         """The posterior."""
-        forward, totals, logs = self._forward()
+        none, one, two = self.grid.counts
+        forward, totals = self._forward()
         backward = self._backward()
+        logs = self.evidence + np.log(totals).sum(axis=0)
+        logs += np.log(np.maximum((forward[-1] * backward[-1]).sum(axis=1), TINY))
         weight = self.grid.weight * np.exp(logs - logs.max())
         weight = weight / weight.sum()
-        joint = [one.times(other) for one, other in zip(forward, backward, strict=True)]
-        scales = [weight / np.maximum(one.total, TINY) for one in joint]
-        joint = [one.scaled(scale) for one, scale in zip(joint, scales, strict=True)]
-        end = joint[-1]
-        state = np.stack([one.stacked for one in joint])
-        first, second = self._changes(forward, backward, [s / t for s, t in zip(scales[1:], totals, strict=True)])
-        levels = np.append(self.grid.levels, 0.0)
+        joint = np.stack(forward) * np.stack(backward)
+        scales = weight / np.maximum(joint.sum(axis=2), TINY)
+        state = joint * scales[:, :, None]
+        end = state[-1]
+        first, second = self._steps(forward, backward, scales[1:] / totals)
+        # If all of the prior of one step lay on the size and noise that fit the trials best.
+        at_best = float((end[:, one] / (self.grid.prior * self.grid.weight[:, None])).max())
+        flat = float(end[:, none].sum())
         return Belief(
-            none=float(end.none.sum()),
-            one=float(end.one.sum()),
-            two=float(end.two.sum()),
+            none=flat,
+            one=float(end[:, one].sum()),
+            two=float(end[:, two].sum()),
             changes=first + second,
             first=first,
             nodes=self.nodes,
             state=state,
-            level=state.sum(axis=(1, 3)) @ levels,
+            level=state.sum(axis=1) @ self.grid.level,
             noise=float(weight @ self.grid.scale),
-            none_at_worst=self._against_any(state[-1]),
+            none_at_worst=flat / max(flat + at_best, TINY),
         )
 
-    def _against_any(self, end: FloatArray) -> float:
-        """Probability of no step if all of the prior of one step lay on the size and noise that fit the trials best.
+    def _forward(self) -> tuple[list[FloatArray], FloatArray]:
+        """What leads to each node, with its own trials, (S, N) each; what all but the first were scaled by."""
+        found, totals = [np.zeros((len(self.grid.weight), len(self.grid.level)))], []
+        found[0][:, 0] = 1.0
+        for change, shown in zip(self.changes, self.shown[1:], strict=True):
+            now = _led(found[-1], change) * shown
+            totals.append(np.maximum(now.sum(axis=1), TINY))
+            found.append(now / totals[-1][:, None])
+        return found, np.array(totals)
 
-        end: shape (3, levels, noises), the state of the last node.
-        """
-        none, grid = float(end[0].sum()), self.grid
-        best = float((end[1, :-1] / (grid.prior[:, None] * grid.weight)).max())
-        return none / max(none + best, TINY)
-
-    def _forward(self) -> tuple[list[Passing], list[FloatArray], FloatArray]:
-        """What leads to each node, with its own trials; what each was scaled by; the log-likelihood of all, (S,)."""
-        noises, levels = len(self.grid.weight), len(self.grid.levels)
-        nothing = np.zeros((noises, levels))
-        found, logs = [Passing(np.ones(noises), nothing, nothing)], self.evidence.copy()
-        totals: list[FloatArray] = []
-        for stretch, shown in zip(self.stretches, self._shown[1:], strict=True):
-            now = stretch.forward(found[-1]).times(shown)
-            totals.append(np.maximum(now.total, TINY))
-            found.append(now.scaled(1 / totals[-1]))
-            logs += np.log(totals[-1])
-        ended = found[-1].times(self._end())
-        return found, totals, logs + np.log(np.maximum(ended.total, TINY))
-
-    def _backward(self) -> list[Passing]:
-        """What follows from each node, without its own trials."""
-        found = [self._end()]
-        for stretch, shown in zip(self.stretches[::-1], self._shown[:0:-1], strict=True):
-            now = stretch.backward(found[-1].times(shown))
-            found.append(now.scaled(1 / np.maximum(np.maximum(now.none, now.one.max(axis=1)), TINY)))
+    def _backward(self) -> list[FloatArray]:
+        """What follows from each node, without its own trials, (S, N) each; first the prior of so many steps in all."""
+        pairs = self.line.weight_of_two(0, self.line.last)
+        end = np.empty((len(self.grid.weight), len(self.grid.level)))
+        for some, share in zip(self.grid.counts, (NONE, ONE, TWO / pairs if pairs else 0.0), strict=True):
+            end[:, some] = share
+        found = [end]
+        for change, shown in zip(self.changes[::-1], self.shown[:0:-1], strict=True):
+            now = _led(found[-1] * shown, change.swapaxes(-1, -2))
+            found.append(now / np.maximum(now.max(axis=1), TINY)[:, None])
         return found[::-1]
 
-    def _end(self) -> Passing:
-        """The prior of having made so many steps in all."""
-        noises, levels = len(self.grid.weight), len(self.grid.levels)
-        pairs = self.line.weight_of_two(0, self.line.last)
-        two = TWO / pairs if pairs else 0.0
-        return Passing(np.full(noises, NONE), np.full((noises, levels), ONE), np.full((noises, levels), two))
-
-    def _changes(
-        self, forward: list[Passing], backward: list[Passing], scales: list[FloatArray]
+    def _steps(
+        self, forward: list[FloatArray], backward: list[FloatArray], scales: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Probability of the first step at each change, and of the second; within a stretch the prior alone tells.
 
-        scales: for each stretch what makes a weight for each noise, shape (S,), a probability.
+        scales: for each stretch what makes a weight for each noise a probability, shape (stretches, S).
         """
         firsts, seconds = np.zeros(self.line.last), np.zeros(self.line.last)
-        for number, stretch in enumerate(self.stretches):
-            low, high = self.nodes[number], self.nodes[number + 1]
-            after = backward[number + 1].times(self._shown[number + 1])
-            first, second, both = (float(scales[number] @ part) for part in stretch.steps(forward[number], after))
+        none, one, two = self.grid.counts
+        for number, (low, high) in enumerate(self.stretches):
+            after = backward[number + 1] * self.shown[number + 1]
+            before, change = forward[number], self.changes[number]
+            first, second, both = (
+                float(scales[number] @ (_led(before[:, a], change[..., a, b]) * after[:, b]).sum(axis=1))
+                for a, b in ((none, one), (one, two), (none, two))
+            )
             own = self.line.weights[low:high]
-            behind = stretch.one - np.cumsum(own)
-            firsts[low:high] = first * own / max(stretch.one, TINY) + both * own * behind / max(stretch.two, TINY)
-            before = stretch.one - own - behind
-            seconds[low:high] = second * own / max(stretch.one, TINY) + both * own * before / max(stretch.two, TINY)
+            share, pairs = self.line.weight(low, high), self.line.weight_of_two(low, high)
+            alone, of_two = own / max(share, TINY), both * own / max(pairs, TINY)
+            behind = share - np.cumsum(own)
+            firsts[low:high] = first * alone + of_two * behind
+            seconds[low:high] = second * alone + of_two * (share - own - behind)
         return firsts, seconds
 
-    def _emission(self, shifts: Sequence[float]) -> Passing:
-        """Likelihood of a node's trials against position 0, scaled to at most 1 for each noise."""
-        if not shifts:
-            ones = np.ones((len(self.grid.weight), len(self.grid.levels)))
-            return Passing(ones[:, 0], ones, ones)
-        zero, level = self.grid.likelihood(shifts)
-        most = np.maximum(zero, level.max(axis=1))
-        self.evidence += most
-        scaled = np.exp(level - most[:, None])
-        return Passing(np.exp(zero - most), scaled, scaled)
 
-    def _stretch(self, low: int, high: int, shifts: Sequence[float]) -> Stretch:
-        one, two = self.line.weight(low, high), self.line.weight_of_two(low, high)
-        if not shifts:
-            ones = np.ones((len(self.grid.weight), len(self.grid.levels)))
-            return Stretch(self.grid, one, two, ones[:, 0], ones, None)
-        stays, jumps, between = self.grid.of_jumps(shifts)
-        most = np.maximum(np.maximum(stays, jumps.max(axis=1)), between.max(axis=(1, 2)))
-        self.evidence += most
-        scaled = np.exp(between - most[:, None, None])
-        return Stretch(self.grid, one, two, np.exp(stays - most), np.exp(jumps - most[:, None]), scaled)
+def _led(states: FloatArray, change: FloatArray) -> FloatArray:
+    """Weights of states, (S, N), after a change: one for all noises, (N, M), or one for each, (S, N, M)."""
+    return np.asarray(states @ change if change.ndim == 2 else np.einsum("sn,snm->sm", states, change))
 
 
 TINY = 1e-200
@@ -501,17 +416,11 @@ def best(line: Line, belief: Belief, seconds: Seconds = lambda _: 1.0) -> Ask:
 
 def information(line: Line, belief: Belief) -> FloatArray:
     """Bits that one trial of each node is expected to tell of the number of steps before it; shape (nodes,)."""
-    outcomes = of(line.smallest, line.noise).outcomes
-    nodes, counts = belief.state.shape[:2]
-    joint = belief.state.reshape(nodes * counts, -1) @ outcomes.reshape(-1, outcomes.shape[-1])
-    joint = joint.reshape(nodes, counts, -1)
-    apart = _entropy(joint.sum(axis=1)).sum(axis=-1) + _entropy(joint.sum(axis=2)).sum(axis=-1)
-    return np.asarray(apart - _entropy(joint).sum(axis=(1, 2)))
-
-
-def _entropy(chance: FloatArray) -> FloatArray:
-    """-p log2 p."""
-    return np.asarray(-chance * np.log2(np.where(chance > 0, chance, 1.0)))
+    grid = of(line.smallest, line.noise)
+    by_count = [np.tensordot(belief.state[:, :, some], grid.outcomes[:, some], axes=2) for some in grid.counts]
+    joint = np.stack(by_count, axis=1)
+    nats = special.entr(joint.sum(axis=1)).sum(axis=-1) + special.entr(joint.sum(axis=2)).sum(axis=-1)
+    return np.asarray((nats - special.entr(joint).sum(axis=(1, 2))) / np.log(2))
 
 
 def _places(line: Line, belief: Belief) -> set[int]:
@@ -524,8 +433,7 @@ def _places(line: Line, belief: Belief) -> set[int]:
 
 def _units(line: Line) -> list[tuple[int, int]]:
     """Stretches between neighbours that can be measured."""
-    places = [int(one) for one in line.testable]
-    return list(zip(places, places[1:], strict=False))
+    return list(itertools.pairwise(line.testable.tolist()))
 
 
 def _level(belief: Belief, node: int) -> float:

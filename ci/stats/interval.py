@@ -167,6 +167,20 @@ LEVEL_DRIFT = tuple(2.0**i for i in range(13))
 """Level variance * 4 / v in lock-step: anything between none and 4096 times, equally likely."""
 
 
+STRETCHES, TAUS, LOG_WEIGHTS, TOGETHER = (
+    np.array(column)
+    for column in zip(
+        *(
+            (k, tau, math.log(of_k * of_tau), together)
+            for together, scatter in ((True, LOCK_STEP), (False, APART))
+            for (k, of_k), (tau, of_tau) in itertools.product(STRETCH, scatter)
+        ),
+        strict=True,
+    )
+)
+"""Every component: k, tau in units of trial noise, log weight within its hypothesis, whether that is lock-step."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
     """What the trials say about the effects of several cases; arrays over (cases,) or (cases, components).
@@ -216,14 +230,6 @@ class _Likelihood:
     width: FloatArray
 
 
-def components() -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-    """(k, tau in units of trial noise, log weight within the hypothesis, is lock-step) of every component."""
-    rows = [(k, tau, wk * wt, True) for (k, wk), (tau, wt) in itertools.product(STRETCH, LOCK_STEP)]
-    rows += [(k, tau, wk * wt, False) for (k, wk), (tau, wt) in itertools.product(STRETCH, APART)]
-    k, tau, weight, together = (np.array(column) for column in zip(*rows, strict=True))
-    return k, tau, np.log(weight), together.astype(np.bool_)
-
-
 def drift_stretch(serial: FloatArray, rounds: int) -> FloatArray:
     """Factor by which drift inside the trials stretches the variance of their shifts, shape (cases, 1).
 
@@ -250,13 +256,12 @@ def fit(batches: list[tuple[Shifts, int, FloatArray]], runs: list[npt.NDArray[np
 
 
 def _likelihood(shift: Shifts, rounds: int, noise: FloatArray) -> _Likelihood:
-    k, tau, log_weight, together = components()
     trials = shift.shift.shape[1]
     stretched = shift.variance * drift_stretch(shift.serial, rounds)
     typical = stretched.mean(axis=1, keepdims=True)
     smooth = (stretched + typical) / 2  # the variance of one trial is itself only known to about 30 %
-    extra = (tau * noise[:, None]) ** 2  # (cases, components)
-    variance = k * smooth[:, :, None] + extra[:, None, :]
+    extra = (TAUS * noise[:, None]) ** 2  # (cases, components)
+    variance = STRETCHES * smooth[:, :, None] + extra[:, None, :]
     precision = 1 / variance
     total = precision.sum(axis=1)
     centre = (precision * shift.shift[:, :, None]).sum(axis=1) / total
@@ -264,8 +269,8 @@ def _likelihood(shift: Shifts, rounds: int, noise: FloatArray) -> _Likelihood:
     score = -(np.log(variance).sum(axis=1) + np.log(total) + misfit) / 2
     drift = 4 * shift.level.var(axis=1, ddof=1)[:, None]
     free = logsumexp(_scatter(drift, typical * np.array(LEVEL_DRIFT), trials), axis=1) - np.log(len(LEVEL_DRIFT))
-    tied = _scatter(drift, k * typical + extra, trials)
-    return _Likelihood(score + np.where(together, free[:, None], tied) + log_weight, centre, 1 / np.sqrt(total))
+    tied = _scatter(drift, STRETCHES * typical + extra, trials)
+    return _Likelihood(score + np.where(TOGETHER, free[:, None], tied) + LOG_WEIGHTS, centre, 1 / np.sqrt(total))
 
 
 def _scatter(observed: FloatArray, expected: FloatArray, trials: int) -> FloatArray:
@@ -277,9 +282,8 @@ def _lock_step_share(scores: list[FloatArray], runs: list[npt.NDArray[np.intp]])
     """Share of lock-step cases in each run, shape (runs,)."""
     if not scores:
         return np.array([LOCK_STEP_SHARE])
-    together = components()[3]
     odds = np.concatenate(
-        [logsumexp(score[:, together], axis=1) - logsumexp(score[:, ~together], axis=1) for score in scores]
+        [logsumexp(score[:, TOGETHER], axis=1) - logsumexp(score[:, ~TOGETHER], axis=1) for score in scores]
     )
     run = np.concatenate(runs)
     cases = np.bincount(run)
@@ -292,15 +296,14 @@ def _lock_step_share(scores: list[FloatArray], runs: list[npt.NDArray[np.intp]])
 
 
 def _posterior(likelihood: _Likelihood, share: FloatArray) -> Fit:
-    together = components()[3]
-    score = likelihood.score + np.where(together, np.log(share)[:, None], np.log1p(-share)[:, None])
+    score = likelihood.score + np.where(TOGETHER, np.log(share)[:, None], np.log1p(-share)[:, None])
     weight = np.exp(score - logsumexp(score, axis=1, keepdims=True))
     return Fit(
         (weight * likelihood.centre).sum(axis=1),
         weight,
         likelihood.centre,
         likelihood.width,
-        weight[:, together].sum(axis=1),
+        weight[:, TOGETHER].sum(axis=1),
     )
 
 
@@ -329,10 +332,10 @@ class Sample:
         """How many trials there are."""
         return len(self.numbers)
 
-    def only(self, index: Sequence[int]) -> Sample:
-        """The trials at these positions, without the rounds."""
-        positions = np.array(index, dtype=np.intp)
-        return Sample(tuple(self.numbers[i] for i in index), self.shifts[positions], self.rounds)
+    def of(self, numbers: Sequence[int]) -> Sample:
+        """The trials with these numbers, in this order, without the rounds."""
+        places = np.array([self.numbers.index(number) for number in numbers], dtype=np.intp)
+        return Sample(tuple(numbers), self.shifts[places], self.rounds)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -361,10 +364,6 @@ class Effect:
         return float(two_sided(np.asarray(self.not_slower), np.asarray(self.not_faster)))
 
 
-_Arms = tuple[int, FloatArray, FloatArray]
-"""Number of a trial, and the samples of two arms, shape (rounds,) each."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """What `effects` needs to know of the policy: log-ratios, except the confidence."""
@@ -379,18 +378,10 @@ def samples(cases: Sequence[Sequence[PairedRounds]], *, baseline: bool = False) 
 
     baseline: summarise the baseline instead (trials without it are left out, and its rounds are not kept).
     """
-    arms = [[(t.number, *pair) for t in trials if (pair := _pair(t, baseline)) is not None] for trials in cases]
-    places = defaultdict(list)
-    for case, trials in enumerate(arms):
-        for position, (_, base, _) in enumerate(trials):
-            places[len(base)].append((case, position))
-    blocks = {rounds: _Block(arms, where) for rounds, where in places.items()}
-    located: list[list[tuple[_Block, int]]] = [[] for _ in arms]
-    for rounds, where in places.items():
-        for row, (case, _) in enumerate(where):
-            located[case].append((blocks[rounds], row))
-    rows_of = zip(arms, located, strict=True)
-    return [_gather(trials, rows, keep=not baseline) if rows else None for trials, rows in rows_of]
+    arms = [{t.number: pair for t in trials if (pair := _pair(t, baseline)) is not None} for trials in cases]
+    found = iter(summaries([pair for trials in arms for pair in trials.values()]))
+    of_case = [[next(found) for _ in trials] for trials in arms]
+    return [_sample(tuple(n), own, keep=not baseline) if own else None for n, own in zip(arms, of_case, strict=True)]
 
 
 def _pair(trial: PairedRounds, baseline: bool) -> tuple[FloatArray, FloatArray] | None:
@@ -401,50 +392,47 @@ def _pair(trial: PairedRounds, baseline: bool) -> tuple[FloatArray, FloatArray] 
     return trial.baseline_base, trial.baseline_head
 
 
-class _Block:
-    """All trials with the same number of rounds, computed together; row i belongs to where[i]."""
-
-    def __init__(self, arms: list[list[_Arms]], where: list[tuple[int, int]]) -> None:
-        base = np.array([arms[case][position][1] for case, position in where])
-        head = np.array([arms[case][position][2] for case, position in where])
-        self.where, self.shifts = where, shifts(base, head)
-        self.base_median, self.head_median = np.median(base, axis=1), np.median(head, axis=1)
-        self.base_relative = base[:, 1:] / self.base_median[:, None]
-        self.head_relative = head[:, 1:] / self.head_median[:, None]
+Summary = tuple[float, float, float, float, float, float, FloatArray, FloatArray]
+"""Of one trial: the fields of its `Shifts`, then both arms' medians, then both arms relative to these."""
 
 
-def _gather(trials: list[_Arms], rows: list[tuple[_Block, int]], *, keep: bool) -> Sample:
-    """The rows of one case, in the order of its trials, as one sample."""
-    order = sorted(range(len(rows)), key=lambda i: rows[i][0].where[rows[i][1]][1])
-    rows = [rows[i] for i in order]
+def summaries(trials: Sequence[tuple[FloatArray, FloatArray]]) -> list[Summary]:
+    """Of the two arms of each trial; those with equally many rounds are computed together."""
+    places = defaultdict(list)
+    for place, (base, _) in enumerate(trials):
+        places[len(base)].append(place)
+    found: dict[int, Summary] = {}
+    for those in places.values():
+        arms = [np.array([trials[place][arm] for place in those]) for arm in (0, 1)]
+        medians = [np.median(arm, axis=1) for arm in arms]
+        relative = [arm[:, 1:] / middle[:, None] for arm, middle in zip(arms, medians, strict=True)]
+        said = shifts(*arms)
+        rows = zip(said.shift, said.variance, said.serial, said.level, *medians, *relative, strict=True)
+        found.update(zip(those, rows, strict=True))
+    return [found[place] for place in range(len(trials))]
+
+
+def _sample(numbers: tuple[int, ...], trials: Sequence[Summary], *, keep: bool) -> Sample:
+    """The trials of one case as one sample."""
+    *fields, base, head, base_relative, head_relative = zip(*trials, strict=True)
     return Sample(
-        tuple(number for number, _, _ in trials),
-        _joined(rows),
-        int(np.median([len(base) for _, base, _ in trials])),
-        tuple(block.base_relative[row] for block, row in rows) if keep else (),
-        tuple(block.head_relative[row] for block, row in rows) if keep else (),
-        float(np.median([block.base_median[row] for block, row in rows])),
-        float(np.median([block.head_median[row] for block, row in rows])),
+        numbers,
+        Shifts(*map(np.array, fields)),
+        int(np.median([1 + len(rounds) for rounds in base_relative])),
+        base_relative if keep else (),
+        head_relative if keep else (),
+        float(np.median(base)),
+        float(np.median(head)),
     )
-
-
-def _joined(rows: list[tuple[_Block, int]]) -> Shifts:
-    first = rows[0][0]
-    if all(block is first for block, _ in rows):
-        return first.shifts[np.array([row for _, row in rows])]
-    parts = [block.shifts[np.array([row])] for block, row in rows]
-    return Shifts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Shifts)))
 
 
 def adjusted(case: Sample, baseline: Sample) -> Sample | None:
     """The case relative to its baseline, over the trials that have both; None if they share fewer than two."""
-    place = {number: i for i, number in enumerate(baseline.numbers)}
-    mine = [i for i, number in enumerate(case.numbers) if number in place]
-    theirs = [place[case.numbers[i]] for i in mine]
-    if len(mine) < 2:
+    common = [number for number in case.numbers if number in baseline.numbers]
+    if len(common) < 2:
         return None
-    ours, other = case.only(mine), baseline.only(theirs)
-    a, b = ours.shifts, other.shifts
+    ours = case.of(common)
+    a, b = ours.shifts, baseline.of(common).shifts
     serial = np.maximum(a.serial, b.serial)
     relative = Shifts(a.shift - b.shift, a.variance + b.variance, serial, a.level - b.level)
     return dataclasses.replace(ours, shifts=relative)
@@ -452,29 +440,27 @@ def adjusted(case: Sample, baseline: Sample) -> Sample | None:
 
 def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
     """Judge samples together, at least two trials each; the order is kept."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    scale = list(scales)
-    for i, sample in enumerate(samples):
-        groups[sample.trials].append(i)
-    batches = [_batch([samples[i] for i in m], [scale[i] for i in m]) for m in groups.values()]
+    groups: dict[int, list[tuple[int, Sample, Scale]]] = defaultdict(list)
+    for place, (sample, scale) in enumerate(zip(samples, scales, strict=True)):
+        groups[sample.trials].append((place, sample, scale))
+    batches = [
+        (
+            stacked([sample.shifts for _, sample, _ in members]),
+            int(np.median([sample.rounds for _, sample, _ in members])),
+            np.array([scale.noise for _, _, scale in members]),
+        )
+        for members in groups.values()
+    ]
     result: dict[int, Effect] = {}
     for members, fitted in zip(groups.values(), fit(batches), strict=True):
-        result.update(zip(members, _effects(fitted, [scale[i] for i in members]), strict=True))
-    return [result[i] for i in range(len(samples))]
+        bias = np.array([scale.bias for _, _, scale in members])
+        low, high = fitted.interval(np.array([scale.confidence for _, _, scale in members]))
+        columns = (fitted.effect, low, high, fitted.below(bias), fitted.above(-bias), fitted.lock_step)
+        for (place, _, _), row in zip(members, zip(*columns, strict=True), strict=True):
+            result[place] = Effect(*map(float, row))
+    return [result[place] for place in range(len(samples))]
 
 
-def _batch(members: Sequence[Sample], scales: Sequence[Scale]) -> tuple[Shifts, int, FloatArray]:
-    """Samples with equally many trials, as `fit` takes them."""
-    rounds = int(np.median([member.rounds for member in members]))
-    return _stack(members), rounds, np.array([scale.noise for scale in scales])
-
-
-def _stack(members: Sequence[Sample]) -> Shifts:
-    return Shifts(*(np.array([getattr(m.shifts, f.name) for m in members]) for f in dataclasses.fields(Shifts)))
-
-
-def _effects(fitted: Fit, scales: list[Scale]) -> list[Effect]:
-    bias = np.array([s.bias for s in scales])
-    low, high = fitted.interval(np.array([s.confidence for s in scales]))
-    columns = (fitted.effect, low, high, fitted.below(bias), fitted.above(-bias), fitted.lock_step)
-    return [Effect(*map(float, row)) for row in zip(*columns, strict=True)]
+def stacked(cases: Sequence[Shifts]) -> Shifts:
+    """Of several cases with equally many trials; fields of shape (cases, trials)."""
+    return Shifts(*(np.array([getattr(one, f.name) for one in cases]) for f in dataclasses.fields(Shifts)))

@@ -8,7 +8,6 @@ depend on each other).  A finding of SLOWER must then be repeated by trials that
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ci.stats.interval import BLOCK, Sample, Shifts
+from ci.stats.interval import BLOCK, Sample, Shifts, stacked
 from ci.stats.types import FloatArray
 
 # Control of false alarms over all cases judged together.
@@ -84,11 +83,6 @@ class Progress:
     def budget(self) -> int:
         """Most trials of a case, confirmation apart."""
         return self.looks[-1]
-
-    @property
-    def most(self) -> int:
-        """Most trials of a case in all: the budget, then fresh trials for a finding at the last look."""
-        return self.budget + self.confirming
 
     def advanced(self, cases: Iterable[CaseState]) -> Progress:
         """The state after a look: cases that look slower for the first time are remembered with their trials."""
@@ -282,22 +276,16 @@ def together(members: Sequence[Sample], *, robust: bool) -> Sample | None:
     3.
     A median of C values has pi/2 times the variance of their mean.
     """
-    common = functools.reduce(lambda a, b: a & b, (set(m.numbers) for m in members))
+    common = set.intersection(*(set(member.numbers) for member in members))
     if len(common) < 3:
         return None
-    numbers = [n for n in members[0].numbers if n in common]
-    stacked = [_fields(m, numbers) for m in members]
-    shift, variance, serial, level = (np.array([s[i] for s in stacked]) for i in range(4))
+    numbers = [number for number in members[0].numbers if number in common]
+    all_of = stacked([member.of(numbers).shifts for member in members])
+    shift, variance, serial, level = all_of.shift, all_of.variance, all_of.serial, all_of.level
     loss = np.pi / 2 if robust else 1.0
     centre = np.median(shift, axis=0) if robust else shift.mean(axis=0)
     joined = Shifts(centre, loss * variance.mean(axis=0) / len(members), serial.mean(axis=0), level.mean(axis=0))
     return Sample(tuple(numbers), joined, int(np.median([m.rounds for m in members])))
-
-
-def _fields(member: Sample, numbers: Sequence[int]) -> list[np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    place = {number: i for i, number in enumerate(member.numbers)}
-    index = np.array([place[n] for n in numbers])
-    return [getattr(member.shifts, f.name)[index] for f in dataclasses.fields(Shifts)]
 
 
 def one_sided(slower: int, faster: int) -> str | None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 from scipy.special import stdtrit
 
 from ci.stats.types import FloatArray, Step
@@ -145,18 +146,13 @@ def _step(
     before, after = median(seen[a:k]), median(seen[k:b])
     error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
     reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
-    gap = after - before
-    ratio, low, high = _ratios(before, [gap, gap - reach, gap + reach], logs=logs)
+    gaps = after - before + np.array([0.0, -reach, reach])
     if logs:
-        before, after = float(np.exp(before)), float(np.exp(after))
-    return Step(start + k, before, after, ratio, low, high, chance)
-
-
-def _ratios(before: float, gaps: list[float], *, logs: bool) -> list[float]:
-    """after / before of each gap between the levels."""
-    if logs:
-        return [float(np.exp(gap)) for gap in gaps]
-    return [(before + gap) / before if before > 0 and before + gaps[0] > 0 else float("nan") for gap in gaps]
+        levels, ratios = np.exp([before, after]), np.exp(gaps)
+    else:
+        levels = np.array([before, after])
+        ratios = (before + gaps) / before if levels.min() > 0 else np.full(3, np.nan)
+    return Step(start + k, *map(float, (*levels, *ratios, chance)))
 
 
 # What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.
@@ -173,10 +169,6 @@ MEDIAN_OF = 9
 """Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
 With 7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a level is seen a point
 later."""
-
-CLEANED = 64
-"""Series that are freed of spikes together: what is worked on stays in a core's cache (of 64 to 512 the fastest, 350
-points, 2026-11-22)."""
 
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
@@ -235,14 +227,6 @@ class Wander:
 
 def without_spikes(series: FloatArray) -> FloatArray:
     """The series with each point pulled to within reach of its running median."""
-    found = np.empty_like(series)
-    for first in range(0, len(series), CLEANED):
-        part = slice(first, first + CLEANED)
-        found[part] = _without_spikes(series[part])
-    return found
-
-
-def _without_spikes(series: FloatArray) -> FloatArray:
     centre = running_median(series)
     off = np.sort(np.abs(series - centre), axis=1)
     points = off.shape[1]
@@ -256,36 +240,15 @@ def running_median(series: FloatArray) -> FloatArray:
     points = series.shape[1]
     width = min(MEDIAN_OF, points - 1 + points % 2)
     side = width // 2
-    found = np.empty_like(series)
-    found[:, side : points - side] = _medians_of_nine(series) if width == 9 else _medians(series, width)
+    found = np.asarray(ndimage.median_filter(series, size=(1, width)))
     found[:, :side], found[:, points - side :] = found[:, [side]], found[:, [points - 1 - side]]
     return found
-
-
-def _medians(series: FloatArray, width: int) -> FloatArray:
-    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(series, width, axis=1), axis=2))
-
-
-def _medians_of_nine(series: FloatArray) -> FloatArray:
-    """Of each nine points in a row: the median of the largest low, the middle middle and the smallest high one of
-    three sorted threes, which neighbouring nines share.  Ten times as fast as sorting each (2026-11-22)."""
-    a, b, c = series[:, :-2], series[:, 1:-1], series[:, 2:]
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    middle = np.maximum(low, np.minimum(high, c))
-    low, high = np.minimum(low, c), np.maximum(high, c)
-    lows, middles, highs = ([one[:, :-6], one[:, 3:-3], one[:, 6:]] for one in (low, middle, high))
-    return _middle(functools.reduce(np.maximum, lows), _middle(*middles), functools.reduce(np.minimum, highs))
 
 
 def median(values: FloatArray) -> float:
     """Of one series; np.median takes ten times as long for some hundred values."""
     ranked, points = np.sort(values), len(values)
     return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
-
-
-def _middle(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
-    """The median of three, point by point."""
-    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
 def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:

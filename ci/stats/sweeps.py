@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ci.stats.interval import shifts
+from ci.stats.interval import summaries
 from ci.stats.types import FloatArray
 
 # What the trials of many points say of their ratios to the anchor: a mean and its standard deviation each.
@@ -52,15 +52,8 @@ class Estimates:
 
 def trial_shifts(pairs: list[tuple[FloatArray, FloatArray]]) -> list[TrialShift]:
     """(anchor's seconds, point's seconds), shape (rounds,) each, as shifts; at least 2 rounds each."""
-    found: list[TrialShift | None] = [None] * len(pairs)
-    by_rounds: dict[int, list[int]] = {}
-    for index, (anchor, _) in enumerate(pairs):
-        by_rounds.setdefault(len(anchor), []).append(index)
-    for rounds, members in by_rounds.items():
-        those = shifts(np.array([pairs[i][0] for i in members]), np.array([pairs[i][1] for i in members]))
-        for row, index in enumerate(members):
-            found[index] = TrialShift(float(those.shift[row]), float(those.variance[row]), rounds)
-    return [one for one in found if one is not None]
+    rows = zip(pairs, summaries(pairs), strict=True)
+    return [TrialShift(float(shift), float(variance), len(anchor)) for (anchor, _), (shift, variance, *_) in rows]
 
 
 def estimates(points: list[list[TrialShift]], least: float) -> Estimates:

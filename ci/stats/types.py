@@ -43,6 +43,13 @@ class PairedRounds:
     baseline_head: FloatArray | None = None
     clocks: Mapping[Role, Clocks] | None = None
 
+    def scaled(self, base: float, head: float) -> PairedRounds:
+        """Both arms of each side times a factor."""
+        factors = {"base": base, "head": head, "baseline_base": base, "baseline_head": head}
+        arms = {name: getattr(self, name) for name in factors}
+        found = {name: arm * factors[name] for name, arm in arms.items() if arm is not None}
+        return dataclasses.replace(self, **found)
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:

@@ -28,19 +28,11 @@ def alone(out: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
-        token = str(out.resolve())
+        token, before = str(out.resolve()), os.environ.get(MARK)
         job.kill_marked(token, MARK)
-        with _variable(MARK, token):
+        os.environ[MARK] = token
+        try:
             yield
-
-
-@contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """A variable that every process started meanwhile has."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        os.environ.update({name: before} if before is not None else {})
+        finally:
+            os.environ.pop(MARK)
+            os.environ.update({MARK: before} if before is not None else {})

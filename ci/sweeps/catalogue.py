@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.points import Knobs
+from benchmarks.points import Knobs, Point
 from ci.harness import OneProgram, options, produce, program, query
 from ci.sweeps.alone import SweepError
 from ci.trials.trial import Cost, Json
@@ -81,24 +81,59 @@ class TablePlace:
         return ".".join(self.path)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TunedCase:
-    """A case of a backend that has a table (`python -m benchmarks candidates`).
+NO_TABLE = TablePlace(Path(), ("",), "")
+"""Of a backend without a tuned table."""
 
-    entry: the knobs of the table, {} where it has none.  rule: the knobs without it.  defaults: of the backend.
-    scale: by knob, what the value of a launch is multiplied by in an entry.  candidates: what a sweep tries, every knob
-    given, the present choice first.
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BackendOffer:
+    """A backend in a case of an operator (`python -m benchmarks candidates`).
+
+    config: its knobs in use here, {} where it has none.  candidates: what a sweep tries, every knob given, the present
+    choice first.  why_not: why it has no configuration here.
+
+    Of a backend with a tuned table: place: where its entry is or would be.  entry: the knobs of the table, {} where it
+    has none.  rule: the knobs without it.  scale: by knob, what the value of a launch is multiplied by in an entry.
     """
 
     operator: str
     case: str
     backend: str
-    place: TablePlace
-    entry: Knobs
-    rule: Knobs
+    world: int = 1
+    tier: str = "pr"
+    dtype: str = ""
+    dims: Knobs = dataclasses.field(default_factory=dict)
+    knobs: Mapping[str, KnobFact] = dataclasses.field(default_factory=dict)
     defaults: Knobs = dataclasses.field(default_factory=dict)
-    scale: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    config: Knobs = dataclasses.field(default_factory=dict)
     candidates: tuple[Knobs, ...] = ()
+    baseline: bool = False
+    why_not: str = ""
+    cost: Cost = Cost()
+    place: TablePlace = NO_TABLE
+    entry: Knobs = dataclasses.field(default_factory=dict)
+    rule: Knobs = dataclasses.field(default_factory=dict)
+    scale: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def whole(self, overrides: Knobs) -> Knobs:
+        """All knobs of a launch with these overrides."""
+        return {**self.defaults, **self.config, **overrides}
+
+    def overrides(self, knobs: Knobs) -> Knobs:
+        """What a full set of knobs changes of the configuration in use."""
+        there, wanted = self.whole({}), {**self.defaults, **knobs}
+        return {name: value for name, value in wanted.items() if there.get(name) != value}
+
+    def point(self, knobs: Knobs) -> Point:
+        """The point of a full set of knobs."""
+        return Point(self.case, self.backend, self.overrides(knobs))
+
+    # ---- as an entry of a tuned table
+
+    @property
+    def by_rule(self) -> Knobs:
+        """The knobs of a launch without the table."""
+        return {**self.defaults, **self.rule}
 
     def identity(self, knobs: Knobs) -> Identity:
         """The identity of the knobs of a launch; those that are not given have their defaults."""
@@ -107,8 +142,12 @@ class TunedCase:
 
     def as_entry(self, knobs: Knobs) -> dict[str, Value]:
         """The knobs of a launch as an entry: those that the rule or the present entry has, or that are no default."""
-        told = {name: self._value(knobs, name) for name in (*self.rule, *self.entry, *knobs)}
-        kept = {n: v for n, v in told.items() if n in self.rule or n in self.entry or v != self.defaults.get(n)}
+        known = {**self.rule, **self.defaults, **knobs}
+        kept = {
+            name: known[name]
+            for name in (*self.rule, *self.entry, *knobs)
+            if name in self.rule or name in self.entry or known[name] != self.defaults.get(name)
+        }
         return self._as_written(kept)
 
     def launched(self, entry: Knobs) -> dict[str, Value]:
@@ -116,49 +155,9 @@ class TunedCase:
         counted = {name: max(1, int(float(entry[name]) / by)) for name, by in self.scale.items() if name in entry}
         return {**self.defaults, **entry, **counted}
 
-    @property
-    def chosen(self) -> dict[str, Value]:
-        """The knobs of a launch as things stand, every one given."""
-        return self.launched(self.entry) if self.entry else {**self.defaults, **self.rule}
-
-    def _value(self, knobs: Knobs, name: str) -> Value:
-        found: Value = next(one[name] for one in (knobs, self.defaults, self.rule) if name in one)
-        return found
-
     def _as_written(self, knobs: Knobs) -> dict[str, Value]:
         counted = {name: int(float(knobs[name]) * by) for name, by in self.scale.items() if name in knobs}
         return {**knobs, **counted}
-
-
-@dataclasses.dataclass(frozen=True)
-class BackendOffer:
-    """A backend in a case.  config: its knobs in use here, {} where it has none.
-
-    tuned: its place in a tuned table, None without one.  why_not: why it has no configuration here.
-    """
-
-    case: str
-    backend: str
-    world: int = 1
-    tier: str = "pr"
-    dtype: str = ""
-    dims: Knobs = dataclasses.field(default_factory=dict)
-    config: Knobs = dataclasses.field(default_factory=dict)
-    tuned: TunedCase | None = None
-    candidates: tuple[Knobs, ...] = ()
-    knobs: Mapping[str, KnobFact] = dataclasses.field(default_factory=dict)
-    baseline: bool = False
-    why_not: str = ""
-    cost: Cost = Cost()
-
-    def whole(self, overrides: Knobs) -> Knobs:
-        """All knobs of a launch with these overrides."""
-        return {**{name: knob.default for name, knob in self.knobs.items()}, **self.config, **overrides}
-
-    def overrides(self, knobs: Knobs) -> Knobs:
-        """What a full set of knobs changes of the configuration in use."""
-        there, wanted = self.whole({}), {**{name: one.default for name, one in self.knobs.items()}, **knobs}
-        return {name: value for name, value in wanted.items() if there.get(name) != value}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,18 +209,18 @@ class Catalogue:
         return dataclasses.replace(self, offers=tuple(kept))
 
 
-def by_place(cases: Iterable[TunedCase]) -> dict[TablePlace, list[TunedCase]]:
+def by_place(cases: Iterable[BackendOffer]) -> dict[TablePlace, list[BackendOffer]]:
     """The cases of each entry, or of each place for one, in the order of the declaration."""
-    found: dict[TablePlace, list[TunedCase]] = {}
+    found: dict[TablePlace, list[BackendOffer]] = {}
     for one in cases:
         found.setdefault(one.place, []).append(one)
     return found
 
 
-def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[TunedCase]:
+def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[BackendOffer]:
     """The asked cases, and those that share an entry with them.  SweepError names what fits nothing."""
     operator = catalogue.operator
-    cases = [one.tuned for one in catalogue.offers if one.tuned]
+    cases = [one for one in catalogue.offers if one.place is not NO_TABLE]
     if not cases:
         raise SweepError(
             f"no backend of {operator} has a tuned table and knobs on this machine; `tuned=` of kernel.backend() "
@@ -303,18 +302,17 @@ def parsed(found: Json, operator: str) -> Catalogue:
 
 def _offer(one: Json, operator: str) -> BackendOffer:
     plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "baseline")
+    knobs = {name: KnobFact(name, told["default"], told["type"]) for name, told in one["knobs"].items()}
+    tuned: dict[str, Any] = {"defaults": {name: knob.default for name, knob in knobs.items()}}
+    if table := one.get("table"):
+        tuned = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
+        tuned["place"] = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     return BackendOffer(
+        operator,
         **{name: one[name] for name in plain if one.get(name) is not None},
-        tuned=_tuned(one, operator) if one.get("table") else None,
+        **tuned,
+        knobs=knobs,
         candidates=tuple(one.get("candidates") or ()),
-        knobs={name: KnobFact(name, told["default"], told["type"]) for name, told in one["knobs"].items()},
         why_not=one.get("why") or "",
         cost=Cost(**(one.get("cost") or {})),
     )
-
-
-def _tuned(one: Json, operator: str) -> TunedCase:
-    table = one["table"]
-    place = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
-    facts = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
-    return TunedCase(operator, one["case"], one["backend"], place, **facts, candidates=tuple(one["candidates"]))

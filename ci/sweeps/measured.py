@@ -36,7 +36,7 @@ that was timed in its place, "" for none.  Times are NaN unless status is "ok"."
 
 
 TIMES = ("log_ratio", "sd", "ratio", "low", "high")
-"""Columns of what `PointRatio` says."""
+"""Columns of a point's ratio to its anchor; NaN where it has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +70,6 @@ class Measured:
     gpu_s: float = 0.0
     trials: tuple[Trial, ...] = ()
     problems: tuple[str, ...] = ()
-
-    @property
-    def cases(self) -> list[tuple[str, str]]:
-        """(operator, case), in the order of the files."""
-        return list(dict.fromkeys(zip(self.frame["operator"], self.frame["case"], strict=True)))
-
-    def of_case(self, operator: str, case: str) -> pd.DataFrame:
-        """Its rows, fastest first, those without a time last."""
-        rows = self.frame[(self.frame["operator"] == operator) & (self.frame["case"] == case)]
-        return rows.sort_values(["ratio", "seconds"], kind="stable", na_position="last")
 
 
 def read(paths: Iterable[Path]) -> Measured:
@@ -197,18 +187,9 @@ def _timed_as(key: Key, seen: Sequence[Observation]) -> Key:
     return (key[0], key[1], *split(other), key[4]) if other else key
 
 
-@dataclasses.dataclass(frozen=True)
-class PointRatio:
-    """Of a point to its anchor: log-ratio with standard deviation, and the ratio with its interval."""
-
-    log_ratio: float
-    sd: float
-    ratio: float
-    low: float
-    high: float
-
-
-def _row(key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: PointRatio | None) -> Json:
+def _row(
+    key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: Mapping[str, float] | None
+) -> Json:
     """seen: of the point; timed: of the one whose times it has, which may be another."""
     operator, case, backend, point, regime = key
     status = worst(one.arm.status for one in timed)
@@ -217,7 +198,6 @@ def _row(key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ra
     batch = last.trial.sweep
     assert batch is not None
     knobs = dict(batch.points[point].knobs) if point in batch.points else {}
-    times = dataclasses.asdict(ratio) if ratio and good else dict.fromkeys(TIMES, math.nan)
     return {
         "operator": operator,
         "case": case,
@@ -231,7 +211,7 @@ def _row(key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ra
         "knobs": knobs,
         "config": {**last.arm.knobs, **knobs},
         "seconds": float(np.median([one.arm.median for one in good])) if good else math.nan,
-        **times,
+        **(ratio if ratio and good else dict.fromkeys(TIMES, math.nan)),
         "trials": len({(one.trial.session, one.trial.number) for one in good}),
         "rounds": sum(one.arm.rounds for one in good),
         "rung": max(one.trial.sweep.rung for one in timed if one.trial.sweep),
@@ -249,16 +229,17 @@ def worst(statuses: Iterable[Status]) -> Status:
 # ---- ratios -------------------------------------------------------------------------------------------------------
 
 
-def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, PointRatio]:
-    """By point, case by case: cases are judged together where they have several trials."""
-    paired = {key: [one for one in found if one.pair] for key, found in seen.items()}
-    paired = {key: found for key, found in paired.items() if found}
-    found: dict[Key, PointRatio] = {}
+def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, dict[str, float]]:
+    """TIMES by point, case by case: cases are judged together where they have several trials."""
+    paired = {key: own for key, found in seen.items() if (own := [one for one in found if one.pair])}
+    found: dict[Key, dict[str, float]] = {}
     for operator in dict.fromkeys(key[0] for key in paired):
         settings = policy.load().settings(operator, kind)
-        mine = {key: seen for key, seen in paired.items() if key[0] == operator}
+        mine = {key: own for key, own in paired.items() if key[0] == operator}
         found |= _modelled(mine, settings)
-        found |= _over_trials({key: seen for key, seen in mine.items() if _trials(seen) > 1}, found, settings)
+        several = {key: own for key, own in mine.items() if _trials(own) > 1 and not _its_anchor(key, own)}
+        for key, ratios in _over_trials(several, settings).items():
+            found[key] |= ratios
     return found
 
 
@@ -266,17 +247,17 @@ def _trials(seen: Sequence[Observation]) -> int:
     return len({(one.trial.session, one.trial.number) for one in seen})
 
 
-def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, PointRatio]:
+def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
     """By the spread that rounds imply (`ci.stats.sweeps`)."""
     reach = float(ndtri(0.5 + settings.confidence / 2))
-    found: dict[Key, PointRatio] = {}
+    found: dict[Key, dict[str, float]] = {}
     for case in dict.fromkeys((key[1], key[4]) for key in seen):
         keys = [key for key in seen if (key[1], key[4]) == case]
         made = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
         for key, mean, sd in zip(keys, map(float, made.mean), map(float, made.sd), strict=True):
             mean, sd = (0.0, 0.0) if _its_anchor(key, seen[key]) else (mean, sd)
-            low, high = mean - reach * sd, mean + reach * sd
-            found[key] = PointRatio(mean, sd, math.exp(mean), math.exp(low), math.exp(high))
+            ends = (mean, mean - reach * sd, mean + reach * sd)
+            found[key] = dict(zip(TIMES, (mean, sd, *map(math.exp, ends)), strict=True))
     return found
 
 
@@ -292,16 +273,10 @@ def _its_anchor(key: Key, seen: Sequence[Observation]) -> bool:
     return not key[3] and batch is not None and key[2] == batch.anchor
 
 
-def _over_trials(
-    seen: Mapping[Key, Sequence[Observation]], modelled: Mapping[Key, PointRatio], settings: policy.Settings
-) -> dict[Key, PointRatio]:
-    """By how much the trials of a point differ (`ci.stats.interval`); of the anchor there is nothing to say."""
-    keys = [key for key, found in seen.items() if not _its_anchor(key, found)]
-    made = samples([[PairedRounds(n, *one.pair) for n, one in enumerate(seen[key]) if one.pair] for key in keys])
+def _over_trials(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
+    """Ratio and interval by how much the trials of a point differ (`ci.stats.interval`)."""
+    made = samples([[PairedRounds(n, *one.pair) for n, one in enumerate(own) if one.pair] for own in seen.values()])
+    sampled = {key: one for key, one in zip(seen, made, strict=True) if one is not None and one.trials > 1}
     scale = Scale(settings.trial_noise, settings.arm_bias, settings.confidence)
-    sampled = [(key, one) for key, one in zip(keys, made, strict=True) if one is not None and one.trials > 1]
-    found = effects([one for _, one in sampled], [scale] * len(sampled)) if sampled else []
-    return {
-        key: PointRatio(modelled[key].log_ratio, modelled[key].sd, *effect.ratios)
-        for (key, _), effect in zip(sampled, found, strict=True)
-    }
+    found = effects([*sampled.values()], [scale] * len(sampled)) if sampled else []
+    return {key: dict(zip(TIMES[2:], one.ratios, strict=True)) for key, one in zip(sampled, found, strict=True)}

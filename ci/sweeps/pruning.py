@@ -10,14 +10,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from ci import harness
-from ci.sweeps.catalogue import BackendOffer, Catalogue
+from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import SweepError
 from ci.trials.trial import Json
 from kernels import project
@@ -55,87 +56,91 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True)
 class Pruned:
-    """kept: by case, points that are measured.  equal: points that share the times of another, by (case, label), with
-    that one's label.  dropped: the others.  compiled: how many were compiled to know this."""
+    """kept: by case, points that are measured.  twins: points that share the times of another.  dropped: the others."""
 
     kept: Mapping[str, Sequence[Point]]
-    equal: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    twins: tuple[UntimedPoint, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    twins: tuple[Point, ...] = ()
-    compiled: int = 0
 
     @property
     def count(self) -> int:
         """How many points are measured."""
         return sum(map(len, self.kept.values()))
 
+    @property
+    def equal(self) -> dict[tuple[str, str], str]:
+        """By (case, label) of a twin, the label of the one whose times it has."""
+        return {(one.point.case, one.point.label): one.same_as for one in self.twins}
+
     def reasons(self) -> dict[str, int]:
         """How many points are not measured, by reason."""
-        found: dict[str, int] = {"the code of another point": len(self.equal)} if self.equal else {}
-        for one in self.dropped:
-            found[one.kind] = found.get(one.kind, 0) + 1
-        return found
+        found = Counter({"the code of another point": len(self.twins)} if self.twins else {})
+        return dict(found + Counter(one.kind for one in self.dropped))
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What compiling a point gave.  identity: of its launches, "" where that is not known and it equals no other."""
+    """What is known of a point.  kind, why: of one that is not measured.  identity: of its launches, "" where that is
+    not known and it equals no other."""
 
     kind: str = ""
     why: str = ""
     identity: str = ""
 
 
-def by_config(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]) -> Pruned:
-    """Without compiling: points in cases that a backend refuses, and those whose knobs come to the same."""
-    dropped: list[Dropped] = []
-    identities: dict[tuple[str, str], Compiled] = {}
-    for case, own in points.items():
-        for point in own:
-            offer = catalogue.of(case, point.backend)
-            why = offer.why_not if offer else "its backend does not have this case"
-            if why or offer is None:
-                dropped.append(Dropped(point, REFUSED, why))
-            else:
-                identities[case, point.label] = Compiled(identity=_told(offer, point))
-    left = {case: [one for one in own if (case, one.label) in identities] for case, own in points.items()}
-    for case, backend in anchors.items():
-        if offer := catalogue.of(case, backend):
-            identities[case, backend] = Compiled(identity=_told(offer, Point(case, backend)))
-    return _joined(left, identities, anchors, dropped)
+Known = Mapping[tuple[str, str], Compiled]
+"""By (case, label of a point), the anchors too."""
 
 
-def _told(offer: BackendOffer, point: Point) -> str:
-    """All knobs of a launch as text; nothing for a backend without any."""
-    return f"{point.backend} {json.dumps(offer.whole(point.knobs), sort_keys=True)}" if offer.knobs else ""
-
-
-def _joined(
-    points: Mapping[str, Sequence[Point]],
-    known: Mapping[tuple[str, str], Compiled],
+def prune(
+    catalogue: Catalogue,
+    asked: Mapping[str, Sequence[Point]],
     anchors: Mapping[str, str],
-    dropped: Iterable[Dropped],
+    compiler: PointCompiler | None,
 ) -> Pruned:
+    """What is left to be measured, by its knobs and by its code.  compiler: None to compile nothing ahead."""
+    known = {
+        (case, one.label): _by_knobs(catalogue, one)
+        for case, own in asked.items()
+        for one in (Point(case, anchors[case]), *own)
+    }
+    found = _joined(asked, known, anchors)
+    if compiler is None or catalogue.kind == "cpu" or not found.count:
+        return found
+    code, equal = compiler.compiled(catalogue, found.kept, anchors), found.equal
+    for (case, label), by_knobs in known.items():
+        told = code.get((case, equal.get((case, label), label)), by_knobs)
+        known[case, label] = told if told.kind or told.identity else by_knobs
+    return _joined(asked, known, anchors)
+
+
+def _by_knobs(catalogue: Catalogue, point: Point) -> Compiled:
+    """Without compiling: whether its backend refuses the case, and all knobs of its launch; none of a library's."""
+    offer = catalogue.of(point.case, point.backend)
+    if offer is None or offer.why_not:
+        return Compiled(REFUSED, offer.why_not if offer else "its backend does not have this case")
+    told = f"{point.backend} {json.dumps(offer.whole(point.knobs), sort_keys=True)}"
+    return Compiled(identity=told if offer.knobs else "")
+
+
+def _joined(points: Mapping[str, Sequence[Point]], known: Known, anchors: Mapping[str, str]) -> Pruned:
     """Points of one identity as one: the anchor's, or the first one's."""
     kept: dict[str, list[Point]] = {}
-    equal: dict[tuple[str, str], str] = {}
-    twins: list[Point] = []
-    gone = list(dropped)
+    twins, dropped = list[UntimedPoint](), list[Dropped]()
     for case, own in points.items():
-        anchor = known.get((case, anchors.get(case, "")), Compiled())
-        first = {anchor.identity: anchors.get(case, "")} if anchor.identity else {}
+        anchor = anchors[case]
+        first = {known[case, anchor].identity: anchor}
         for point in own:
-            found = known.get((case, point.label), Compiled())
-            if point.label == anchors.get(case):
+            found = known[case, point.label]
+            if point.label == anchor:
                 continue  # it is in every batch
             if found.kind:
-                gone.append(Dropped(point, found.kind, found.why))
-            elif found.identity and first.setdefault(found.identity, point.label) != point.label:
-                equal[case, point.label] = first[found.identity]
-                twins.append(point)
+                dropped.append(Dropped(point, found.kind, found.why))
+            elif found.identity and (other := first.setdefault(found.identity, point.label)) != point.label:
+                twins.append(UntimedPoint(point, other))
             else:
                 kept.setdefault(case, []).append(point)
-    return Pruned(kept, equal, tuple(gone), tuple(twins), sum(1 for one in known.values() if one.identity))
+    return Pruned(kept, tuple(twins), tuple(dropped))
 
 
 # ---- compiled ahead -----------------------------------------------------------------------------------------------
@@ -155,24 +160,10 @@ class PointCompiler:
     launched: bool = False
     program: harness.OneProgram | None = None
 
-    def pruned(self, catalogue: Catalogue, before: Pruned, anchors: Mapping[str, str]) -> Pruned:
-        """What is left after compiling; SweepError if the compiling program gave no result."""
-        known = self.compiled(catalogue, before.kept, anchors)
-        after = _joined(before.kept, known, anchors, before.dropped)
-        moved = {place: after.equal.get((place[0], other), other) for place, other in before.equal.items()}
-        gone = {(one.point.case, one.point.label): one for one in after.dropped}
-        lost = [one for one in before.twins if (one.case, moved[one.case, one.label]) in gone]
-        more = [dataclasses.replace(gone[one.case, moved[one.case, one.label]], point=one) for one in lost]
-        equal = {place: other for place, other in moved.items() if (place[0], other) not in gone}
-        twins = [one for one in before.twins if (one.case, one.label) in equal]
-        return dataclasses.replace(
-            after, equal={**equal, **after.equal}, dropped=(*after.dropped, *more), twins=(*twins, *after.twins)
-        )
-
     def compiled(
         self, catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
-    ) -> dict[tuple[str, str], Compiled]:
-        """By (case, label), the anchors too."""
+    ) -> Known:
+        """What their code says; SweepError if the compiling program gave no result."""
         batches = tuple(
             Batch(case, anchors[case], (Point(case, anchors[case]), *(one for one in own if one.knobs)))
             for case, own in points.items()
@@ -193,21 +184,8 @@ class PointCompiler:
             return dict(json.loads(out.read_text()))
 
 
-def prune(
-    catalogue: Catalogue,
-    asked: Mapping[str, Sequence[Point]],
-    anchors: Mapping[str, str],
-    compiler: PointCompiler | None,
-) -> Pruned:
-    """What is left to be measured, by its knobs and by its code.  compiler: None to compile nothing ahead."""
-    found = by_config(catalogue, asked, anchors)
-    if compiler is None or catalogue.kind == "cpu" or not found.count:
-        return found
-    return compiler.pruned(catalogue, found, anchors)
-
-
-def read_compiled(document: Json, limits: CodeLimits) -> dict[tuple[str, str], Compiled]:
-    """What `python -m benchmarks.isa metrics --points` wrote, by (case, label of the point)."""
+def read_compiled(document: Json, limits: CodeLimits) -> Known:
+    """What `python -m benchmarks.isa metrics --points` wrote."""
     if document.get("failure"):
         raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
     found = {}

@@ -25,7 +25,7 @@ from ci.sweeps.measured import Measured, SweepError, gathered
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from ci.trials.file import read
-from ci.trials.trial import Trial
+from ci.trials.trial import Cost, Trial
 from kernels import hardware
 
 Follow = Callable[..., harness.ChildExit]
@@ -41,19 +41,8 @@ class Progressed:
     why: str = ""
 
 
-def run(plan: SweepPlan, console: Console) -> Measured:
-    """Measure what the file of a sweep lacks; everything that it has then.  Raises SweepError if that is nothing.
-
-    Use :func:`measure` to learn what is left where a budget ended it.
-    """
-    ended = measure(plan, console)
-    if ended.measured is None:
-        raise SweepError(f"nothing was measured: {ended.why or 'no point is left after pruning'}")
-    return ended.measured
-
-
 def measure(plan: SweepPlan, console: Console) -> Progressed:
-    """As :func:`run`, with what is left.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
+    """Measure what the file of a sweep lacks.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
     with alone(plan.out):
         return go_on(plan, console, harness.follow)
 
@@ -207,13 +196,12 @@ class SweepPlan:
 
     def _untimed(self, case: str) -> list[UntimedPoint]:
         """The points of a case in this shard that are recorded and not timed; a twin goes where its point goes."""
-        equal, anchor = self.pruned.equal, self.anchors[case]
-        twins = [UntimedPoint(one, equal[case, one.label]) for one in self.pruned.twins if one.case == case]
-        gone = [UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped]
+        gone = (UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped)
         return [
             one
-            for one in (*twins, *(one for one in gone if one.point.case == case))
-            if one.same_as not in ("", anchor) or in_shard(one.point, self.shard)
+            for one in (*self.pruned.twins, *gone)
+            if one.point.case == case
+            and (one.same_as not in ("", self.anchors[case]) or in_shard(one.point, self.shard))
         ]
 
 
@@ -318,19 +306,15 @@ def point_seconds(offer: BackendOffer, device: hardware.Hardware | None, rounds:
 
 def call_seconds(offer: BackendOffer, device: hardware.Hardware | None) -> float:
     """Seconds of one call of a point in the middle of a sweep."""
-    cost = offer.cost
+    cost = Cost(**{name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()})
+    assert cost.flops is not None
+    assert cost.hbm_bytes is not None
     if device is None:
-        return ((cost.flops or 0) / NOMINAL_FLOPS + (cost.hbm_bytes or 0) / NOMINAL_BYTES_S) / REACHED
+        return (cost.flops / NOMINAL_FLOPS + cost.hbm_bytes / NOMINAL_BYTES_S) / REACHED
     try:
-        return hardware.roofline_seconds(_known(offer), offer.dtype, device, offer.world) / REACHED
+        return hardware.roofline_seconds(cost, offer.dtype, device, offer.world) / REACHED
     except ValueError:  # no peak for this dtype: memory alone
-        return (cost.hbm_bytes or 0) / device.hbm_bandwidth / REACHED
-
-
-def _known(offer: BackendOffer) -> object:
-    """The cost with zeros where nothing is declared."""
-    given = {name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()}
-    return dataclasses.replace(offer.cost, **given)
+        return cost.hbm_bytes / device.hbm_bandwidth / REACHED
 
 
 def device_of(arch: str, compute_units: int | None) -> hardware.Hardware | None:

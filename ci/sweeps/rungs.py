@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.points import Knobs, Point
+from benchmarks.points import Knobs, Point, label
 from ci.judging import policy
 from ci.stats import sweeps
 from ci.stats.sweeps import FEWEST_ROUNDS, estimates
-from ci.sweeps.measured import Key, Observation, SweepError, observations, shifts_of
+from ci.sweeps.measured import Observation, SweepError, observations, shifts_of
 from ci.trials.trial import Trial
 
 GPU_ROUNDS = (8, 20, 40, 40, 40)
@@ -77,9 +77,10 @@ Seen = Mapping[tuple[str, str], Sequence[Observation]]
 
 def seen_in(trials: Iterable[Trial], operator: str, regime: str) -> dict[tuple[str, str], list[Observation]]:
     """What lines say of the points of an operator under a regime."""
-    found: dict[Key, list[Observation]] = observations(trial for trial in trials if trial.sweep)
-    labels = {key: Point(key[1], key[2]).label + (f"@{key[3]}" if key[3] else "") for key in found}
-    return {(key[1], labels[key]): own for key, own in found.items() if key[0] == operator and key[4] == regime}
+    found = observations(trial for trial in trials if trial.sweep and trial.operator == operator)
+    return {
+        (case, label(backend, point)): own for (_, case, backend, point, how), own in found.items() if how == regime
+    }
 
 
 @dataclasses.dataclass(frozen=True)

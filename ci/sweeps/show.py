@@ -6,14 +6,14 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.points import Knobs
+from benchmarks.points import Knobs, label
 from ci.report import words
 from ci.stats.sweeps import INDIFFERENCE
 from ci.sweeps.measured import Measured
@@ -42,10 +42,16 @@ def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
 
 
 def _cells(row: PointRow, of: CaseRanking) -> list[str]:
-    mark = " (anchor)" if row.is_anchor else " (winner)" if row is of.winner else ""
-    interval = "" if row.is_anchor or row.low is None else f"{row.low:.4f} to {row.high:.4f}"
-    times = words.duration(row.seconds) if row.seconds is not None else words.NOTHING
-    return [row.name + mark, times, f"{row.ratio:.4f}", interval, str(row.trials), str(row.rounds)]
+    mark = " (anchor)" if row["is_anchor"] else " (winner)" if row is of.winner else ""
+    interval = "" if row["is_anchor"] or row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}"
+    return [
+        row["name"] + mark,
+        words.duration(row["seconds"]),
+        f"{row['ratio']:.4f}",
+        interval,
+        str(row["trials"]),
+        str(row["rounds"]),
+    ]
 
 
 def told(one: CaseRanking) -> list[str]:
@@ -58,16 +64,18 @@ def told(one: CaseRanking) -> list[str]:
 
 def _won(one: CaseRanking) -> str:
     winner, runner_up = one.winner, one.runner_up
-    if winner is None or winner.ratio is None:
+    if winner is None:
         return "no point has a ratio: see what became of the anchor"
-    if winner.is_anchor:
+    if winner["is_anchor"]:
         return f"the default of {one.anchor} is the best of {len(one.ranked)} points"
     beyond = "beyond its interval" if one.beats_anchor else "within its interval: it may be as fast"
     close = len(finalists(one)) - 1
-    second = "the default" if runner_up and runner_up.is_anchor else runner_up.name if runner_up else ""
-    next_ = f"; runner-up {second} {words.percent((runner_up.ratio or 1) / winner.ratio)}" if runner_up else ""
+    next_ = ""
+    if runner_up:
+        second = "the default" if runner_up["is_anchor"] else runner_up["name"]
+        next_ = f"; runner-up {second} {words.percent(runner_up['ratio'] / winner['ratio'])}"
     also = f"; {close} more within 1 % of it" if close > 0 else ""
-    return f"winner: {winner.name}, {words.percent(winner.ratio)} against the default, {beyond}{next_}{also}"
+    return f"winner: {winner['name']}, {words.percent(winner['ratio'])} against the default, {beyond}{next_}{also}"
 
 
 def markdown(measured: Measured, rankings: Sequence[CaseRanking], rungs: Rungs | None = None) -> str:
@@ -124,22 +132,17 @@ def document(measured: Measured, rankings: Sequence[CaseRanking], left: int, why
 
 
 def _case(one: CaseRanking) -> dict[str, object]:
-    return {
-        "operator": one.operator,
-        "case": one.case,
-        "regime": one.regime,
-        "anchor": one.anchor,
-        "winner": _point(one.winner) if one.winner else None,
-        "runner_up": _point(one.runner_up) if one.runner_up else None,
-        "beats_anchor": one.beats_anchor,
-        "points": [_point(row) for row in one.ranked],
-        "unusable": one.unusable,
+    told = {name: getattr(one, name) for name in ("operator", "case", "regime", "anchor")}
+    points = {
+        name: _point(row) if row else None for name, row in (("winner", one.winner), ("runner_up", one.runner_up))
     }
+    ranked = [_point(row) for row in one.ranked]
+    return {**told, **points, "beats_anchor": one.beats_anchor, "points": ranked, "unusable": one.unusable}
 
 
 def _point(row: PointRow) -> dict[str, object]:
     names = ("label", "backend", "knobs", "seconds", "ratio", "low", "high", "trials", "rounds", "rung", "equal_to")
-    return {name: getattr(row, name) for name in names}
+    return {name: row[name] for name in names}
 
 
 # ---- figure -------------------------------------------------------------------------------------------------------
@@ -148,7 +151,11 @@ def _point(row: PointRow) -> dict[str, object]:
 def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> tuple[Json, str]:
     """(SPEC, DATA as CSV) of the figure of kind "sweep" (dashboards.figures.studies): ranked points by case."""
     anchor = next(iter(rankings)).anchor
-    data = pd.DataFrame([_drawn(row) for _, row in measured.frame.iterrows()])
+    rows = [
+        {**row, "point": row["name"], "status": "equal to another" if row["equal_to"] else row["status"]}
+        for row in point_rows(measured.frame)
+    ]
+    data = pd.DataFrame(rows)[["point", "ratio", "low", "high", "status", "backend", "case"]]
     env = measured.environment.requirements
     spec = {
         "kind": "sweep",
@@ -166,43 +173,24 @@ def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> t
     return spec, str(data.to_csv(index=False))
 
 
-def _drawn(row: pd.Series[Any]) -> Json:
-    knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
-    status = "equal to another" if row["equal_to"] else row["status"]
-    numbers = {name: None if math.isnan(row[name]) else row[name] for name in ("ratio", "low", "high")}
-    name = f"{row['backend']} {knobs}" if knobs else row["backend"]
-    return {"point": name, **numbers, "status": status, "backend": row["backend"], "case": row["case"]}
-
-
 # What came of a sweep: by case, the best points, the winner and what is known of it, and what was not measured.
 
 
-@dataclasses.dataclass(frozen=True)
-class PointRow:
-    """One point for people.  knobs: what it overrides, in words; "" for a backend as it is.  rung: from 0.
+PointRow = Json
+"""A point for people: `ci.sweeps.measured.COLUMNS` with None for a number that it has not, and its knobs in words; its
+`label`; its `name`, backend and knobs."""
 
-    seconds, ratio, low, high: None where it has none.  equal_to: the label whose times it shares.
-    """
 
-    label: str
-    backend: str
-    knobs: str
-    status: str
-    why: str
-    seconds: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    trials: int
-    rounds: int
-    rung: int
-    equal_to: str
-    is_anchor: bool
+def point_rows(frame: pd.DataFrame) -> list[PointRow]:
+    """The points of a sweep's frame, in its order."""
+    return [_row(one) for one in frame.to_dict("records")]
 
-    @property
-    def name(self) -> str:
-        """Backend and knobs."""
-        return f"{self.backend} {self.knobs}" if self.knobs else self.backend
+
+def _row(found: Mapping[Hashable, Any]) -> PointRow:
+    numbers = {name: None if math.isnan(found[name]) else found[name] for name in ("seconds", "ratio", "low", "high")}
+    backend, knobs = found["backend"], knob_words(found["knobs"])
+    names = {"label": label(backend, found["point"]), "name": f"{backend} {knobs}".strip()}
+    return {**{str(name): value for name, value in found.items()}, **numbers, **names, "knobs": knobs}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,58 +214,27 @@ class CaseRanking:
     @property
     def beats_anchor(self) -> bool:
         """Whether the winner is faster than the anchor beyond its interval."""
-        return bool(self.winner and not self.winner.is_anchor and (self.winner.high or math.inf) < 1)
+        return bool(self.winner and not self.winner["is_anchor"] and (self.winner["high"] or math.inf) < 1)
 
 
 def rankings(measured: Measured, pruned: Pruned | None = None) -> list[CaseRanking]:
     """By case and regime, in the order of the files.  pruned: what was not measured at all, counted too."""
-    names = ("operator", "case", "regime")
-    keys = dict.fromkeys(zip(*(measured.frame[name] for name in names), strict=True))
-    return [_ranking(measured.frame, key, pruned) for key in keys]
+    groups = measured.frame.groupby(["operator", "case", "regime"], sort=False)
+    return [_ranking(point_rows(own), pruned) for _, own in groups]
 
 
-def _ranking(frame: pd.DataFrame, key: tuple[str, str, str], pruned: Pruned | None) -> CaseRanking:
-    operator, case, regime = key
-    own = frame[(frame["operator"] == operator) & (frame["case"] == case) & (frame["regime"] == regime)]
-    rows = [_row(row) for _, row in own.iterrows()]
-    timed = sorted((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or math.inf)
-    anchor = str(own["anchor"].iloc[0])
-    first, second = (*_winners([row for row in timed if row.backend == anchor and not row.equal_to]), None, None)[:2]
-    unusable = Counter(row.status for row in rows if row.status != "ok")
-    unusable += Counter({"equal to another": sum(bool(row.equal_to) for row in rows)})
-    for dropped in pruned.dropped if pruned else ():
-        unusable[dropped.kind] += dropped.point.case == case
-    return CaseRanking(operator, case, regime, anchor, tuple(timed), first, second, dict(+unusable))
-
-
-def _winners(family: Sequence[PointRow]) -> list[PointRow]:
-    """Best first: the anchor and the points of the last rung, then the others, which are known too badly to win."""
-    last = max((row.rung for row in family if not row.is_anchor), default=0)
-    return sorted(family, key=lambda row: (row.rung < last and not row.is_anchor, row.ratio or math.inf))
-
-
-def _row(found: pd.Series[Any]) -> PointRow:
-    label = f"{found['backend']}@{found['point']}" if found["point"] else found["backend"]
-    return PointRow(
-        label,
-        found["backend"],
-        knob_words(found["knobs"]),
-        found["status"],
-        found["why"],
-        _number(found["seconds"]),
-        _number(found["ratio"]),
-        _number(found["low"]),
-        _number(found["high"]),
-        trials=int(found["trials"]),
-        rounds=int(found["rounds"]),
-        rung=int(found["rung"]),
-        equal_to=found["equal_to"],
-        is_anchor=bool(found["is_anchor"]),
-    )
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+def _ranking(rows: Sequence[PointRow], pruned: Pruned | None) -> CaseRanking:
+    operator, case, regime, anchor = (str(rows[0][name]) for name in ("operator", "case", "regime", "anchor"))
+    timed = sorted((row for row in rows if row["ratio"] is not None), key=lambda row: row["ratio"])
+    family = [row for row in timed if row["backend"] == anchor and not row["equal_to"]]
+    # Best first: the anchor and the points of the last rung, then the others, which are known too badly to win.
+    last = max((row["rung"] for row in family if not row["is_anchor"]), default=0)
+    family.sort(key=lambda row: (row["rung"] < last and not row["is_anchor"], row["ratio"]))
+    first, second = (*family, None, None)[:2]
+    unusable = Counter(row["status"] for row in rows if row["status"] != "ok")
+    unusable["equal to another"] = sum(bool(row["equal_to"]) for row in rows)
+    unusable += Counter(one.kind for one in (pruned.dropped if pruned else ()) if one.point.case == case)
+    return CaseRanking(operator, case, regime, anchor, tuple(timed), first, second, dict(unusable))
 
 
 def knob_words(knobs: Knobs) -> str:
@@ -287,14 +244,13 @@ def knob_words(knobs: Knobs) -> str:
 
 def finalists(ranking: CaseRanking, indifference: float = INDIFFERENCE) -> list[PointRow]:
     """Points that may be within the indifference of the winner: whoever likes one of them better may take it."""
-    if ranking.winner is None or ranking.winner.ratio is None:
+    if ranking.winner is None:
         return []
-    bound = ranking.winner.ratio * (1 + indifference)
-    return [row for row in ranking.ranked if row.backend == ranking.anchor and (row.ratio or math.inf) <= bound]
+    bound = ranking.winner["ratio"] * (1 + indifference)
+    return [row for row in ranking.ranked if row["backend"] == ranking.anchor and row["ratio"] <= bound]
 
 
 def best_of(rows: Sequence[PointRow], most: int) -> list[PointRow]:
     """The first rows to show: the best, and always the anchor and the plain backends."""
-    shown = [row for row in rows[:most] if not row.equal_to]
-    plain = [row for row in rows[most:] if not row.knobs]
-    return [*shown, *plain]
+    shown = [row for row in rows[:most] if not row["equal_to"]]
+    return [*shown, *(row for row in rows[most:] if not row["knobs"])]

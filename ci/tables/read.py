@@ -10,17 +10,14 @@ import codecs
 import contextlib
 import csv
 import difflib
-import gc
 import gzip
 import io
 import itertools
-import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,10 +45,10 @@ class LeftOutOfTable:
     counts: Counter[str] = field(default_factory=Counter)
     sentences: list[str] = field(default_factory=list)
 
-    def say(self, what: str, sentence: Callable[[], str]) -> None:
+    def say(self, what: str, sentence: str) -> None:
         self.counts[what] += 1
         if len(self.sentences) < LISTED:
-            self.sentences.append(sentence())
+            self.sentences.append(sentence)
 
     def all(self) -> list[str]:
         """Every sentence, and how many were too many to be said one by one."""
@@ -73,98 +70,58 @@ class TableFile:
     left_out: LeftOutOfTable
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """The text of a table by column, as it is in the file, and the row number of each row."""
-
-    columns: Mapping[str, Sequence[str]]
-    numbers: Sequence[int]
-
-    def stripped(self, name: str) -> list[str]:
-        return [cell.strip() for cell in self.columns[name]]
-
-    def at(self, name: str, i: int) -> str:
-        return self.columns[name][i].strip()
-
-
 def read(path: str, asked: AskedColumns) -> TableFile:
     """The table of a file, of stdin where the path is `-`.
 
     TableFileError says why there is none; OSError where the file cannot be opened.
     """
-    with _uncollected():
-        return _read(path, "stdin" if path == "-" else plain(path), asked)
-
-
-def _read(path: str, shown: str, asked: AskedColumns) -> TableFile:
-    left_out = LeftOutOfTable()
+    shown, left_out = "stdin" if path == "-" else plain(path), LeftOutOfTable()
     cells = _cells(path, shown, left_out)
-    numbers = _Numbers(cells)
+    numbers = {name: floats(cells[name].tolist()) for name in map(str, cells.columns)}
+    mostly = {name for name, values in numbers.items() if _are_numbers(cells[name], values)}
     try:
-        found = roles(list(cells.columns), numbers.are_most, asked)
+        found = roles(list(numbers), mostly, asked)
     except TableFileError as error:
         raise TableFileError(f"{error}{_about_commas(cells)}") from None
-    kept = _without_repeats(cells, found.identity, left_out)
-    values = {name: _values(name, numbers.of(name), cells, found.keys, left_out)[kept] for name in found.backends}
+    repeated = _repeated(cells, found.identity, left_out)
+    values = {name: _values(cells, name, numbers[name], found.keys, left_out) for name in found.backends}
     texts = [*found.keys, *found.unused, *(name for name, _, _ in found.printed)]
-    text = {name: np.array(cells.stripped(name), dtype=object)[kept] for name in texts}
-    frame = pd.DataFrame({**text, **values}, index=np.asarray(cells.numbers)[kept])
-    _refuse_nothing_left(frame, found, left_out, shown)
-    return TableFile(frame, found, left_out)
-
-
-def _about_commas(cells: _Cells) -> str:
-    """A hint where numbers have a comma, which no number of a CSV has."""
-    texts = (cell.strip() for column in cells.columns.values() for cell in column)
-    found = next((text for text in texts if re.fullmatch(r"-?[0-9]+(,[0-9]+)+", text)), "")
-    return f". {found!r} is not read as a number: write 1234.5" if found else ""
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection: every row is a new list, and the collector would look at them again and again.
-
-    Splitting 100,000 rows of 24 cells takes 0.5 s of CPU time without it and 0.9 s with it (2026-11-22).
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _refuse_nothing_left(frame: pd.DataFrame, found: Roles, left_out: LeftOutOfTable, shown: str) -> None:
+    frame = pd.concat([cells[texts], pd.DataFrame(values, index=cells.index)], axis=1)[~repeated]
     others = [name for name in found.compared if name != found.baseline]
     if not (frame[others].notna().any(axis=1) & frame[found.baseline].notna()).any():
         said = "; ".join(left_out.all()[:3])
         raise TableFileError(
             f"no row of {shown} has a number above 0 both in {found.baseline!r} and in another column: {said}"
         )
+    return TableFile(frame, found, left_out)
 
 
-def _cells(path: str, shown: str, left_out: LeftOutOfTable) -> _Cells:
-    rows: list[list[str]] = []
-    numbers: list[int] = []
+def _about_commas(cells: pd.DataFrame) -> str:
+    """A hint where numbers have a comma, which no number of a CSV has."""
+    found = cells.stack()
+    found = found[found.str.fullmatch(r"-?[0-9]+(,[0-9]+)+")]
+    return f". {found.iloc[0]!r} is not read as a number: write 1234.5" if len(found) else ""
+
+
+def _cells(path: str, shown: str, left_out: LeftOutOfTable) -> pd.DataFrame:
+    """The text of a table without the space around it; index: row numbers."""
+    rows: dict[int, list[str]] = {}
     with opened(path) as raw:
-        records = _records(raw, shown)
-        first = next(records, None)
-        if first is None:
+        written = _written(raw, shown)
+        first = [cell.strip() for cell in next(written, [])]
+        if not first:
             raise TableFileError(f"{shown} is empty; a table has a header and one row for each case")
-        first = [cell.strip() for cell in first]
         header = _header(first, left_out)
-        for number, row in enumerate(records, 1):
+        for number, row in enumerate(written, 1):
             if _belongs(row, number, first, left_out):
-                rows.append(row)
-                numbers.append(number)
+                rows[number] = row
     if not rows:
         raise TableFileError(f"{shown} has a header and no rows; a table has one row for each case")
-    by_column = list(zip(*rows, strict=True))
-    return _Cells({name: by_column[i] for name, i in header.items()}, numbers)
+    whole = pd.DataFrame.from_dict(rows, orient="index", dtype="str")
+    return pd.DataFrame({name: whole[place].str.strip() for name, place in header.items()})
 
 
-def _records(raw: BinaryIO, shown: str) -> Iterator[list[str]]:
+def _written(raw: BinaryIO, shown: str) -> Iterator[list[str]]:
     """Rows in which something is written."""
     for _, row in CsvRows(raw, shown):
         written = "".join(row)
@@ -181,50 +138,34 @@ def _header(first: Sequence[str], left_out: LeftOutOfTable) -> dict[str, int]:
         name = plain(cell, 80) or f"column {i + 1}"
         if name in found:
             said = f"column {name!r} stands twice in the header, at {found[name] + 1} and {i + 1}; the first counts"
-            left_out.say("repeated columns", said.__str__)
+            left_out.say("repeated columns", said)
         found.setdefault(name, i)
     return found
 
 
 def _belongs(row: list[str], number: int, first: Sequence[str], left_out: LeftOutOfTable) -> bool:
+    """Fill a row that is too short; True unless it is the header or too long, when nobody knows which cell is which."""
     if row[0].strip() == first[0] and [cell.strip() for cell in row] == first:
-        left_out.say("repeated headers", lambda: f"row {number} is the header again; left out")
+        left_out.say("repeated headers", f"row {number} is the header again; left out")
         return False
-    return len(row) == len(first) or _fits(row, number, len(first), left_out)
-
-
-def _fits(row: list[str], number: int, width: int, left_out: LeftOutOfTable) -> bool:
-    """Fill a row that is too short; True unless it is too long, when nobody knows which cell is which."""
-    there = plural(len(row), "cell")
+    width, there = len(first), plural(len(row), "cell")
     if len(row) < width:
-        left_out.say("short rows", lambda: f"row {number} has {there} for {width} columns; the others count as empty")
+        left_out.say("short rows", f"row {number} has {there} for {width} columns; the others count as empty")
         row += [""] * (width - len(row))
     while len(row) > width and not row[-1].strip():
         row.pop()
     if len(row) > width:
         quote = "is a comma within a cell? Quote it"
-        left_out.say("long rows", lambda: f"row {number} has {there} for {width} columns; left out ({quote})")
+        left_out.say("long rows", f"row {number} has {there} for {width} columns; left out ({quote})")
     return len(row) == width
 
 
-class _Numbers:
-    """Columns as numbers, each converted once; NaN where a cell is none."""
-
-    def __init__(self, cells: _Cells) -> None:
-        self.cells, self.known = cells, dict[str, FloatArray]()
-
-    def of(self, name: str) -> FloatArray:
-        if name not in self.known:
-            self.known[name] = floats(self.cells.columns[name])
-        return self.known[name]
-
-    def are_most(self, name: str) -> bool:
-        """Whether at least half of the cells with something in them are numbers."""
-        numbers = int(np.isfinite(self.of(name)).sum())
-        cells = self.cells.columns[name]
-        if 2 * numbers >= len(cells):  # then they are at least half of the filled ones, too
-            return True
-        return 0 < sum(cell.strip().lower() not in ABSENT for cell in cells) <= 2 * numbers
+def _are_numbers(cells: pd.Series[str], values: FloatArray) -> bool:
+    """Whether at least half of the cells with something in them are numbers."""
+    numbers = int(np.isfinite(values).sum())
+    if 2 * numbers >= len(cells):  # then they are at least half of the filled ones, too
+        return True
+    return 0 < int((~cells.str.lower().isin(ABSENT)).sum()) <= 2 * numbers
 
 
 def floats(cells: Sequence[str]) -> FloatArray:
@@ -235,20 +176,19 @@ def floats(cells: Sequence[str]) -> FloatArray:
         return np.asarray(pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce"), dtype=np.float64)
 
 
-def _values(name: str, values: FloatArray, cells: _Cells, keys: Sequence[str], left_out: LeftOutOfTable) -> FloatArray:
+def _values(
+    cells: pd.DataFrame, name: str, values: FloatArray, keys: Sequence[str], left_out: LeftOutOfTable
+) -> FloatArray:
     """The numbers that can be compared; every other cell is named."""
     good = (values >= SMALLEST) & (values <= LARGEST)
-    bad = np.flatnonzero(~good).tolist()
-    for cell, number in Counter(cells.at(name, i) for i in bad).items():
+    bad = cells[name][~good]
+    for cell, number in Counter(bad).items():
         left_out.counts[_trouble(cell)[0]] += number
-    left_out.sentences += [_named(name, cells, keys, i) for i in bad[: LISTED - len(left_out.sentences)]]
+    few = bad.head(LISTED - len(left_out.sentences))
+    for row, cell in zip(few.index.tolist(), few.tolist(), strict=True):
+        why = _trouble(cell)[1].format(cell=repr(plain(cell, 40)))
+        left_out.sentences.append(f"{_row(cells, keys, row)}, column {plain(name, 40)!r}: {why}; the cell is left out")
     return np.where(good, values, np.nan)
-
-
-def _named(name: str, cells: _Cells, keys: Sequence[str], i: int) -> str:
-    cell = cells.at(name, i)
-    why = _trouble(cell)[1].format(cell=repr(plain(cell, 40)))
-    return f"{_row(cells, keys, i)}, column {plain(name, 40)!r}: {why}; the cell is left out"
 
 
 def _trouble(cell: str) -> tuple[str, str]:
@@ -268,28 +208,21 @@ def _trouble(cell: str) -> tuple[str, str]:
     return "cells out of range", f"{{cell}} is outside {SMALLEST:g} to {LARGEST:g}, in which times and rates lie"
 
 
-def _row(cells: _Cells, keys: Sequence[str], i: int) -> str:
-    key = ", ".join(f"{name}={cells.at(name, i)}" for name in keys)
-    return f"row {cells.numbers[i]}" + (f" ({plain(key, 120)})" if key else "")
+def _row(cells: pd.DataFrame, keys: Sequence[str], number: int) -> str:
+    key = ", ".join(f"{name}={cells[name][number]}" for name in keys)
+    return f"row {number}" + (f" ({plain(key, 120)})" if key else "")
 
 
-def _without_repeats(cells: _Cells, keys: Sequence[str], left_out: LeftOutOfTable) -> BoolArray:
-    """Which rows count, as booleans: of rows with the same keys, the first."""
-    kept = np.ones(len(cells.numbers), dtype=bool)
-    each = list(zip(*map(cells.stripped, keys), strict=True))
-    if len(set(each)) == len(each):  # true of no keys, too
-        return kept
-    first: dict[tuple[str, ...], int] = {}
-    for i, key in enumerate(each):
-        before = first.setdefault(key, i)
-        if before != i:
-            kept[i] = False
-            left_out.say("repeated keys", partial(_repeated, cells, keys, i, before))
-    return kept
-
-
-def _repeated(cells: _Cells, keys: Sequence[str], i: int, before: int) -> str:
-    return f"{_row(cells, keys, i)} repeats the key of row {cells.numbers[before]}; the first counts"
+def _repeated(cells: pd.DataFrame, keys: Sequence[str], left_out: LeftOutOfTable) -> BoolArray:
+    """Which rows have the keys of an earlier one: of these the first counts."""
+    repeated = cells.duplicated(list(keys)).to_numpy() if keys else np.zeros(len(cells), dtype=np.bool_)
+    if repeated.any():
+        first = cells.index.to_series().groupby([cells[name] for name in keys], sort=False).transform("first")
+        for number, before in zip(cells.index[repeated].tolist(), first[repeated].tolist(), strict=True):
+            left_out.say(
+                "repeated keys", f"{_row(cells, keys, number)} repeats the key of row {before}; the first counts"
+            )
+    return repeated
 
 
 # The rows of a CSV that somebody else wrote, one by one: a file of any size, or a pipe, takes the memory of a row.
@@ -424,10 +357,10 @@ class Roles:
     asked: AskedColumns
 
 
-def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> Roles:
+def roles(header: Sequence[str], numeric: Collection[str], asked: AskedColumns) -> Roles:
     """Backends are what was asked for, else the columns of numbers behind the keys; TableFileError names what fails.
 
-    numeric: whether most cells of a column are numbers.  A column named as a dimension is a key, and so is one that
+    numeric: the columns of which most cells are numbers.  A column named as a dimension is a key, and so is one that
     rows are grouped by.
     """
     asked = asked.within(header)
@@ -458,16 +391,16 @@ def named(name: str, header: Sequence[str]) -> str:
     raise TableFileError(f"there is no column {name!r}; the columns are {', '.join(header)}{hint}")
 
 
-def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> tuple[str, ...]:
+def _columns_of_numbers(plain: Sequence[str], numeric: Collection[str], asked: AskedColumns) -> tuple[str, ...]:
     """Columns of numbers behind the last text that has any behind it; further left only what was named."""
     found = [i for i, name in enumerate(plain) if name in asked.backends or _is_backend(name, numeric, asked)]
-    text = (i for i, name in enumerate(plain) if name not in asked.backends and not numeric(name))
+    text = (i for i, name in enumerate(plain) if name not in asked.backends and name not in numeric)
     start = max((i for i in text if i < max(found, default=0)), default=-1)
     return tuple(plain[i] for i in found if i > start or plain[i] in asked.backends)
 
 
-def _is_backend(name: str, numeric: Callable[[str], bool], asked: AskedColumns) -> bool:
-    return name not in SHAPE and name not in asked.grouped and numeric(name)
+def _is_backend(name: str, numeric: Collection[str], asked: AskedColumns) -> bool:
+    return name not in SHAPE and name not in asked.grouped and name in numeric
 
 
 def _printed(header: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -1,10 +1,9 @@
-"""A comparison as sheets of text, and a sheet as Markdown, LaTeX or CSV.  Pure."""
+"""A comparison as sheets of text and as JSON; ratios that were printed beside it; recorded tables."""
 
 from __future__ import annotations
 
-import csv
+import dataclasses
 import difflib
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ci.report.document import Sheet
 from ci.report.words import plural
 from ci.tables.compare import BOUND, AgainstBaseline, Key, Regret, RowGroup, RowRatio, TableComparison
 from ci.tables.read import CsvRows, LeftOutOfTable, TableFileError
@@ -20,20 +20,6 @@ from ci.tables.read import CsvRows, LeftOutOfTable, TableFileError
 NOTHING = "-"
 
 FORMULA = {"higher": "value / {0}, higher is better", "lower": "{0} / value, lower is better"}
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Cells that are ready to be shown.  texts: how many of the first columns are text; the others are numbers.
-
-    spare: columns that a narrow screen can do without, the least needed first.
-    """
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    texts: int
-    spare: tuple[str, ...] = ()
 
 
 def ratio(value: float) -> str:
@@ -126,48 +112,6 @@ def _worst(found: TableComparison, frame: pd.DataFrame) -> Sheet:
 def _worst_row(found: TableComparison, frame: pd.DataFrame, one: RowRatio) -> tuple[str, ...]:
     keys = (str(frame[name].iloc[one.row]) for name in found.keys)
     return str(frame.index[one.row]), *keys, one.column, ratio(one.ratio), f"{one.value:g}", f"{one.baseline:g}"
-
-
-def markdown(sheet: Sheet) -> str:
-    """A pipe table below its title."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
-
-    rule = ["---" if i < sheet.texts else "---:" for i in range(len(sheet.header))]
-    body = "\n".join([line(sheet.header), f"|{'|'.join(rule)}|", *map(line, sheet.rows)])
-    return f"**{sheet.title}**\n\n{body}\n" if sheet.title else f"{body}\n"
-
-
-SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "×": r"$\times$",
-}
-"""Characters that LaTeX would not print as they are."""
-
-
-def latex(sheet: Sheet) -> str:
-    r"""A `table` with its title as caption; the preamble needs \usepackage{booktabs}."""
-
-    def line(cells: Iterable[str]) -> str:
-        return " & ".join("".join(SPECIAL.get(c, c) for c in cell) for cell in cells) + r" \\"
-
-    columns = "".join("l" if i < sheet.texts else "r" for i in range(len(sheet.header)))
-    caption = "".join(SPECIAL.get(c, c) for c in sheet.title)
-    head = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    body = [line(sheet.header), r"\midrule", *map(line, sheet.rows)]
-    return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
-
-
-def comma_separated(sheet: Sheet) -> str:
-    """One CSV, which this command reads again."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([sheet.header, *sheet.rows])
-    return out.getvalue()
 
 
 # Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B.
@@ -263,19 +207,9 @@ def _number(value: float) -> float | None:
 
 
 def _against(one: AgainstBaseline) -> Json:
-    return {
-        "mean": _number(one.ratio_of_means),
-        "geomean": _number(one.geometric_mean),
-        "wins": one.wins,
-        "ties": one.ties,
-        "losses": one.losses,
-        "rows": one.rows,
-        "ratio_of_means": _number(one.ratio_of_means),
-        "mean_of_ratios": _number(one.mean_of_ratios),
-        "worst": _number(one.worst),
-        "best": _number(one.best),
-        "below": one.below,
-    }
+    told = dataclasses.asdict(one) | {"mean": one.ratio_of_means, "losses": one.losses}
+    told["geomean"] = told.pop("geometric_mean")
+    return {name: _number(value) for name, value in told.items()}
 
 
 def _group(one: RowGroup) -> Json:

@@ -23,7 +23,7 @@ from benchmarks.trial_file import LONGEST_S, SHORTEST_S
 from ci.stats.anomalies import COLLAPSE_FACTOR
 from ci.stats.types import FloatArray
 from ci.trials.pooled import KeptTimes, SamplesAt
-from ci.trials.trial import Json, Trial
+from ci.trials.trial import Json, Trial, of_known_fields
 
 FORMAT, VERSION = "ridgeline-compact-trial", 1
 
@@ -101,7 +101,7 @@ def of_line(data: Any, text: str) -> Trial:
         if "seconds" in arm:
             _TIMES(arm["seconds"], f"cases.{own}.arms.{key}.seconds")
             maybe(_SKEW)(arm.get("skew_s") or None, f"cases.{own}.arms.{key}.skew_s")
-            kept[own, key] = _of_json(arm["seconds"])
+            kept[own, key] = of_known_fields(KeptTimes, arm["seconds"])
             arm.update(seconds=[arm["seconds"]["median"]], skew_s=None)
     trial = Trial.of(filled | {"format": trial_file.FORMAT, "version": trial_file.VERSION}, text)
     cases = dict(trial.cases)
@@ -181,8 +181,3 @@ def _kept(seconds: FloatArray, beside: Mapping[str, FloatArray]) -> KeptTimes:
     ratios = {baseline: float(np.median(np.log(times / seconds))) for baseline, times in beside.items()}
     collapsed = int(np.sum(seconds >= COLLAPSE_FACTOR * median))
     return KeptTimes(len(seconds), median, q25, q75, float(np.max(seconds)), collapsed, ratios)
-
-
-def _of_json(kept: Json) -> KeptTimes:
-    median, q25, q75, longest = (float(kept[field]) for field in ("median", "q25", "q75", "longest"))
-    return KeptTimes(kept["rounds"], median, q25, q75, longest, kept.get("collapsed", 0), kept.get("log_ratio", {}))

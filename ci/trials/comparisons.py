@@ -151,12 +151,12 @@ class _Operator:
         return [declaration for declaration in found if declaration]
 
     @cached_property
-    def backends(self) -> list[str]:
-        return list(dict.fromkeys(backend for declared in self.declared for backend in declared.backends))
+    def backends(self) -> dict[str, None]:
+        return {backend: None for declared in self.declared for backend in declared.backends}
 
     @cached_property
-    def baselines(self) -> list[str]:
-        return list(dict.fromkeys(baseline for declared in self.declared for baseline in declared.baselines))
+    def baselines(self) -> dict[str, None]:
+        return {baseline: None for declared in self.declared for baseline in declared.baselines}
 
     @cached_property
     def environment_changed(self) -> bool:
@@ -227,46 +227,31 @@ class _OneCase:
     def comparison(self, shared: tuple[str, ...]) -> Comparison | None:
         """None for a baseline that vouches for the others, and for what neither side can run."""
         operator, newest = self.operator, self.operator.newest
-        others = set(operator.backends) - set(operator.baselines)
+        others = operator.backends.keys() - operator.baselines.keys()
         if self.backend in operator.baselines and not operator.environment_changed and others:
             return None
         base, head = (_status(self.arms(role)) for role in ROLES)
         if base in NO_TIME and head in NO_TIME:
             return None
-        if self.unfit and self.having == self.tried:
-            return self.untold(shared)
+        machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
+        untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
+        if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
+            return dataclasses.replace(untold, problems=self.unfit, warnings=shared)
         timed, problems = self.paired_rounds() if not operator.mixed else ((), operator.mixed)
-        return Comparison(
-            f"{newest.operator}/{self.backend}/{self.case}",
-            newest.operator,
-            self.backend,
-            timed,
-            newest.machine.kind,
-            newest.machine.name,
-            self.same_code(),
-            base,
-            head,
-            self.why("base", base),
-            self.why("head", head),
-            operator.definition("base", self.case),
-            operator.definition("head", self.case),
-            self.baseline,
-            problems,
-            shared + self.lost(timed),
+        return dataclasses.replace(
+            untold,
+            trials=timed,
+            same_code=self.same_code(),
+            base_status=base,
+            head_status=head,
+            base_why=self.why("base", base),
+            head_why=self.why("head", head),
+            base_definition=operator.definition("base", self.case),
+            head_definition=operator.definition("head", self.case),
+            baseline=self.baseline,
+            problems=problems,
+            warnings=shared + self.lost(timed),
             lock_step=True,
-        )
-
-    def untold(self, shared: tuple[str, ...]) -> Comparison:
-        """Of a case whose nodes all failed their preflight: neither a time nor a result of theirs says anything."""
-        newest = self.operator.newest
-        return Comparison(
-            f"{newest.operator}/{self.backend}/{self.case}",
-            newest.operator,
-            self.backend,
-            machine_kind=newest.machine.kind,
-            machine=newest.machine.name,
-            problems=self.unfit,
-            warnings=shared,
         )
 
     @cached_property

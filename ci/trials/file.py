@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+import itertools
 import json
 import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,25 +164,22 @@ def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
-    trials, rejected, pooled = dict(known or {}), list[Rejected](), list[PooledLine]()
-    experiments: list[ExperimentLine] = []
+    trials, others = dict(known or {}), list[PooledLine | ExperimentLine | Rejected]()
     for number, line in enumerate(lines, first):
-        if not line.strip():
-            continue
-        found = parse_line(line, number)
-        if isinstance(found, Rejected):
-            rejected.append(found)
-        elif isinstance(found, PooledLine):
-            pooled.append(found)
-        elif isinstance(found, ExperimentLine):
-            experiments.append(found)
-        elif found.id not in trials:
-            trials[found.id] = found
-        elif not compact.same_results(found, trials[found.id]):
-            why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
-            rejected.append(Rejected(number, Fault.CONFLICT, why, line))
-    new = tuple(trial for id_, trial in trials.items() if not known or id_ not in known)
-    return TrialFile(path, new, tuple(rejected), tuple(pooled), tuple(experiments))
+        found = parse_line(line, number) if line.strip() else None
+        if isinstance(found, Trial):
+            if not compact.same_results(found, trials.setdefault(found.id, found)):
+                why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
+                others.append(Rejected(number, Fault.CONFLICT, why, line))
+        elif found is not None:
+            others.append(found)
+    return TrialFile(
+        path,
+        tuple(trial for id_, trial in trials.items() if not known or id_ not in known),
+        tuple(one for one in others if isinstance(one, Rejected)),
+        tuple(one for one in others if isinstance(one, PooledLine)),
+        tuple(one for one in others if isinstance(one, ExperimentLine)),
+    )
 
 
 def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | ExperimentLine | Rejected:
@@ -354,18 +352,10 @@ def measured_operators(trials: Iterable[Trial], first: int) -> tuple[str, ...]:
 def missing(trials: Iterable[Trial], operators: Collection[str], first: int, count: int) -> list[TrialBatch]:
     """The batches that complete `count` trials, numbered from `first`, of these operators, in the order of a run."""
     done = {(one.operator, one.number) for one in trials}
-    return _joined(
-        [(number, tuple(o for o in operators if (o, number) not in done)) for number in range(first, first + count)]
-    )
-
-
-def _joined(lacking: Sequence[tuple[int, tuple[str, ...]]]) -> list[TrialBatch]:
-    """Neighbours that lack the same operators as one batch; those that lack none are left out."""
-    batches: list[TrialBatch] = []
-    for number, operators in lacking:
-        last = batches[-1] if batches else None
-        if last and last.operators == operators and last.first + last.count == number:
-            batches[-1] = dataclasses.replace(last, count=last.count + 1)
-        elif operators:
-            batches.append(TrialBatch(operators, number, 1))
+    numbers = range(first, first + count)
+    lacking = ((number, tuple(one for one in operators if (one, number) not in done)) for number in numbers)
+    batches = []
+    for lacked, neighbours in itertools.groupby(lacking, key=lambda one: one[1]):
+        of = [number for number, _ in neighbours]
+        batches += [TrialBatch(lacked, of[0], len(of))] if lacked else []
     return batches

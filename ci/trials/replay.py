@@ -16,7 +16,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 from ci.trials import compact
 from ci.trials.comparisons import ROLES, Comparison, comparisons
 from ci.trials.file import Rejected, parse_record, unpacked
-from ci.trials.trial import Trial
+from ci.trials.trial import Json, Trial
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Seconds per unit."""
@@ -74,10 +74,10 @@ def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Tria
     if first.get("format") in (FORMAT, compact.FORMAT):
         found = parse_record(path, content.split(b"\n"), 1)
         return _whole_trials(path, complete(found.trials), (*damage, *found.rejected))
-    reader = _Reader(path)
-    for number, line in lines:
-        reader.add(number, line, last=number == lines[-1][0])
-    return Recording(reader.comparisons([f"{path}: {one.why}" for one in damage]), rejected=damage)
+    warnings = [f"{path}: {one.why}" for one in damage]
+    trials = _replayed(path, lines, warnings)
+    names = dict.fromkeys(name for _, data in trials for name in data["cases"])
+    return Recording([_comparison(name, trials, warnings) for name in names], rejected=damage)
 
 
 def content_of(path: Path) -> tuple[bytes, tuple[Rejected, ...]]:
@@ -112,20 +112,7 @@ def _whole_trials(path: Path, trials: Sequence[Trial], rejected: tuple[Rejected,
     return Recording(comparisons(trials, warnings), tuple(trials), rejected)
 
 
-@dataclasses.dataclass
-class _Case:
-    """What has been read of one case so far.  without: trials that lack an arm, by role."""
-
-    trials: list[PairedRounds] = dataclasses.field(default_factory=list)
-    seen: int = 0
-    without: Counter[str] = dataclasses.field(default_factory=Counter)
-    arms: set[str] = dataclasses.field(default_factory=set)
-    problems: list[str] = dataclasses.field(default_factory=list)
-    warnings: list[str] = dataclasses.field(default_factory=list)
-    control: bool = False
-
-
-def value_of(line: bytes, where: str) -> dict[str, Any]:
+def value_of(line: bytes, where: str) -> Json:
     """The JSON object of a line.  Raises ReplayError."""
     try:
         data = json.loads(line)
@@ -136,104 +123,129 @@ def value_of(line: bytes, where: str) -> dict[str, Any]:
     return data
 
 
-class _Reader:
-    """Collects the lines of a replay file."""
+Line = tuple[str, Json]
+"""Where a trial stands in its file, and its value."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.cases, self.unit, self.kind, self.trials = path, dict[str, _Case](), "", "", 0
-        self.numbers: dict[int, int] = {}
-        self.contents: dict[int, int] = {}
-        self.warnings: list[str] = []
 
-    def add(self, number: int, line: bytes, *, last: bool) -> None:
-        """Take in one line.  Raises ReplayError for a line that is not a trial, except a torn last one."""
-        where = f"{self.path}:{number}"
-        if last and number > 1 and line.lstrip()[:1] == b"{" and _parsed(line) is None:
-            said = f"the last line is torn, its writer was interrupted; the {self.trials} trials before it count"
-            self.warnings.append(f"{where}: {said}")
-            return
+def _replayed(path: Path, lines: Sequence[tuple[int, bytes]], warnings: list[str]) -> list[Line]:
+    """The trials of a replay file, each once.  Raises ReplayError for a line that is none, except a torn last one."""
+    found: list[Line] = []
+    by_content, by_number = dict[int, int](), dict[int, int]()
+    for number, line in lines:
+        where = f"{path}:{number}"
+        if number == lines[-1][0] > 1 and line.lstrip()[:1] == b"{" and _parsed(line) is None:
+            said = f"the last line is torn, its writer was interrupted; the {len(found)} trials before it count"
+            warnings.append(f"{where}: {said}")
+            break
         data = value_of(line, where)
-        self._check(data, where)
-        if not self._repeated(data, number):
-            self.trials += 1
-            self._cases(data, where)
-
-    def _check(self, data: Mapping[str, Any], where: str) -> None:
-        if not isinstance(data.get("cases"), dict):
-            raise ReplayError(f'{where}: no trial: "cases" must be an object of cases, not {data.get("cases")}')
-        unit = data.get("unit")
-        if not isinstance(unit, str) or unit not in UNITS:
-            raise ReplayError(f"{where}: unit {unit!r}; allowed: {', '.join(UNITS)}")
-        if self.unit and unit != self.unit:
-            raise ReplayError(
-                f"{where}: unit {unit!r}, but the lines before have {self.unit!r}; a file has one unit: "
-                "convert one of the two, or judge two files"
-            )
-        kind = data.get("machine_kind", MACHINE_KINDS[0])
-        if kind not in MACHINE_KINDS or (self.kind and kind != self.kind):
-            raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {self.kind or ' or '.join(MACHINE_KINDS)}")
-        self.unit, self.kind = unit, kind
-
-    def _repeated(self, data: Mapping[str, Any], number: int) -> bool:
-        """Whether the samples of this line have been read before; a trial counts once."""
-        trial, where = data.get("trial", number - 1), f"{self.path}:{number}"
-        if isinstance(trial, bool) or not isinstance(trial, int):
+        _check(data, where, found[0][1] if found else data)
+        trial = data.get("trial", number - 1)
+        if type(trial) is not int:
             raise ReplayError(f"{where}: trial {trial!r}; allowed: a whole number")
-        earlier = self.contents.setdefault(hash(repr(data["cases"])), number)
+        earlier = by_content.setdefault(hash(repr(data["cases"])), number)
         if earlier != number and data["cases"]:
-            self.warnings.append(f"{where}: trial {trial} repeats the samples of line {earlier}; it counts once")
-            return True
-        earlier = self.numbers.setdefault(trial, number)
+            warnings.append(f"{where}: trial {trial} repeats the samples of line {earlier}; it counts once")
+            continue
+        earlier = by_number.setdefault(trial, number)
         if earlier != number:
-            self.warnings.append(
+            warnings.append(
                 f"{where}: trial {trial} is also the number of line {earlier}; the samples differ, so both count"
             )
-        return False
-
-    def _cases(self, data: Mapping[str, Any], where: str) -> None:
-        scale, clocks = UNITS[data["unit"]], _clocks(data.get("clocks"))
-        for name, arms in data["cases"].items():
-            case, place = self.cases.setdefault(name, _Case()), f"{where}: case {name!r}"
-            case.seen += 1
-            pair = _pair(case, arms, place)
-            if pair is None:
-                continue
-            control = _control(case, arms, len(pair[0]), place)
-            one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
-            case.trials.append(PairedRounds(self.trials - 1, pair[0] * scale, pair[1] * scale, one, two, clocks))
-
-    def comparisons(self, warnings: list[str]) -> list[Comparison]:
-        """The cases read, each with what was wrong with it."""
-        shared = (*warnings, *self.warnings)
-        return [_comparison(name, case, self.trials, self.kind, shared) for name, case in self.cases.items()]
+        found.append((where, data))
+    return found
 
 
-def _pair(case: _Case, arms: Any, where: str) -> tuple[FloatArray, FloatArray] | None:
-    """Both arms of a case in one trial, None if it has no such pair; what is wrong is noted in the case."""
+def _check(data: Json, where: str, first: Json) -> None:
+    """Hold a line against what a trial has, and against the first line of its file."""
+    if not isinstance(data.get("cases"), dict):
+        raise ReplayError(f'{where}: no trial: "cases" must be an object of cases, not {data.get("cases")}')
+    unit, kind = data.get("unit"), data.get("machine_kind", MACHINE_KINDS[0])
+    if not isinstance(unit, str) or unit not in UNITS:
+        raise ReplayError(f"{where}: unit {unit!r}; allowed: {', '.join(UNITS)}")
+    if unit != first["unit"]:
+        raise ReplayError(
+            f"{where}: unit {unit!r}, but the lines before have {first['unit']!r}; a file has one unit: "
+            "convert one of the two, or judge two files"
+        )
+    kinds = MACHINE_KINDS if data is first else (first.get("machine_kind", MACHINE_KINDS[0]),)
+    if kind not in kinds:
+        raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {' or '.join(kinds)}")
+
+
+class _Unusable(ValueError):
+    """A case of a trial cannot be used; the text says why."""
+
+
+def _comparison(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
+    """One case of a replay file; what is wrong with it is its problem and nobody else's."""
+    trials, problems, warnings = list[PairedRounds](), list[str](), dict[str, None]()
+    seen, without, there, unit_s = 0, Counter[str](), set[str](), UNITS[lines[0][1]["unit"]]
+    for number, (where, data) in enumerate(lines):
+        if name not in data["cases"]:
+            continue
+        arms, place, seen = data["cases"][name], f"{where}: case {name!r}", seen + 1
+        absent = [role for role in ROLES if isinstance(arms, dict) and arms.get(role) is None]
+        without.update(absent)
+        there.update(map(str, arms) if isinstance(arms, dict) else ())
+        if absent:
+            continue
+        try:
+            base, head = _both(arms, place)
+        except _Unusable as error:
+            problems.append(str(error))
+            continue
+        one, two = _control(arms, len(base), place, warnings) or (None, None)
+        rounds = PairedRounds(number, base, head, one, two, _clocks(data.get("clocks")))
+        trials.append(rounds.scaled(unit_s, unit_s))
+    ended = {role: Status.MISSING if without[role] == seen else Status.OK for role in ROLES}
+    problems += [
+        f"the arm {role!r} is missing in {without[role]} of {seen} trials of this case"
+        for role in ROLES
+        if 0 < without[role] < seen
+    ]
+    said = [*shared, *warnings]
+    if seen < len(lines):
+        said.append(f"missing in {len(lines) - seen} of {len(lines)} trials; the others are used")
+    if trials and all(np.array_equal(t.base, t.head) for t in trials):
+        said.append("base and head are the same numbers in every trial: one recording twice?")
+    why = f"the file has no arm of that name; there are: {', '.join(sorted(there)) or 'none'}"
+    base_why, head_why = (why if ended[role] is Status.MISSING else "" for role in ROLES)
+    kernel, _, rest = name.partition("/")
+    return Comparison(
+        name,
+        kernel,
+        rest.rpartition("/")[0].partition("/")[0],
+        tuple(trials),
+        machine_kind=lines[0][1].get("machine_kind", MACHINE_KINDS[0]),
+        base_status=ended["base"],
+        base_why=base_why,
+        head_status=ended["head"],
+        head_why=head_why,
+        baseline="control" if any(t.baseline_base is not None for t in trials) else None,
+        problems=tuple(problems[:5]),
+        warnings=tuple(said),
+    )
+
+
+def _both(arms: Any, where: str) -> tuple[FloatArray, FloatArray]:
+    """The times of both arms, in the unit of the file.  Raises _Unusable."""
     if not isinstance(arms, dict):
-        case.problems.append(f"{where}: {arms!r:.60} is no object of arms")
-        return None
-    case.arms.update(map(str, arms))
-    absent = [role for role in ROLES if arms.get(role) is None]
-    case.without.update(absent)
-    if absent:
-        return None
-    for role in ROLES:
-        if not isinstance(arms[role], list) or not arms[role]:
-            case.problems.append(f"{where}: {role} is {arms[role]!r:.60}; allowed: a list of times, one for each round")
-            return None
-    counts = [len(arms[role]) for role in ROLES]
-    if counts[0] != counts[1]:
-        said = f"base has {counts[0]} samples and head {counts[1]}; sample i of both is from round i"
-        case.problems.append(f"{where}: {said}, so they must be equally many")
-        return None
-    base, head = (times(arms[role]) for role in ROLES)
-    if base is None or head is None:
-        role = ROLES[0] if base is None else ROLES[1]
-        i, value = next((i, value) for i, value in enumerate(arms[role]) if times([value]) is None)
-        case.problems.append(f"{where}: {role} sample {i} is {value!r:.60}; allowed: a finite number above 0")
-        return None
+        raise _Unusable(f"{where}: {arms!r:.60} is no object of arms")
+    base, head = (_times(arms[role], f"{where}: {role}") for role in ROLES)
+    if len(base) != len(head):
+        said = f"base has {len(base)} samples and head {len(head)}; sample i of both is from round i"
+        raise _Unusable(f"{where}: {said}, so they must be equally many")
     return base, head
+
+
+def _times(values: Any, what: str) -> FloatArray:
+    if not isinstance(values, list) or not values:
+        raise _Unusable(f"{what} is {values!r:.60}; allowed: a list of times, one for each round")
+    found = times(values)
+    if found is None:
+        i, value = next((i, value) for i, value in enumerate(values) if times([value]) is None)
+        raise _Unusable(f"{what} sample {i} is {value!r:.60}; allowed: a finite number above 0")
+    return found
 
 
 def times(flat: list[Any]) -> FloatArray | None:
@@ -247,19 +259,17 @@ def times(flat: list[Any]) -> FloatArray | None:
     return values if bool(np.all((values > 0) & (values < math.inf))) else None
 
 
-def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, FloatArray] | None:
-    """The baseline of both trees in the same rounds, if there is one; a faulty one is left out with a warning."""
+def _control(arms: Json, rounds: int, where: str, warnings: dict[str, None]) -> tuple[FloatArray, FloatArray] | None:
+    """The baseline of both trees in the same rounds, None if there is none; a faulty one is left out with a warning."""
     control = arms.get("control")
     if control is None:
         return None
     pair = [control.get(role) if isinstance(control, dict) else None for role in ROLES]
-    found = [times(one) if isinstance(one, list) and len(one) == rounds else None for one in pair]
-    if found[0] is not None and found[1] is not None:
-        case.control = True
-        return found[0], found[1]
-    case.warnings.append(
-        f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
-    )
+    base, head = (times(one) if isinstance(one, list) and len(one) == rounds else None for one in pair)
+    if base is not None and head is not None:
+        return base, head
+    said = f"the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
+    warnings[f"{where}: {said}"] = None
     return None
 
 
@@ -269,43 +279,10 @@ def _clocks(value: Any) -> dict[Role, Clocks] | None:
     return {role: _clock(value[role]) for role in ROLES}
 
 
-def _clock(said: Mapping[str, Any]) -> Clocks:
+def _clock(said: Json) -> Clocks:
     mhz, watts, degrees = (_number(said.get(name)) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
     return Clocks(mhz, watts, degrees, str(said.get("throttle") or ""))
 
 
 def _number(value: Any) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None
-
-
-def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[str, ...]) -> Comparison:
-    kernel, _, rest = name.partition("/")
-    backend = rest.partition("/")[0] if rest.count("/") >= 1 else ""
-    warnings = [*shared, *dict.fromkeys(case.warnings)]
-    if case.seen < trials:
-        warnings.append(f"missing in {trials - case.seen} of {trials} trials; the others are used")
-    if case.trials and all(np.array_equal(t.base, t.head) for t in case.trials):
-        warnings.append("base and head are the same numbers in every trial: one recording twice?")
-    ended = {role: Status.MISSING if case.without[role] == case.seen else Status.OK for role in ROLES}
-    lacking = [
-        f"the arm {role!r} is missing in {case.without[role]} of {case.seen} trials of this case"
-        for role in ROLES
-        if 0 < case.without[role] < case.seen
-    ]
-    why = f"the file has no arm of that name; there are: {', '.join(sorted(case.arms)) or 'none'}"
-    base_why, head_why = (why if ended[role] is Status.MISSING else "" for role in ROLES)
-    return Comparison(
-        name,
-        kernel,
-        backend,
-        tuple(case.trials),
-        machine_kind=kind,
-        base_status=ended["base"],
-        base_why=base_why,
-        head_status=ended["head"],
-        head_why=head_why,
-        baseline="control" if case.control else None,
-        problems=(*case.problems, *lacking)[:5],
-        warnings=tuple(warnings),
-    )
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None

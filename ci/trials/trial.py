@@ -273,16 +273,13 @@ class Declaration:
         """From its JSON: the declaration of a trial line, or of `python -m benchmarks list --json`."""
         costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
         cases = {
-            case["name"]: DeclaredCase(
-                case["name"],
-                case.get("tier", ""),
-                case.get("dtype", ""),
-                case.get("world", 1),
-                _of_known_fields(Cost, costs.get(case["name"], {})),
-                definitions.get(case["name"]),
-                _shape(case),
+            name: dataclasses.replace(
+                of_known_fields(DeclaredCase, case),
+                cost=of_known_fields(Cost, costs.get(name, {})),
+                definition=definitions.get(name),
+                shape=_shape(case),
             )
-            for case in data["cases"]
+            for name, case in ((case["name"], case) for case in data["cases"])
         }
         backends, baselines = tuple(data["backends"]), tuple(data.get("baselines", ()))
         return cls(data["kernel"], backends, baselines, cases, data["yardstick"])
@@ -348,7 +345,7 @@ class Machine:
     @classmethod
     def of(cls, data: Json) -> Machine:
         """From its JSON."""
-        return _of_known_fields(cls, data)
+        return of_known_fields(cls, data)
 
     @property
     def facts(self) -> dict[str, Scalar]:
@@ -566,33 +563,27 @@ class Trial:
     def mirrored(self, base_commit: str | None) -> Trial:
         """The trial as if a base with the same files had been there and had done what head did."""
         head = self.checkouts["head"]
-        cases = {
-            name: dataclasses.replace(
-                case, arms={(role, b): arm for b, arm in case.of_role("head").items() for role in ("head", "base")}
-            )
-            for name, case in self.cases.items()
-        }
-        base = dataclasses.replace(head, commit=base_commit)
-        return dataclasses.replace(self, checkouts={"base": base, "head": head}, cases=cases)
+        return self._with_arms("head", {"base": dataclasses.replace(head, commit=base_commit), "head": head})
 
     def as_role(self, own: str, role: str) -> Trial:
         """The trial with its checkout `own` alone, which is called `role` from now on."""
+        return self._with_arms(own, {role: self.checkouts[own]})
+
+    def _with_arms(self, own: str, checkouts: Mapping[str, Checkout]) -> Trial:
+        """The trial of these checkouts, each of which did what `own` did."""
         cases = {
-            name: dataclasses.replace(case, arms={(role, b): arm for b, arm in case.of_role(own).items()})
+            name: dataclasses.replace(
+                case, arms={(role, b): arm for b, arm in case.of_role(own).items() for role in checkouts}
+            )
             for name, case in self.cases.items()
         }
-        return dataclasses.replace(self, checkouts={role: self.checkouts[own]}, cases=cases)
+        return dataclasses.replace(self, checkouts=checkouts, cases=cases)
 
     def beside(self, head: Trial, number: int) -> Trial:
         """One trial of two that were measured apart: this one's checkout and the other's, without device readings."""
-        cases = {
-            name: CaseResult(
-                (head.cases.get(name) or self.cases[name]).method,
-                {**_arms(self, name), **_arms(head, name)},
-                (head.cases.get(name) or self.cases[name]).warnings,
-            )
-            for name in dict.fromkeys((*self.cases, *head.cases))
-        }
+        both = {**self.cases, **head.cases}
+        arms = {name: {**_arms(self, name), **_arms(head, name)} for name in both}
+        cases = {name: dataclasses.replace(case, arms=arms[name]) for name, case in both.items()}
         checkouts = {**self.checkouts, **head.checkouts}
         return dataclasses.replace(head, number=number, checkouts=checkouts, cases=cases, state=DeviceState())
 
@@ -611,7 +602,7 @@ def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
     return found.arms if (found := trial.cases.get(case)) else {}
 
 
-def _of_known_fields(kind: Callable[..., Made], data: Json) -> Made:
+def of_known_fields(kind: Callable[..., Made], data: Json) -> Made:
     """A dataclass from those of its fields that the JSON has."""
     names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in data.items() if name in names})

@@ -23,7 +23,7 @@ from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
 from ci.judging import reach
 from ci.judging.judge import ENDED, judge
-from ci.judging.live import Interrupted, MeasureAlone
+from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
 from ci.trials.comparisons import ExperimentLine, Status, comparisons
 from ci.trials.file import Followed
@@ -280,7 +280,7 @@ def planned(question: Question, put: Sequence[Suspect]) -> MeasurePlan:
         pythons.pop("head", None)
         pythons |= {"head": pythons["base"]} if "base" in pythons else {}
     back = [f"head.{one.setting}" for one in put if one.kind is SuspectKind.KNOB]
-    given = [one if "." in one.split("=")[0] else f"head.{one}" for one in question.plan.knobs]
+    given = map(of_head, question.plan.knobs)
     return dataclasses.replace(
         question.plan,
         tier="sweep",

@@ -303,7 +303,8 @@ def _parts(
     parts = suspects.parts_of(finding.suspects[0].path, bench.sides)
     if len(parts) < 2:
         return tuple(dataclasses.replace(finding, suspects=(part,)) for part in parts)
-    whole = question.whole if finding.share is None else searching.scaled(question.whole, finding.share)
+    share = 1.0 if finding.share is None else finding.share
+    whole = question.whole.changed(lambda value: share * value)
     level = finding.left.log_ratio
     within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
     within.run(parts)

@@ -174,6 +174,10 @@ class Slowdown:
         """A tree that cannot be timed."""
         return cls(0.0, 0.0, 0.0, broken=why or "it has no time")
 
+    def changed(self, by: Callable[[float], float]) -> Slowdown:
+        """The same with its log-ratios changed: a share of it, or what is beyond something else."""
+        return dataclasses.replace(self, log_ratio=by(self.log_ratio), low=by(self.low), high=by(self.high))
+
 
 @dataclasses.dataclass(frozen=True)
 class CauseFinding:
@@ -277,7 +281,7 @@ class Search:
         if seen is None:
             self.stopped = True
             return None
-        left = _above(seen, self.beyond)
+        left = self._above(seen)
         answer = classified(self.whole, self.left, left, self.floor)
         share = None if seen.broken else (self.left.log_ratio - left.log_ratio) / self.whole.log_ratio
         return CauseFinding(group, answer, share, seen)
@@ -286,7 +290,11 @@ class Search:
         """What explains something stays put back."""
         self.findings = [one for one in self.findings if not set(one.suspects) & set(finding.suspects)]
         self.findings.append(finding)
-        self.put, self.left = (*self.put, *finding.suspects), _above(finding.left, self.beyond)
+        self.put, self.left = (*self.put, *finding.suspects), self._above(finding.left)
+
+    def _above(self, seen: Slowdown) -> Slowdown:
+        """What is slower than something that is itself slower than base."""
+        return seen.changed(lambda value: value - self.beyond)
 
 
 def classified(whole: Slowdown, before: Slowdown, after: Slowdown, floor: float) -> CauseAnswer:
@@ -310,18 +318,6 @@ def difference(before: Slowdown, after: Slowdown) -> tuple[float, float, float]:
     down = math.hypot(before.log_ratio - before.low, after.high - after.log_ratio)
     up = math.hypot(before.high - before.log_ratio, after.log_ratio - after.low)
     return gone, gone - down, gone + up
-
-
-def scaled(whole: Slowdown, share: float) -> Slowdown:
-    """A share of a slow-down."""
-    log_ratio, low, high = (share * value for value in (whole.log_ratio, whole.low, whole.high))
-    return dataclasses.replace(whole, log_ratio=log_ratio, low=low, high=high)
-
-
-def _above(seen: Slowdown, level: float) -> Slowdown:
-    """What is slower than something that is itself slower than base."""
-    log_ratio, low, high = (value - level for value in (seen.log_ratio, seen.low, seen.high))
-    return dataclasses.replace(seen, log_ratio=log_ratio, low=low, high=high)
 
 
 def _classes(ordered: Sequence[Suspect]) -> Iterator[tuple[Suspect, ...]]:

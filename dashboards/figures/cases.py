@@ -18,10 +18,11 @@ from ci.history.kept import CurvePoint
 from ci.history.types import Moved
 from ci.records import derived
 from ci.records.rates import Rate
-from dashboards.figures.studies import columns, paper
-from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.picture import FigureError, Marks, Picture, PictureAxis, PicturePanel, numbers
-from dashboards.figures.studies.spec import parse
+from dashboards.figures import paper
+from dashboards.figures import spec as columns
+from dashboards.figures.kinds import KEYS, picture
+from dashboards.figures.picture import FigureError, Marks, Picture, PictureAxis, PicturePanel, numbers
+from dashboards.figures.spec import parse
 from dashboards.lanes import KEY, commits, natural, redefined, tidy, without_ranks
 from dashboards.values import ends_in_rate, headline, in_rate
 
@@ -106,10 +107,11 @@ def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path:
     return drawn(told, rows, path)
 
 
-def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
+def curve(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
     """The newest record of each collective case of a kernel over its payload; one line per backend, dtype and world."""
     wanted = known_rate(rate)
     rows = chosen(frame, machine=machine, kernel=kernel)
+    machine = the_machine(rows)
     rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(KEY, keep="last")
     if not len(rows):
         raise FigureError(f"{kernel} on {machine} has no measured case with a payload; curves are for collectives")
@@ -169,7 +171,7 @@ def programs(points: Iterable[CurvePoint], kernel: str | None, case: str | None,
 
 def history(
     frame: pd.DataFrame,
-    machine: str,
+    machine: str | None,
     kernel: str,
     case: str,
     path: Path | str,
@@ -184,7 +186,7 @@ def history(
     moved: steps of the history; those of this case are marked at their first bad commit.
     """
     rows = chosen(frame, machine=machine, kernel=kernel, case=case)
-    wanted = known_rate(rate) if rate else headline(rows)
+    machine, wanted = the_machine(rows), known_rate(rate) if rate else headline(rows)
     order = commits(rows)
     dates = ["" if pd.isna(date) else f"{date:%Y-%m-%d} " for date in order["date"]]
     names = tuple(date + commit[:8] for date, commit in zip(dates, order["commit"], strict=True))

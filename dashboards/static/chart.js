@@ -5,7 +5,7 @@
 
 (() => {
   const R = Ridgeline,
-    {s} = R;
+    {s, path, h} = R;
   const HEIGHT = 30, // of a lane
     GAP = 10; // between the chart's axis and the first lane
 
@@ -38,21 +38,21 @@
     const marks = changes(lane.values).filter(i => i >= at.from && i <= at.to),
       last = lane.values.slice(0, at.to + 1).findLast(value => value !== undefined);
     return s(
-      "g",
-      {class: "lane", "data-lane": lane.name},
-      s("line", {class: "edge", x1: at.left, x2: at.right, y1: top, y2: top}),
-      s("path", {class: "stroke", d: staircase(lane.values, at, y)}),
+      "g.lane",
+      {"data-lane": lane.name},
+      s("line.edge", {x1: at.left, x2: at.right, y1: top, y2: top}),
+      s("path.stroke", {d: staircase(lane.values, at, y)}),
       marks.map(i =>
         s(
           "circle",
           {cx: at.x(i).toFixed(1), cy: y(lane.values[i] ?? low).toFixed(1), r: 3},
-          s("title", {}, lane.text(lane.values[i])),
+          s("title", lane.text(lane.values[i])),
         ),
       ),
-      s("text", {class: "name", x: at.left + 4, y: top + 10}, lane.name),
+      s("text.name", {x: at.left + 4, y: top + 10}, lane.name),
       s(
-        "text",
-        {class: "now", x: at.right + 6, y: top + HEIGHT / 2, dy: "0.32em"},
+        "text.now",
+        {x: at.right + 6, y: top + HEIGHT / 2, dy: "0.32em"},
         last === undefined ? "" : lane.text(last),
       ),
     );
@@ -74,14 +74,10 @@
     return now === undefined || now === null ? text : text + "H" + at.x(at.to).toFixed(1);
   }
 
-  Object.assign(R, {lanesHeight, drawLanes, laneChanges: changes});
-})();
+  /* The lines of a chart with their noise bands, dots and levels; lines that coincide stay visible.  chart.js gives the
+   * spec and the scales.
+   */
 
-/* The lines of a chart with their noise bands, dots and levels; lines that coincide stay visible.  chart.js gives the
- * spec and the scales.
- */
-(() => {
-  const {s, path} = Ridgeline;
   const DOTS_BELOW = 70; // points get dots while there are fewer
   const TOGETHER = 1.5; // pixels: lines that are nowhere further apart hide each other
   const PIECE = 7; // pixels of a line that hides behind others, before the next one shows
@@ -172,7 +168,7 @@
     const group = s(
       "g",
       {class: "line" + (line.quiet ? " quiet" : ""), "data-name": line.name},
-      s("path", {class: "band", d: band(line, at)}),
+      s("path.band", {d: band(line, at)}),
       s("path", stroke),
       dots(line, at, rank),
     );
@@ -186,7 +182,7 @@
       .filter(({from, to}) => to >= at.from && from <= at.to)
       .map(({from, to, value, color}) => {
         const [a, b] = [Math.max(from, at.from), Math.min(to, at.to)].map(at.x);
-        const line = s("line", {class: "level", x1: a - 4, x2: b + 4, y1: at.y(value), y2: at.y(value)});
+        const line = s("line.level", {x1: a - 4, x2: b + 4, y1: at.y(value), y2: at.y(value)});
         line.style.setProperty("--line", color);
         return line;
       });
@@ -199,8 +195,8 @@
         const mark = s(
           "g",
           {class: "step" + (chosen ? " chosen" : ""), "data-step": n},
-          s("title", {}, text),
-          s("circle", {class: "target", cx: x, cy: y, r: 11}),
+          s("title", text),
+          s("circle.target", {cx: x, cy: y, r: 11}),
           s("path", {
             d: up
               ? `M${x - 6} ${y + 4}L${x} ${y - 6}L${x + 6} ${y + 4}Z`
@@ -213,31 +209,26 @@
     return [...levels, ...steps];
   }
 
-  Object.assign(Ridgeline, {drawLines, drawSteps});
-})();
+  /* Line charts in SVG: noise bands, a second axis, marks, a cursor for mouse, finger and keyboard, zoom by dragging.
+   *  * chart(host, spec) draws, draws again when the width changes, and returns {redraw(changes)}.
+   * spec:
+   *   label      what the chart shows, for screen readers
+   *   x          {kind: "commits", count, tick(i) -> [text, text]} or {kind: "log", values, tick(value) -> text}
+   *   y          {title, tick(value) -> text, zero: start at 0, log: logarithmic}
+   *   right      {title, full: the value that is 100 %} or null
+   *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole,
+   *              undefined is a place that the line passes over
+   *   levels     [{from, to, value, color}] the level of a line between two of its steps
+   *   steps      [{i, value, up, color, text, chosen}] where a level begins; stepped(n) is called on a click
+   *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
+   *   faults     [{i, text, color}] crosses at the bottom: not measured
+   *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis
+   *   tip(i)     nodes for the box at the cursor
+   *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
+   *   picked(i)  Enter or click
+   * Enter on a point with a step is a click on the step.
+   */
 
-/* Line charts in SVG: noise bands, a second axis, marks, a cursor for mouse, finger and keyboard, zoom by dragging.
- *
- * Ridgeline.chart(host, spec) draws, draws again when the width changes, and returns {redraw(changes)}.
- * spec:
- *   label      what the chart shows, for screen readers
- *   x          {kind: "commits", count, tick(i) -> [text, text]} or {kind: "log", values, tick(value) -> text}
- *   y          {title, tick(value) -> text, zero: start at 0, log: logarithmic}
- *   right      {title, full: the value that is 100 %} or null
- *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole,
- *              undefined is a place that the line passes over
- *   levels     [{from, to, value, color}] the level of a line between two of its steps
- *   steps      [{i, value, up, color, text, chosen}] where a level begins; stepped(n) is called on a click
- *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
- *   faults     [{i, text, color}] crosses at the bottom: not measured
- *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis
- *   tip(i)     nodes for the box at the cursor
- *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
- *   picked(i)  Enter or click
- * Enter on a point with a step is a click on the step.
- */
-(() => {
-  const {h, s} = Ridgeline;
   const MARGIN = {top: 30, right: 58, bottom: 42, left: 66};
   const MARK_LINE = 13; // height of a line of a mark's text; the text is above the plot
   const MARK_LINES = 4; // lines of such text at most; further marks keep their line and their title
@@ -307,7 +298,7 @@
       span = extent(spec, from, to);
     const left = MARGIN.left,
       right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 34),
-      bottom = height - MARGIN.bottom - Ridgeline.lanesHeight(spec);
+      bottom = height - MARGIN.bottom - lanesHeight(spec);
     const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
       [a, b] = [place(from), place(to)];
     const x = i => (b > a ? left + 8 + ((place(i) - a) / (b - a)) * (right - left - 16) : (left + right) / 2);
@@ -346,13 +337,12 @@
     return (spec.y.log ? logTicks(at.low, at.high) : ticks(at.low, at.high, 6))
       .map(value =>
         s(
-          "g",
-          {class: "tick"},
+          "g.tick",
           s("line", {x1: at.left, x2: at.right, y1: at.y(value), y2: at.y(value)}),
           s("text", {x: at.left - 8, y: at.y(value), dy: "0.32em", "text-anchor": "end"}, spec.y.tick(value)),
         ),
       )
-      .concat(s("text", {class: "axis", x: 10, y: 18}, spec.y.title));
+      .concat(s("text.axis", {x: 10, y: 18}, spec.y.title));
   }
 
   function rightAxis(spec, at) {
@@ -360,20 +350,19 @@
     const {full, title} = spec.right;
     const shares = ticks((100 * at.low) / full, (100 * at.high) / full, 6);
     const texts = shares.map(share =>
-      s("text", {class: "right", x: at.right + 8, y: at.y((share / 100) * full), dy: "0.32em"}, share + " %"),
+      s("text.right", {x: at.right + 8, y: at.y((share / 100) * full), dy: "0.32em"}, share + " %"),
     );
     const roof =
       full <= at.high && full >= at.low
         ? [
             s(
-              "g",
-              {class: "roof"},
+              "g.roof",
               s("line", {x1: at.left, x2: at.right, y1: at.y(full), y2: at.y(full)}),
               s("text", {x: at.right - 4, y: at.y(full) - 5, "text-anchor": "end"}, "peak " + spec.y.tick(full)),
             ),
           ]
         : [];
-    return [...texts, ...roof, s("text", {class: "axis", x: at.right + 48, y: 18, "text-anchor": "end"}, title)];
+    return [...texts, ...roof, s("text.axis", {x: at.right + 48, y: 18, "text-anchor": "end"}, title)];
   }
 
   function bottomAxis(spec, at) {
@@ -384,8 +373,7 @@
     return chosen.map(i => {
       const texts = spec.x.kind === "log" ? [spec.x.tick(spec.x.values[i])] : spec.x.tick(i);
       return s(
-        "g",
-        {class: "tick"},
+        "g.tick",
         s("line", {x1: at.x(i), x2: at.x(i), y1: at.bottom, y2: at.bottom + 5}),
         texts.map((text, n) =>
           s("text", {x: at.x(i), y: at.bottom + 17 + 14 * n, "text-anchor": "middle", class: n ? "minor" : null}, text),
@@ -397,9 +385,8 @@
   function drawMarks(spec, at) {
     const marks = at.marks.map(({x, flip, row, lines}) =>
       s(
-        "g",
-        {class: "mark"},
-        s("title", {}, lines.join(", ")),
+        "g.mark",
+        s("title", lines.join(", ")),
         s("line", {x1: x, x2: x, y1: row === null ? at.top : MARGIN.top - 8 + MARK_LINE * row, y2: at.bottom}),
         row === null
           ? []
@@ -417,7 +404,7 @@
       .map(({i, text, color}) => {
         const x = at.x(i),
           y = at.bottom - 7,
-          cross = s("path", {class: "fault", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}, s("title", {}, text));
+          cross = s("path.fault", {d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}, s("title", text));
         cross.style.setProperty("--line", color);
         return cross;
       });
@@ -427,9 +414,9 @@
   /* ---- the chart ---- */
 
   function chart(host, spec) {
-    const box = h("div", {class: "tip", hidden: true}),
-      said = h("p", {class: "visually-hidden", "aria-live": "polite"});
-    const holder = h("div", {class: "chart-holder"});
+    const box = h("div.tip", {hidden: true}),
+      said = h("p.visually-hidden", {"aria-live": "polite"});
+    const holder = h("div.chart-holder");
     host.replaceChildren(holder, box, said);
     let at = null,
       cursor = null,
@@ -438,10 +425,9 @@
 
     function draw() {
       const width = Math.max(280, holder.clientWidth || 900),
-        height = (width < 560 ? 260 : 340) + Ridgeline.lanesHeight(spec);
+        height = (width < 560 ? 260 : 340) + lanesHeight(spec);
       at = scales(spec, width, height);
-      svg = s("svg", {
-        class: "chart",
+      svg = s("svg.chart", {
         viewBox: `0 0 ${width} ${height}`,
         height,
         role: "img",
@@ -451,8 +437,8 @@
       if (at.empty) {
         svg.append(
           s(
-            "text",
-            {class: "empty", x: width / 2, y: height / 2, "text-anchor": "middle"},
+            "text.empty",
+            {x: width / 2, y: height / 2, "text-anchor": "middle"},
             "no time was measured in this range",
           ),
           ...bottomAxis(spec, at),
@@ -464,14 +450,14 @@
           ...rightAxis(spec, at),
           ...bottomAxis(spec, at),
           ...drawMarks(spec, at),
-          ...Ridgeline.drawLines(spec, at),
-          ...Ridgeline.drawSteps(spec, at),
+          ...drawLines(spec, at),
+          ...drawSteps(spec, at),
         );
       }
       svg.append(
-        ...Ridgeline.drawLanes(spec, at, height),
-        s("line", {class: "cursor", y1: at.top, y2: height - 4, visibility: "hidden"}),
-        s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}),
+        ...drawLanes(spec, at, height),
+        s("line.cursor", {y1: at.top, y2: height - 4, visibility: "hidden"}),
+        s("rect.brush", {y: at.top, height: at.bottom - at.top, visibility: "hidden"}),
       );
       holder.replaceChildren(svg);
       listen();
@@ -581,5 +567,5 @@
     return {redraw};
   }
 
-  Object.assign(Ridgeline, {chart, ticks});
+  Object.assign(R, {chart, laneChanges: changes});
 })();

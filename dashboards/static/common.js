@@ -13,28 +13,36 @@ var Ridgeline = (() => {
 
   const SVG = "http://www.w3.org/2000/svg";
 
-  /** h("td", {class: "number"}, "1.5", child): an element; null children are left out, functions are listeners. */
-  function h(tag, attributes, ...children) {
-    return fill(document.createElement(tag), attributes, children);
-  }
+  /** h("td.number", {title: "median"}, "1.5", child): an element with its classes.  The attributes may be left out; of
+   * them, functions are listeners.  Children that are null are left out.
+   */
+  const h = (name, ...rest) => fill(document.createElement(name.split(".")[0]), name, rest);
 
   /** The same for SVG. */
-  function s(tag, attributes, ...children) {
-    return fill(document.createElementNS(SVG, tag), attributes, children);
-  }
+  const s = (name, ...rest) => fill(document.createElementNS(SVG, name.split(".")[0]), name, rest);
 
-  function fill(element, attributes, children) {
-    for (const [key, value] of Object.entries(attributes || {})) {
+  function fill(element, name, rest) {
+    const [first, ...others] = rest,
+      named = first !== null && first !== undefined && Object.getPrototypeOf(first) === Object.prototype,
+      classes = name.split(".").slice(1).join(" ");
+    if (classes) element.setAttribute("class", classes);
+    for (const [key, value] of Object.entries(named ? first : {})) {
       if (value === null || value === undefined || value === false) continue;
       if (typeof value === "function") element.addEventListener(key, value);
       else element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
+    element.append(...(named ? others : rest).flat(Infinity).filter(child => child !== null && child !== undefined));
     return element;
   }
 
   /** A text from a record, on its own: what is written from right to left in it does not reorder what stands around. */
-  const foreign = text => h("bdi", {}, text);
+  const foreign = text => h("bdi", text);
+
+  /** How something ended, and why. */
+  const status = (name, why = null) => h("span", {class: "status " + name, title: why}, name);
+
+  /** Choices as [value, text]; a text may stand for itself. */
+  const choices = options => options.map(one => (Array.isArray(one) ? one : [one, one]));
 
   /** Redraw `host`; the control that had the focus (the n-th) keeps it. */
   function keepFocus(host, draw) {
@@ -46,10 +54,10 @@ var Ridgeline = (() => {
 
   /** Buttons of which one is pressed; options: [[value, text]]. */
   function press(title, options, chosen, change) {
-    const buttons = options.map(([value, text]) =>
+    const buttons = choices(options).map(([value, text]) =>
       h("button", {type: "button", "aria-pressed": String(value === chosen), click: () => change(value)}, text),
     );
-    return h("div", {class: "choices", role: "group", "aria-label": title}, buttons);
+    return h("div.choices", {role: "group", "aria-label": title}, buttons);
   }
 
   /** A piece of a line as a chart draws it; dash: lengths, as a text or a list. */
@@ -71,10 +79,10 @@ var Ridgeline = (() => {
         sample(color, dash),
         " ",
         foreign(name),
-        baseline ? h("span", {class: "sub"}, " baseline") : null,
+        baseline ? h("span.sub", " baseline") : null,
       );
     };
-    return h("div", {class: "legend", role: "group", "aria-label": "lines"}, entries.map(item));
+    return h("div.legend", {role: "group", "aria-label": "lines"}, entries.map(item));
   }
 
   /* ---- numbers with their units ---- */
@@ -155,7 +163,7 @@ var Ridgeline = (() => {
 
   /** A link to the commit in the repository, if one is configured and this is a commit's hash. */
   function commitLink(hash, text) {
-    const label = h("code", {}, text || short(hash));
+    const label = h("code", text || short(hash));
     if (!Ridgeline.site.repo || !/^[0-9a-f]{7,40}$/.test(hash)) return h("span", {title: hash}, label);
     return h("a", {href: Ridgeline.site.repo + "/commit/" + hash, title: "commit " + hash, rel: "noopener"}, label);
   }
@@ -271,46 +279,38 @@ var Ridgeline = (() => {
       {lanes} = Ridgeline.site;
     const machines = [...new Set(lanes.map(one => one.machine))];
     const envs = lanes.filter(one => one.machine === current.machine && one.env !== null).map(one => one.env);
-    const unknown = document.getElementById("unknown-machine") || h("p", {}),
+    const unknown = document.getElementById("unknown-machine") || h("p"),
       asked = state().machine;
     unknown.hidden = !asked || asked === current.machine;
     unknown.textContent = `There is no machine “${asked}” in these records; showing ${current.machine}.`;
     if (unknown.hidden) setState({machine: current.machine, env: current.env});
     const titled = machine => {
       const {title} = lanes.find(one => one.machine === machine);
-      return title === machine ? machine : `${title} (${machine})`;
+      return [machine, title === machine ? machine : `${title} (${machine})`];
     };
-    const selectors = [selector("machine", machines, current.machine, machine => change({machine, env: null}), titled)];
-    if (envs.length > 1)
-      selectors.push(
-        selector(
-          "environment",
-          envs,
-          current.env,
-          env => change({env}),
-          env => env,
-        ),
-      );
+    const selectors = [pick("machine", machines.map(titled), current.machine, machine => change({machine, env: null}))];
+    if (envs.length > 1) selectors.push(pick("environment", envs, current.env, env => change({env})));
     keepFocus(host, () => host.replaceChildren(...selectors));
     for (const link of document.querySelectorAll("a.page"))
       link.hash = hashOf({machine: current.machine, env: current.env});
     document
       .getElementById("fingerprint")
       ?.replaceChildren(
-        ...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+        ...current.facts.flatMap(([name, value]) => h("div", h("dt", name), h("dd", value))),
       );
   }
 
-  function selector(label, values, chosen, change, text) {
-    const options = values.map(value => h("option", {value, selected: value === chosen}, text(value)));
-    return h("label", {}, label + " ", h("select", {change: event => change(event.target.value)}, options));
+  /** A labelled choice; options: [[value, text]]. */
+  function pick(title, options, chosen, change) {
+    const entries = choices(options).map(([value, text]) => h("option", {value, selected: value === chosen}, text));
+    return h("label", title + " ", h("select", {change: event => change(event.target.value)}, entries));
   }
 
   /** Show on the page what went wrong, rather than leave it empty. */
   function fail(error) {
     document
       .querySelector("main")
-      .prepend(h("p", {class: "notice bad", role: "alert"}, String(error.message || error)));
+      .prepend(h("p.notice.bad", {role: "alert"}, String(error.message || error)));
     throw error;
   }
 
@@ -318,6 +318,8 @@ var Ridgeline = (() => {
     h,
     s,
     foreign,
+    status,
+    choices,
     keepFocus,
     RATES,
     number,
@@ -338,6 +340,7 @@ var Ridgeline = (() => {
     sample,
     legend,
     press,
+    pick,
     kernelPage,
     grouped,
     day,

@@ -5,8 +5,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h, foreign} = R;
-
+    {h, foreign, quantity, short, press} = R;
   /** Steps of a case on a machine, oldest first, each with its index; those at commits that are not here are left out. */
   function stepsOf(record, machine, name, commits) {
     const place = new Map(commits.map(([hash], i) => [hash, i]));
@@ -43,7 +42,7 @@
   }
 
   /** {levels, steps} of a chart's spec.  up: is more of the drawn quantity better? */
-  function picture(lines, steps, up, chosen) {
+  function stepPicture(lines, steps, up, chosen) {
     const levels = lines.flatMap(line => levelsOf(line, steps).map(level => ({...level, name: line.name})));
     const marks = steps.map(step => {
       const level = levels.find(one => one.name === step.backend && one.from <= step.i && one.to >= step.i);
@@ -63,13 +62,13 @@
     return {levels, steps: marks.filter(Boolean)};
   }
 
-  const words = step => `${step.backend} ${R.event.change(step)} since ${R.short(step.at)}`;
+  const words = step => `${step.backend} ${R.event.change(step)} since ${short(step.at)}`;
 
   /** What the address calls a step: its event, or its place where it is part of none. */
-  const idOf = step => step.event || `step:${R.short(step.at)}:${step.backend}`;
+  const idOf = step => step.event || `step:${short(step.at)}:${step.backend}`;
 
   /** One button per step, under the chart: for keys and fingers. */
-  function buttons(steps, chosen, choose) {
+  function stepButtons(steps, chosen, choose) {
     if (steps.length === 0) return null;
     const chips = steps.map(step =>
       h(
@@ -84,7 +83,7 @@
         foreign(words(step)),
       ),
     );
-    return h("div", {class: "step-chips", role: "group", "aria-label": "steps of this history"}, chips);
+    return h("div.step-chips", {role: "group", "aria-label": "steps of this history"}, chips);
   }
 
   /** The chosen step as an event: its own, or one made of the step alone. */
@@ -122,13 +121,7 @@
     };
   }
 
-  Object.assign(R, {steps: {of: stepsOf, picture, buttons, eventOf, idOf, levelsOf}});
-})();
-
-/* The history of one case: every backend over the commits, and what changed besides the code. */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
+  /* ---- the history of one case: every backend over the commits, and what changed besides the code ---- */
 
   const AUTO = ""; // the state's word for "the machine code of the machine's own architecture, or of the first recorded"
 
@@ -175,14 +168,14 @@
         commits: now.every ? "all" : "",
         code: now.code === usualCode(arches, about) ? AUTO : now.code || "0",
         last: last ? commits.length - now.range[0] : "",
-        from: named ? R.short(commits[now.range[0]][0]) : "",
-        to: named ? R.short(commits[now.range[1]][0]) : "",
+        from: named ? short(commits[now.range[0]][0]) : "",
+        to: named ? short(commits[now.range[1]][0]) : "",
       });
       numbers.refresh();
     }
 
     const style = R.styles(timed),
-      beneath = h("div", {class: "beneath"});
+      beneath = h("div.beneath");
     const entries = view.all.filter(measuredHere).map(series => ({
       name: series.backend,
       baseline: series.baseline,
@@ -198,7 +191,7 @@
       spec: (_, shown) => {
         const spec = picture(view, info, now, shown, about);
         beneath.replaceChildren(...under(view, info, now, about, choose));
-        return {...spec, zoomed, stepped: n => choose(R.steps.idOf(spec.steps[n].step))};
+        return {...spec, zoomed, stepped: n => choose(idOf(spec.steps[n].step))};
       },
       extra: redraw => [
         ...rangeControls(view.data.commits.length, now, () => {
@@ -224,15 +217,14 @@
         const [status, why] = Object.values(series.bad).at(-1) || ["not measured", null];
         return h(
           "li",
-          {},
-          h("span", {class: "status " + status}, status),
+          R.status(status),
           " ",
           R.foreign(series.backend),
           " ",
           R.foreign(data.whys[why] || ""),
         );
       });
-    return h("ul", {class: "not-here", hidden: items.length === 0}, items);
+    return h("ul.not-here", {hidden: items.length === 0}, items);
   }
 
   /** The data of this case, its series and steps, at the commits where it was measured.
@@ -246,7 +238,7 @@
     const whole = {
       data,
       all,
-      steps: R.steps.of(about.record, about.machine, name, data.commits),
+      steps: stepsOf(about.record, about.machine, name, data.commits),
       code: now.code ? codeOf(data, all, name, about, now.code) : {lanes: [], constant: []},
     };
     return {...(now.every ? whole : R.whereMeasured(whole)), count: data.commits.length};
@@ -255,7 +247,7 @@
   /** Between the commits that were measured and all that there are, where that is not the same. */
   function commitControls({data, count}, now, choose) {
     if (!now.every && data.commits.length === count) return null;
-    return R.press("commits", [[false, "measured commits"], [true, `all ${count}`]], now.every, choose);
+    return press("commits", [[false, "measured commits"], [true, `all ${count}`]], now.every, choose);
   }
 
   function codeOf(data, all, name, about, arch) {
@@ -267,20 +259,20 @@
 
   function codeControls(arches, now, choose) {
     if (arches.length === 0) return null;
-    return R.press("machine code", [...arches.map(arch => [arch, "code " + arch]), ["", "no code"]], now.code || "", choose);
+    return press("machine code", [...arches.map(arch => [arch, "code " + arch]), ["", "no code"]], now.code || "", choose);
   }
 
   /** Beneath the chart: what of the code never changed, the steps as buttons, and the panel of the chosen one. */
   function under({data, steps, code}, info, now, about, choose) {
-    const event = now.event ? R.steps.eventOf(now.event, steps, about.events, data) : null;
+    const event = now.event ? eventOf(now.event, steps, about.events, data) : null;
     const chosen = {
       kernel: data.kernel,
       case: info.name,
-      backend: steps.find(step => R.steps.idOf(step) === now.event)?.backend,
+      backend: steps.find(step => idOf(step) === now.event)?.backend,
     };
     return [
       code.constant.length ? unchanged(code.constant, now.code) : null,
-      R.steps.buttons(steps, now.event, choose),
+      stepButtons(steps, now.event, choose),
       event && R.eventPanel(event, {chosen, close: () => choose(now.event)}),
     ].filter(Boolean);
   }
@@ -288,10 +280,9 @@
   function unchanged(pairs, arch) {
     const shown = pairs.map(([name, value]) => `${name} ${value}`).join(" · ");
     return h(
-      "details",
-      {class: "constant"},
-      h("summary", {}, `${pairs.length} numbers of the ${arch} code never changed`),
-      h("p", {}, R.foreign(shown)),
+      "details.constant",
+      h("summary", `${pairs.length} numbers of the ${arch} code never changed`),
+      h("p", R.foreign(shown)),
     );
   }
 
@@ -323,7 +314,7 @@
   function rangeControls(count, now, changed) {
     const spans = [50, 200].filter(last => last < count).map(last => [last, "last " + last]),
       shown = now.range ? (now.range[1] === count - 1 ? count - now.range[0] : null) : count;
-    const range = R.press("range", [...spans, [count, count === 1 ? "1 commit" : `all ${count} commits`]], shown, last => {
+    const range = press("range", [...spans, [count, count === 1 ? "1 commit" : `all ${count} commits`]], shown, last => {
       now.range = last === count ? null : [count - last, count - 1];
       changed();
     });
@@ -337,10 +328,9 @@
     });
     return [
       range,
-      h("label", {class: "check"}, zero, " from 0"),
+      h("label.check", zero, " from 0"),
       h(
-        "span",
-        {class: "hint"},
+        "span.hint",
         "drag to zoom, double-click for all, click a step" + (R.site.repo ? " or a commit" : ""),
       ),
     ];
@@ -366,9 +356,9 @@
     const moved = steps.filter(step => shown.has(step.backend));
     return {
       lines,
-      ...R.steps.picture(lines, moved, R.RATES[now.rate].up, now.event),
+      ...stepPicture(lines, moved, R.RATES[now.rate].up, now.event),
       label: `${data.kernel}, ${info.name}: ${R.RATES[now.rate].name} over ${commits.length} commits`,
-      x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), R.short(commits[i][0])]},
+      x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), short(commits[i][0])]},
       y: {title: R.axisTitle(now.rate), tick: R.tick, zero: now.zero},
       right: roof(info, all, now.rate),
       range: now.range,
@@ -425,8 +415,8 @@
     const [hash, date, env] = data.commits[i],
       lines = visible.map(series => R.tipLine(data, series, i, rate)).filter(Boolean);
     return [
-      h("p", {class: "tip-head"}, h("code", {}, R.short(hash)), " ", date, h("span", {class: "sub"}, data.envs[env])),
-      ...(lines.length ? lines : [h("p", {class: "muted"}, "this case was not measured here")]),
+      h("p.tip-head", h("code", short(hash)), " ", date, h("span.sub", data.envs[env])),
+      ...(lines.length ? lines : [h("p.muted", "this case was not measured here")]),
       ...codeLines(lanes, i),
     ];
   }
@@ -439,7 +429,7 @@
       .map(([lane, changed]) =>
         h(changed ? "strong" : "span", {class: "code-value"}, `${lane.name} ${lane.text(lane.values[i])}`),
       );
-    return parts.length ? [h("p", {class: "tip-code"}, parts)] : [];
+    return parts.length ? [h("p.tip-code", parts)] : [];
   }
 
   function visit(hash) {
@@ -453,15 +443,14 @@
       ["dtype", info.dtype],
       ["ranks", info.world > 1 ? String(info.world) : null],
       ["tier", info.tier],
-      ["work per rank", flops ? R.quantity(flops, "FLOP") : null],
-      ["HBM per rank", hbm ? R.quantity(hbm, "B") : null],
-      ["links per rank", link ? R.quantity(link, "B") : null],
-      ["payload", payload ? R.quantity(payload, "B", true) : null],
+      ["work per rank", flops ? quantity(flops, "FLOP") : null],
+      ["HBM per rank", hbm ? quantity(hbm, "B") : null],
+      ["links per rank", link ? quantity(link, "B") : null],
+      ["payload", payload ? quantity(payload, "B", true) : null],
     ];
     return h(
-      "dl",
-      {class: "facts"},
-      parts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      "dl.facts",
+      parts.filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))),
     );
   }
 

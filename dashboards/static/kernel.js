@@ -3,22 +3,22 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R,
+    {h, go, fail} = R,
     slug = document.documentElement.dataset.kernel,
     kernel = R.site.kernels.find(one => one.slug === slug)?.name;
   const view = {data: null, about: null, rows: [], query: "", open: null};
 
   const {newest, share, ratio, step} = R.MEASURED;
-  const text = title => ({title, value: row => row[title], cell: row => h("td", {}, row[title])});
+  const text = title => ({title, value: row => row[title], cell: row => h("td", row[title])});
   const COLUMNS = [
     {title: "case", value: row => row.case, cell: caseCell},
     text("backend"),
     text("dtype"),
-    {title: "ranks", number: true, value: row => row.world, cell: row => h("td", {class: "number"}, row.world ?? "–")},
+    {title: "ranks", number: true, value: row => row.world, cell: row => h("td.number", row.world ?? "–")},
     newest,
-    {title: "time", number: true, value: row => row.us, help: R.HELP.time, cell: row => h("td", {class: "number"}, row.us ? R.duration(row.us) : "–")},
+    {title: "time", number: true, value: row => row.us, help: R.HELP.time, cell: row => h("td.number", row.us ? R.duration(row.us) : "–")},
     ...[share, ratio, step],
-    {title: "history", help: R.HELP.history, cell: row => h("td", {class: "history"}, R.spark(row.spark, row.rate))},
+    {title: "history", help: R.HELP.history, cell: row => h("td.history", R.spark(row.spark, row.rate))},
     {title: "commit", value: row => row.at, cell: commitCell},
   ];
 
@@ -29,22 +29,21 @@
   function caseCell(row) {
     const opened = isOpen(row);
     const button = h(
-      "button",
+      "button.opener",
       {
         type: "button",
-        class: "opener",
         "aria-expanded": String(opened),
         "aria-controls": idOf(row),
         click: () => openRow(opened ? null : row),
       },
       row.case,
     );
-    return h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier));
+    return h("th", {scope: "row"}, button, h("span.sub", row.tier));
   }
 
   function commitCell(row) {
     const [hash, date] = view.commits[row.at];
-    return h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10)));
+    return h("td.commit", R.commitLink(hash), h("span.sub", date.slice(0, 10)));
   }
 
   function bodyRows(row) {
@@ -64,19 +63,18 @@
   }
 
   function detailRow(row, id) {
-    const host = h("div", {class: "detail"}),
+    const host = h("div.detail"),
       why =
         row.status === "ok"
           ? null
           : h(
-              "p",
-              {class: "notice bad"},
-              h("span", {class: "status " + row.status}, row.status),
+              "p.notice.bad",
+              R.status(row.status),
               " ",
               row.why || "no reason was recorded",
             );
-    const chart = h("div", {});
-    host.append(h("h2", {}, R.foreign(row.case), " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
+    const chart = h("div");
+    host.append(h("h2", R.foreign(row.case), " ", h("span.sub", kernel)), ...(why ? [why] : []), chart);
     view.history = () =>
       R.history(
         chart,
@@ -84,7 +82,7 @@
         view.data.cases.findIndex(info => info.name === row.case),
         view.about,
       );
-    return h("tr", {class: "detail-row", id}, h("td", {colspan: COLUMNS.length}, host));
+    return h("tr.detail-row", {id}, h("td", {colspan: COLUMNS.length}, host));
   }
 
   function draw() {
@@ -99,16 +97,7 @@
     );
     const table = document.getElementById("cases");
     view.history = null;
-    table.tHead.replaceChildren(
-      h(
-        "tr",
-        {},
-        R.headCells(COLUMNS, order, next => {
-          R.go({by: next});
-          R.keepFocus(table.tHead, draw);
-        }),
-      ),
-    );
+    R.drawHead(table, COLUMNS, "by", order, draw);
     table.tBodies[0].replaceChildren(...rows.flatMap(bodyRows));
     if (view.history) view.history();
     const left = fits.length - rows.length;
@@ -121,7 +110,7 @@
   function openRow(row) {
     const touched = view.rows.indexOf(row || view.open);
     view.open = row;
-    R.go({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: "", event: ""});
+    go({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: "", event: ""});
     draw();
     document.querySelector(`[aria-controls="case-${touched}"]`)?.focus({preventScroll: true});
   }
@@ -151,10 +140,10 @@
       lane = R.lane(values),
       here = lane.kernels.includes(slug);
     R.header(lane, change => {
-      R.go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
-      show().catch(R.fail);
+      go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
+      show().catch(fail);
     });
-    R.verified(kernel, lane.machine).catch(R.fail);
+    R.verified(kernel, lane.machine).catch(fail);
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
     document.getElementById("absent-here").hidden = here;
@@ -183,7 +172,7 @@
       R.setState({q: view.query});
       draw();
     });
-    window.addEventListener("hashchange", () => show().catch(R.fail));
-    show().catch(R.fail);
+    window.addEventListener("hashchange", () => show().catch(fail));
+    show().catch(fail);
   });
 })();

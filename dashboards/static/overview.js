@@ -5,15 +5,15 @@
 
 (() => {
   const R = Ridgeline,
-    {h, foreign} = R;
-
+    {h, foreign, commitLink, go, grouped, fail} = R,
+    E = R.event;
   /** One picture for each unit: a line for a case of each kernel, and a dotted one for its baseline.
    *
    * history: as dashboards/overview.py gives it; commits: [[hash, date]]; page(kernel, values): address of its page.
    */
   function headlines(host, history, commits, page) {
     host.hidden = history.length === 0;
-    host.replaceChildren(h("h2", {}, "History of the headline cases"), h("div", {class: "pictures"}, history.map(one => picture(one, commits, page))));
+    host.replaceChildren(h("h2", "History of the headline cases"), h("div.pictures", history.map(one => picture(one, commits, page))));
   }
 
   function picture({unit, lines}, commits, page) {
@@ -31,9 +31,9 @@
         quiet: line.baseline,
       };
     });
-    const area = h("div", {class: "chart-area"}),
+    const area = h("div.chart-area"),
       words = `over ${at.length} ${at.length === 1 ? "commit" : "commits"}, one case of each kernel` + (drawn.some(line => line.baseline) ? "; dotted: its baseline" : ""),
-      figure = h("figure", {}, h("figcaption", {}, unit, h("span", {class: "sub"}, words)), area, h("div", {class: "legend"}, drawn.map(line => legend(line, page))));
+      figure = h("figure", h("figcaption", unit, h("span.sub", words)), area, h("div.legend", drawn.map(line => legend(line, page))));
     R.chart(area, {
       lines: drawn,
       label: `${unit} over ${at.length} commits`,
@@ -51,23 +51,18 @@
   }
 
   function legend({kernel, case: name, backend, baseline, color, dash, rate}, page) {
-    const words = baseline ? [foreign(backend)] : [h("a", {href: page(kernel, {case: name, backend})}, foreign(`${kernel} / ${name} / ${backend}`)), h("span", {class: "sub"}, " " + R.RATES[rate].name)];
-    return h("span", {}, R.sample(color, dash), " ", words);
+    const words = baseline ? [foreign(backend)] : [h("a", {href: page(kernel, {case: name, backend})}, foreign(`${kernel} / ${name} / ${backend}`)), h("span.sub", " " + R.RATES[rate].name)];
+    return h("span", R.sample(color, dash), " ", words);
   }
 
   function tip(lines, i, [hash, date]) {
-    const said = lines.filter(line => line.y[i] !== undefined).map(line => h("p", {}, h("strong", {}, R.withUnit(line.y[i], line.rate)), " ", foreign(line.name)));
-    return [h("p", {class: "tip-head"}, h("code", {}, R.short(hash)), " ", date), ...said];
+    const said = lines.filter(line => line.y[i] !== undefined).map(line => h("p", h("strong", R.withUnit(line.y[i], line.rate)), " ", foreign(line.name)));
+    return [h("p.tip-head", h("code", R.short(hash)), " ", date), ...said];
   }
 
-  Object.assign(R, {headlines});
-})();
+  /* The front page's verdict: what is slower than it was, since when, by whom and how surely; then everything else.
+   */
 
-/* The front page's verdict: what is slower than it was, since when, by whom and how surely; then everything else. */
-(() => {
-  const R = Ridgeline,
-    {h, foreign} = R,
-    E = R.event;
   const UNDECIDED = 50; // rows of the list of undecided series; the rest is counted
 
   const slower = event => event.kind === "kernel" && event.direction === "slower";
@@ -100,32 +95,29 @@
 
   /** "2 fixed, 1 accepted": closed events by their state. */
   function byState(events) {
-    const states = [...R.grouped(events, ({state}) => state)];
+    const states = [...grouped(events, ({state}) => state)];
     return states.map(([state, {length}]) => `${length.toLocaleString("en-US")} ${state}`).join(", ");
   }
 
   function headline(open) {
-    if (open.length === 0) return h("h1", {class: "verdict good"}, "No regression is open on main");
+    if (open.length === 0) return h("h1.verdict.good", "No regression is open on main");
     const owned = open.filter(event => event.owner).length;
     return h(
-      "h1",
-      {class: "verdict bad"},
+      "h1.verdict.bad",
       `${E.several(open.length, "regression")} open on main`,
       h(
-        "span",
-        {class: "sub"},
+        "span.sub",
         owned === open.length ? "each has an owner" : `${open.length - owned} without an owner`,
       ),
     );
   }
 
   function looked({machines, series, points, commits, newest}) {
-    if (!newest) return h("p", {class: "looked"}, "No time has been measured yet.");
+    if (!newest) return h("p.looked", "No time has been measured yet.");
     return h(
-      "p",
-      {class: "looked"},
+      "p.looked",
       `Looked at ${E.several(series, "series", "series")} with ${E.several(points, "point")} of ${E.several(commits, "commit")} on ${E.several(machines, "machine")}; newest commit `,
-      R.commitLink(newest.hash),
+      commitLink(newest.hash),
       ` of ${R.day(newest.date_ms)}. `,
       h("a", {href: R.root + "events.html"}, "All events"),
       " · ",
@@ -137,9 +129,9 @@
   function fold(name, title, content, forced) {
     const opened = forced || R.listed("open").has(name),
       element = h(
-        "details",
-        {class: "fold", id: "fold-" + name, open: opened},
-        h("summary", {}, title),
+        "details.fold",
+        {id: "fold-" + name, open: opened},
+        h("summary", title),
         opened ? content() : null,
       );
     element.addEventListener("toggle", () => {
@@ -147,7 +139,7 @@
       const open = R.listed("open");
       if (open.has(name) === element.open) return;
       if (!open.delete(name)) open.add(name);
-      R.go({open: R.listing(open)});
+      go({open: R.listing(open)});
     });
     return element;
   }
@@ -158,13 +150,12 @@
       .map(row =>
         h(
           "li",
-          {},
           E.link(
             R.kernelPage(row.kernel, {machine: row.machine, case: row.case, backend: row.backend}),
             `${row.kernel} / ${row.case} / ${row.backend}`,
           ),
           ` ${R.signedPercent(row.speed)} speed at `,
-          R.commitLink(row.at),
+          commitLink(row.at),
           " on ",
           foreign(row.machine),
         ),
@@ -172,30 +163,27 @@
     const more = rows.length - items.length;
     return h(
       "div",
-      {},
       h(
-        "p",
-        {class: "muted"},
+        "p.muted",
         "The newest point lies apart from the one before, and one point is no step: the next record decides.",
       ),
       h(
-        "ul",
-        {class: "undecided"},
+        "ul.undecided",
         items,
-        more > 0 ? h("li", {class: "muted"}, `and ${more.toLocaleString("en-US")} more`) : null,
+        more > 0 ? h("li.muted", `and ${more.toLocaleString("en-US")} more`) : null,
       ),
     );
   }
 
-  function draw(host, data) {
+  function drawVerdict(host, data) {
     const {events, undecided} = data,
       chosen = R.state().event || null;
     const toggle = event => {
-      R.go({event: chosen === event.id ? "" : event.id});
-      R.keepFocus(host, () => draw(host, data));
+      go({event: chosen === event.id ? "" : event.id});
+      R.keepFocus(host, () => drawVerdict(host, data));
     };
     const table = (members, key, caption) => {
-      const area = h("div", {});
+      const area = h("div");
       R.eventTable(area, members, {caption, key, chosen, toggle});
       return area;
     };
@@ -223,36 +211,32 @@
     host.replaceChildren(
       headline(open),
       looked(data.looked),
-      ...data.notes.map(text => h("p", {class: "looked"}, foreign(text + "."))),
+      ...data.notes.map(text => h("p.looked", foreign(text + "."))),
       ...(open.length ? [table(open, "by", "open regressions")] : []),
-      h("div", {class: "folds"}, folds),
+      h("div.folds", folds),
     );
   }
 
-  async function show() {
+  async function showVerdict() {
     const host = document.getElementById("events");
     if (!host) return;
     const [events, verdict] = await Promise.all([R.events(), R.load("views/verdict")]);
-    draw(host, {...events, ...verdict});
+    drawVerdict(host, {...events, ...verdict});
     delete host.dataset.busy;
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     if (R.site.lanes.length === 0) return;
-    window.addEventListener("hashchange", () => show().catch(R.fail));
-    show().catch(R.fail);
+    window.addEventListener("hashchange", () => showVerdict().catch(fail));
+    showVerdict().catch(fail);
   });
-})();
 
-/* The overview: newest numbers of every kernel on one machine, and what was not measured there.
- *
- * A long table is built in slices, so that the page answers at once: its first rows stand when the data are there, the
- * others follow within a second.  All rows end up in the document, so the browser's search, the keyboard and the printer
- * find them; printing waits for none: what is missing is added before.
- */
-(() => {
-  const R = Ridgeline,
-    {h, foreign} = R;
+  /* The overview: newest numbers of every kernel on one machine, and what was not measured there.
+   *  * A long table is built in slices, so that the page answers at once: its first rows stand when the data are there, the
+   * others follow within a second.  All rows end up in the document, so the browser's search, the keyboard and the printer
+   * find them; printing waits for none: what is missing is added before.
+   */
+
   const FIRST = 80; // rows that are drawn at once: more than a window shows
   const SLICE = 24; // milliseconds of building before the page may answer again
   const view = {rows: [], commits: [], absent: [], baselines: new Map(), query: "", all: false, only: "", rest: null};
@@ -260,7 +244,7 @@
   const {newest: value, share, ratio, step} = R.MEASURED;
   const COLUMNS = [
     {title: "case", value: row => row.case, cell: caseCell},
-    {title: "backend", value: row => row.backend, cell: row => h("td", {}, foreign(row.backend))},
+    {title: "backend", value: row => row.backend, cell: row => h("td", foreign(row.backend))},
     ...[value, share, ratio, step],
     {title: "history", help: R.HELP.history, cell: sparkCell},
     {title: "commit", value: row => row.good_at ?? row.at, cell: commitCell},
@@ -290,7 +274,7 @@
       "th",
       {scope: "row"},
       h("a", {href: view.page(row.kernel, {case: row.case, backend: row.backend})}, foreign(row.case)),
-      h("span", {class: "sub"}, [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", ")),
+      h("span.sub", [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", ")),
     );
   }
 
@@ -301,8 +285,8 @@
     return h(
       "td",
       {class: old ? "commit muted" : "commit", title: old ? "not measured at the newest commit" : null},
-      R.commitLink(hash),
-      h("span", {class: "sub"}, date.slice(0, 10)),
+      commitLink(hash),
+      h("span.sub", date.slice(0, 10)),
     );
   }
 
@@ -315,7 +299,7 @@
   );
 
   function sparkCell(row) {
-    const cell = h("td", {class: "history"});
+    const cell = h("td.history");
     waiting.set(cell, row);
     near.observe(cell);
     return cell;
@@ -345,13 +329,12 @@
 
   function groupHead(kernel, shown) {
     return h(
-      "tr",
-      {class: "group"},
+      "tr.group",
       h(
         "th",
         {scope: "rowgroup", colspan: COLUMNS.length},
         h("a", {href: view.page(kernel)}, foreign(kernel)),
-        h("span", {class: "sub"}, besides(kernel, shown)),
+        h("span.sub", besides(kernel, shown)),
       ),
     );
   }
@@ -367,16 +350,7 @@
     const order = R.orderIn("sort", COLUMNS),
       rows = shown(order),
       table = document.getElementById("kernels");
-    table.tHead.replaceChildren(
-      h(
-        "tr",
-        {},
-        R.headCells(COLUMNS, order, next => {
-          R.go({sort: next});
-          R.keepFocus(table.tHead, draw);
-        }),
-      ),
-    );
+    R.drawHead(table, COLUMNS, "sort", order, draw);
     near.disconnect();
     waiting.clear();
     for (const body of [...table.tBodies]) body.remove();
@@ -392,63 +366,52 @@
   /** The first rows at once, the rest in slices outside of the document, which then come in together. */
   function drawRows(table, rows) {
     const lines = linesOf(rows),
-      rest = [];
+      rest = new Set();
+    const take = (bodies, most) => {
+      for (let next; most > 0 && !(next = lines.next()).done; most--) bodies.add(next.value);
+      return most > 0; // that was all
+    };
     clearTimeout(view.rest?.timer);
     view.rest = null;
-    table.append(...take(lines, FIRST));
-    const later = {timer: 0, finish};
+    const first = new Set(),
+      whole = take(first, FIRST);
+    table.append(...first);
+    if (whole) return;
+    const later = {timer: setTimeout(slice, 0), finish};
+    view.rest = later;
+    table.dataset.building = "1";
     function finish() {
       clearTimeout(later.timer);
-      rest.push(...take(lines));
+      take(rest, Infinity);
       table.append(...rest);
       view.rest = null;
       delete table.dataset.building;
     }
     function slice() {
       const end = performance.now() + SLICE;
-      while (performance.now() < end) {
-        const some = take(lines, 20);
-        if (!some.length) return finish();
-        rest.push(...some);
-      }
-      later.timer = setTimeout(slice, 0);
-    }
-    if (lines.left) {
-      view.rest = later;
-      table.dataset.building = "1";
+      while (performance.now() < end) if (take(rest, 20)) return finish();
       later.timer = setTimeout(slice, 0);
     }
   }
 
-  /** The lines to draw, kernel by kernel: {makers: [[kernel, function that makes the line]], at: the next, left}. */
-  function linesOf(rows) {
+  /** The bodies of the table, kernel by kernel; each is given once for every line that it got. */
+  function* linesOf(rows) {
     view.page = kernelPages();
     const visible = new Set(rows),
-      groups = R.grouped(rows, ({kernel}) => kernel);
+      groups = grouped(rows, ({kernel}) => kernel);
     if (!view.query && !view.only) for (const kernel of elsewhereOnly()) groups.set(kernel, []); // a line with their count
-    const makers = [...groups].flatMap(([kernel, members]) => [
-      [kernel, () => groupHead(kernel, visible)],
-      ...members.map(row => [kernel, () => bodyRow(row)]),
-    ]);
-    return {makers, at: 0, left: makers.length > 0};
+    for (const [kernel, members] of groups) {
+      const body = h("tbody", groupHead(kernel, visible));
+      yield body;
+      for (const row of members) {
+        body.append(bodyRow(row));
+        yield body;
+      }
+    }
   }
 
   /** Kernels of which nothing can be measured on this machine. */
   const elsewhereOnly = () => [...view.byKernel].filter(([, all]) => all.every(row => !row.here) && all.some(row => !row.gone)).map(([kernel]) => kernel);
-
-  /** The next `most` lines, in table bodies that are new: one for each kernel, or for a kernel's further lines. */
-  function take(lines, most = Infinity) {
-    const bodies = [];
-    let kernel = null;
-    for (; most > 0 && lines.at < lines.makers.length; most--, lines.at++) {
-      const [name, make] = lines.makers[lines.at];
-      if (name !== kernel) bodies.push(h("tbody", {}));
-      kernel = name;
-      bodies.at(-1).append(make());
-    }
-    lines.left = lines.at < lines.makers.length;
-    return bodies;
-  }
 
   /* ---- the tiles on top ---- */
 
@@ -457,7 +420,7 @@
   }
 
   function tile(label, value, help, only) {
-    if (!only) return h("div", {class: "tile", title: help}, h("strong", {}, value), h("span", {}, label));
+    if (!only) return h("div.tile", {title: help}, h("strong", value), h("span", label));
     return h(
       "button",
       {
@@ -468,12 +431,12 @@
         title: help,
         click: () => {
           view.only = view.only === only ? "" : only;
-          R.go({only: view.only});
+          go({only: view.only});
           draw();
         },
       },
-      h("strong", {}, value),
-      h("span", {}, label),
+      h("strong", value),
+      h("span", label),
     );
   }
 
@@ -513,7 +476,7 @@
     const all = measured === of && of > 0;
     host.replaceChildren(
       all ? "All numbers are of the newest commit, " : `${measured} of ${of} numbers are of the newest commit, `,
-      R.commitLink(hash),
+      commitLink(hash),
       date ? ` of ${date.slice(0, 10)}` : "",
       all ? "." : "; the others are older, each row names its commit.",
     );
@@ -524,11 +487,11 @@
   function absences(broken) {
     const host = document.getElementById("absent"),
       page = kernelPages(),
-      groups = R.grouped(view.absent, ({status, why}) => JSON.stringify([status, why]));
+      groups = grouped(view.absent, ({status, why}) => JSON.stringify([status, why]));
     const {problems} = R.site;
     host.replaceChildren(
       ...broken.map(({module, why}) =>
-        absence("broken", "broken module", [h("code", {}, foreign(module)), " ", h("span", {class: "why"}, foreign(why))]),
+        absence("broken", "broken module", [h("code", foreign(module)), " ", h("span.why", foreign(why))]),
       ),
       ...[...groups.values()].filter(gaps => !notForHere(gaps[0])).map(gaps => reason(gaps, page)),
       elsewhere(
@@ -540,7 +503,7 @@
     document.getElementById("all-measured").hidden = view.absent.length + broken.length + problems.length > 0;
   }
 
-  const absence = (status, label, content) => h("li", {}, h("span", {class: "status " + status}, label), " ", content);
+  const absence = (status, label, content) => h("li", h("span", {class: "status " + status}, label), " ", content);
 
   const notForHere = ({status}) => status === "unsupported" || status === "skipped";
 
@@ -548,17 +511,17 @@
   function elsewhere(groups, page) {
     const count = groups.reduce((sum, gaps) => sum + gaps.length, 0);
     if (!count) return "";
-    const fold = h("details", {}, h("summary", {}, `${count} series cannot be measured on this machine`));
-    fold.addEventListener("toggle", () => fold.children.length > 1 || fold.append(h("ul", {class: "absent"}, groups.map(gaps => reason(gaps, page)))));
-    return h("li", {}, fold);
+    const fold = h("details", h("summary", `${count} series cannot be measured on this machine`));
+    fold.addEventListener("toggle", () => fold.children.length > 1 || fold.append(h("ul.absent", groups.map(gaps => reason(gaps, page)))));
+    return h("li", fold);
   }
 
   const MOST = 8; // arms of a reason that are listed at once
 
   function reason(gaps, page) {
-    const why = h("span", {class: "why"}, foreign(gaps[0].why || "no reason was recorded"));
+    const why = h("span.why", foreign(gaps[0].why || "no reason was recorded"));
     if (gaps.length <= MOST) return absence(gaps[0].status, gaps[0].status, [why, arms(gaps, page)]);
-    const list = h("details", {}, h("summary", {}, `${gaps.length} cases`));
+    const list = h("details", h("summary", `${gaps.length} cases`));
     list.addEventListener("toggle", () => list.children.length > 1 || list.append(arms(gaps, page)));
     return absence(gaps[0].status, gaps[0].status, [why, list]);
   }
@@ -567,13 +530,12 @@
     const items = gaps.map(gap =>
       h(
         "li",
-        {},
         h("a", {href: page(gap.kernel, {case: gap.case, backend: gap.backend})}, foreign(`${gap.kernel} / ${gap.case} / ${gap.backend}`)),
         " at ",
-        R.commitLink(view.commits[gap.at][0]),
+        commitLink(view.commits[gap.at][0]),
       ),
     );
-    return h("ul", {}, items);
+    return h("ul", items);
   }
 
   /* ---- the page ---- */
@@ -582,7 +544,7 @@
 
   function receive(data) {
     for (const row of data.rows) row.text = textOf(row);
-    const byKernel = R.grouped(data.rows, ({kernel}) => kernel);
+    const byKernel = grouped(data.rows, ({kernel}) => kernel);
     const {rows, commits, absent, cpu} = data,
       declared = rows.filter(row => !row.gone);
     Object.assign(view, {rows, declared, commits, absent, cpu, byKernel, baselines: new Map(data.baselines)});
@@ -593,8 +555,8 @@
       lane = R.lane(values);
     if (!lane) return;
     R.header(lane, change => {
-      R.go({machine: lane.machine, env: lane.env, ...change});
-      show().catch(R.fail);
+      go({machine: lane.machine, env: lane.env, ...change});
+      show().catch(fail);
     });
     Object.assign(view, {
       only: FILTERS.has(values.only) ? values.only : "",
@@ -606,7 +568,7 @@
     const data = await R.load(lane.slug + "/overview");
     if (R.lane(R.state()) !== lane) return;
     receive(data);
-    R.headlines(document.getElementById("history"), data.history, data.commits, kernelPages());
+    headlines(document.getElementById("history"), data.history, data.commits, kernelPages());
     tiles();
     newest(data.newest);
     draw();
@@ -624,14 +586,14 @@
     });
     all.addEventListener("change", () => {
       view.all = all.checked;
-      R.go({all: view.all ? "1" : ""});
+      go({all: view.all ? "1" : ""});
       draw();
     });
-    window.addEventListener("hashchange", () => show().catch(R.fail));
+    window.addEventListener("hashchange", () => show().catch(fail));
     window.addEventListener("beforeprint", () => {
       view.rest?.finish();
       [...waiting.keys()].forEach(drawSpark);
     });
-    show().catch(R.fail);
+    show().catch(fail);
   });
 })();

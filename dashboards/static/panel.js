@@ -5,8 +5,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
-
+    {h, withUnit} = R;
   /** Put a panel into `host`.
    *
    * rates: units to choose from; entries: [{name, baseline, color, dash}], one per backend; now: {rate, ...}, changed in place;
@@ -15,9 +14,9 @@
    * Returns again(), to be called after `now` was changed from outside.
    */
   function panel(host, {rates, entries, now, spec, extra, changed, legend: key}) {
-    const controls = h("div", {class: "controls"}),
-      area = h("div", {class: "chart-area"});
-    let legend = h("div", {}),
+    const controls = h("div.controls"),
+      area = h("div.chart-area");
+    let legend = h("div"),
       hidden = R.listed(key);
     const current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
     host.append(controls, legend, area);
@@ -55,12 +54,12 @@
     const bad = series.bad[i],
       value = R.inRate(data, series, rate)[i] ?? null;
     if (!bad && value === null) return null;
-    const name = h("span", {class: "tip-name"}, series.backend);
+    const name = h("span.tip-name", series.backend);
     name.style.setProperty("--line", R.styles(data)[series.backend].color);
     const text = bad
-      ? [h("span", {class: "status " + bad[0]}, bad[0]), " ", data.whys[bad[1]]]
-      : [h("strong", {}, R.withUnit(value, rate)), h("span", {class: "sub"}, detail(data, series, i, rate))];
-    return h("div", {class: "tip-line"}, name, h("div", {}, text));
+      ? [R.status(bad[0]), " ", data.whys[bad[1]]]
+      : [h("strong", withUnit(value, rate)), h("span.sub", detail(data, series, i, rate))];
+    return h("div.tip-line", name, h("div", text));
   }
 
   function detail(data, series, i, rate) {
@@ -68,7 +67,7 @@
       share = R.inRate(data, series, "peak_share")[i];
     const ratio = series.ratio && rate !== "ratio" ? series.ratio[i] : null;
     return [
-      low === null || high === null ? null : `${R.number(low)} to ${R.withUnit(high, rate)}`,
+      low === null || high === null ? null : `${R.number(low)} to ${withUnit(high, rate)}`,
       rate === "time" ? null : R.duration(series.us[i]),
       share ? R.percent(share) + " of peak" : null,
       ratio ? R.number(ratio, 3) + " × baseline" : null,
@@ -84,17 +83,11 @@
     return samples ? `${samples} samples` + (trials ? ` in ${trials} ${trials === 1 ? "trial" : "trials"}` : "") : null;
   }
 
-  Object.assign(R, {panel, tipLine});
-})();
-
-/* The numbers behind a chart: for screen readers, for copying, as files. */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
+  /* ---- the numbers behind a chart: for screen readers, for copying, as files ---- */
 
   /** {element, refresh()}: a <details> that is filled when it is opened. */
   function numbers(data, info, all, rate) {
-    const element = h("details", {class: "numbers", toggle: refresh}, h("summary", {}, "Numbers behind the chart"));
+    const element = h("details.numbers", {toggle: refresh}, h("summary", "Numbers behind the chart"));
     function refresh() {
       if (!element.open) return;
       const grid = R.grid({
@@ -145,10 +138,10 @@
     const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate,
       commit = row => data.commits[row.i];
     const amount = (key, title, of, text) => ({key, title, number: true, value: of, cell: row => text(of(row))});
-    const inRate = value => R.withUnit(value, rate);
+    const inRate = value => withUnit(value, rate);
     const status = row => [
-      row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status),
-      row.why ? h("span", {class: "sub"}, row.why) : null,
+      row.status === "ok" ? "ok" : R.status(row.status),
+      row.why ? h("span.sub", row.why) : null,
     ];
     return [
       {key: "commit", value: row => commit(row)[0], cell: row => R.commitLink(commit(row)[0])},
@@ -164,18 +157,13 @@
       amount(unit + "_high", "high", row => row.high, inRate),
       amount("microseconds", "time", row => row.us, us => (us === null ? "–" : R.duration(us))),
       amount("peak_share", "% of peak", row => row.share, R.percent),
-      amount("baseline_ratio", "vs baseline", row => row.ratio, ratio => R.withUnit(ratio, "ratio")),
+      amount("baseline_ratio", "vs baseline", row => row.ratio, ratio => withUnit(ratio, "ratio")),
       {key: "samples", number: true},
     ];
   }
 
-  Object.assign(R, {numbers});
-})();
+  /* ---- curves of a collective over the size of its message, from the newest record of every case ---- */
 
-/* Curves of a collective over the size of its message, from the newest record of every case. */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
   const RATES = ["busbw", "algbw", "time"];
 
   /** Cases that differ only in their payload: [{title, cases: case numbers by size}]; at least two sizes with a time.
@@ -202,7 +190,7 @@
     host.hidden = found.length === 0;
     host.replaceChildren();
     for (const group of found) {
-      host.append(h("h2", {}, "Over the message size ", h("span", {class: "sub"}, group.title + ", newest records")));
+      host.append(h("h2", "Over the message size ", h("span.sub", group.title + ", newest records")));
       curve(host, data, group, select);
     }
   }
@@ -218,7 +206,7 @@
       baseline: members.find(series => series.backend === name).baseline,
       ...style[name],
     }));
-    R.panel(host, {
+    panel(host, {
       rates: RATES,
       entries,
       now,
@@ -232,7 +220,7 @@
           now.rate,
           select,
         ),
-      extra: () => [h("span", {class: "hint"}, "click a size for its history")],
+      extra: () => [h("span.hint", "click a size for its history")],
     });
   }
 
@@ -260,14 +248,13 @@
       picked: n => select(cases[n]),
       tip: n => [
         h(
-          "p",
-          {class: "tip-head"},
+          "p.tip-head",
           R.quantity(sizes[n], "B", true),
-          h("span", {class: "sub"}, data.cases[cases[n]].name),
+          h("span.sub", data.cases[cases[n]].name),
         ),
         ...entries
           .map(({name}) => member(name, n))
-          .map(series => series && R.tipLine(data, series, newestIndex(series), rate))
+          .map(series => series && tipLine(data, series, newestIndex(series), rate))
           .filter(Boolean),
       ],
     };
@@ -281,5 +268,5 @@
     );
   }
 
-  Object.assign(R, {curves});
+  Object.assign(R, {panel, tipLine, numbers, curves});
 })();

@@ -4,9 +4,9 @@
 "use strict";
 
 (() => {
-  const {h, s, number, RATES} = Ridgeline;
-
-  const {limits} = Ridgeline.site;
+  const R = Ridgeline,
+    {h, s, number, RATES} = R;
+  const {limits} = R.site;
 
   /** What the columns of numbers mean. */
   const HELP = {
@@ -27,7 +27,7 @@
   /** The recent line of a series.  Its axis spans the values (at least 5 % of them) and does not start at zero. */
   function spark(values, rate, width = 132, height = 30) {
     const known = values.filter(value => value !== null);
-    if (known.length === 0) return h("span", {class: "muted"}, "–");
+    if (known.length === 0) return h("span.muted", "–");
     const low = Math.min(...known),
       high = Math.max(...known);
     const span = Math.max(high - low, SPARK_SPAN * Math.abs(high)) || 1,
@@ -37,8 +37,8 @@
     const last = values.findLastIndex(value => value !== null);
     const text = `${known.length} commits, ${number(low)} to ${number(high)} ${RATES[rate].unit}`;
     return s(
-      "svg",
-      {class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text},
+      "svg.spark",
+      {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text},
       s("path", {d: path(values, x, y)}),
       s("circle", {cx: x(last).toFixed(1), cy: y(values[last]).toFixed(1), r: 2.5}),
     );
@@ -76,7 +76,7 @@
 
   /** The order that the state has under a key, if there is such a column. */
   function orderIn(key, columns, usual = "") {
-    const asked = Ridgeline.state()[key] || "";
+    const asked = R.state()[key] || "";
     return columns.some(column => column.value && keyOf(column) === asked.replace(/^-/, "")) ? asked : usual;
   }
 
@@ -111,6 +111,15 @@
     });
   }
 
+  /** The head of a table; another order goes into the state under a key, and draw() draws the table again. */
+  function drawHead(table, columns, key, order, draw) {
+    const sorted = next => {
+      R.go({[key]: next});
+      R.keepFocus(table.tHead, draw);
+    };
+    table.tHead.replaceChildren(h("tr", headCells(columns, order, sorted)));
+  }
+
   /** Does a row's text hold every word that was typed? */
   function matches(text, query) {
     if (!query) return true;
@@ -142,8 +151,8 @@
 
   /** Links to the same numbers for other programs: data/PATH.json and data/PATH.csv. */
   function downloads(path) {
-    const link = (kind, name) => h("a", {href: `${Ridgeline.root}data/${path}.${kind}`}, name);
-    document.getElementById("downloads")?.replaceChildren("The same numbers as ", link("json", "JSON"), " and ", link("csv", "CSV"), " (", h("a", {href: Ridgeline.root + "data/README.txt"}, "columns"), ").");
+    const link = (kind, name) => h("a", {href: `${R.root}data/${path}.${kind}`}, name);
+    document.getElementById("downloads")?.replaceChildren("The same numbers as ", link("json", "JSON"), " and ", link("csv", "CSV"), " (", h("a", {href: R.root + "data/README.txt"}, "columns"), ").");
   }
 
   /* ---- cells of both tables ---- */
@@ -151,33 +160,33 @@
   const ARROWS = {faster: "▲", slower: "▼"};
 
   function shareCell(share) {
-    const bar = share === null || share === undefined ? null : h("span", {class: "bar", "aria-hidden": "true"});
+    const bar = share === null || share === undefined ? null : h("span.bar", {"aria-hidden": "true"});
     if (bar) bar.style.setProperty("--share", Math.min(100, 100 * share) + "%");
-    return h("td", {class: "number share"}, Ridgeline.percent(share), bar);
+    return h("td.number.share", R.percent(share), bar);
   }
 
   function ratioCell(row) {
     if (row.ratio === null || row.ratio === undefined)
-      return h("td", {class: "number muted"}, row.baseline ? "is the baseline" : "–");
+      return h("td.number.muted", row.baseline ? "is the baseline" : "–");
     const side = row.ratio >= 1 ? "ahead" : "behind";
     const help = `${row.backend} is ${number(row.ratio >= 1 ? row.ratio : 1 / row.ratio, 3)} times ${row.ratio >= 1 ? "faster" : "slower"} than ${row.baseline_name}`;
     return h(
-      "td",
-      {class: "number", title: help},
+      "td.number",
+      {title: help},
       h("span", {class: side}, number(row.ratio, 3) + " ×"),
-      h("span", {class: "sub"}, Ridgeline.foreign(row.baseline_name)),
+      h("span.sub", R.foreign(row.baseline_name)),
     );
   }
 
   function stepCell(step) {
-    if (!step) return h("td", {class: "number muted"}, "–");
+    if (!step) return h("td.number.muted", "–");
     if (step.redefined) {
-      const title = `the benchmark definition has changed since ${Ridgeline.short(step.from)}: not comparable`;
-      return h("td", {class: "number muted", title}, "new definition");
+      const title = `the benchmark definition has changed since ${R.short(step.from)}: not comparable`;
+      return h("td.number.muted", {title}, "new definition");
     }
     const lines = [
-      `speed ${Ridgeline.signedPercent(step.speed)} since ${Ridgeline.short(step.from)}`,
-      step.ratio === null ? "no baseline was timed" : `ratio to the baseline ${Ridgeline.signedPercent(step.ratio)}`,
+      `speed ${R.signedPercent(step.speed)} since ${R.short(step.from)}`,
+      step.ratio === null ? "no baseline was timed" : `ratio to the baseline ${R.signedPercent(step.ratio)}`,
       step.moved
         ? `${step.moved}: the intervals are apart, and the change is large enough to be marked`
         : "within the drift between separate runs",
@@ -189,23 +198,23 @@
       "td",
       {class: "number " + (step.moved || "muted"), title: lines},
       step.moved ? h("span", {"aria-label": step.moved}, ARROWS[step.moved] + " ") : null,
-      Ridgeline.signedPercent(step.speed),
-      step.env ? h("span", {class: "sub"}, "new environment") : null,
+      R.signedPercent(step.speed),
+      step.env ? h("span.sub", "new environment") : null,
     );
   }
 
   function valueCell(row) {
-    const text = Ridgeline.withUnit(row.value, row.rate),
+    const text = R.withUnit(row.value, row.rate),
       [amount, ...unit] = text.split(" ");
     const kind = row.rate === "busbw" || row.rate === "algbw" ? row.rate : row.rate === "gbs" ? "HBM" : null;
-    const value = [h("strong", {}, amount), " " + unit.join(" "), kind ? h("span", {class: "sub"}, kind) : null];
+    const value = [h("strong", amount), " " + unit.join(" "), kind ? h("span.sub", kind) : null];
     if (row.status === "ok")
-      return h("td", {class: "number value", title: row.us === undefined ? null : Ridgeline.duration(row.us)}, value);
+      return h("td.number.value", {title: row.us === undefined ? null : R.duration(row.us)}, value);
     return h(
-      "td",
-      {class: "number value", title: row.why},
-      h("span", {class: "status " + row.status}, row.status),
-      row.value === null ? null : h("span", {class: "sub"}, "last: " + text),
+      "td.number.value",
+      {title: row.why},
+      R.status(row.status),
+      row.value === null ? null : h("span.sub", "last: " + text),
     );
   }
 
@@ -217,34 +226,17 @@
     step: {title: "vs commit before", number: true, value: row => row.step?.speed, help: HELP.step, cell: row => stepCell(row.step)},
   };
 
-  Object.assign(Ridgeline, {
-    HELP,
-    labelled,
-    spark,
-    path,
-    valueOf,
-    orderIn,
-    inOrder,
-    headCells,
-    matches,
-    filterKeys,
-    downloads,
-    MEASURED,
-  });
-})();
+  /* The frame of a view: its state in the address, choices that the browser's Back undoes, and a table that can be sorted,
+   * copied as Markdown and saved as CSV or JSON: all from one list of columns.
+   */
 
-/* The frame of a view: its state in the address, choices that the browser's Back undoes, and a table that can be sorted,
- * copied as Markdown and saved as CSV or JSON: all from one list of columns.
- */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
   const FIRST_ROWS = 400; // rows that a table shows at once: 0.1 s; a button shows the others
 
   /** Call show(state) now and whenever the address changes; what it throws is shown on the page.
    *
    * It gives draw(host), which is called unless the address has changed again; the control that had the focus keeps it.
    * Returns choose(changes): takes them into the address with a new entry of the browser's history, and shows.
+   * choose.order(key): the order of a grid that the address keeps under a key; choose.off(): the hidden names of a chart.
    */
   function view(show) {
     let wanted = 0;
@@ -258,7 +250,7 @@
           host = document.getElementById("view");
         if (mine === wanted) R.keepFocus(host, () => draw(host));
       } catch (error) {
-        main.prepend(h("p", {class: "notice bad", role: "alert", "data-failed": true}, String(error.message || error)));
+        main.prepend(h("p.notice.bad", {role: "alert", "data-failed": true}, String(error.message || error)));
         console.error(error);
       } finally {
         if (mine === wanted) delete main.dataset.busy;
@@ -270,10 +262,14 @@
       window.addEventListener("hashchange", again);
       again();
     });
-    return changes => {
+    const choose = changes => {
       R.go(changes);
       return again();
     };
+    return Object.assign(choose, {
+      order: key => ({sort: R.state()[key], sorted: sort => choose({[key]: sort})}),
+      off: () => [R.listed("off"), off => choose({off: R.listing(off)})],
+    });
   }
 
   /** The lane that the state names, in the head of the page; `choose` is asked for another. */
@@ -291,24 +287,18 @@
     return asked.get(path);
   }
 
-  /** A labelled choice; options: [[value, text]]. */
-  function pick(title, options, chosen, change) {
-    const entries = options.map(([value, text]) => h("option", {value, selected: value === chosen}, text));
-    return h("label", {}, title + " ", h("select", {change: event => change(event.target.value)}, entries));
-  }
-
   /** Links to the same numbers as files (dashboards/views/__init__.py). */
   function besideLinks(path, what = "All numbers of this machine") {
     const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
-    return h("p", {class: "beside"}, what + ": ", link("json"), ", ", link("csv"));
+    return h("p.beside", what + ": ", link("json"), ", ", link("csv"));
   }
 
   /** Lines of the box at the cursor: what it is of, more about that, and [[name, text]]. */
   function box(title, facts, ...more) {
     const known = facts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     return [
-      h("p", {}, h("strong", {}, R.foreign(title)), more),
-      h("dl", {}, known.map(([name, text]) => h("div", {}, h("dt", {}, R.foreign(name)), h("dd", {}, R.foreign(text))))),
+      h("p", h("strong", R.foreign(title)), more),
+      h("dl", known.map(([name, text]) => h("div", h("dt", R.foreign(name)), h("dd", R.foreign(text))))),
     ];
   }
 
@@ -316,11 +306,11 @@
   function filterBox(query, placeholder, changed) {
     const input = h("input", {type: "search", id: "filter", placeholder, value: query, autocomplete: "off", spellcheck: "false"});
     input.addEventListener("change", () => changed(input.value.trim()));
-    return [h("label", {class: "visually-hidden", for: "filter"}, "filter"), input];
+    return [h("label.visually-hidden", {for: "filter"}, "filter"), input];
   }
 
   const shownCount = (count, all, noun) =>
-    h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);
+    h("span.count", {id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);
 
   /* ---- the table ---- */
 
@@ -335,10 +325,10 @@
    */
   function grid({caption, columns: every, rows, sort, sorted, file, markdown}) {
     const columns = columnsOf(every).filter(({hidden}) => !hidden);
-    const body = h("tbody", {}),
-      shown = R.inOrder(rows, columns, sort);
+    const body = h("tbody"),
+      shown = inOrder(rows, columns, sort);
     const fill = count => body.replaceChildren(...shown.slice(0, count).map(row => line(row, columns)));
-    const more = h("button", {type: "button", class: "more", click: all}, `Show all ${shown.length} rows`);
+    const more = h("button.more", {type: "button", click: all}, `Show all ${shown.length} rows`);
     function all() {
       fill(shown.length);
       more.remove();
@@ -348,39 +338,37 @@
     const reached = {tabindex: "0", role: "region", "aria-label": caption}; // a table without buttons can be scrolled by keys
     const table = h(
       "table",
-      {},
-      h("caption", {class: "visually-hidden"}, caption),
-      h("thead", {}, h("tr", {}, R.headCells(columns, sort, sorted))),
+      h("caption.visually-hidden", caption),
+      h("thead", h("tr", headCells(columns, sort, sorted))),
       body,
     );
     return h(
-      "div",
-      {class: "grid", "data-table": file},
+      "div.grid",
+      {"data-table": file},
       buttons(shown, columns, every, file, markdown),
-      h("div", {class: "scroll", ...(sorted ? {} : reached)}, table),
+      h("div.scroll", {...(sorted ? {} : reached)}, table),
       shown.length > FIRST_ROWS ? more : null,
     );
   }
 
   function line(row, columns) {
     const cells = columns.map((column, n) => {
-      const value = R.valueOf(column, row);
+      const value = valueOf(column, row);
       const shown = column.cell ? column.cell(row) : value === null || !column.text ? R.foreign(String(value ?? "–")) : column.text(value);
       const attributes = {
         class: [column.number ? "number" : "", column.look ? column.look(row) : ""].join(" ").trim() || null,
       };
       return n === 0 ? h("th", {scope: "row", ...attributes}, shown) : h("td", attributes, shown);
     });
-    return h("tr", {}, cells);
+    return h("tr", cells);
   }
 
   function buttons(rows, columns, every, file, markdown) {
-    const done = h("span", {class: "hint", "aria-live": "polite"});
+    const done = h("span.hint", {"aria-live": "polite"});
     const button = (text, act) => h("button", {type: "button", click: act}, text);
     const copy = () => copied(markdown ? markdown(rows) : asMarkdown(rows, columns), done);
     return h(
-      "div",
-      {class: "controls"},
+      "div.controls",
       button("Copy as Markdown", copy),
       button("Save as CSV", () => save(file + ".csv", "text/csv", asCsv(rows, every))),
       button("Save as JSON", () => save(file + ".json", "application/json", asJson(rows, every))),
@@ -392,7 +380,7 @@
 
   /** Into the clipboard, which a page from disk may only reach through a selection. */
   function copied(text, done) {
-    const field = h("textarea", {class: "visually-hidden", "aria-hidden": "true"});
+    const field = h("textarea.visually-hidden", {"aria-hidden": "true"});
     field.value = text;
     document.body.append(field);
     field.select();
@@ -419,7 +407,7 @@
   function asMarkdown(rows, every) {
     const columns = columnsOf(every);
     const row = cells => "| " + cells.join(" | ") + " |";
-    const cell = (column, one) => escaped(column.plain ? column.plain(one) : R.valueOf(column, one));
+    const cell = (column, one) => escaped(column.plain ? column.plain(one) : valueOf(column, one));
     return (
       [
         row(columns.map(({title}) => escaped(title))),
@@ -442,23 +430,34 @@
 
   function asCsv(rows, every) {
     const columns = columnsOf(every);
-    const lines = [columns.map(({key}) => key), ...rows.map(row => columns.map(column => R.valueOf(column, row)))];
+    const lines = [columns.map(({key}) => key), ...rows.map(row => columns.map(column => valueOf(column, row)))];
     return lines.map(fields => fields.map(field).join(",")).join("\n") + "\n";
   }
 
   function asJson(rows, every) {
     const columns = columnsOf(every),
-      plain = rows.map(row => Object.fromEntries(columns.map(column => [column.key, R.valueOf(column, row)])));
+      plain = rows.map(row => Object.fromEntries(columns.map(column => [column.key, valueOf(column, row)])));
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
   Object.assign(R, {
+    HELP,
+    labelled,
+    spark,
+    path,
+    valueOf,
+    orderIn,
+    inOrder,
+    drawHead,
+    matches,
+    filterKeys,
+    downloads,
+    MEASURED,
     view,
     laneOf,
     filterBox,
     shownCount,
     data,
-    pick,
     besideLinks,
     box,
     grid,

@@ -1,12 +1,11 @@
 /* A kernel over time: its blocks joined, and the machine code beside the speed. */
 
-/* The history of a kernel out of its blocks of commits (dashboards/kernel_page.py): one line over all of them. */
+/* The history of a kernel out of its blocks of commits (dashboards/overview.py): one line over all of them. */
 "use strict";
 
 (() => {
   const R = Ridgeline,
     asked = new Map();
-
   /** The kernel's data with all its commits, as a block of all of them would be, and the rows of its table. */
   function timeline(path) {
     if (!asked.has(path)) asked.set(path, R.load(path).then(whole));
@@ -114,12 +113,7 @@
     return before;
   }
 
-  Object.assign(R, {timeline, joined});
-})();
-
-/* The machine code beside the speed: both histories on one axis of commits. */
-(() => {
-  const R = Ridgeline;
+  /* ---- the machine code beside the speed: both histories on one axis of commits ---- */
 
   /** Two lists of [hash, date, ...], each oldest first, as one: their own orders hold, else the dates decide. */
   function mergedCommits(timed, compiled) {
@@ -237,5 +231,5 @@
     };
   }
 
-  Object.assign(R, {together, whereMeasured, archesOf, codeLanes, mergedCommits});
+  Object.assign(R, {timeline, joined, together, whereMeasured, archesOf, codeLanes});
 })();

@@ -1,4 +1,4 @@
-/* From a kernel's data file (dashboards/kernel_page.py) to values in a unit, and the looks of its series. */
+/* From a kernel's data file (dashboards/overview.py) to values in a unit, and the looks of its series. */
 "use strict";
 
 (() => {

@@ -1,4 +1,4 @@
-"""Pages of the site beside the overview and the kernels' own: each is a `View`, listed in `dashboards.views.listed`.
+"""Pages of the site beside the overview and the kernels' own: each is a `View`, listed in `dashboards.build`.
 
 To add one: a module here with a `VIEW`, its template in templates/views/, its script in static/views/, and its name in
 the list.  `dashboards.build` writes the page NAME.html and the data files that the view yields; the page's script reads
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,45 +18,38 @@ from typing import Any
 
 import pandas as pd
 
-from ci.history.analysis import History
-from ci.trials.trial import Checkout, Trial
+from ci.trials.trial import Arm, Checkout, Trial
 from dashboards.lanes import together
 from dashboards.overview import Declared, overview_data
-from dashboards.sources import Lane, lanes_of
+from dashboards.sources import Lane, SiteHistory
+from dashboards.values import told
 
 NotesOf = Callable[[str, str, str], Sequence[Trial]]
 """(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.notes`)."""
-
-
-def no_notes(machine: str, commit: str, env: str) -> Sequence[Trial]:
-    """For frames that have no results folder behind them."""
-    return []
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SiteInput:
     """What every view draws from.
 
-    frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
-    (`dashboards.sources.lasting`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None
-    where a site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers:
-    rows of baselines on machines of one product (`ci.history.health.peers`); None where `frame` has them.
+    results: the folder of records, which need not be there.  past: the history, which is perhaps still being made.
+    notes_of: (machine, commit, env) -> trials of a record.  reports: of a pull request
+    (`dashboards.views.pull_request.read`).  lanes: what is measured; the folder of a lane's data files is its `slug`.
+    frame: the tidy rows of all lanes (`dashboards.lanes.tidy`), all of them or those that last
+    (`dashboards.sources.lasting`); it has its columns where there is no row, too.
     """
 
-    frame: pd.DataFrame
-    history: History | None = None
-    notes_of: NotesOf = no_notes
-    results_dir: Path | None = None
+    results: Path
+    past: Callable[[], SiteHistory] = SiteHistory
+    notes_of: NotesOf = lambda machine, commit, env: ()
     reports: tuple[dict[str, Any], ...] = ()
-    known: tuple[Lane, ...] | None = None
-    peers: Callable[[], pd.DataFrame] | None = None
+    lanes: Sequence[Lane] = ()
+    frame: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
 
-    @functools.cached_property
-    def lanes(self) -> list[Lane]:
-        """The lanes of the frame; the folder of a lane's data files is its `slug`."""
-        if self.known is not None:
-            return list(self.known)
-        return lanes_of(self.frame) if len(self.frame) else []
+    @property
+    def history(self) -> SiteHistory:
+        """Events, steps and all else that was found in the history."""
+        return self.past()
 
     @functools.cached_property
     def overviews(self) -> dict[str, dict[str, Any]]:
@@ -71,6 +65,13 @@ class SiteInput:
             return next((side.declaration.cases for side in sides if side.declaration), None)
 
         return cases
+
+    def arms_at(self, rows: pd.DataFrame) -> Iterator[tuple[str, str, Arm]]:
+        """(case, backend, arm) in the records that rows of one operator are of, the newest last."""
+        places = rows[["machine", "commit", "env", "kernel"]].drop_duplicates().itertuples(index=False)
+        trials = [one for *place, kernel in places for one in self.notes_of(*place) if one.operator == kernel]
+        for trial in sorted(trials, key=lambda trial: trial.order):
+            yield from ((case, backend, arm) for case, _, backend, arm in trial.arms())
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
@@ -92,7 +93,7 @@ class View:
     path from the root.
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
     reads: patterns of the paths of data files of others that its scripts load.
-    of_history: whether it shows events, steps or peers, which are made beside the other views.
+    of_history: whether it shows the history, which is made beside the other views.
     of_folder: whether it reads the folder of records and nothing else, so that it can be made beside the rest.
     """
 
@@ -204,29 +205,19 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
     """data/PATH.json and data/PATH.csv of rows that share their keys; of no rows, nothing."""
     if rows:
+        rows = told(rows)
         lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
         yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
-        yield f"data/{path}.csv", as_csv(csv_lines(rows, list(rows[0])))
+        yield f"data/{path}.csv", as_csv(rows, list(rows[0]))
 
 
-def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """The head and a line for each row, as CSV."""
-    lines = _Lines()
-    writer = csv.writer(lines, lineterminator="\n")
+def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    """A CSV file: a head and a line for each row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_cell(row[name]) for name in columns] for row in rows)
-    return lines
-
-
-def as_csv(lines: Iterable[str]) -> bytes:
-    """A file of such lines."""
-    return "".join(lines).encode("utf-8", "backslashreplace")
-
-
-class _Lines(list[str]):
-    """What csv writes to, a line at a time."""
-
-    write = list.append
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _cell(value: Any) -> Any:

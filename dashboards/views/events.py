@@ -21,8 +21,8 @@ import pandas as pd
 from ci.history.exact import SERIES, CodePoint, CodeRecord
 from ci.history.types import CommitFacts, HistoryEvent, Moved
 from dashboards.lanes import KEY, natural, slug
-from dashboards.values import minute, significant
-from dashboards.views import Made, SiteInput, View, as_csv, csv_lines
+from dashboards.values import minute, told
+from dashboards.views import Made, SiteInput, View, as_csv
 
 COLUMNS = (
     *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
@@ -36,25 +36,18 @@ def make(site: SiteInput) -> Made:
     """views/events: {"events"}; views/verdict: {"looked", "undecided", "notes"}; views/history-KERNEL: steps, versions,
     code.  feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv.
     """
-    found = newest_first(site.history.events if site.history else ())
+    found = newest_first(site.history.events)
     yield "views/events", {"events": [listed(event) for event in found]}
-    notes = site.history.notes if site.history else ()
-    yield "views/verdict", {"looked": looked(site), "undecided": undecided(site, found), "notes": list(notes)}
-    steps, compiled, released = steps_by_kernel(site), by_kernel(code_of(site)), versions(site)
-    for kernel in sorted(map(str, site.frame["kernel"].unique())) if len(site.frame) else ():
-        yield (
-            f"views/history-{slug(kernel)}",
-            {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or no_code()},
-        )
+    notes = site.history.notes
+    yield "views/verdict", {"looked": looked(site), "undecided": undecided(site, found), "notes": notes}
+    steps, compiled, released = steps_by_kernel(site), by_kernel(site.history.code), versions(site)
+    for kernel in sorted(map(str, site.frame["kernel"].unique())):
+        page = {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or no_code()}
+        yield f"views/history-{slug(kernel)}", page
     yield "feed.xml", atom(found)
-    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
-    yield "events.json", whole.encode("ascii") + b"\n"
-    yield "events.csv", as_csv(csv_lines(map(_fields, found), COLUMNS))
-
-
-def code_of(site: SiteInput) -> Sequence[CodeRecord]:
-    """The recorded machine code, as far as the history has it (`dashboards.history.SiteHistory`)."""
-    return getattr(site.history, "code", ())
+    whole = {"events": [told(event.as_json(), EXACT) for event in found]}
+    yield "events.json", json.dumps(whole, indent=1, allow_nan=False).encode("ascii") + b"\n"
+    yield "events.csv", as_csv(map(_fields, found), COLUMNS)
 
 
 VIEW = View(
@@ -73,29 +66,15 @@ def listed(event: HistoryEvent) -> dict[str, Any]:
     "moved": [[kernel, backend, case, ratio, low, high, judged by], ...]
     """
     rows = sorted(event.moved, key=lambda moved: (-_size(moved.step.ratio), moved.key))
-    told = {key: value for key, value in plain(event.as_json()).items() if key != "moved"}
-    for commit in (told[name] for name in ("first_bad", "last_good", "ended_at") if told[name]):
-        commit.pop("parents", None)
-    return told | {"moved": [_row(moved) for moved in rows]}
+    return event.as_json() | {"moved": [[*one.key[1:], *_ratios(one), one.judged_by] for one in rows]}
 
 
-def _row(moved: Moved) -> list[Any]:
-    key, step = moved.key, moved.step
-    numbers = significant([step.ratio, step.ratio_low, step.ratio_high])
-    return [key.kernel, key.backend, key.case, *numbers, moved.judged_by]
+def _ratios(moved: Moved) -> tuple[float, float, float]:
+    return moved.step.ratio, moved.step.ratio_low, moved.step.ratio_high
 
 
 def _size(ratio: float) -> float:
     return abs(math.log(ratio)) if math.isfinite(ratio) and ratio > 0 else math.inf
-
-
-def plain(value: Any) -> Any:
-    """What JSON knows: numbers that are not finite become None; a machine-code count may rise from zero."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # ---- what was looked at ----------------------------------------------------------------------------------------------
@@ -103,7 +82,7 @@ def plain(value: Any) -> Any:
 
 def looked(site: SiteInput) -> dict[str, Any]:
     """How much stands behind "nothing is open": machines, series and points with a time, and the newest commit."""
-    timed = site.frame[site.frame["status"] == "ok"] if len(site.frame) else site.frame
+    timed = site.frame[site.frame["status"] == "ok"]
     if not len(timed):
         return {"machines": 0, "series": 0, "points": 0, "commits": 0, "newest": None}
     newest = timed.loc[timed["date"].idxmax()] if timed["date"].notna().any() else timed.iloc[-1]
@@ -179,8 +158,6 @@ def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
 
     A step seen in the ratio to the baseline and in the seconds is one: that of the ratio.
     """
-    if site.history is None:
-        return {}
     of_event = {(moved.key, moved.first_bad): event.id for event in site.history.events for moved in event.moved}
     found: dict[str, list[dict[str, Any]]] = {}
     for key, steps in sorted(site.history.steps.items()):
@@ -190,11 +167,11 @@ def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
 
 
 def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
-    key, step = moved.key, moved.step
-    told = {"machine": key.machine, "backend": key.backend, "case": key.case, "direction": str(moved.direction)}
-    told |= {"by": moved.judged_by, "at": moved.first_bad, "from": moved.last_good}
-    ends = zip(("ratio", "low", "high"), significant([step.ratio, step.ratio_low, step.ratio_high]), strict=True)
-    return told | dict(ends) | {"event": of_event.get((key, moved.first_bad))}
+    key = moved.key
+    step = {"machine": key.machine, "backend": key.backend, "case": key.case, "direction": moved.direction}
+    step |= {"by": moved.judged_by, "at": moved.first_bad, "from": moved.last_good}
+    ends = zip(("ratio", "low", "high"), _ratios(moved), strict=True)
+    return step | dict(ends) | {"event": of_event.get((key, moved.first_bad))}
 
 
 # ---- files for other programs ----------------------------------------------------------------------------------------
@@ -203,7 +180,7 @@ def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
 def _fields(event: HistoryEvent) -> dict[str, Any]:
     """A row of events.csv; several names or causes in one field are divided by "; "."""
     return {
-        **plain(event.as_json()),
+        **told(event.as_json(), EXACT),
         "kernels": "; ".join(dict.fromkeys(moved.key.kernel for moved in event.moved)),
         "cases": "; ".join(dict.fromkeys(moved.key.case for moved in event.moved)),
         "first_bad": event.first_bad.hash,
@@ -223,6 +200,9 @@ def _fields(event: HistoryEvent) -> dict[str, Any]:
 
 
 TEMPLATE = Path(__file__).parent.parent / "templates" / "feed.xml"
+EXACT = 17
+"""Significant digits of any number as it is: other programs read events as `ridgeline events --json` prints them."""
+
 ENTRIES = 200
 """Newest events in the feed.  A reader keeps what it has seen; events.json has all."""
 

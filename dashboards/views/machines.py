@@ -1,4 +1,4 @@
-"""Machine health: is a machine, or one GPU of it, as its peers are; when it was last seen; and how good the gate is."""
+"""Machines: whether one is as its peers are, how good the gate is, what was verified there, and how speed scales."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import pandas as pd
+
 from ci.history import kept, readings
 from ci.history.health import HealthFinding, MachineHealth, SessionHealth, machines
-from ci.history.kept import CanaryRun, CaseCheck, Verified
-from dashboards.lanes import KEY, slug
-from dashboards.values import one
+from ci.history.kept import CanaryRun, CaseCheck, CurvePoint, Verified
+from ci.records import ledger as regimes
+from ci.records import sustained
+from ci.records.rates import Rate
+from ci.records.sustained import BesideRow
+from dashboards.lanes import KEY, natural, slug, timed, without_ranks
+from dashboards.values import count, headline, in_rate, minute, told
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
@@ -37,11 +43,10 @@ def _summary(name: str, health: MachineHealth | None, runs: Sequence[CanaryRun])
         "last": health.last_seen_ms if health else None,
         "behind_days": round(health.behind_days, 2) if health else None,
         "unseen": bool(health and health.unseen),
-        "noise": one(noise[-1]) if noise else None,
+        "noise": noise[-1] if noise else None,
         "standing": [f.text for f in health.standing] if health else [],
         "gate": [
-            {"planted": q.planted, "runs": q.runs, "counts": dict(q.counts), "worst": one(q.worst)}
-            for q in kept.quality(runs)
+            {name: getattr(one, name) for name in ("planted", "runs", "counts", "worst")} for one in kept.quality(runs)
         ],
     }
 
@@ -68,67 +73,40 @@ def machine_data(
 
 
 def _session(session: SessionHealth) -> list[Any]:
-    devices = [[_rounded(getattr(device, field)) for field in FIELDS] for device in session.devices]
-    return [session.at_ms, session.commit, session.trials, _rounded(session.noise), devices]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else one(value)
+    devices = [[getattr(device, field) for field in FIELDS] for device in session.devices]
+    return [session.at_ms, session.commit, session.trials, session.noise, devices]
 
 
 def _finding(found: HealthFinding) -> dict[str, Any]:
     return {
         "who": found.who,
-        "measure": str(found.measure),
+        "measure": found.measure,
         "text": found.text,
         "since": found.since.at_ms,
         "commit": found.since.commit,
         "ended": found.ended.at_ms if found.ended else None,
-        "slower": one(found.ratio - 1),
+        "slower": found.ratio - 1,
     }
 
 
 def _answers(run: CanaryRun) -> Iterator[dict[str, Any]]:
     at = int(datetime.datetime.fromisoformat(run.at).timestamp() * 1000)
+    of_run = {"at": at, "commit": run.commit, "planted": run.planted, "floor": run.floor}
     for case in run.cases:
-        numbers = {name: _rounded(getattr(case, name)) for name in ("ratio", "low", "high")}
-        yield {
-            "at": at,
-            "commit": run.commit,
-            "planted": run.planted,
-            "floor": run.floor,
-            "case": case.case,
-            "verdict": case.verdict,
-            "outcome": str(run.outcome(case)),
-            **numbers,
-            "trials": case.trials,
-        }
+        yield of_run | vars(case) | {"outcome": run.outcome(case)}
 
 
 def verified_row(row: kept.Verified) -> dict[str, Any]:
     """A row of the table of checks, on this page and on that of the records."""
-    return {
-        "machine": row.machine,
-        "kernel": row.kernel,
-        "backend": row.backend,
-        "world": row.world,
-        "counts": dict(row.counts),
-        "last": row.last,
-        "commit": row.commits[0],
-        "worst": _rounded(row.worst),
-    }
+    own = {name: getattr(row, name) for name in ("machine", "kernel", "backend", "world", "counts", "last")}
+    return own | {"commit": row.commits[0], "worst": row.worst}
 
 
 def _machines(site: SiteInput) -> Made:
-    """From the folder of records; nothing but names where a site is built of a bare frame."""
-    found: list[MachineHealth] = []
-    runs: list[CanaryRun] = []
-    rows: list[kept.Verified] = []
-    if site.results_dir is not None:
-        frame = site.frame if site.peers is None else site.peers()
-        found = machines(readings.load(site.results_dir), frame if len(frame) else None)
-        runs = kept.canary_runs(site.results_dir)[0]
-        rows = kept.verified(kept.case_checks(site.results_dir)[0])
+    peers = site.history.peers
+    found = machines(readings.load(site.results), peers if len(peers) else None)
+    runs = kept.canary_runs(site.results)[0]
+    rows = kept.verified(kept.case_checks(site.results)[0])
     health = {one.machine: one for one in found}
     listed = machines_data(found, runs, (lane.machine for lane in site.lanes))
     yield "views/machines", listed
@@ -162,19 +140,15 @@ VIEW = View(
 def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str, Any]:
     """{"rows": [verified row], "failures": [{"machine", "kernel", "backend", "case", "status", "why", "at"}],
     "problems": [text]}, which static/views/records.js reads."""
-    failures = [
-        {"machine": one.machine, "kernel": one.kernel, "backend": one.backend, "case": one.case}
-        | {"status": one.status, "why": one.why, "at": one.at}
-        for row in rows
-        for one in row.failures
-    ]
+    said = ("machine", "kernel", "backend", "case", "status", "why", "at")
+    failures = [{name: getattr(one, name) for name in said} for row in rows for one in row.failures]
     return {"rows": [verified_row(row) for row in rows], "failures": failures, "problems": list(problems)}
 
 
 def _checks(site: SiteInput) -> Made:
-    found, problems = kept.case_checks(site.results_dir) if site.results_dir else ([], [])
+    found, problems = kept.case_checks(site.results)
     verified = kept.verified([*found, *_of_trials(site)])
-    data = records_data(verified, [text.replace(f"{site.results_dir}/", "") for text in problems])
+    data = told(records_data(verified, [text.replace(f"{site.results}/", "") for text in problems]))
     yield "views/checks", data
     statuses = (kept.GOOD, *kept.FAILED, "unsupported", "skipped")  # all of them: every row has the same columns
     flat = [row | {status: row["counts"].get(status, 0) for status in statuses} for row in data["rows"]]
@@ -198,4 +172,121 @@ CHECKS = View(
     _checks,
     scripts=("views/checks.js", "views/records.js"),
     styles=("views/views.css", "views/machines.css"),
+)
+
+
+# Scaling: speed over the number of ranks on machines of one product, and over the number of CUs a collective takes.
+
+
+def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
+    """Points of one product, which static/views/scaling.js reads.  rows: newest of each lane, with ranks and times.
+
+    {"device", "points": [{"kernel", "shape", "case", "world", "per_rank": payload bytes / ranks, "rate", "backend",
+    "baseline", "us", "value", "busbw", "machine", "commit", "date"}]}
+    """
+    newest = rows.sort_values(["date", "machine"], kind="stable")
+    points = _points(newest.drop_duplicates(["kernel", "case", "backend"], keep="last"))
+    points.sort(key=lambda point: (point["kernel"], natural(point["shape"]), point["backend"], point["world"]))
+    return {"device": str(rows["device"].iloc[0]), "points": points}
+
+
+def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The newest number of each backend in each case, on whichever machine it was measured."""
+    found = {name: headline(part) for name, part in rows.groupby(["kernel", "case"], observed=True)}
+    quoted = [found[name] for name in zip(rows["kernel"], rows["case"], strict=True)]
+    in_each = {rate: in_rate(rows, rate).tolist() for rate in {*quoted, Rate.BUSBW}}
+    columns = {
+        "kernel": rows["kernel"],
+        "shape": [without_ranks(case, int(world)) for case, world in zip(rows["case"], rows["world"], strict=True)],
+        "case": rows["case"],
+        "world": map(count, rows["world"]),
+        "per_rank": map(count, rows["payload_bytes"] / rows["world"]),
+        "rate": quoted,
+        "backend": rows["backend"],
+        "baseline": map(bool, rows["baseline"]),
+        "us": rows["seconds"] * 1e6,
+        "value": [in_each[rate][n] for n, rate in enumerate(quoted)],
+        "busbw": in_each[Rate.BUSBW],
+        "machine": rows["machine"],
+        "commit": rows["commit"],
+        "date": map(minute, rows["date"]),
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def curves_data(points: list[CurvePoint], chosen: dict[tuple[str, str, str, str], int]) -> list[dict[str, Any]]:
+    """Curves over CUs: [{"machine", "device", "kernel", "case", "world", "backends": [{"name", "baseline", "chosen",
+    "points": [[CUs, busbw in GB/s, commit]]}]}]; chosen: CUs that the newest record uses, where it tells."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for point in points:
+        key = (point.machine, point.kernel, point.case)
+        facts = {"machine": point.machine, "device": point.device, "kernel": point.kernel, "case": point.case}
+        curve = found.setdefault(key, {**facts, "world": point.world, "backends": {}})
+        backend = {"name": point.backend, "baseline": point.baseline, "chosen": chosen.get((*key, point.backend))}
+        line = curve["backends"].setdefault(point.backend, {**backend, "points": []})
+        line["points"].append([point.programs, point.busbw, point.commit])
+    return [{**curve, "backends": list(curve["backends"].values())} for curve in found.values()]
+
+
+def chosen_programs(site: SiteInput, points: list[CurvePoint]) -> dict[tuple[str, str, str, str], int]:
+    """The knob `programs` in the newest record of each case that has a curve."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for machine, kernel, case in sorted({(point.machine, point.kernel, point.case) for point in points}):
+        rows = site.frame[(site.frame["machine"] == machine) & (site.frame["kernel"] == kernel)]
+        rows = rows[rows["case"] == case].sort_values("date", kind="stable")
+        for name, backend, arm in site.arms_at(rows.iloc[-1:]):
+            if name == case and isinstance(arm.knobs.get("programs"), int):
+                found[machine, kernel, case, backend] = int(arm.knobs["programs"])
+    return found
+
+
+def _scaling(site: SiteInput) -> Made:
+    """Points of measured rows of several ranks by product, whatever the number of its devices; curves over CUs."""
+    rows = pd.concat([*site.newest.values(), site.frame[:0]])
+    rows = rows[(rows["world"] > 1) & timed(rows)]
+    products = [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)]
+    listed = [{"device": one["device"], "path": f"views/scaling-{slug(one['device'])}"} for one in products]
+    points = kept.curve_points(site.results)[0]
+    yield "views/scaling", {"products": listed, "curves": curves_data(points, chosen_programs(site, points))}
+    for product, entry in zip(products, listed, strict=True):
+        yield entry["path"], product
+        yield from beside(entry["path"], product["points"])
+
+
+SCALING = View(
+    "scaling",
+    "Scaling",
+    _scaling,
+    scripts=(*CHARTS, "views/scaling.js"),
+    styles=("views/views.css", "views/machines.css"),
+)
+
+
+# Sustained calls beside spaced ones: time, ratio to the vendor library in either regime, joules.
+
+
+def sustained_row(row: BesideRow) -> dict[str, Any]:
+    """A row of the table, which static/views/sustained.js reads; times in microseconds, null where there is none."""
+    told = {name: getattr(row, name) for name in ("machine", "kernel", "case", "backend", "baseline")}
+    told |= {"commit": row.sustained.commit, "spaced_commit": row.spaced.commit if row.spaced else ""}
+    for regime, time in (("spaced", row.spaced), ("sustained", row.sustained)):
+        told[f"{regime}_us"] = 1e6 * time.seconds if time else None
+        told |= {f"{regime}_{name}": getattr(time, name, None) for name in ("ratio", "low", "high")}
+    names = {"joules": "joules", "joules_low": "low", "joules_high": "high"}
+    return told | {name: getattr(row.joules, field, None) for name, field in names.items()}
+
+
+def _sustained(site: SiteInput) -> Made:
+    rows = [sustained_row(row) for row in sustained.beside(site.results, site.frame)]
+    yield "views/sustained", {"rows": rows}
+    yield from beside("views/sustained", rows)
+
+
+SUSTAINED = View(
+    "sustained",
+    "Sustained",
+    _sustained,
+    scripts=("views/sustained.js",),
+    styles=("views/views.css",),
+    shown=lambda site: regimes.folder_of(site.results, regimes.SUSTAINED).is_dir(),
 )

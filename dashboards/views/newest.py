@@ -1,4 +1,4 @@
-"""The data that three pages draw (backends, shapes, roofline): the newest numbers of every case of a lane."""
+"""Cases of a lane beside each other: backends, shapes, the roofline, and any two commits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,29 @@ import numpy as np
 import pandas as pd
 
 from ci.records import derived, rates
+from ci.records.ledger import RecordedCause, causes_in
 from ci.stats.types import FloatArray
 from ci.trials.file import read
 from ci.trials.trial import Trial
-from dashboards.lanes import DEFINITION, KEY, MONTH, PAIRED, Arrays, earlier, natural, timed
-from dashboards.sources import Lane
-from dashboards.values import costs, different, half_width, in_rate, microseconds, minute, significant
+from dashboards.lanes import (
+    BLOCK,
+    CASE,
+    DEFINITION,
+    KEY,
+    MONTH,
+    PAIRED,
+    Arrays,
+    alike,
+    definitions,
+    earlier,
+    latest,
+    natural,
+    numbers,
+    timed,
+)
+from dashboards.overview import SPARK_POINTS
+from dashboards.sources import Counts, Lane
+from dashboards.values import costs, half_width, in_rate, minute, newest_stated, told
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 from kernels.hardware import Hardware
 
@@ -38,34 +55,32 @@ def newest_data(rows: pd.DataFrame) -> dict[str, Any]:
     of_best: speed / speed of the best backend, at most 1.  standing: "best", "tied" (it and the best are apart by no
     more than their 99 % intervals together) or "".
     """
-    texts = (*KEY, "tier", "dtype", "world", "commit", "env", "status", "why", "baseline")
-    columns: dict[str, Sequence[Any]] = {name: rows[name].tolist() for name in texts}
-    columns["date"] = [minute(date) for date in rows["date"]]
-    columns["shape"] = rows["shape"].tolist() if "shape" in rows else [""] * len(rows)
-    ends = (("us", "seconds"), ("low", "seconds_low"), ("high", "seconds_high"))
-    columns |= {name: microseconds(rows, column) for name, column in ends}
-    speeds = {rate: significant(in_rate(rows, rate)) for rate in rates.Rate}
-    times, cost = contenders(rows), costs(rows)
-    cases: dict[tuple[str, str], list[int]] = {}
-    for _, _, i in sorted(zip(columns["baseline"], columns["backend"], range(len(rows)), strict=True)):  # ours first
-        cases.setdefault((columns["kernel"][i], columns["case"][i]), []).append(i)
+    ends = {"us": "seconds", "low": "seconds_low", "high": "seconds_high"}
+    rows = rows.assign(shape=rows.get("shape", ""), date=[minute(date) for date in rows["date"]])
+    rows = rows.assign(**{name: rows[column].astype(float) * 1e6 for name, column in ends.items()})
+    speeds = {rate: in_rate(rows, rate) for rate in rates.Rate}
+    times, columns = contenders(rows), {name: rows[name].tolist() for name in (*_OF_CASE, *_OF_ARM, "shape")}
+    cost = costs(rows)
     found = []
+    cases = rows.groupby(["kernel", "case"], observed=True).indices
     for _, at in sorted(cases.items(), key=lambda case: (case[0][0], natural(case[0][1]))):
-        own, newest = (
-            different(cost[i] for i in sorted(at))[-1],
-            {name: column[max(at)] for name, column in columns.items()},
-        )
+        own, newest = newest_stated([cost[i] for i in at]), at[-1]
+        at = sorted(at, key=lambda i: (columns["baseline"][i], columns["backend"][i]))  # ours first
         rate = rates.headline(own)
         of_best, standing = standings({name: column[at] for name, column in times.items()})
-        told = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
         arms = [
-            {name: columns[name][i] for name in ("backend", "baseline", "status", "why", "us", "low", "high")}
+            {name: columns[name][i] for name in _OF_ARM}
             | {"value": speeds[rate][i], "of_best": share, "standing": word}
-            for i, share, word in zip(at, significant(of_best, 4), standing, strict=True)
+            for i, share, word in zip(at, of_best, standing, strict=True)
         ]
-        about = {name: newest[name] for name in told} | {"rate": rate.value, "shape": shape_of(newest["shape"])}
-        found.append(about | {"cost": {name: value for name, value in own._asdict().items() if value}, "arms": arms})
+        about = {name: columns[name][newest] for name in _OF_CASE}
+        about |= {"rate": rate, "shape": shape_of(columns["shape"][newest]), "cost": own.known()}
+        found.append(about | {"arms": arms})
     return {"cases": found}
+
+
+_OF_CASE = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
+_OF_ARM = ("backend", "baseline", "status", "why", "us", "low", "high")
 
 
 def shape_of(text: str) -> dict[str, Any]:
@@ -122,7 +137,7 @@ def standings(rows: Arrays) -> tuple[FloatArray, list[str]]:
 def newest(site: SiteInput) -> Made:
     """The data file of each lane; the same numbers for other programs, one row per case and backend."""
     for lane in site.lanes:
-        data = newest_data(site.newest[lane.slug])
+        data = told(newest_data(site.newest[lane.slug]))
         yield f"{lane.slug}/newest", data
         yield from beside(f"{lane.slug}/newest", [_flat(case, arm) for case in data["cases"] for arm in case["arms"]])
 
@@ -188,16 +203,16 @@ def configurations(sweep: Sweep, chosen: Mapping[str, Knobs]) -> dict[str, Any]:
     settings = sorted({setting for _, setting in sweep.seconds}, key=natural)
     times = [[sweep.seconds.get((case, setting), np.nan) * 1e6 for setting in settings] for case in cases]
     running = [chosen.get(case) for case in cases]
-    told = _differing(
+    shown = _differing(
         [json.loads(setting) for setting in {**dict.fromkeys(settings), **dict.fromkeys(running)} if setting]
     )
     return {
         "kernel": sweep.kernel,
         "backend": sweep.backend,
         "cases": cases,
-        "configs": [told(setting) for setting in settings],
-        "running": [told(setting) if setting else None for setting in running],
-        "us": [significant(row) for row in times],
+        "configs": [shown(setting) for setting in settings],
+        "running": [shown(setting) if setting else None for setting in running],
+        "us": times,
         "chosen": [settings.index(setting) if setting in settings else None for setting in running],
     }
 
@@ -207,15 +222,15 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> Callable[[Knobs], dict[
     names = sorted({name for setting in settings for name in setting})
     kept = [name for name in names if len({json.dumps(setting.get(name)) for setting in settings}) > 1]
 
-    def told(setting: Knobs) -> dict[str, Any]:
+    def shown(setting: Knobs) -> dict[str, Any]:
         values = json.loads(setting)
         return {name: values[name] for name in kept if name in values}
 
-    return told
+    return shown
 
 
 def _shapes(site: SiteInput) -> Made:
-    trials = list(_trials(site.results_dir)) if site.results_dir else []
+    trials = list(_trials(site.results))
     for lane in site.lanes:
         found = sweeps(trial for trial in trials if trial.machine.name == lane.machine)
         yield f"{lane.slug}/configurations", [configurations(one, _chosen(site, lane, one)) for one in found]
@@ -230,11 +245,8 @@ def _chosen(site: SiteInput, lane: Lane, sweep: Sweep) -> dict[str, Knobs]:
     """By case, the knobs with which the newest record of the swept backend was made."""
     rows = site.newest[lane.slug]
     rows = rows[(rows["kernel"] == sweep.kernel) & (rows["backend"] == sweep.backend)]
-    places = rows[["commit", "env"]].drop_duplicates().itertuples(index=False)
-    trials = [trial for commit, env in places for trial in site.notes_of(lane.machine, commit, env)]
-    mine = sorted((trial for trial in trials if trial.operator == sweep.kernel), key=lambda trial: trial.order)
-    arms = [(case, arm) for trial in mine for case, _, backend, arm in trial.arms() if backend == sweep.backend]
-    return {case: knobs(arm.knobs) for case, arm in arms if arm.ok}
+    arms = site.arms_at(rows)
+    return {case: knobs(arm.knobs) for case, backend, arm in arms if backend == sweep.backend and arm.ok}
 
 
 SHAPES = View(
@@ -273,17 +285,11 @@ def _peaks(hardware: Hardware, dtypes: pd.Series) -> dict[str, float]:
 def _before(newest: pd.DataFrame, before: pd.DataFrame) -> list[dict[str, Any]]:
     columns = [*KEY, *DEFINITION, "commit"]
     pairs = before.merge(newest.loc[timed(newest), columns], on=KEY, suffixes=("", "_now"))
-    pairs = pairs[_same_definition(pairs) & (pairs["commit"] != pairs["commit_now"])].reset_index(drop=True)
-    pairs = pairs.assign(us=microseconds(pairs), date=[minute(date) for date in pairs["date"]])
+    now = {name: pairs[f"{name}_now"] for name in DEFINITION}
+    pairs = pairs[alike(pairs, slice(None), beside=now) & (pairs["commit"] != pairs["commit_now"])]
+    pairs = pairs.assign(us=pairs["seconds"] * 1e6, date=[minute(date) for date in pairs["date"]])
     found: list[dict[str, Any]] = pairs[[*KEY, "us", "commit", "date"]].to_dict("records")
     return found
-
-
-def _same_definition(pairs: pd.DataFrame) -> np.ndarray:
-    """Of the case, or of the kernel where one side lacks notes."""
-    kernel, case = ((pairs[f"{name}_now"] == pairs[name]).to_numpy() for name in DEFINITION)
-    known = ((pairs[DEFINITION[1]] != "") & (pairs[f"{DEFINITION[1]}_now"] != "")).to_numpy()
-    return np.where(known, case, kernel)
 
 
 def _roofline(site: SiteInput) -> Made:
@@ -298,4 +304,91 @@ ROOFLINE = View(
     scripts=(*CASES, "views/roofline.js"),
     styles=("views/views.css",),
     reads=("*/newest",),
+)
+
+
+# Any two commits, environments or machines beside each other.
+#
+# The times come from the data files of the kernels' pages; here is what these lack: which benchmark definition each
+# case had at each commit, so that numbers of different definitions are never compared, on one machine or across two.
+
+
+NEWEST_TRIED = 8
+"""Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
+
+
+def compare_data(rows: pd.DataFrame, counts: Counts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
+    """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane; causes: of its machine.
+
+    {"commits": [[hash, date, env, timed series, block]], "usual": [index of the earlier, of the later] or null,
+    "digests": [[of the kernel's definition, of the case's]], "definitions": [[kernel, case, [[index of the commit from
+    which on, index of the digests]]]], "causes": [[base, head, explanation]], where there are any}
+    """
+    place = numbers(rows, ["commit"])
+    first = _firsts(place)
+    at = rows.iloc[first]
+    of_commit = {commit: [good, n // BLOCK] for n, (commit, (_, good)) in enumerate(counts.items())}
+    dates = [minute(date) for date in at["date"]]
+    digests, definitions = _definitions(rows, place)
+    shown = [[one.base, one.head, dataclasses.asdict(one.explanation)] for one in causes]
+    return {
+        "commits": [
+            [commit, date, env, *of_commit[commit]]
+            for commit, date, env in zip(at["commit"], dates, at["env"], strict=True)
+        ],
+        "usual": _usual(rows, place),
+        "digests": digests,
+        "definitions": definitions,
+        **({"causes": shown} if shown else {}),
+    }
+
+
+def _firsts(number: np.ndarray) -> np.ndarray:
+    """Index of the first row of each number; numbers come in the order of their first rows."""
+    return np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
+
+
+def _definitions(rows: pd.DataFrame, place: np.ndarray) -> tuple[list[list[str]], list[list[Any]]]:
+    row, case, digest = definitions(rows)
+    digests: dict[int, list[str]] = {}
+    found: dict[int, list[Any]] = {}
+    columns = (rows[name].iloc[row] for name in (*CASE, *DEFINITION))
+    for n, number, at, kernel, name, *both in zip(case, digest, place[row].tolist(), *columns, strict=True):
+        digests[number] = both
+        found.setdefault(n, [kernel, name, []])[2].append([at, int(number)])
+    return [digests[number] for number in sorted(digests)], list(found.values())
+
+
+def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
+    """The pair to show at first: the newest commit that shares timed series under the same definitions with an earlier
+    one, and of those the one that shares most, the latest if several do.
+
+    Of each series its last SPARK_POINTS times are looked at.
+    """
+    good = np.flatnonzero(latest(numbers(rows, KEY), SPARK_POINTS, timed(rows)))
+    whole, own = (numbers(rows, [name]) for name in DEFINITION)
+    unstated = (rows[DEFINITION[1]] == "").to_numpy()
+    held = rows[KEY].assign(own=own, whole=np.where(unstated, whole, 0)).iloc[good]
+    arm, place = numbers(held, held.columns), place[good]
+    for later in sorted(set(place.tolist()), reverse=True)[:NEWEST_TRIED]:
+        shared = np.bincount(place[np.isin(arm, arm[place == later]) & (place < later)], minlength=1)
+        if shared.max():
+            return [int(np.flatnonzero(shared == shared.max())[-1]), later]
+    return None
+
+
+def _compare(site: SiteInput) -> Made:
+    causes = causes_in(site.results)[0]
+    for lane in site.lanes:
+        own = [one for one in causes if one.machine == lane.machine]
+        yield f"{lane.slug}/compare", compare_data(lane.frame, lane.counts, own)
+
+
+COMPARE = View(
+    "compare",
+    "Compare",
+    _compare,
+    scripts=("values.js", *CHARTS, "views/event_words.js", "views/comparison.js", "views/compare.js"),
+    styles=("views/views.css",),
+    reads=("*/*/kernel-*", "*/*/paired"),
 )

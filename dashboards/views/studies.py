@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from ci.records.ledger import sweep_files
-from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.lines import foot
-from dashboards.figures.studies.picture import FigureError, Picture
-from dashboards.figures.studies.spec import KNOWN, parse, read_data, read_spec
+from dashboards.figures.kinds import KEYS, picture
+from dashboards.figures.lines import foot
+from dashboards.figures.picture import FigureError
+from dashboards.figures.spec import KNOWN, parse, read_data, read_spec
+from dashboards.figures.sweeps import MEASURED, RecordedSweep, newest_sweeps, read_sweep, sweep_figure
 from dashboards.lanes import slug
-from dashboards.values import one
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 ROOM = "studies"
 SUFFIXES = (".png", ".svg", ".csv", ".json")
 TABLES = ("table.csv", "table.md")
-
-DIGITS = 6
-"""Significant digits of a number that is drawn: a pixel is 1e-3 of a chart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +47,8 @@ class StudyFolder:
         return [name for name in names if name == Path(name).name and (self.folder / f"{name}.json").is_file()]
 
 
-def read(results: Path | None) -> list[StudyFolder]:
+def read(results: Path) -> list[StudyFolder]:
     """All studies below a folder of records, by name and machine."""
-    if results is None:
-        return []
     return [_read(path.parent) for path in sorted((results / ROOM).glob("*/*/study.json"))]
 
 
@@ -115,20 +106,7 @@ def shown(study: StudyFolder) -> dict[str, Any]:
 def _figure(folder: Path, name: str) -> dict[str, Any]:
     spec = read_spec(folder / f"{name}.json", KEYS)
     made = picture(spec, read_data(folder / f"{name}.csv"))
-    return {"picture": as_json(made), "foot": foot(spec, made)}
-
-
-def as_json(made: Picture) -> dict[str, Any]:
-    """A picture for static/views/pictures.js: its fields, numbers in as many digits as can be seen."""
-    return _rounded(dataclasses.asdict(made))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return {"picture": made, "foot": foot(spec, made)}
 
 
 def _rule(said: Any) -> dict[str, Any]:
@@ -187,7 +165,7 @@ def _safe(name: str) -> str:
 
 
 def _studies(site: SiteInput) -> Made:
-    found = read(site.results_dir)
+    found = read(site.results)
     good = [study for study in found if not study.problem]
     problems = [study.problem for study in found if study.problem]
     yield "views/studies", {"studies": [listed(study) for study in good], "problems": problems}
@@ -205,146 +183,9 @@ VIEW = View(
     template="views/alone.html",
     scripts=(*CHARTS, "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
-    shown=lambda site: bool(read(site.results_dir)),
+    shown=lambda site: bool(read(site.results)),
     of_folder=True,
 )
-
-
-# Recorded sweeps: the newest_sweeps of each operator and machine, as rows for people and as a sweep_figure.
-#
-# Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.ledger`); `ci.sweeps.measured`
-# makes one row per point of their lines.
-
-
-MEASURED = "ok"
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordedSweep:
-    """A sweep as the page shows it.  rows: a dict for each point, in the order of its case's ranking."""
-
-    file: Path
-    facts: dict[str, Any]
-    rows: list[dict[str, Any]]
-
-    @property
-    def path(self) -> str:
-        """Of its data file."""
-        return f"views/sweep/{slug(self.file.parent.name)}/{slug(self.facts['operator'])}"
-
-    @property
-    def cases(self) -> list[str]:
-        """In the order of its rows."""
-        return list(dict.fromkeys(row["case"] for row in self.rows))
-
-
-def newest_sweeps(results: Path | None) -> list[Path]:
-    """Of each machine and operator, the file whose first line is the newest_sweeps."""
-    found: dict[tuple[str, str], tuple[str, Path]] = {}
-    for path in sweep_files(results) if results else []:
-        started, operator = _first(path)
-        key = (path.parent.name, operator)
-        found[key] = max(found.get(key, ("", path)), (started, path))
-    return [path for _, path in sorted(found.values(), key=lambda pair: pair[1])]
-
-
-def _first(path: Path) -> tuple[str, str]:
-    """Moment and operator of the first line; of a file that has none, its name, so that its problem is told."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            line = json.loads(file.readline())
-        return str(line["started_at"]), str(line["kernel"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
-        return "", path.name
-
-
-def read_sweep(path: Path) -> RecordedSweep:
-    """A file of sweeps.  Raises FigureError if no line of it can be used."""
-    from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
-
-    try:
-        found = sweeps.read([path])
-    except sweeps.SweepError as error:
-        raise FigureError(str(error)) from None
-    frame = found.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
-    said, driver = found.environment.versions, found.machine.driver
-    named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
-    facts = {
-        "operator": str(frame["operator"].iloc[0]),
-        "machine": found.origin.machine,
-        "device": found.machine.market_name or found.machine.device,
-        "commit": found.origin.commit or "",
-        "date": found.started_at[:10],
-        "versions": ", ".join(f"{name} {value}" for name, value in named if value),
-        "problems": len(found.problems),
-    }
-    return RecordedSweep(path, facts, [_row(row) for row in frame.to_dict("records")])
-
-
-def the_sweep(results: Path, kernel: str, machine: str | None) -> RecordedSweep:
-    """The newest_sweeps sweep of an operator; FigureError where there is none, or of several machines."""
-    every = map(read_sweep, newest_sweeps(results))
-    found = [one for one in every if one.facts["operator"] == kernel and machine in (None, one.facts["machine"])]
-    if len(found) == 1:
-        return found[0]
-    there = ", ".join(one.facts["machine"] for one in found)
-    where = f" on {machine}" if machine else ""
-    said = f"several machines have a sweep of {kernel}; name one with --machine: {there}"
-    raise FigureError(
-        said
-        if found
-        else f"no sweep of {kernel}{where} is recorded; `ridgeline records add --help` says how its lines are taken"
-    )
-
-
-def _row(row: dict[Any, Any]) -> dict[str, Any]:
-    knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
-    texts = ("case", "backend", "regime", "anchor", "status", "why", "equal_to")
-    counts = {name: int(row[name]) for name in ("trials", "rounds", "rung")}
-    numbers = {name: _known(row[name]) for name in ("ratio", "low", "high")}
-    return {
-        **{name: str(row[name]) for name in texts},
-        "knobs": knobs,
-        "us": _known(row["seconds"] * 1e6),
-        **numbers,
-        **counts,
-        "is_anchor": bool(row["is_anchor"]),
-    }
-
-
-def _known(value: float) -> float | None:
-    return one(value) if math.isfinite(value) else None
-
-
-def name_of(row: dict[str, Any]) -> str:
-    """A point for people."""
-    return f"{row['backend']} {row['knobs']}".strip()
-
-
-def sweep_figure(sweep: RecordedSweep, case: str | None = None) -> tuple[dict[str, Any], pd.DataFrame]:
-    """SPEC and DATA (`dashboards.figures.studies`) of the points of a sweep, of one case or of all."""
-    rows = [row for row in sweep.rows if case in (None, row["case"])]
-    regimes = sorted({row["regime"] for row in rows})
-    drawn = pd.DataFrame(
-        {
-            **{name: [row[name] for row in rows] for name in ("ratio", "low", "high", "backend")},
-            "point": [name_of(row) for row in rows],
-            "status": ["equal to another" if row["equal_to"] else row["status"] for row in rows],
-            "case": [f"{row['case']}, {row['regime']}" if len(regimes) > 1 else row["case"] for row in rows],
-        }
-    )
-    facts = {name: sweep.facts[name] for name in ("versions", "date")}
-    machine = f"{sweep.facts['device']} ({sweep.facts['machine']})"
-    foot = {"machine": machine, "commit": sweep.facts["commit"][:8], **facts, "regime": ", ".join(regimes)}
-    spec = {
-        "kind": "sweep",
-        "title": f"{sweep.facts['operator']}: points beside their anchor",
-        "anchor": rows[0]["anchor"] if rows else "",
-        "group": "backend",
-        "by": "case",
-        "foot": foot,
-    }
-    return spec, drawn
 
 
 # Sweeps: the newest recorded one of each operator and machine, its points beside their anchor, and the winners.
@@ -380,10 +221,10 @@ def listed_sweep(sweep: RecordedSweep) -> dict[str, Any]:
 
 def shown_sweep(sweep: RecordedSweep) -> dict[str, Any]:
     """All of a sweep, which static/views/sweeps.js reads."""
-    told, drawn = sweep_figure(sweep)
+    said, drawn = sweep_figure(sweep)
     try:
-        made = picture(spec := parse(told, KEYS), drawn)
-        shown_figure: dict[str, Any] | None = {"picture": as_json(made), "foot": foot(spec, made)}
+        made = picture(spec := parse(said, KEYS), drawn)
+        shown_figure: dict[str, Any] | None = {"picture": made, "foot": foot(spec, made)}
     except FigureError:  # nothing of it was measured; the table says why
         shown_figure = None
     return {"figure": shown_figure, "winners": winners(sweep.rows), "points": sweep.rows}
@@ -392,11 +233,11 @@ def shown_sweep(sweep: RecordedSweep) -> dict[str, Any]:
 def _sweeps(site: SiteInput) -> Made:
     """What can be shown, and a sentence on each file that cannot."""
     found, problems = [], []
-    for path in newest_sweeps(site.results_dir):
+    for path in newest_sweeps(site.results):
         try:
             found.append(read_sweep(path))
         except (FigureError, OSError) as error:
-            problems.append(str(error).replace(f"{site.results_dir}/", ""))
+            problems.append(str(error).replace(f"{site.results}/", ""))
     yield "views/sweeps", {"sweeps": [listed_sweep(sweep) for sweep in found], "problems": problems}
     for sweep in found:
         yield sweep.path, shown_sweep(sweep)
@@ -410,6 +251,6 @@ SWEEPS = View(
     template="views/alone.html",
     scripts=(*CHARTS, "views/experiments.js", "views/sweeps.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
-    shown=lambda site: bool(newest_sweeps(site.results_dir)),
+    shown=lambda site: bool(newest_sweeps(site.results)),
     of_folder=True,
 )

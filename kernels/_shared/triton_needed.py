@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernels.spec import Case, Unsupported
+from kernels._shared.tuning import all_knobs
+from kernels.spec import Case, Compilation, Kernel, Unsupported
 
 
 def need_triton(case: Case) -> None:
@@ -14,12 +15,19 @@ def need_triton(case: Case) -> None:
         from triton import knobs
     except ImportError as error:
         raise _missing("Triton", error) from error
-    if case.place.device == "cpu" and not knobs.runtime.interpret:
+    if case.place.device == "cpu" and not knobs.runtime.interpret and not _executed_here():
         needed = "a GPU is needed" if case.world == 1 else "GPUs are needed"
         raise Unsupported(
             f"Triton compiles for GPUs only, and this machine has none; {needed} "
             "(Triton's interpreter is for tests and is never timed)"
         )
+
+
+def _executed_here() -> bool:
+    """Whether launches are executed on this CPU (benchmarks.emulation)."""
+    from triton.runtime.driver import driver
+
+    return hasattr(getattr(driver, "_active", None), "told")
 
 
 def launch_module(load: Callable[[], Any], language: str = "Triton") -> Any:
@@ -35,6 +43,20 @@ def launcher(case: Case, load: Callable[[], Any], language: str = "Triton") -> A
     loaded = launch_module(load, language)
     need_triton(case)
     return loaded
+
+
+def compiled_ahead(
+    kernel: Kernel, backend: str, load: Callable[[], Any], language: str = "Triton", **fixed: Any
+) -> None:
+    """Declare what a backend compiles: the one kernel that the case launches, with the knobs of config().
+
+    Overrides go over these, and `fixed`, which no caller can change, over all.
+    """
+
+    @kernel.isa(backend)
+    def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+        chosen = all_knobs(kernel.backends[backend], case, arch, overrides)
+        return [launch_module(load).compilation(case, arch, {**chosen, **fixed})]
 
 
 def _missing(language: str, error: Exception) -> Unsupported:

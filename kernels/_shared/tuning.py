@@ -54,6 +54,11 @@ def first_then(chosen: dict[str, Any], others: Iterable[dict[str, Any]]) -> list
     return found
 
 
+def without(knobs: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The other knobs."""
+    return {name: value for name, value in knobs.items() if name not in names}
+
+
 def all_knobs(backend: Backend, case: Case, arch: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """All knobs of a launch: the backend's defaults, then those of config(), then the overrides."""
     return {**(backend.build.__kwdefaults__ or {}), **backend.knobs(case, arch, overrides)}

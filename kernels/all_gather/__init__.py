@@ -35,7 +35,7 @@ import torch
 
 from kernels._shared.collectives import vendor
 from kernels._shared.collectives.placing import heap_of
-from kernels._shared.triton_needed import launch_module, launcher
+from kernels._shared.triton_needed import compiled_ahead, launch_module, launcher
 from kernels._shared.tuning import all_knobs
 from kernels.all_gather import config as knobs
 from kernels.all_gather import vendors
@@ -155,18 +155,20 @@ def _push(
     return launch.build(case, heap, shard, heap.alloc((case.world * shard.numel(),), shard.dtype), chosen)
 
 
-@all_gather.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(all_gather.backends["triton"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, chosen)]
+def _launch() -> Any:
+    from kernels.all_gather import launch
+
+    return launch
 
 
-@all_gather.isa("triton_unguarded")
-def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """As for triton."""
-    chosen = all_knobs(all_gather.backends["triton_unguarded"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
+def _gluon_launch() -> Any:
+    from kernels.all_gather import gluon_launch
+
+    return gluon_launch
+
+
+compiled_ahead(all_gather, "triton", _launch)
+compiled_ahead(all_gather, "triton_unguarded", _launch, staged=0, guarded=False)
 
 
 @all_gather.isa("partitioned")
@@ -182,15 +184,3 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
     return [launch_module(_gluon_launch, GLUON).compilation(case, arch, chosen)]
-
-
-def _launch() -> Any:
-    from kernels.all_gather import launch
-
-    return launch
-
-
-def _gluon_launch() -> Any:
-    from kernels.all_gather import gluon_launch
-
-    return gluon_launch

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.collectives.config import block_bytes
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, read_tuned, tuned_file, without
 from kernels.all_gather.cases import MIB
 from kernels.spec import Case, Tuned, Unsupported
 
@@ -63,9 +63,7 @@ def size_class(case: Case) -> str:
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    if size_class(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][size_class(case)])
-    return rule(case, arch)
+    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
@@ -97,39 +95,29 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
 
 def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
     """As the push, with nothing staged."""
-    return _without(config(case, arch), "staged")
-
-
-def _without(knobs: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in knobs.items() if name not in names}
+    return without(config(case, arch), "staged")
 
 
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of `partitioned`."""
-    tuned = TUNED.get("partitioned", {}).get(arch, {})
-    if size_class(case) in tuned:
-        return dict(tuned[size_class(case)])
-    return partitioned_rule(case, arch)
+    return dict(TUNED.get("partitioned", {}).get(arch, {}).get(size_class(case)) or partitioned_rule(case, arch))
 
 
 def partitioned_rule(case: Case, arch: str) -> dict[str, Any]:
     """As the push, with as many programs for every destination."""
-    chosen = _without(config(case, arch), "fanout")
+    chosen = without(config(case, arch), "fanout")
     return {**chosen, "programs": _divisible(chosen["programs"], case.world), "order": "interleaved"}
 
 
 def gluon_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of `gluon`."""
-    tuned = TUNED.get("gluon", {}).get(arch, {})
-    if size_class(case) in tuned:
-        chosen = dict(tuned[size_class(case)])
-        return {**chosen, "rows": max(1, int(chosen["rows"] * 2 // case.itemsize))}
-    return gluon_rule(case, arch)
+    tuned = TUNED.get("gluon", {}).get(arch, {}).get(size_class(case))
+    return {**tuned, "rows": max(1, int(tuned["rows"] * 2 // case.itemsize))} if tuned else gluon_rule(case, arch)
 
 
 def gluon_rule(case: Case, arch: str) -> dict[str, Any]:
     """As the push: a tile is what that moves in one step."""
-    chosen = _without(config(case, arch), "staged", "ahead")
+    chosen = without(config(case, arch), "staged", "ahead")
     step = min(_GLUON_TILE, block_bytes(arch, chosen["num_warps"], chosen.pop("unroll")))
     return {**chosen, **_tile(step, case), "width": 0, "vector": 16}
 
@@ -148,32 +136,26 @@ GLUON_TABLE = Tuned(tuned_file(__file__), size_class, gluon_rule, section="gluon
 
 def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """Those of `triton`, with nothing staged."""
-    found = [_without(knobs, "staged") for knobs in candidates(case, arch)]
+    found = [without(knobs, "staged") for knobs in candidates(case, arch)]
     return first_then(found[0], found)
+
+
+def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """What a sweep of `triton` tries for a case: the present choice first."""
+    chosen = config(case, arch)
+    return first_then(chosen, _push_points(case, arch, chosen))
 
 
 def partitioned_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """Those of `partitioned`."""
-    return candidates(case, arch, "partitioned")
+    chosen = partitioned_config(case, arch)
+    return first_then(chosen, _partitioned_points(case, arch, chosen))
 
 
 def gluon_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """Those of `gluon`."""
-    return candidates(case, arch, "gluon")
-
-
-def candidates(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
-    """What a sweep of a backend tries for a case: the present choice first."""
-    with_knobs = {
-        "triton": (config, _push_points),
-        "partitioned": (partitioned_config, _partitioned_points),
-        "gluon": (gluon_config, _gluon_points),
-    }
-    if backend not in with_knobs:
-        raise ValueError(f"backend {backend!r} of all_gather has no knobs to sweep, only {', '.join(with_knobs)}")
-    choose, points = with_knobs[backend]
-    chosen = choose(case, arch)
-    return first_then(chosen, points(case, arch, chosen))
+    chosen = gluon_config(case, arch)
+    return first_then(chosen, _gluon_points(case, arch, chosen))
 
 
 def _shapes(case: Case) -> tuple[tuple[int, int, int], ...]:

@@ -21,11 +21,10 @@ from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
-from kernels._shared.triton_needed import launch_module
-from kernels._shared.tuning import all_knobs
+from kernels._shared.triton_needed import compiled_ahead
 from kernels.all_reduce import config as knobs
 from kernels.all_reduce import vendors
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Tolerance
 
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
 # (fp16 p = 11, bf16 8, fp32 24), together 2.1 of the last one.  The largest of 10^8 values is 6 rms.  Hence norm:
@@ -94,14 +93,10 @@ def triton(
     return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
 
 
-@all_reduce.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(all_reduce.backends["triton"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, chosen)]
-
-
 def _launch() -> Any:
     from kernels.all_reduce import launch
 
     return launch
+
+
+compiled_ahead(all_reduce, "triton", _launch)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.collectives.cases import KIB, MIB, size_class
-from kernels._shared.collectives.config import known, spread, with_algorithms
+from kernels._shared.collectives.config import in_chunks, known, spread, with_algorithms
 from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels.spec import Case, Tuned
 
@@ -45,9 +45,7 @@ PUSHES = (
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    if size_class(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][size_class(case)])
-    return rule(case, arch)
+    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
@@ -55,7 +53,7 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
     known(arch, "all_reduce")
     total = case.KB * KIB
     if arch.startswith("sm_") and total >= LARGE_BYTES:
-        return _push(case, arch, 128, 16, 4, 1, 4)
+        return in_chunks("two_shot_push", case, arch, 128, 16, 4, 1, 4)
     algorithm = "one_shot_push" if total * (case.world - 1) <= 3 * ONE_SHOT_BYTES else "two_shot"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
     share = total // case.world if algorithm == "two_shot" else total
@@ -82,23 +80,5 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     tried = with_algorithms(chosen, arch, algorithms)
     if total >= PUSH_BYTES:
         tried += [{**chosen, **other} for other in ({"load": ".cg"}, {"store": ".cs"}, {"store": ".wt"})]
-        tried += [_push(case, arch, *shape) for shape in PUSHES]
+        tried += [in_chunks("two_shot_push", case, arch, *shape) for shape in PUSHES]
     return first_then(chosen, tried)
-
-
-def _push(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int, chunk: int) -> dict[str, Any]:
-    """Knobs of two_shot_push.  A block of all ranks is in registers at once: for 8 of them blocks are smaller.
-
-    AMD: 1024 lanes would have too few registers for it.
-    """
-    amd = arch.startswith("gfx")
-    return {
-        "algorithm": "two_shot_push",
-        "programs": programs,
-        "num_warps": min(8, warps // 2) if amd else warps,
-        "unroll": min(unroll, max(1, 16 // case.world)),
-        "ahead": ahead,
-        "chunk": chunk,
-        "load": ".cv" if amd else ".cg",
-        "store": "",
-    }

@@ -24,11 +24,10 @@ from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
-from kernels._shared.triton_needed import launch_module
-from kernels._shared.tuning import all_knobs
+from kernels._shared.triton_needed import compiled_ahead
 from kernels.all_to_all import config as knobs
 from kernels.all_to_all import vendors
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Tolerance
 
 all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
 
@@ -110,21 +109,11 @@ def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -
     return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
 
 
-@all_to_all.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(all_to_all.backends["triton"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, chosen)]
-
-
-@all_to_all.isa("triton_unguarded")
-def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """As for triton."""
-    chosen = all_knobs(all_to_all.backends["triton_unguarded"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
-
-
 def _launch() -> Any:
     from kernels.all_to_all import launch
 
     return launch
+
+
+compiled_ahead(all_to_all, "triton", _launch)
+compiled_ahead(all_to_all, "triton_unguarded", _launch, staged=0, guarded=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, size_class
 from kernels._shared.collectives.config import known, shapes, spread
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, read_tuned, tuned_file, without
 from kernels.spec import Case, Tuned
 
 TUNED = read_tuned(__file__)
@@ -25,9 +25,7 @@ STAGED_KB, STAGED_BLOCKS = 1024, 4
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    if size_class(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][size_class(case)])
-    return rule(case, arch)
+    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
 
 def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
     """As the guarded push, with nothing staged."""
-    return {name: value for name, value in config(case, arch).items() if name != "staged"}
+    return without(config(case, arch), "staged")
 
 
 TABLE = Tuned(tuned_file(__file__), size_class, rule)
@@ -55,7 +53,7 @@ TABLE = Tuned(tuned_file(__file__), size_class, rule)
 
 def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """Those of the guarded push, with nothing staged."""
-    found = [{name: value for name, value in k.items() if name != "staged"} for k in candidates(case, arch)]
+    found = [without(knobs, "staged") for knobs in candidates(case, arch)]
     return first_then(found[0], found)
 
 

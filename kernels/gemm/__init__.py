@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 
-from kernels._shared.triton_needed import launch_module, launcher
-from kernels._shared.tuning import all_knobs
+from kernels._shared.triton_needed import compiled_ahead, launcher
 from kernels.gemm import config as knobs
 from kernels.gemm import vendors
 from kernels.gemm.cases import cases
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Tolerance
 
 # Rounding the fp32 sum once to a significand of p bits (fp16 11, bf16 8) errs by at most 2^-p of a value, and by
 # 0.4 * 2^-p in the mean square.  Sums of matrix units truncate as well: up to 2e-4 for K = 28672 on Hopper.  The
@@ -74,14 +73,10 @@ def triton(
     return launcher(case, _launch).build(case, inputs["a"], inputs["w"], chosen)
 
 
-@gemm.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(gemm.backends["triton"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, chosen)]
-
-
 def _launch() -> Any:
     from kernels.gemm import launch
 
     return launch
+
+
+compiled_ahead(gemm, "triton", _launch)

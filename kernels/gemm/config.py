@@ -37,9 +37,7 @@ def shape(case: Case) -> str:
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
-    if shape(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][shape(case)])
-    return rule(case, arch)
+    return dict(TUNED.get(arch, {}).get(shape(case)) or rule(case, arch))
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:

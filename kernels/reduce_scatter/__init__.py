@@ -21,11 +21,10 @@ from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
-from kernels._shared.triton_needed import launch_module
-from kernels._shared.tuning import all_knobs
+from kernels._shared.triton_needed import compiled_ahead
 from kernels.reduce_scatter import config as knobs
 from kernels.reduce_scatter import vendors
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Tolerance
 
 # The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
 reduce_scatter = Kernel(
@@ -97,14 +96,10 @@ def triton(
     return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
 
 
-@reduce_scatter.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(reduce_scatter.backends["triton"], case, arch, overrides)
-    return [launch_module(_launch).compilation(case, arch, chosen)]
-
-
 def _launch() -> Any:
     from kernels.reduce_scatter import launch
 
     return launch
+
+
+compiled_ahead(reduce_scatter, "triton", _launch)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.collectives.cases import KIB, MIB, size_class
-from kernels._shared.collectives.config import known, spread, with_algorithms
+from kernels._shared.collectives.config import in_chunks, known, spread, with_algorithms
 from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels.spec import Case, Tuned
 
@@ -36,9 +36,7 @@ CHUNKS = (
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    if size_class(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][size_class(case)])
-    return rule(case, arch)
+    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
     known(arch, "reduce_scatter")
     total = case.KB * KIB
     if arch.startswith("sm_") and total >= CHUNKS_BYTES:
-        return _chunks(case, arch, 128, 16, 4, 1, 2)
+        return in_chunks("push_chunks", case, arch, 128, 16, 4, 1, 2)
     algorithm = "push" if total <= PUSH_BYTES else "pull"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
     unroll = 1 if arch == "cpu" else max(1, 8 // case.world)
@@ -70,23 +68,5 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     if len(names) == 1:
         tried += [{**chosen, "load": ".cg"}, {**chosen, "store": ".cs"}, {**chosen, "algorithm": "push"}]
     if total >= PUSH_BYTES:
-        tried += [_chunks(case, arch, *shape) for shape in CHUNKS[: 8 if len(names) == 1 else 3]]
+        tried += [in_chunks("push_chunks", case, arch, *shape) for shape in CHUNKS[: 8 if len(names) == 1 else 3]]
     return first_then(chosen, tried)
-
-
-def _chunks(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int, chunk: int) -> dict[str, Any]:
-    """Knobs of push_chunks.  A block of all ranks is in registers at once: for 8 of them blocks are smaller.
-
-    AMD: 1024 lanes would have too few registers for it.
-    """
-    amd = arch.startswith("gfx")
-    return {
-        "algorithm": "push_chunks",
-        "programs": programs,
-        "num_warps": min(8, warps // 2) if amd else warps,
-        "unroll": min(unroll, max(1, 16 // case.world)),
-        "ahead": ahead,
-        "chunk": chunk,
-        "load": ".cv" if amd else ".cg",
-        "store": "",
-    }

@@ -13,10 +13,8 @@ On GPUs `create` takes the home that RIDGELINE_HEAP names.  `auto`, which is the
 where both do, the one that is measured to be faster (see choice.py).
 """
 
-from kernels.symmetric_heap.alone import LoneHeap
-from kernels.symmetric_heap.choice import AUTO, CHOICES, VARIABLE, HomeReport, chosen, create, homes
-from kernels.symmetric_heap.heap import ALIGNMENT, HeapError, HeapTooSmall, Memory, SymmetricHeap
-from kernels.symmetric_heap.rates import probe
+from kernels.symmetric_heap.choice import AUTO, CHOICES, VARIABLE, HomeReport, chosen, create, homes, probe
+from kernels.symmetric_heap.heap import ALIGNMENT, HeapError, HeapTooSmall, LoneHeap, Memory, SymmetricHeap
 
 __all__ = [
     "ALIGNMENT",

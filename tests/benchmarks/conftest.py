@@ -1,16 +1,51 @@
-"""Trees of small kernels to measure, and the log of their calls."""
+"""Trees of small kernels to measure, the log of their calls, and what becomes of a program that measures them."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.coordinator import trial
 
 TOY = Path(__file__).parent / "toytree"
+ROOT = Path(__file__).parents[2]
+
+
+def always(value: object) -> Callable[..., Any]:
+    """A function that says so, whatever it is asked."""
+    return lambda *_: value
+
+
+def program(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m benchmarks ARGUMENTS` to its end, with these environment variables beside ours."""
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, env=env)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def processes_with(text: object, place: str = "cmdline") -> list[str]:
+    """Command lines of processes in whose command line, or environ, a text is; zombies have neither."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(text).encode() in (entry / place).read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended while we looked
+    return found
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,9 +66,9 @@ def toy_tree(tmp_path: Path) -> Callable[..., Path]:
         for path, source in (files or {}).items():
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_text(source)
-        for path in tree.rglob("*.py"):
+        for path in tree.rglob("*.py") if replace else ():
             source = path.read_text()
-            for old, new in (replace or {}).items():
+            for old, new in replace.items():
                 source = source.replace(old, new)
             path.write_text(source)
         return tree

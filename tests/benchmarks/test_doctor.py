@@ -6,14 +6,10 @@ import pytest
 
 from benchmarks import doctor
 from benchmarks.preflight.system import Problem
+from tests.benchmarks.test_sampling_plan import CPU, H200
 
-GPU = {
-    "name": "x1", "kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "count": 1, "compute_units": 132,
-    "chip_id": "2335", "memory_bytes": 150_754_820_096, "cpu_count": 16,
-}  # fmt: skip
-CPU = {**GPU, "kind": "cpu", "arch": "cpu", "device": "EPYC"}
 SOUND = {
-    "machine": GPU,
+    "machine": H200,
     "environment": {"python": "3.11.7", "torch": "2.13.0+cu130", "triton": "3.8.0"},
     "why_no_state": None,
     "unseen_gpu": "",
@@ -37,7 +33,7 @@ def test_a_sound_machine_has_no_problem():
         ({"environment": {**SOUND["environment"], "triton": None}}, "library_missing", "warning", "triton cannot"),
         ({"environment": {**SOUND["environment"], "torch": "2.10.1"}}, "untested_version", "warning", "torch 2.10.1"),
         ({"environment": {**SOUND["environment"], "python": "3.13.0"}}, "untested_version", "warning", "3.11 to 3.12"),
-        ({"machine": {**GPU, "device": "X9", "arch": "sm_999"}}, "unknown_hardware", "warning", "X9 (sm_999)"),
+        ({"machine": {**H200, "device": "X9", "arch": "sm_999"}}, "unknown_hardware", "warning", "X9 (sm_999)"),
         ({"unseen_gpu": "torch sees none"}, "unseen_gpu", "error", "not seen by torch"),
         ({"why_no_state": "no library"}, "no_device_state", "warning", "clocks, power"),
     ],

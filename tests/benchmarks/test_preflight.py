@@ -14,6 +14,7 @@ import pytest
 from benchmarks import preflight
 from benchmarks.preflight import gpus
 from benchmarks.preflight.system import Demand, GpuFacts, NodeFacts
+from tests.benchmarks.conftest import always
 
 GPU = GpuFacts(
     address="0000:05:00.0",
@@ -135,18 +136,18 @@ def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         nvmlDeviceGetPciInfo=lambda handle: types.SimpleNamespace(
             busId=f"00000000:{handle + 1:02X}:00.0".encode(), pciDeviceId=0x233510DE
         ),
-        nvmlDeviceGetName=lambda handle: b"NVIDIA H200",
-        nvmlDeviceGetMigMode=lambda handle: [0, 0],
-        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
-        nvmlDeviceGetPowerManagementDefaultLimit=lambda handle: 700_000,
+        nvmlDeviceGetName=always(b"NVIDIA H200"),
+        nvmlDeviceGetMigMode=always([0, 0]),
+        nvmlDeviceGetPowerManagementLimit=always(700_000),
+        nvmlDeviceGetPowerManagementDefaultLimit=always(700_000),
         nvmlDeviceGetMaxClockInfo=lambda handle, kind: {1: 1980}[kind],
         nvmlDeviceGetTotalEccErrors=lambda handle, kind, since: {(0, 0): 3, (1, 0): 0}[kind, since],
         nvmlDeviceGetRetiredPagesPendingStatus=refuse,
-        nvmlDeviceGetRemappedRows=lambda handle: (1, 0, 0, 0),
+        nvmlDeviceGetRemappedRows=always((1, 0, 0, 0)),
         nvmlDeviceGetNvLinkState=lambda handle, link: 1 if link != 17 or handle == 0 else 0,
-        nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(used=600 << 20),
-        nvmlDeviceGetUtilizationRates=lambda handle: types.SimpleNamespace(gpu=0),
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [types.SimpleNamespace(pid=os.getpid())],
+        nvmlDeviceGetMemoryInfo=always(types.SimpleNamespace(used=600 << 20)),
+        nvmlDeviceGetUtilizationRates=always(types.SimpleNamespace(gpu=0)),
+        nvmlDeviceGetComputeRunningProcesses=always([types.SimpleNamespace(pid=os.getpid())]),
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
@@ -190,22 +191,22 @@ def fake_amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         AmdSmiClkType=types.SimpleNamespace(GFX=0),
         amdsmi_init=lambda: None,
         amdsmi_get_processor_handles=lambda: ["only"],
-        amdsmi_get_gpu_device_bdf=lambda handle: "0000:C1:00.0",
-        amdsmi_get_gpu_asic_info=lambda handle: {"market_name": "AMD Instinct MI300X", "device_id": 0x74A1},
-        amdsmi_get_power_cap_info=lambda handle: {"power_cap": 550_000_000, "default_power_cap": 750_000_000},
-        amdsmi_get_gpu_total_ecc_count=lambda handle: {"correctable_count": 4, "uncorrectable_count": 2},
-        amdsmi_get_clock_info=lambda handle, kind: {"clk": 132, "max_clk": 2100, "clk_locked": 0},
-        amdsmi_get_gpu_perf_level=lambda handle: "AMDSMI_DEV_PERF_LEVEL_AUTO",
+        amdsmi_get_gpu_device_bdf=always("0000:C1:00.0"),
+        amdsmi_get_gpu_asic_info=always({"market_name": "AMD Instinct MI300X", "device_id": 0x74A1}),
+        amdsmi_get_power_cap_info=always({"power_cap": 550_000_000, "default_power_cap": 750_000_000}),
+        amdsmi_get_gpu_total_ecc_count=always({"correctable_count": 4, "uncorrectable_count": 2}),
+        amdsmi_get_clock_info=always({"clk": 132, "max_clk": 2100, "clk_locked": 0}),
+        amdsmi_get_gpu_perf_level=always("AMDSMI_DEV_PERF_LEVEL_AUTO"),
         amdsmi_get_gpu_xgmi_link_status=lambda handle: {
             "total_links": 8,
             "status": [*(types.SimpleNamespace(name="AMDSMI_XGMI_LINK_UP"),) * 6]
             + [types.SimpleNamespace(name=f"AMDSMI_XGMI_LINK_{word}") for word in ("DOWN", "DISABLE")],
         },
-        amdsmi_gpu_xgmi_error_status=lambda handle: enum,
-        amdsmi_get_gpu_compute_partition=lambda handle: "SPX",
-        amdsmi_get_gpu_memory_partition=lambda handle: "NPS1",
-        amdsmi_get_gpu_bad_page_info=lambda handle: [{"status": "RESERVED"}, {"status": "PENDING"}],
-        amdsmi_get_gpu_process_list=lambda handle: [{"pid": 999_999_999, "name": "vllm"}, {"pid": os.getpid()}],
+        amdsmi_gpu_xgmi_error_status=always(enum),
+        amdsmi_get_gpu_compute_partition=always("SPX"),
+        amdsmi_get_gpu_memory_partition=always("NPS1"),
+        amdsmi_get_gpu_bad_page_info=always([{"status": "RESERVED"}, {"status": "PENDING"}]),
+        amdsmi_get_gpu_process_list=always([{"pid": 999_999_999, "name": "vllm"}, {"pid": os.getpid()}]),
     )
     monkeypatch.setitem(sys.modules, "amdsmi", fake)
     return fake

@@ -19,6 +19,7 @@ from benchmarks.reach.operators import compared
 from benchmarks.reach.sources import Unreadable, imported
 from benchmarks.reach.tree import of_folder
 from kernels.project import layout
+from tests.kit import git
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = "from ridgeline.spec import Kernel\nimport mine.ops\nrms = Kernel('rms')\n"
@@ -115,11 +116,6 @@ def test_files_that_are_named_in_strings_count_and_those_that_are_not_do_not(tmp
 def test_sources_of_machine_code_count_for_every_operator_wherever_they_lie(tmp_path):
     files = {"perf/norms.py": DECLARED, "mine/ops.py": "", "csrc/rms.cu": "", "csrc/rms.h": "", "mine/_C.so": ""}
     assert reached(written(tmp_path, files)) == set(files)
-
-
-def git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_what_git_ignores_is_left_out_unless_a_process_could_import_it(tmp_path):
@@ -332,68 +328,27 @@ PLANTS: dict[str, tuple[str, str, tuple[str | bytes, str | bytes]]] = {
         "mine/slow.py",
         ("x = 1", "x = 2"),
     ),
-    "a table that is read at set-up": (
-        LOAD + "def build(): return (HERE / 'table.bin').read_bytes()",
-        "mine/table.bin",
-        ("1", "2"),
-    ),
-    "a table in another folder": (LOAD + "open(HERE.parent / 'tables' / 'a.bin')", "tables/a.bin", ("1", "2")),
-    "a constant in a TOML": (
-        "import tomllib\ntomllib.load(open(ROOT + '/limits.toml', 'rb'))",
-        "conf/limits.toml",
-        ("n = 1", "n = 2"),
-    ),
-    "whatever matches a pattern": (LOAD + "next((HERE.parent / 'conf').glob('*.cfg'))", "conf/one.cfg", ("1", "2")),
-    "a name that is made of pieces": ("open(f'{ROOT}/{ARCH}_{DTYPE}.json')", "conf/gfx942_fp16.json", ("1", "2")),
     "a kernel made by a template": (LOAD + "T = (HERE / 'kernel.tmpl').read_text()", "mine/kernel.tmpl", ("a", "b")),
-    "exec of a text": (
-        LOAD + "exec((HERE.parent / 'gen' / 'kernel.txt').read_text())",
-        "gen/kernel.txt",
-        ("x=1", "x=2"),
-    ),
-    "eval by another name": ("import builtins as b\ngetattr(b, 'eval')(open(P).read())", "gen/kernel.txt", ("1", "2")),
-    "CUDA that is built at set-up": ("from torch.utils.cpp_extension import load\nload(N, S)", "csrc/k.cu", ("1", "2")),
-    "a header of it": ("from torch.utils.cpp_extension import load\nload(N, S)", "csrc/k.cuh", ("1", "2")),
-    "a library in the repository": ("import ctypes\nctypes.CDLL(P)", "lib/libk.so", ("1", "2")),
-    "a code object": ("import hip\nhip.load(P)", "objects/k.hsaco", ("1", "2")),
     "a pickled function": (
         LOAD + "import pickle\npickle.load(open(HERE / 'f.pkl', 'rb'))",
         "mine/f.pkl",
         (pickle.dumps(len), pickle.dumps(abs)),
     ),
-    "all names of a package": ("from extra import *", "extra/impl.py", ("x = 1", "x = 2")),
     "a package that imports when asked": (
         "import extra\nextra.impl",
         "extra/__init__.py",
         ("def __getattr__(n):\n    import importlib\n    return importlib.import_module('.' + n, __name__)", "x = 2"),
     ),
     "what such a package imports": ("import lazy\nlazy.impl", "lazy/impl.py", ("x = 1", "x = 2")),
-    "a script folder on the path": (
-        "import sys\nsys.path.insert(0, TOOLS)\nimport helper",
-        "bench/tools/helper.py",
-        ("x = 1", "x = 2"),
-    ),
-    "a program of its own": ("import subprocess\nsubprocess.run([PYTHON, 'tools/gen.py'])", "tools/gen.py", ("1", "2")),
     "what that program imports": (
         "import subprocess\nsubprocess.run([PYTHON, 'tools/gen2.py'])",
         "tools/parts.py",
-        ("1", "2"),
-    ),
-    "a run of a path": ("import runpy\nrunpy.run_path(P)", "scripts/impl", ("x = 1", "x = 2")),
-    "a source without an ending": (
-        "from importlib.machinery import SourceFileLoader\nSourceFileLoader('x', P)",
-        "bin/impl",
         ("1", "2"),
     ),
     "an archive of modules": (
         "import sys\nsys.path.append(R + '/lib.zip')\nimport packed",
         "lib.zip",
         (zipped("x = 1"), zipped("x = 2")),
-    ),
-    "an entry point": (
-        "from importlib.metadata import entry_points\nentry_points(group='mine')",
-        "plugins/a.py",
-        ("1", "2"),
     ),
     "resources of a package": (
         "from importlib import resources\nresources.files('mine').joinpath('w.dat')",
@@ -434,35 +389,6 @@ def test_a_hidden_change_is_another_code(tmp_path, name):
     assert PLANTS[name][1] in found.differing.get("rms", ()), found
     assert CheckoutCode(base).digest("perf.norms") != CheckoutCode(head).digest("perf.norms")
     assert CheckoutCode(base).digest("perf.norms") == CheckoutCode(again).digest("perf.norms"), "a path decides nothing"
-
-
-@pytest.mark.parametrize(
-    ("program", "says"),
-    [
-        ("open(os.environ['WEIGHTS']).read()", "which is not in this side's checkout"),
-        ("open(checkout / chr(119) / ('b' + 'in')).read()", "though nothing in the source of the operator says so"),
-        ("sys.path.insert(0, os.environ['ELSEWHERE'])\nimport only_there", "which is not in this side's checkout"),
-        ("import ctypes\nctypes.CDLL(os.environ['LIBRARY'])", "which is not in this side's checkout"),
-    ],
-)
-def test_what_no_source_tells_is_refused_when_it_ran(tmp_path, monkeypatch, program, says):
-    files = {
-        "perf/norms.py": DECLARED.replace("import mine.ops", ""),
-        "w/bin": "1",
-        "ridgeline.toml": 'kernels = ["perf"]',
-    }
-    root = written(tmp_path, {**files, ".gitignore": ".ridgeline\nout", "more/only_there.py": ""})
-    git(root, "init", "-q")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "one")
-    base = root / ".ridgeline" / "trees" / "abc"
-    git(root, "worktree", "add", "-q", "--detach", str(base))
-    library = root / "libempty.so"
-    (root / "empty.c").write_text("int empty(void) { return 0; }\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(root / "empty.c")], check=True)
-    for variable, value in (("WEIGHTS", root / "w/bin"), ("ELSEWHERE", root / "more"), ("LIBRARY", library)):
-        monkeypatch.setenv(variable, os.fspath(value))
-    assert says in seen(base, f"import os, sys\n{program}")
 
 
 # What a changed file can reach: never fewer operators than use it, and not their neighbours.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-from pathlib import Path
 
 import pytest
 
-from benchmarks import studies as package
 from benchmarks.studies import studies, study
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyError, StudyPart, Tried
 from ci.sweeps.measured import COLUMNS as MEASURED
@@ -18,7 +15,7 @@ from ci.sweeps.studies.columns import COLUMNS
 from ci.sweeps.studies.figures import RESHAPES, columns_of
 from ci.sweeps.studies.guidance import GUIDES
 from ci.sweeps.studies.run import combinations
-from dashboards.figures.studies.kinds import KEYS
+from dashboards.figures.kinds import KEYS
 from kernels.registry import discover
 
 OF_ROWS = {
@@ -101,15 +98,6 @@ def test_figures_and_rules_are_of_known_kinds(one):
         assert set(drawn.spec) <= set(KEYS[drawn.kind]), drawn.name
         assert drawn.reshape in RESHAPES
     assert set(one.guidance) <= set(GUIDES)
-
-
-def test_a_declaration_is_data_of_20_to_40_lines():
-    trees = [ast.parse(path.read_text()) for path in Path(package.__path__[0]).glob("*.py")]
-    values = [node.value for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
-    declared = [call for call in values if isinstance(call, ast.Call) and ast.unparse(call.func) == "Study"]
-    assert len(declared) == len(NAMES)
-    assert all(20 <= call.end_lineno - call.lineno + 1 <= 40 for call in declared)
-    assert all(study(name).question.endswith("?") for name in NAMES)
 
 
 def test_the_grid_has_1200_points_and_the_roofline_60():

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +12,7 @@ from benchmarks.plan import Selection
 from benchmarks.program import Tally
 from benchmarks.trial_file import append
 from benchmarks.verify import FORMAT, VERSION, main, settled, verify
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks.conftest import lines_of, program
 
 
 def verified(tree, out, kernel, selection=None, **options):
@@ -29,10 +24,6 @@ def verified(tree, out, kernel, selection=None, **options):
             new_lines += 1
         found |= {(line["case"], name): arm["status"] for name, arm in line["arms"].items()}
     return found, new_lines
-
-
-def lines_of(out):
-    return [json.loads(text) for text in out.read_text().splitlines()]
 
 
 def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
@@ -55,22 +46,6 @@ def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
     assert (small["tier"], small["world"], small["dtype"], small["baselines"]) == ("pr", 1, "fp32", ["library"])
     assert events[-1] == {"done": 5, "total": 5, "what": "done"}
     assert {"done": 3, "total": 5, "what": "steady other"} in events
-
-
-def test_every_fault_is_found_at_its_own_arm(toy_tree, tmp_path):
-    found, _ = verified(toy_tree("tree"), tmp_path / "o.jsonl", "faults", Selection(cases=("one",)), deadline_s=3.0)
-    assert {name: status for (_, name), status in found.items() if status not in ("ok", "unsupported")} == {
-        "writes_input": "wrong",
-        "wrong": "wrong",
-        "functional_wrong": "wrong",
-        "raises": "error",
-        "leaves": "error",
-        "fails_to_build": "error",
-        "returns_nothing": "error",
-        "not_callable": "error",
-        "allocates": "error",
-        "falls": "crash",
-    }
 
 
 @pytest.mark.slow
@@ -203,45 +178,29 @@ def test_files_of_checks_are_summed_up_by_the_last_line_of_each_case_and_machine
         main([str(tmp_path / "torn.jsonl.gz")])
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", "verify", *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
-    )
-
-
 @pytest.mark.slow
 def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
     tree, out = f"head={toy_tree('tree')}", tmp_path / "checks.jsonl"
-    done = run("--tree", tree, "--out", out, "--kernel", "steady", "--json")
+    done = program("verify", "--tree", tree, "--out", out, "--kernel", "steady", "--json")
     assert (done.returncode, json.loads(done.stdout)["right"]) == (0, 2), done.stderr
-    done = run(
-        "--tree", tree, "--out", out, "--kernel", "faults", "--backend", "good", "--backend", "wrong", "--case", "one"
+    done = program(
+        "verify",
+        "--tree",
+        tree,
+        "--out",
+        out,
+        "--kernel",
+        "faults",
+        "--backend",
+        "good",
+        "--backend",
+        "wrong",
+        "--case",
+        "one",
     )
     assert done.returncode == 1
     assert "faults one wrong: wrong: check: " in done.stderr
     assert done.stdout.endswith("1 right, 1 not right; 0 unsupported and 0 not for this machine\n")
-    done = run("--tree", tree, "--out", out, "--kernel", "steady", "--case", "crowd")
+    done = program("verify", "--tree", tree, "--out", out, "--kernel", "steady", "--case", "crowd")
     assert done.returncode == 2
     assert "3 times: needs 512 ranks" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "c.jsonl", "--tree", "base=."], "one checkout is verified at a time: --tree head=PATH"),
-        (["--out", "c.jsonl.gz"], "checks are not compressed; name a .jsonl file"),
-        (["--out", "c.jsonl", "--kernel", "gem"], "no kernel 'gem'; known: all_gather"),
-        (["--out", "c.jsonl", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
-        ([], "required: --out"),
-    ],
-)
-def test_usage_errors(arguments, message, tmp_path):
-    done = run(*(str(tmp_path / text) if text.startswith("c.") else text for text in arguments))
-    assert done.returncode == 3
-    assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []

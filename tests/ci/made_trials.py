@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from ci.trials.trial import Trial
 
 BASE, HEAD = "b" * 40, "a" * 40
+SIDES = ("base", "head")
 MACHINE = {
     "name": "h200x2-1a2b3c4d",
     "kind": "gpu",
@@ -129,6 +131,38 @@ def trial(
         "warnings": [],
     }
     return {"id": hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16], **line}
+
+
+def paired(
+    cases: Mapping[str, Mapping[str, Sequence[Any]]] | None = None, number: int = 0, **more: Any
+) -> dict[str, Any]:
+    """A trial in which base and head ran side by side.  cases: {case: {backend: (base's result, head's result)}}."""
+    cases = cases or {"m16": {"triton": (ok(), ok()), "blas": (ok(), ok())}}
+    arms = {
+        case: {f"{role}/{name}": both[side] for name, both in backends.items() for side, role in enumerate(SIDES)}
+        for case, backends in cases.items()
+    }
+    arms = {case: {key: result for key, result in own.items() if result} for case, own in arms.items()}
+    declared = declaration(more.get("kernel", "gemm"))
+    trees = {"base": tree(BASE, declared=declared), "head": tree(HEAD, declared=declared), **more.pop("trees", {})}
+    return trial(arms, number, trees=trees, **more)
+
+
+GONE = Ellipsis
+"""Stands for a value that is taken away; in the name of a test it reads the same in every process."""
+
+
+def changed(line: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of a line with another value at a path of keys and places, such as "machine count"."""
+    made = place = copy.deepcopy(dict(line))
+    *way, last = (int(key) if key.isdigit() else key for key in path.split(" "))
+    for key in way:
+        place = place[key]
+    if value is GONE:
+        del place[last]
+    else:
+        place[last] = value
+    return made
 
 
 def parsed(line: Mapping[str, Any]) -> Trial:

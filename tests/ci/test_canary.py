@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from ci.commands import canary
@@ -19,6 +18,7 @@ from ci.judging.live import Told
 from ci.trials.comparisons import comparisons
 from ci.trials.file import read
 from tests.ci import made_trials
+from tests.kit import ridgeline
 
 COMMIT = Commit("c" * 40, 1_790_000_000_000, "a subject")
 RULES = policy.load()
@@ -105,16 +105,15 @@ def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -
 def test_the_verb_shows_and_adds_records(tmp_path: Path) -> None:
     run, _ = asked(0.01, 1.01, tmp_path / "work")
     kept.add(tmp_path / "node", [run])
-    arguments = ["--results", str(tmp_path / "results"), "--add", str(tmp_path / "node"), "--json"]
-    shown = CliRunner().invoke(canary.canary, arguments, standalone_mode=False)
-    document = json.loads(shown.stdout)
+    added = ("--results", tmp_path / "results", "--add", tmp_path / "node", "--json")
+    document = json.loads(ridgeline("ci", "canary", *added).stdout)
     assert document["quality"][0]["counts"] == {"found": 1}
     assert kept.canary_runs(tmp_path / "results")[0] == [run]
-    said = CliRunner().invoke(canary.canary, ["--results", str(tmp_path / "none"), "--show"], standalone_mode=False)
+    said = ridgeline("ci", "canary", "--results", tmp_path / "none", "--show")
     assert "`ridgeline ci canary` makes one" in said.stdout
 
 
 def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path) -> None:
-    said = CliRunner().invoke(canary.canary, ["--results", str(tmp_path), "--dry-run"], standalone_mode=False)
+    said = ridgeline("ci", "canary", "--results", tmp_path, "--dry-run")
     assert said.stdout.startswith("would plant")
     assert list(tmp_path.iterdir()) == []

@@ -163,19 +163,21 @@ def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path: Path, monkeypatch: pyte
 # ---- measuring ----
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3])
-def test_measuring_returns_the_exit_code(benchmarks: Path, tmp_path: Path, code: int) -> None:
-    benchmarks.write_text(f"raise SystemExit({code})")
-    assert measure([HEAD], MeasurePlan(), tmp_path / "new" / "out.jsonl", console()) == code
-
-
-def test_a_crash_is_never_a_success(benchmarks: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        *((f"raise SystemExit({code})", code, "") for code in (0, 1, 2, 3)),
+        ("raise SystemExit(130)", INTERRUPTED, ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", USAGE, "broke off: killed by SIGSEGV"),
+    ],
+)
+def test_measuring_returns_the_exit_code_and_a_crash_is_never_a_success(
+    benchmarks: Path, tmp_path: Path, end: str, code: int, said: str
+) -> None:
     where = console()
-    benchmarks.write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    assert measure([HEAD], MeasurePlan(), tmp_path / "out", where) == USAGE
-    assert "broke off: killed by SIGSEGV" in shown(where)
-    benchmarks.write_text("raise SystemExit(130)")
-    assert measure([HEAD], MeasurePlan(), tmp_path / "out", where) == INTERRUPTED
+    benchmarks.write_text(end)
+    assert measure([HEAD], MeasurePlan(), tmp_path / "new" / "out.jsonl", where) == code
+    assert said in shown(where)
 
 
 def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
@@ -190,13 +192,10 @@ def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
     assert [value for flag, value in pairs if flag == "--dirty"] == ["head"]
     assert [value for flag, value in pairs if flag == "--kernel"] == ["gemm", "gather"]
     assert {("--trials", "2"), ("--set", "x=1"), ("--env", "base=/py"), ("--tier", "pr")} <= set(pairs)
-    assert not {"--cache", "--deadline", "--backend"} & set(words)
-    assert "--trials" not in harness.command([HEAD], plan, Path("/out"), "verify")
-
-
-def test_the_home_of_the_heap_is_passed_on_if_it_was_asked_for() -> None:
-    assert "--heap" not in harness.command([HEAD], MeasurePlan(), Path("/out"))
-    assert harness.command([HEAD], MeasurePlan(heap="ipc"), Path("/out"), "verify")[-2:] == ["--heap", "ipc"]
+    assert not {"--cache", "--deadline", "--backend", "--heap"} & set(words)
+    checked = harness.command([HEAD], MeasurePlan(trials=2, heap="ipc"), Path("/out"), "verify")
+    assert "--trials" not in checked
+    assert checked[-2:] == ["--heap", "ipc"]
 
 
 # ---- results and answers ----

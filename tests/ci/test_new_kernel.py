@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.one_operator import AUTHOR, copied, git
+from tests.kit import AUTHOR, copied, repository
 
 KERNEL = '''
 """Scale: C = 2 * A, elementwise."""
@@ -76,9 +76,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changed = listing.replace('kernels = ["kernels"]', 'kernels = ["kernels", "their"]')
     assert changed != listing
     (folder / "pyproject.toml").write_text(changed)
-    for command in ("init -q -b main", "add -A", "commit -q -m theirs"):
-        git(folder, *command.split())
-    return folder
+    return repository(folder)
 
 
 def records_of(project: Path) -> dict[str, object]:

@@ -45,20 +45,17 @@ def environment_seen(image: Path | str, folder: Path, **environment: str) -> Any
     return json.loads(python(folder / "bin" / "python", "-c", ASK, **environment))
 
 
-def test_torch_in_a_virtual_environment(tmp_path: Path) -> None:
-    image = tmp_path / "opt" / "venv"
-    python(sys.executable, "-m", "venv", "--without-pip", str(image))
-    folder = with_torch(packages_of(image / "bin" / "python"))
-    found = environment_seen(image / "bin" / "python", tmp_path / "new")
-    assert found == ["7.0.1", str(folder / "torch" / "__init__.py"), "the image", str(tmp_path / "new")]
+def image_in(folder: Path) -> tuple[Path, Path]:
+    """The Python of an image whose torch is in a virtual environment, and the folder of its packages."""
+    python(sys.executable, "-m", "venv", "--without-pip", str(folder))
+    return folder / "bin" / "python", packages_of(folder / "bin" / "python")
 
 
-def test_torch_in_a_virtual_environment_of_a_virtual_environment(tmp_path: Path) -> None:
-    outer, inner = tmp_path / "outer", tmp_path / "inner"
-    python(sys.executable, "-m", "venv", "--without-pip", str(outer))
-    with_torch(packages_of(outer / "bin" / "python"))
-    assert environment_seen(outer / "bin" / "python", inner)[0] == "7.0.1"
-    assert environment_seen(inner / "bin" / "python", tmp_path / "new")[0] == "7.0.1"
+def test_torch_in_a_virtual_environment_and_in_one_of_that(tmp_path: Path) -> None:
+    image, packages = image_in(tmp_path / "opt" / "venv")
+    told = ["7.0.1", str(with_torch(packages) / "torch" / "__init__.py"), "the image"]
+    for seen_by, new in ((image, tmp_path / "inner"), (tmp_path / "inner/bin/python", tmp_path / "new")):
+        assert environment_seen(seen_by, new) == [*told, str(new)]
 
 
 def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path: Path) -> None:
@@ -71,20 +68,17 @@ def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path: Path) -> None:
 
 
 def test_own_packages_come_before_those_of_the_image(tmp_path: Path) -> None:
-    image, new = tmp_path / "image", tmp_path / "new"
-    python(sys.executable, "-m", "venv", "--without-pip", str(image))
-    with_torch(packages_of(image / "bin" / "python"))
-    environment_seen(image / "bin" / "python", new)
+    (image, packages), new = image_in(tmp_path / "image"), tmp_path / "new"
+    with_torch(packages)
+    environment_seen(image, new)
     (packages_of(new / "bin" / "python") / "tool.py").write_text("FROM = 'Ridgeline'\n")
     assert json.loads(python(new / "bin" / "python", "-c", ASK))[2] == "Ridgeline"
 
 
 def test_editable_installs_of_the_image_are_seen(tmp_path: Path) -> None:
-    image, source = tmp_path / "image", tmp_path / "source"
-    python(sys.executable, "-m", "venv", "--without-pip", str(image))
-    with_torch(source)
-    (packages_of(image / "bin" / "python") / "vendor.pth").write_text(f"{source}\n")
-    assert environment_seen(image / "bin" / "python", tmp_path / "new")[1] == str(source / "torch" / "__init__.py")
+    (image, packages), source = image_in(tmp_path / "image"), with_torch(tmp_path / "source")
+    (packages / "vendor.pth").write_text(f"{source}\n")
+    assert environment_seen(image, tmp_path / "new")[1] == str(source / "torch" / "__init__.py")
 
 
 def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from matplotlib.figure import Figure
 
-from dashboards.figures.studies import paper
+from dashboards.figures import paper
 from tests.dashboards import chromium
 from tests.needed import needed
 

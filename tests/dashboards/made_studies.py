@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.studies import __main__ as command
+from dashboards.figures import studies as command
 
 FOOT = {"machine": "1 × H200 (h200x1-537ca5d2)", "versions": "Triton 3.6.0, torch 2.11.0+cu129", "commit": "0ff36f1b"}
 LONG = "llm_down_m4096_n14336_k4096_fp16_unbalanced_routing_with_a_name_that_does_not_end_soon_" * 2

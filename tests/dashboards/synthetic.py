@@ -11,9 +11,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.records import cache, derived
-from ci.records.cache import PART_ROWS, ParsedUnit, Parts
+from ci.records.cache import CACHED, PART_ROWS, SCHEMA, TEXT, UNKNOWN, ParsedUnit, Parts
 from ci.records.frame import VERSION, cache_folder
-from ci.records.rows import CACHED, SCHEMA, TEXT, UNKNOWN
 from dashboards.lanes import tidy
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
@@ -337,8 +336,8 @@ def _commits(frame: pd.DataFrame) -> Mapping[str, slice]:
 
 def _put(parts: Parts, folder: Path, tables: Mapping[str, pa.Table]) -> None:
     files = {stem: (folder / f"{stem}.json", folder / f"{stem}.notes.jsonl") for stem in tables}
-    units = {stem: ParsedUnit(cache._digest(paths)) for stem, paths in files.items()}
-    if tables and not parts.put([parts.part(tables, units)]):
+    units = {stem: ParsedUnit(cache.digest_of(paths)) for stem, paths in files.items()}
+    if tables and not parts.put(tables, units):
         raise OSError(f"{parts.folder} cannot be written")
 
 

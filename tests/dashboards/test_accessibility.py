@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.record(
         [made_trials.write(folder / "t.jsonl", made_sweeps.line([({"num_warps": 8}, 0.9)]))], folder / "results"
     )
-    shown = {"past": made_history.lively(frame), "reports": reports, "results_dir": folder / "results"}
+    shown = {"past": made_history.lively(frame), "reports": reports, "results": folder / "results"}
     return made_site.build_frame(frame, folder / "site", **shown)
 
 
@@ -62,6 +62,15 @@ def test_no_page_has_a_finding(page: chromium.Page, site: Path, axe: str, width:
         page.open(f"{site.as_uri()}/{address}")
         found[name] = findings(page, axe)
     assert "\n".join(f"{name}: {one}" for name, said in found.items() for one in said) == ""
+
+
+@pytest.mark.parametrize("width", [360, 800])
+def test_no_page_is_wider_than_the_window(page: chromium.Page, site: Path, width: int) -> None:
+    page.size(width, 800)
+    state = f"#machine={MI300X}&event=gemm-40&open=improvements,machines,libraries,closed,undecided"
+    for path in [*site.glob("*.html"), site / "kernels" / "gemm.html"]:
+        page.open(path.as_uri() + state)
+        assert page.run("document.documentElement.scrollWidth") <= width, path.name
 
 
 def test_the_dialogs_have_no_finding(page: chromium.Page, site: Path, axe: str) -> None:

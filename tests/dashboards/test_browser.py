@@ -14,7 +14,6 @@ import pytest
 
 from ci.records import derived
 from tests.dashboards import chromium, made_site, synthetic
-from tests.dashboards.test_build import HOSTILE, hostile
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
 COMMITS = 60
@@ -151,6 +150,9 @@ def test_the_history_breaks_at_a_new_definition_and_where_nothing_was_measured(p
 
 def test_keys_move_the_cursor_and_the_box_says_all(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    page.run("document.querySelector('thead button').focus()")
+    page.key("Enter")
+    assert page.run("document.activeElement.closest('thead') !== null"), "the focus stays where the reader is"
     page.run("document.querySelector('.detail .chart').focus()")
     page.key("ArrowLeft")
     box, truth = page.texts(".detail .tip")[0], newest(frame, MI300X, "llm_up_m4096", "triton")
@@ -273,21 +275,7 @@ def test_one_commit_is_a_dot(page: chromium.Page, tmp_path: Path) -> None:
     one = made_site.build_frame(synthetic.history(1), tmp_path / "site").as_uri()
     page.open(f"{one}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     assert len(page.texts(".detail .line circle")) == 3
-    assert not page.run("document.querySelector('.detail svg.chart').outerHTML.includes('NaN')")
-    page.open(f"{one}/index.html")
     assert not page.run("document.body.innerHTML.includes('NaN')")
-
-
-def test_texts_of_records_are_only_texts(page: chromium.Page, tmp_path: Path) -> None:
-    evil = made_site.build_frame(hostile(), tmp_path / "site", problems=[HOSTILE])
-    kernel = next((evil / "kernels").iterdir())
-    for address in (evil / "index.html", kernel):
-        page.open(address.as_uri() + "#all=1")
-        page.run("document.querySelectorAll('summary').forEach(s => s.click())")
-        assert page.run("window.pwned === undefined && document.querySelector('img') === null")
-        assert "</script><img src=x onerror=window.pwned=1>" in page.run("document.querySelector('main').textContent")
-    page.open(kernel.as_uri() + "#case=%3Cimg src=x onerror=window.pwned=1%3E&machine=%3Cimg%3E")
-    assert page.run("window.pwned === undefined && document.querySelector('img') === null")
 
 
 # ---- looks ----------------------------------------------------------------------------------------------------------
@@ -300,21 +288,6 @@ def test_dark_mode_follows_the_reader(page: chromium.Page, site: str) -> None:
         page.open(f"{site}/index.html")
         grounds.append(page.run("getComputedStyle(document.body).backgroundColor"))
     assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
-
-
-def test_every_control_has_a_name_and_can_be_reached(page: chromium.Page, site: str) -> None:
-    page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
-    controls = "document.querySelectorAll('button, input, select, a[href], svg[role=img]')"
-    named = "e.innerText || e.title || e.getAttribute('aria-label') || (e.labels && e.labels.length)"
-    nameless = page.run(f"[...{controls}].filter(e => !({named})).map(e => e.outerHTML)")
-    assert nameless == []
-    page.run("document.querySelector('.opener').focus()")
-    page.key("Enter")
-    assert page.run("document.querySelector('.opener').getAttribute('aria-expanded')") == "false"
-    assert page.run("document.activeElement.className") == "opener", "the focus stays where the reader is"
-    page.run("document.querySelector('thead button').focus()")
-    page.key("Enter")
-    assert page.run("document.activeElement.closest('thead') !== null")
 
 
 # The overview's table and odd names, in headless Chromium.
@@ -413,31 +386,31 @@ def named(*names: str) -> pd.DataFrame:
     return pd.concat(made, ignore_index=True)
 
 
-@pytest.mark.parametrize("name", ["constructor", "toString", "__proto__"])
-def test_names_that_every_object_has(page: chromium.Page, tmp_path: Path, name: str) -> None:
+def test_names_that_every_object_has(page: chromium.Page, tmp_path: Path) -> None:
     names = ("constructor", "toString", "__proto__", "gemm")
     two = pd.concat([named(*names), synthetic.history(2, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])])
     site = made_site.build_frame(two, tmp_path / "site").as_uri()
-    page.open(f"{site}/index.html#machine={MI300X}")
-    address = page.run(f"[...document.querySelectorAll('tr.group a')].find(a => a.textContent === {name!r}).href")
-    page.open(address)
-    assert page.texts("h1") == [name]
-    assert page.texts("tr.opened .opener") == [name]
-    assert page.run("document.querySelectorAll('.detail .stroke').length") == 2
+    for name in names[:3]:
+        page.open(f"{site}/index.html#machine={MI300X}")
+        address = page.run(f"[...document.querySelectorAll('tr.group a')].find(a => a.textContent === {name!r}).href")
+        page.open(address)
+        assert page.texts("h1") == [name]
+        assert page.texts("tr.opened .opener") == [name]
+        assert page.run("document.querySelectorAll('.detail .stroke').length") == 2
     page.open(address.split("#")[0] + "#machine=h200x2-1a2b3c4d")
     assert page.run("[document.querySelector('#absent-here').hidden, document.querySelector('#here').hidden]") == [
         False, True]  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [360, 1400])
-def test_a_name_of_600_letters_is_no_wider_than_the_window(page: chromium.Page, tmp_path: Path, width: int) -> None:
+def test_a_name_of_600_letters_is_no_wider_than_the_window(page: chromium.Page, tmp_path: Path) -> None:
     frame = named("k" * 600)
     for column in ("device", "market_name", "env", "tier", "dtype"):
         frame[column] = frame[column].astype(str) + "x" * 600
     frame["machine"] = MI300X + "m" * 100
     site = made_site.build_frame(frame, tmp_path / "site")
-    page.size(width, 800)
-    for path in (site / "index.html", next((site / "kernels").iterdir())):
+    pages = (site / "index.html", next((site / "kernels").iterdir()))
+    for width, path in itertools.product((360, 1400), pages):
+        page.size(width, 800)
         page.open(path.as_uri())
         page.wait(BUILT.replace("kernels'", "kernels, #cases'"))
         assert page.run("document.documentElement.scrollWidth") <= width, path.name

@@ -13,10 +13,9 @@ import pytest
 
 from ci.records.ledger import Explanation, RecordedCause
 from dashboards import lanes, sources
-from dashboards.kernel_page import paired_block
 from dashboards.lanes import by_series
-from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
-from dashboards.views import compare
+from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE, paired_block
+from dashboards.views import newest
 from tests.dashboards import node, synthetic
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +24,7 @@ LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
 
 def compare_data(rows: Any) -> dict[str, Any]:
     """Of all rows of a lane."""
-    return compare.compare_data(rows, sources.counts_of(rows))
+    return newest.compare_data(rows, sources.counts_of(rows))
 
 
 def in_node(expression: str, value: Any) -> Any:
@@ -182,7 +181,7 @@ def test_the_usual_pair_shares_the_most_series() -> None:
 def test_what_was_shown_about_two_commits_of_the_machine_is_told() -> None:
     rows = synthetic.one_case(2)
     one = RecordedCause("m", "b" * 40, "a" * 40, Explanation(("gemm/triton/m64",), "gemm/triton/m64", "proven", "why"))
-    found = compare.compare_data(rows, sources.counts_of(rows), [one])["causes"]
+    found = newest.compare_data(rows, sources.counts_of(rows), [one])["causes"]
     assert found == [["b" * 40, "a" * 40, dataclasses.asdict(one.explanation)]]
     assert "causes" not in compare_data(rows)
 

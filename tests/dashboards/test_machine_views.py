@@ -15,7 +15,7 @@ from ci.history.kept import CanaryCase, CanaryRun
 from ci.records import store
 from dashboards import build
 from dashboards.lanes import tidy, without_ranks
-from dashboards.views import SiteInput, View, machines, scaling
+from dashboards.views import SiteInput, View, machines
 from tests.ci import made_trials
 from tests.ci.records.test_sustained import sustained as sustained_trial
 from tests.dashboards import chromium, made_site, synthetic
@@ -56,7 +56,7 @@ def data(view: View, site: SiteInput) -> dict[str, object]:
 
 
 def site_of(path: Path, frame: pd.DataFrame | None = None) -> SiteInput:
-    return SiteInput(tidy(frame) if frame is not None else synthetic.history(1).iloc[:0], results_dir=path)
+    return made_site.site_of(tidy(frame) if frame is not None else synthetic.history(1).iloc[:0], results=path)
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_the_page_of_machines_has_notes_answers_and_checks(tmp_path: Path) -> No
 
 def test_a_bare_frame_lists_its_machines_without_health() -> None:
     frame = synthetic.history(1)
-    told = data(machines.VIEW, SiteInput(tidy(frame)))
+    told = data(machines.VIEW, made_site.site_of(tidy(frame)))
     assert {one["machine"] for one in told["views/machines"]["machines"]} == set(frame["machine"])
 
 
@@ -133,7 +133,7 @@ def test_a_case_without_its_ranks(case: str, world: int, shape: str) -> None:
 def test_points_of_one_product_over_ranks(tmp_path: Path) -> None:
     cases = [synthetic.gather(size, world=world) for world in (2, 8) for size in (1 << 20, 1 << 24)]
     frame = synthetic.history(2, cases, machines=["mi300x-8-0f3a9c1e"])
-    told = data(scaling.VIEW, site_of(tmp_path, frame))
+    told = data(machines.SCALING, site_of(tmp_path, frame))
     (product,) = told["views/scaling"]["products"]
     points = told[product["path"]]["points"]
     triton = [p for p in points if p["backend"] == "triton"]
@@ -144,10 +144,10 @@ def test_points_of_one_product_over_ranks(tmp_path: Path) -> None:
 
 
 def test_curves_are_read_with_what_runs_now(tmp_path: Path) -> None:
-    assert data(scaling.VIEW, site_of(tmp_path))["views/scaling"] == {"products": [], "curves": []}
+    assert data(machines.SCALING, site_of(tmp_path))["views/scaling"] == {"products": [], "curves": []}
     points = kept.curve_points(Path("results"))[0]
     chosen = {(points[0].machine, points[0].kernel, points[0].case, "triton"): 128}
-    (curve,) = scaling.curves_data(points, chosen)
+    (curve,) = machines.curves_data(points, chosen)
     triton = next(one for one in curve["backends"] if one["name"] == "triton")
     assert ([cus for cus, _, _ in triton["points"]], triton["chosen"]) == ([4, 8, 16, 32, 64, 128], 128)
 
@@ -192,7 +192,7 @@ def test_without_sustained_records_there_is_no_such_page(tmp_path: Path) -> None
     file = made_trials.write(tmp_path / "t.jsonl", made_trials.trial())
     store.record([file], tmp_path / "results")
     assert not (build.build(tmp_path / "results", tmp_path / "site") / "sustained.html").exists()
-    assert list(scaling.SUSTAINED.make(build.SiteInput(build.pd.DataFrame()))) == [("views/sustained", {"rows": []})]
+    assert list(machines.SUSTAINED.make(build.SiteInput(made_site.NOWHERE))) == [("views/sustained", {"rows": []})]
 
 
 def test_the_page_shows_both_regimes_and_filters(site: Path, page: chromium.Page) -> None:

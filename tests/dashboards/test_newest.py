@@ -100,6 +100,7 @@ def of(names: list[str], seconds: list[float], half: float, **paired: Any) -> di
 
 
 def test_backends_within_the_interval_are_tied_and_one_is_best() -> None:
+    assert standings(of(["a"], [np.nan], 0.1))[1] == [""], "without any time nobody is best"
     shares, standing = standings(of(["a", "b", "c", "d"], [1.0, 1.012, 1.02, np.nan], 0.01))
     assert standing == ["best", "tied", "", ""]  # 0.01 and 0.01 together: 0.0141
     np.testing.assert_allclose(shares, [1, 1 / 1.012, 1 / 1.02, np.nan])
@@ -116,16 +117,12 @@ def test_rounds_beside_the_same_baseline_tell_apart_what_times_alone_cannot() ->
     assert standings(of(names, seconds, 0.2, **beside))[1] == ["best", "", "tied"]
 
 
-def test_without_any_time_nobody_is_best() -> None:
-    assert standings(of(["a"], [np.nan], 0.1))[1] == [""]
-
-
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_numbers_are_those_of_the_records() -> None:
     frame = lanes.tidy(synthetic.lively(12))
-    site = SiteInput(frame)
+    site = made_site.site_of(frame)
     files = made_site.data_of(BACKENDS, site)
     assert sorted(files) == sorted(f"{lane.slug}/newest" for lane in site.lanes)
     count = 0
@@ -150,7 +147,7 @@ def test_csv_and_json_beside_a_page_have_the_same_rows_and_no_formula() -> None:
     assert json.loads(files["data/m/x.json"]) == rows
     assert files["data/m/x.csv"].decode() == 'case,us,baseline\n\'=1+1,1.5,true\n"a,""b""",,false\n'
     assert dict(beside("m/x", [])) == {}
-    whole = made_site.files_of(BACKENDS, SiteInput(lanes.tidy(synthetic.history(2))))
+    whole = made_site.files_of(BACKENDS, made_site.site_of(lanes.tidy(synthetic.history(2))))
     assert {path.rpartition(".")[2] for path in whole} == {"json", "csv"}
 
 
@@ -210,7 +207,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> SiteInput:
     (results / "sweeps").mkdir()
     made.write(results / "sweeps" / "gemm.jsonl", *LINES)
     frame = lanes.tidy(derived.derive(store.load(results)))
-    return SiteInput(frame, None, lambda *place: store.notes(results, *place), results)
+    return made_site.site_of(frame, None, results, lambda *place: store.notes(results, *place))
 
 
 def test_the_setting_of_the_records_is_ringed(recorded: SiteInput) -> None:
@@ -227,13 +224,13 @@ def test_the_dimensions_of_a_case_reach_the_page(recorded: SiteInput) -> None:
 
 
 def test_without_a_results_folder_there_are_no_sweeps(recorded: SiteInput) -> None:
-    assert made_site.data_of(SHAPES, SiteInput(recorded.frame)) == {f"{MACHINE}/configurations": []}
-    assert dict(SHAPES.make(SiteInput(pd.DataFrame()))) == {}
+    assert made_site.data_of(SHAPES, made_site.site_of(recorded.frame)) == {f"{MACHINE}/configurations": []}
+    assert dict(SHAPES.make(SiteInput(made_site.NOWHERE))) == {}
 
 
 def test_the_curves_of_this_repository_are_a_sweep() -> None:
     root = Path(__file__).parents[2] / "results"
     frame = lanes.tidy(derived.derive(store.load(root, machine="h200x4-b112377d")))
-    ((_, found),) = SHAPES.make(SiteInput(frame, results_dir=root))
+    ((_, found),) = SHAPES.make(made_site.site_of(frame, results=root))
     assert {one["backend"] for one in found} >= {"triton", "gluon"}
     assert all(len(one["configs"]) > 2 and np.isfinite(np.array(one["us"], float)).all() for one in found)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from ci.records import derived
-from dashboards import lanes, overview, sources
-from tests.dashboards import synthetic
+from dashboards import lanes, overview
+from tests.dashboards import made_site, synthetic
 from tests.dashboards.made_site import kernel_data, overview_data
 
 MI300X = "mi300x-8-0f3a9c1e"
@@ -41,10 +41,11 @@ def test_a_step_is_marked_only_if_the_kernel_moved(
     assert step["speed"] == pytest.approx(triton[0] / triton[1] - 1, abs=1e-4)
 
 
-def test_a_step_within_the_intervals_is_not_marked() -> None:
-    step = step_of(synthetic.with_times([1e-3, 1.05e-3], [1e-3, 1e-3], spread=0.04))
-    assert step is not None
-    assert step["moved"] is None
+def test_without_an_earlier_number_or_apart_intervals_no_step_is_marked() -> None:
+    within = step_of(synthetic.with_times([1e-3, 1.05e-3], [1e-3, 1e-3], spread=0.04))
+    assert within is not None
+    assert within["moved"] is None
+    assert step_of(synthetic.one_case(1)) is None
 
 
 def test_there_is_no_step_over_a_new_benchmark_definition() -> None:
@@ -62,10 +63,6 @@ def test_the_step_is_from_the_last_good_record() -> None:
     assert step["speed"] == pytest.approx(-0.5)
 
 
-def test_a_single_commit_has_no_step() -> None:
-    assert step_of(synthetic.one_case(1)) is None
-
-
 def test_the_sparkline_holds_only_what_can_be_compared() -> None:
     rows = overview_data(synthetic.one_case(6, yardstick=list("aabbbb")))["rows"]
     assert len(rows[0]["spark"]) == 4
@@ -80,16 +77,12 @@ def test_the_newest_good_value_stays_visible_beside_a_fault() -> None:
     assert (row["status"], row["why"], row["at"], row["good_at"]) == ("crash", "signal 11", 2, 1)
     assert row["value"] > 0
     assert [(gap["backend"], gap["status"]) for gap in data["absent"]] == [("triton", "crash")]
-
-
-def test_a_fault_that_was_repaired_is_not_listed() -> None:
-    frame = synthetic.one_case(3)
     first = frame["commit"].iloc[0]
-    frame = lanes.tidy(synthetic.spoil(frame, frame["commit"] == first, "crash", "signal 11"))
-    assert overview_data(frame)["absent"] == []
+    repaired = synthetic.spoil(synthetic.one_case(3), synthetic.one_case(3)["commit"] == first, "crash", "signal 11")
+    assert overview_data(lanes.tidy(repaired))["absent"] == []
 
 
-def test_the_ratio_names_its_baseline() -> None:
+def test_the_ratio_names_the_fastest_baseline() -> None:
     frame = synthetic.one_case(2)
     slow = frame[frame["baseline"]].assign(backend="slowlib", seconds=1.0)
     frame = lanes.tidy(derived.derive(pd.concat([frame, slow], ignore_index=True)))
@@ -153,7 +146,7 @@ def test_vendor_libraries_are_named_by_kernel() -> None:
 
 def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> None:
     frame = synthetic.lively(12)
-    rows = overview.newest(sources.lanes_of(lanes.tidy(frame))[0].series)
+    rows = overview.newest(made_site.lanes_of(lanes.tidy(frame))[0].series)
     assert len(rows) == frame[frame["machine"] == rows_machine(frame)].groupby(["kernel", "case", "backend"]).ngroups
     assert {tuple(row) for row in rows} == {tuple(", ".join(overview.COLUMNS).split(", "))}, "as data/README.txt says"
     gemm = next(row for row in rows if (row["case"], row["backend"]) == ("llm_up_m4096", "triton"))
@@ -168,7 +161,7 @@ def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> N
 
 def rows_machine(frame: pd.DataFrame) -> str:
     """The machine of the first lane."""
-    return sources.lanes_of(lanes.tidy(frame))[0].machine
+    return made_site.lanes_of(lanes.tidy(frame))[0].machine
 
 
 def test_a_case_with_only_baselines_shows_them() -> None:
@@ -196,8 +189,8 @@ def test_on_a_cpu_nothing_is_marked_and_no_library_is_compared_with() -> None:
     data = overview.overview_data(overview.LaneSeries.of(frame), cpu=True)
     assert (data["cpu"], [row["step"]["moved"] for row in data["rows"]]) == (True, [None])
     assert step_of(frame)["moved"] == "slower"
-    assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="cpu"))] == [True]
-    assert [lane.cpu for lane in sources.lanes_of(frame.assign(kind="gpu"))] == [False]
+    assert [lane.cpu for lane in made_site.lanes_of(frame.assign(kind="cpu"))] == [True]
+    assert [lane.cpu for lane in made_site.lanes_of(frame.assign(kind="gpu"))] == [False]
 
 
 def test_a_case_that_is_declared_no_more_leaves_the_newest_numbers() -> None:
@@ -224,7 +217,7 @@ def test_the_longest_history_comes_first() -> None:
     made = [synthetic.history(count, machines=[MI300X]) for count in (2, 5)]
     short, long = (frame.assign(machine=name) for frame, name in zip(made, ("short", "long"), strict=True))
     short["date"] += pd.Timedelta(days=900)
-    assert [lane.machine for lane in sources.lanes_of(lanes.tidy(pd.concat([short, long])))] == ["long", "short"]
+    assert [lane.machine for lane in made_site.lanes_of(lanes.tidy(pd.concat([short, long])))] == ["long", "short"]
 
 
 # The data of a kernel's page: holes, reasons and costs.
@@ -267,10 +260,3 @@ def test_what_was_not_measured_is_a_hole_with_its_reason() -> None:
     assert {i: (status, data["whys"][why]) for i, (status, why) in triton["bad"].items()} == {
         "2": ("wrong", "off by one")
     }
-
-
-def test_infinities_and_missing_numbers_never_reach_the_page() -> None:
-    frame = synthetic.one_case(4, seconds=[1e-3, np.inf, -np.inf, np.nan], seconds_low=np.nan)
-    triton = kernel_data(frame)["series"][1]
-    assert triton["us"] == [1000.0, None, None, None]
-    assert triton["low"] == [None] * 4

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +20,88 @@ from hypothesis import strategies as st
 
 from ci.history import health as apart
 from ci.records import derived, store
-from dashboards import build, history, lanes, overview, sources
-from dashboards.history import made_apart
-from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, commits, natural, ranks, stretches
-from dashboards.sources import Lane
-from dashboards.values import CostRow, costs, count, different, headline, minute, plain, significant
-from dashboards.views import SiteInput, compare
-from dashboards.views.listed import VIEWS
+from dashboards import build, lanes, overview, sources
+from dashboards.build import VIEWS
+from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, commits, natural
+from dashboards.sources import made_apart
+from dashboards.values import costs, count, plain
+from dashboards.views import SiteInput
+from dashboards.views import newest as views
 from tests.dashboards import made_site, node, synthetic
-from tests.dashboards import made_site as shown
-from tests.dashboards.made_site import kernel_data
 from tests.dashboards.test_build import received, site_of, whole
 
 
 def compared(frame: pd.DataFrame) -> None:
-    """Tidy rows, lanes and every kernel's page, by both ways."""
-    fast, slow = lanes.tidy(frame), tidy(frame)
-    pd.testing.assert_frame_equal(fast, slow, check_dtype=False, check_categorical=False)
-    for lane, other in zip(sources.lanes_of(fast), slow_lanes(slow), strict=True):
-        assert (lane.machine, lane.env) == (other.machine, other.env)
-        parts = [part for _, part in other.frame.groupby("kernel", sort=True, observed=True)]
-        for rows in parts:
-            made = shown.kernel_data(rows)
-            del made["rows"]
-            assert made == shown.received(slow_kernel_data(rows))
+    """Tidy rows by both ways, and every kernel's page read back."""
+    rows = lanes.tidy(frame)
+    pd.testing.assert_frame_equal(lanes.as_texts(rows), lanes.as_texts(tidy(frame)), check_dtype=False)
+    for lane in made_site.lanes_of(rows):
+        for _, part in lane.frame.groupby("kernel", observed=True):
+            data, part = made_site.kernel_data(part), lanes.as_texts(part)
+            order = list(commits(part)["commit"])
+            assert [commit for commit, *_ in data["commits"]] == order
+            assert [one["name"] for one in data["cases"]] == sorted({*part["case"]}, key=natural)
+            assert decoded(data) == expected(part)
+            found = {(data["cases"][one["case"]]["name"], one["backend"]): one["breaks"] for one in data["series"]}
+            for arm, those in part.groupby(["case", "backend"], observed=True):
+                assert found[arm] == breaks(those, those["commit"].map(order.index).to_numpy())
+
+
+Told = dict[tuple[str, str, str], tuple[Any, ...]]
+"""By case, backend and commit: the numbers with the cost, or how it ended and why."""
+
+
+def decoded(data: dict[str, Any]) -> Told:
+    """What the data of a kernel's page say, as a reader finds it."""
+    found: Told = {}
+    for series in data["series"]:
+        info, count = data["cases"][series["case"]], len(data["commits"])
+        samples, trials, cost = (spread(series[name], count) for name in ("samples", "trials", "cost"))
+        lines = [series.get(name, [None] * count) for name in ("us", "low", "high", "ratio")]
+        for i, (commit, *_) in enumerate(data["commits"]):
+            key = info["name"], series["backend"], commit
+            if str(i) in series["bad"]:
+                status, why = series["bad"][str(i)]
+                found[key] = status, data["whys"][why]
+            elif series["us"][i] is not None:
+                found[key] = *(line[i] for line in lines), samples[i], trials[i], info["costs"][cost[i]]
+    return found
+
+
+def spread(changes: list[list[Any]], count: int) -> list[Any]:
+    """The values of [[first index, value], ...]."""
+    held = dict(map(tuple, changes))
+    first: list[Any] = [held.get(0)]
+    return list(itertools.accumulate([*first, *range(1, count)], lambda before, i: held.get(i, before)))
+
+
+def expected(rows: pd.DataFrame) -> Told:
+    """The same by the rows."""
+    found: Told = {}
+    for row, cost in zip(rows.to_dict("records"), costs(rows), strict=True):
+        key = row["case"], row["backend"], row["commit"]
+        times = [1e6 * row[name] for name in ("seconds", "seconds_low", "seconds_high")]
+        numbers = [*times, np.nan if row["baseline"] else row["baseline_ratio"]]
+        if row["status"] != "ok":
+            found[key] = row["status"], row["why"]
+        elif np.isfinite(row["seconds"]):
+            said = (pytest.approx(one, rel=1e-4) if np.isfinite(one) else None for one in numbers)
+            found[key] = *said, count(row["samples"]), count(row["trials"]), cost.known()
+    return found
 
 
 @pytest.mark.slow
 def test_a_lively_history() -> None:
-    compared(synthetic.lively(60))
-
-
-@pytest.mark.slow
-def test_any_order_of_rows() -> None:
-    compared(synthetic.lively(8).sample(frac=1, random_state=3))
+    compared(synthetic.lively(60).sample(frac=1, random_state=3))
 
 
 @pytest.mark.slow
 def test_commits_measured_under_two_environments() -> None:
     frame = synthetic.lively(5)
-    compared(pd.concat([frame, frame[::2].assign(env="py3.13-torch2.14.0")]))
-
-
-def test_categories_instead_of_texts() -> None:
-    frame = synthetic.lively(5)
+    both = pd.concat([frame, frame[::2].assign(env="py3.13-torch2.14.0")])
+    compared(both)
     texts = [column for column in frame if isinstance(frame[column].dtype, pd.StringDtype)]
-    whole = lanes.tidy(frame.astype(dict.fromkeys(texts, "category")))
-    assert isinstance(whole["case"].dtype, pd.CategoricalDtype)
-    pd.testing.assert_frame_equal(whole.astype(frame[texts].dtypes.to_dict()), lanes.tidy(frame), check_dtype=False)
-    for fast, slow in zip(sources.lanes_of(whole), sources.lanes_of(lanes.tidy(frame)), strict=True):
-        assert shown.overview_data(fast.frame) == shown.overview_data(slow.frame)
+    compared(both.astype(dict.fromkeys(texts, "category")))
 
 
 STATUS = st.sampled_from(["ok", "ok", "ok", "wrong", "unsupported", "skipped"])
@@ -116,113 +148,7 @@ def test_what_utf8_and_html_cannot_carry_is_replaced(text: str, wanted: str) -> 
     assert plain(text) == wanted
 
 
-def test_ranks_order_as_tuples_even_where_their_product_overflows() -> None:
-    rng = np.random.default_rng(5)
-    keys = [rng.integers(0, 2**40, 200) // 2**39 * 2**39 for _ in range(3)] + [rng.integers(0, 3, 200)]
-    order = np.argsort(ranks([(key, 2**40) for key in keys]), kind="stable").tolist()
-    assert order == sorted(range(200), key=lambda i: tuple(key[i] for key in keys))
-
-
-def test_stretches_are_neighbours_that_belong_together() -> None:
-    first, last = stretches(np.array([1, 1, 2, 2, 2]), np.array([0, 0, 0, 1, 1]))
-    assert (first.tolist(), last.tolist()) == ([0, 2, 3], [1, 2, 4])
-    assert [len(ends) for ends in stretches(np.zeros(0, np.int64))] == [0, 0]
-
-
-# The data of the pages made in the slow and obvious way, a slice of pandas per series: the fast way must equal it.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Index:
-    """Numbers that stand for texts and costs in the data; costs: by case."""
-
-    commits: dict[str, int]
-    whys: dict[str, int]
-    cases: dict[str, int]
-    costs: dict[str, dict[CostRow, int]]
-
-
-def slow_kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
-    """All that the page of a kernel draws; static/kernel.js reads it.
-
-    {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
-     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
-     "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
-                 "bad"}]}
-    """
-    order = commits(frame)
-    envs = sorted(order["env"].unique())
-    whys = sorted({*frame.loc[frame["status"] != "ok", "why"]})
-    by_case = sorted(((str(name), rows) for name, rows in frame.groupby("case")), key=lambda pair: natural(pair[0]))
-    by_arm = frame.groupby(["case", "backend"], sort=True)
-    index = _Index(
-        _numbered(order["commit"]),
-        _numbered(whys),
-        _numbered(name for name, _ in by_case),
-        {name: _numbered(different(costs(rows))) for name, rows in by_case},
-    )
-    return {
-        "kernel": str(frame["kernel"].iloc[0]),
-        "envs": envs,
-        "commits": [[c, minute(d), envs.index(e)] for c, d, e in order.itertuples(index=False)],
-        "whys": whys,
-        "cases": [_case(name, rows, index) for name, rows in by_case],
-        "series": [_series(rows, index) for _, rows in by_arm],
-    }
-
-
-def _numbered(items: Any) -> dict[Any, int]:
-    return {item: i for i, item in enumerate(items)}
-
-
-def _case(name: str, rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
-    newest = rows.iloc[-1]
-    return {
-        "name": name,
-        "tier": newest["tier"],
-        "dtype": newest["dtype"],
-        "world": count(newest["world"]),
-        "rate": headline(rows),
-        "costs": [_plain(cost) for cost in index.costs[name]],
-    }
-
-
-def _plain(cost: CostRow) -> dict[str, float]:
-    """What is known of a cost, exactly; whole numbers without ".0"."""
-    known = {name: value for name, value in cost._asdict().items() if value}
-    return {name: int(value) if value.is_integer() else value for name, value in known.items()}
-
-
-def _series(rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
-    newest, at = rows.iloc[-1], rows["commit"].map(index.commits).to_numpy()
-    ok = (rows["status"] == "ok").to_numpy()
-    good, bad = rows[ok], rows[~ok]
-
-    def line(column: str, scale: float = 1.0, digits: int = 6) -> list[float | None]:
-        values = np.full(len(index.commits), np.nan)
-        values[at[ok]] = good[column].to_numpy(float) * scale
-        return significant(values, digits)
-
-    data = {
-        "case": index.cases[newest["case"]],
-        "backend": newest["backend"],
-        "baseline": bool(newest["baseline"]),
-        "us": line("seconds", 1e6),
-        "low": line("seconds_low", 1e6),
-        "high": line("seconds_high", 1e6),
-        "samples": _changes(good["samples"], at[ok]),
-        "trials": _changes(good["trials"], at[ok]),
-        "cost": _changes([index.costs[newest["case"]][cost] for cost in costs(good)], at[ok]),
-        "breaks": breaks(rows, at),
-        "bad": {str(i): [s, index.whys[w]] for i, s, w in zip(at[~ok], bad["status"], bad["why"], strict=True)},
-    }
-    return data if data["baseline"] else data | {"ratio": line("baseline_ratio", digits=5)}
-
-
-def _changes(values: Any, at: np.ndarray) -> list[list[int | None]]:
-    """[[first index, value], ...]: a column of whole numbers that hardly changes, as its changes."""
-    pairs = [[int(i), count(value)] for i, value in zip(at, values, strict=True)]
-    return [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1]]
+# Rows and breaks in the slow and obvious way: the fast way must equal it.
 
 
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
@@ -235,25 +161,6 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     frame["baseline"] = frame["baseline"].fillna(False).astype(bool)
     frame = frame.sort_values(["machine", "date", "commit", "env", *KEY], kind="stable")
     return frame.drop_duplicates(["machine", "commit", "env", *KEY], keep="last").reset_index(drop=True)
-
-
-def slow_lanes(frame: pd.DataFrame) -> list[Lane]:
-    """The lanes of a tidy frame, the one with the longest history first (then by newest commit, then by name)."""
-    by_machine = frame.groupby("machine", sort=True)
-    found = [Lane(str(machine), env, part) for machine, rows in by_machine for env, part in _by_environment(rows)]
-
-    def order(lane: Lane) -> tuple[Any, ...]:
-        return -len(set(lane.frame["commit"])), -lane.frame["date"].max().value, lane.machine, lane.env or ""
-
-    return sorted(found, key=order)
-
-
-def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:
-    """All rows if a machine changes its environment now and then, one part per environment if commits have several."""
-    per_commit = rows.groupby("commit")["env"].nunique()
-    if per_commit.max() <= 1:
-        return [(None, rows)]
-    return [(str(env), part) for env, part in rows.groupby("env", sort=True)]
 
 
 def breaks(rows: pd.DataFrame, at: np.ndarray) -> list[int]:
@@ -276,7 +183,7 @@ def breaks(rows: pd.DataFrame, at: np.ndarray) -> list[int]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three commits to a block."""
     monkeypatch.setattr(sources, "BLOCK", 3)
-    monkeypatch.setattr(compare, "BLOCK", 3)
+    monkeypatch.setattr(views, "BLOCK", 3)
 
 
 def joined(files: dict[str, bytes]) -> dict[tuple[str, str], Any]:
@@ -293,8 +200,8 @@ def joined(files: dict[str, bytes]) -> dict[tuple[str, str], Any]:
 def all_at_once(frame: pd.DataFrame) -> dict[tuple[str, str], Any]:
     """The same by one block of all commits."""
     return {
-        (lane.slug, str(kernel)): shown.kernel_data(rows)
-        for lane in sources.lanes_of(lanes.tidy(frame))
+        (lane.slug, str(kernel)): made_site.kernel_data(rows)
+        for lane in made_site.lanes_of(lanes.tidy(frame))
         for kernel, rows in lane.frame.groupby("kernel", sort=True, observed=True)
     }
 
@@ -322,10 +229,10 @@ def test_odd_histories_join_too(small_blocks: None, monkeypatch: pytest.MonkeyPa
 
 def newest(site: SiteInput) -> dict[str, Any]:
     """All data that do not lie in blocks, as a browser gets them."""
-    found: dict[str, Any] = {f"overview {name}": shown.received(data) for name, data in site.overviews.items()}
+    found: dict[str, Any] = {f"overview {name}": made_site.received(data) for name, data in site.overviews.items()}
     for view in VIEWS:
         made = dict(view.make(site))
-        found |= {path: one if isinstance(one, bytes) else shown.received(one) for path, one in made.items()}
+        found |= {path: one if isinstance(one, bytes) else made_site.received(one) for path, one in made.items()}
     return found
 
 
@@ -333,14 +240,15 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
     """Of what lasts of so many commits at a time, and of what of that lasts with the next."""
     frame = lanes.tidy(frame)
     found = []
-    for lane in sources.lanes_of(frame):
+    for lane in made_site.lanes_of(frame):
         order = list(dict.fromkeys(lane.frame["commit"]))
         kept = lane.frame.head(0)
         for start in range(0, len(order), commits):
             rows = lane.frame[lane.frame["commit"].isin(order[start : start + commits])]
             kept = sources.lasting(sources.stacked([kept, rows]))
         found.append(sources.Lane(lane.machine, lane.env, kept, lane.counts))
-    return SiteInput(sources.stacked([lane.frame for lane in found]), known=tuple(found), peers=lambda: frame)
+    kept = sources.stacked([lane.frame for lane in found])
+    return dataclasses.replace(made_site.site_of(frame), lanes=found, frame=kept)
 
 
 @pytest.mark.slow
@@ -348,7 +256,7 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
 def test_what_lasts_says_what_all_rows_say(commits: int) -> None:
     frame = synthetic.lively(70)
     frame["driver"] = np.where(frame["commit"] > "8", "570.1", "560.2")
-    assert newest(slowly(frame, commits)) == newest(SiteInput(lanes.tidy(frame)))
+    assert newest(slowly(frame, commits)) == newest(made_site.site_of(lanes.tidy(frame)))
 
 
 @pytest.mark.slow
@@ -356,7 +264,7 @@ def test_what_lasts_says_what_all_rows_say(commits: int) -> None:
 @given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30), st.integers(1, 4))
 def test_what_lasts_of_odd_histories(rows: list[Any], commits: int) -> None:
     frame = odd_history(rows)
-    assert newest(slowly(frame, commits)) == newest(SiteInput(lanes.tidy(frame)))
+    assert newest(slowly(frame, commits)) == newest(made_site.site_of(lanes.tidy(frame)))
 
 
 def test_what_lasts_does_not_grow_with_the_history() -> None:
@@ -441,10 +349,13 @@ def test_a_record_that_changed_long_ago_changes_its_block(growing: Path) -> None
 def test_what_lasts_is_read_as_it_was_written(tmp_path: Path) -> None:
     frame = lanes.tidy(derived.derive(synthetic.large(6, 4)))
     counts = sources.counts_of(frame)
+    frame.loc[::4, "seconds"] = np.nan
     sources.save(tmp_path / "a" / "lane.arrow", "two", frame, counts)
     assert sources.load(tmp_path / "a" / "lane.arrow", ["", "one", "other"]) == (0, None, {})
     count, rows, told = sources.load(tmp_path / "a" / "lane.arrow", ["", "one", "two"])
     assert (count, told) == (2, counts)
+    assert rows is not None
+    assert not rows["seconds"].to_numpy().flags.writeable, "it is the file's own memory"
     pd.testing.assert_frame_equal(rows, frame)
 
 
@@ -478,7 +389,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_history_of_the_recorded_data_needs_no_other_columns(recorded: Path) -> None:
     rows, whole = kept_rows(recorded), all_rows(recorded)
     pd.testing.assert_frame_equal(rows, whole[list(rows)])
-    found, wanted = (history.read(frame, recorded) for frame in (rows, whole))
+    found, wanted = (sources.read_history(frame, recorded) for frame in (rows, whole))
     assert repr(found.events) == repr(wanted.events), "NaN equals nothing, so they are compared as texts"
     assert repr(found.steps) == repr(wanted.steps)
     pd.testing.assert_frame_equal(apart.peers(rows), apart.peers(whole)[list(rows)])
@@ -553,17 +464,6 @@ def files(site: Path) -> dict[str, bytes]:
     return {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
 
 
-def test_kept_numbers_are_read_without_a_copy_and_nan_stays_nan(tmp_path: Path) -> None:
-    rows = synthetic.large(6, 3)
-    rows.loc[::4, "seconds"] = np.nan
-    sources.save(tmp_path / "kept", "all", rows, {})
-    count, past, _ = sources.load(tmp_path / "kept", ["", "all"])
-    assert (count, past is not None) == (1, True)
-    assert not past["seconds"].to_numpy().flags.writeable, "it is the file's own memory"
-    np.testing.assert_array_equal(past["seconds"], rows["seconds"])
-    assert past.astype(object).where(past.notna(), "").equals(rows.astype(object).where(rows.notna(), ""))
-
-
 # Which numbers stand in one line, in which order, and where the line is broken.
 
 
@@ -591,14 +491,14 @@ def test_natural_order() -> None:
 
 
 def test_an_environment_that_changes_once_stays_in_one_lane() -> None:
-    found = sources.lanes_of(lanes.tidy(synthetic.lively(30)))
+    found = made_site.lanes_of(lanes.tidy(synthetic.lively(30)))
     assert [lane.env for lane in found] == [None, None]
 
 
 def test_commits_measured_under_two_environments_make_two_lanes() -> None:
     frame = synthetic.one_case()
     both = pd.concat([frame, frame.assign(env="py3.12-torch2.13.0-triton3.8.0")])
-    found = sources.lanes_of(lanes.tidy(both))
+    found = made_site.lanes_of(lanes.tidy(both))
     assert [lane.env for lane in found] == ["py3.12-torch2.11.0-triton3.6.0", "py3.12-torch2.13.0-triton3.8.0"]
     assert len({lane.slug for lane in found}) == 2
 
@@ -607,13 +507,7 @@ def test_the_machine_with_the_newest_commit_comes_first() -> None:
     frame = synthetic.history(5)
     newest = frame["commit"].drop_duplicates().iloc[-1]
     frame = frame[~((frame["machine"] == "h200x2-1a2b3c4d") & (frame["commit"] == newest))]
-    assert sources.lanes_of(lanes.tidy(frame))[0].machine == MI300X
-
-
-def test_history_is_in_the_order_of_commit_dates_whatever_the_order_of_rows() -> None:
-    frame = synthetic.history(12)
-    shuffled = frame.sample(frac=1, random_state=3)
-    pd.testing.assert_frame_equal(lanes.tidy(shuffled), lanes.tidy(frame))
+    assert made_site.lanes_of(lanes.tidy(frame))[0].machine == MI300X
 
 
 @pytest.mark.parametrize(
@@ -629,9 +523,4 @@ def test_history_is_in_the_order_of_commit_dates_whatever_the_order_of_rows() ->
 )
 def test_a_new_definition_breaks_the_line(kernel: str, case: list[str], breaks: list[int]) -> None:
     frame = synthetic.one_case(4, yardstick=list(kernel), case_yardstick=case)
-    assert kernel_data(frame)["series"][1]["breaks"] == breaks
-
-
-def test_two_rows_of_one_arm_leave_the_later() -> None:
-    frame = synthetic.one_case(3)
-    assert len(lanes.tidy(pd.concat([frame, frame]))) == len(frame)
+    assert made_site.kernel_data(frame)["series"][1]["breaks"] == breaks

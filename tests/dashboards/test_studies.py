@@ -11,7 +11,7 @@ import pytest
 
 from ci.records import store
 from dashboards.figures import __main__ as command
-from dashboards.views import SiteInput, studies
+from dashboards.views import studies
 from tests.ci.made_trials import BASE, HEAD, tree, write
 from tests.ci.sweeps.made_sweeps import line
 from tests.dashboards import chromium, made_site, made_studies, synthetic
@@ -30,7 +30,7 @@ def results(tmp_path: Path) -> Path:
 
 
 def told(results: Path) -> dict[str, Any]:
-    site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
+    site = made_site.site_of(synthetic.history(1).iloc[:0], results=results)
     return {path: received(value) for path, value in made_site.data_of(studies.VIEW, site).items()}
 
 
@@ -68,7 +68,7 @@ def test_files_lie_beside_the_page_under_safe_names(results: Path) -> None:
     said = json.loads((folder / "study.json").read_text())
     said["figures"] = ["Über M", "before_after", "../../../../etc/passwd", "gone"]
     (folder / "study.json").write_text(json.dumps(said))
-    site = SiteInput(synthetic.history(1).iloc[:0], results_dir=results)
+    site = made_site.site_of(synthetic.history(1).iloc[:0], results=results)
     files = made_site.files_of(studies.VIEW, site)
     shown = told(results)[f"views/study/m_sweep/{MACHINE}"]
     assert [figure["name"] for figure in shown["figures"]] == ["Über M", "before_after"]
@@ -98,13 +98,11 @@ def test_a_folder_that_cannot_be_used_is_said_and_takes_no_other_down(results: P
 def test_without_studies_the_site_has_nothing_new(tmp_path: Path) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
     (tmp_path / "studies").mkdir()
-    assert not any(
-        "studies" in path for path in made_site.site_files(frame, results_dir=tmp_path) if "static" not in path
-    )
+    assert not any("studies" in path for path in made_site.site_files(frame, results=tmp_path) if "static" not in path)
 
 
 def test_studies_alone_are_a_page_without_records(results: Path) -> None:
-    files = made_site.site_files(synthetic.history(1).iloc[:0], results_dir=results)
+    files = made_site.site_files(synthetic.history(1).iloc[:0], results=results)
     assert b"There are no records yet" not in files["studies.html"]
     assert b"data-alone" in files["studies.html"]
     assert pd.read_csv(results / "studies" / "m_sweep" / MACHINE / "curve.csv").shape[0] == 33
@@ -128,7 +126,7 @@ def sweep_results(tmp_path: Path) -> Path:
 
 
 def told_sweeps(sweep_results: Path) -> dict[str, Any]:
-    site = SiteInput(synthetic.history(1).iloc[:0], results_dir=sweep_results)
+    site = made_site.site_of(synthetic.history(1).iloc[:0], results=sweep_results)
     return {path: received(value) for path, value in made_site.data_of(studies.SWEEPS, site).items()}
 
 
@@ -164,7 +162,7 @@ def test_a_damaged_file_is_said_and_a_site_without_sweeps_has_no_page(sweep_resu
     assert len(data["sweeps"]) == 1
     (problem,) = data["problems"]
     assert "sweeps/m/0000-env-softmax.jsonl.gz" in problem
-    files = made_site.site_files(synthetic.history(1, synthetic.CASES[:1]), results_dir=tmp_path / "none")
+    files = made_site.site_files(synthetic.history(1, synthetic.CASES[:1]), results=tmp_path / "none")
     assert "sweeps.html" not in files
 
 
@@ -188,7 +186,7 @@ def test_a_sweep_is_drawn_for_paper_and_what_is_missing_is_said(
 
 def test_the_page_shows_the_points_of_a_case(page: chromium.Page, sweep_results: Path, tmp_path: Path) -> None:
     frame = synthetic.history(1, synthetic.CASES[:1])
-    site = made_site.build_frame(frame, tmp_path / "site", results_dir=sweep_results)
+    site = made_site.build_frame(frame, tmp_path / "site", results=sweep_results)
     page.open(f"{site.as_uri()}/sweeps.html")
     assert page.run("document.querySelectorAll('.plot').length") == 2
     page.tab.locator("main label:has-text('case') select").select_option("m16")
@@ -216,7 +214,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     odd = {f"f{n}": _named(text) for n, text in enumerate(TEXTS[:4])}
     made_studies.write(folder, "odd_names", odd)
     frame = synthetic.history(2, synthetic.CASES[:2])
-    return made_site.build_frame(frame, folder / "site", results_dir=folder).as_uri()
+    return made_site.build_frame(frame, folder / "site", results=folder).as_uri()
 
 
 def _named(text: str) -> made_studies.Made:

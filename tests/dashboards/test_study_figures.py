@@ -16,12 +16,13 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dashboards.figures.studies import __main__ as command
-from dashboards.figures.studies import columns, paper
-from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.lines import foot
-from dashboards.figures.studies.picture import FigureError, Marks, Picture
-from dashboards.figures.studies.spec import parse
+from dashboards.figures import paper
+from dashboards.figures import spec as columns
+from dashboards.figures import studies as command
+from dashboards.figures.kinds import KEYS, picture
+from dashboards.figures.lines import foot
+from dashboards.figures.picture import FigureError, Marks, Picture
+from dashboards.figures.spec import parse
 from tests.dashboards import made_studies
 
 MADE = {**{name: make() for name, make in made_studies.MADE.items()}, **made_studies.hostile()}

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.records import derived, store
-from dashboards import lanes, sources, values
-from tests.dashboards import node, synthetic
+from ci.records import derived, rates, store
+from ci.stats.types import Step
+from dashboards import lanes, values
+from tests.dashboards import made_site, node, synthetic
 from tests.dashboards.made_site import kernel_data
 
 ROOT = Path(__file__).parents[2]
@@ -23,19 +24,24 @@ RATES = ("tflops", "gbs", "algbw", "busbw", "peak_share")
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), max_size=20), st.integers(3, 9))
-def test_significant_digits_agree_with_the_formatter(numbers: list[float], digits: int) -> None:
+def test_numbers_have_so_many_digits_one_by_one_and_as_an_array(numbers: list[float], digits: int) -> None:
     numbers = [v for v in numbers if not np.isfinite(v) or v == 0 or 1e-12 < abs(v) < 1e15]
-    for value, got in zip(numbers, values.significant(numbers, digits), strict=True):
+    whole = values.told(np.array(numbers), digits).tolist()
+    for value, got, same in zip(numbers, values.told(numbers, digits), whole, strict=True):
         if not np.isfinite(value):
             assert got is None
+            assert np.isnan(same)
         else:
+            assert same == pytest.approx(got, rel=10.0 ** (1 - digits))
             assert got == pytest.approx(float(f"{value:.{digits - 1}e}"), rel=10.0 ** (1 - digits))
             assert len(Decimal(repr(got)).normalize().as_tuple().digits) <= digits
 
 
-def test_significant_digits_are_short_in_the_file() -> None:
-    assert [repr(v) for v in values.significant([12.3456789, 0.000123456789, 123456789.0, 0.0])] == [
-        "12.3457", "0.000123457", "123457000.0", "0.0"]  # fmt: skip
+def test_what_is_told_is_plain() -> None:
+    cost = values.CostRow(1.0, 2.5, 0.0, 0.0, 1.0, np.nan)
+    said = values.told({"rate": rates.Rate.GBS, "cost": cost, "step": Step(1, 1.0, 2.0, np.inf, 1.0, 1.0, 0.0)})
+    assert type(said["rate"]) is str
+    assert (said["cost"][-1], said["step"]["ratio"], said["step"]["index"]) == (None, None, 1)
 
 
 # ---- the page's rates ------------------------------------------------------------------------------------------------
@@ -74,7 +80,7 @@ def test_the_page_computes_the_rates_of_every_recorded_row_by_the_same_formulas(
 def test_the_data_of_the_page_give_back_every_rate_and_interval(history: str, recorded: pd.DataFrame) -> None:
     """To the six digits in which times travel."""
     frame = recorded if history == "recorded" else lanes.tidy(synthetic.lively(12))
-    parts = [rows for lane in sources.lanes_of(frame) for _, rows in lane.frame.groupby("kernel")]
+    parts = [rows for lane in made_site.lanes_of(frame) for _, rows in lane.frame.groupby("kernel")]
     sent = [kernel_data(rows) for rows in parts]
     line = "series => [R.inRate(data, series, rate), ...R.interval(data, series, rate)]"
     got = in_node(f"input.map(data => {list(RATES)}.map(rate => data.series.map({line})))", sent)

@@ -198,7 +198,7 @@ def test_comparing_two_commits_shows_why_one_is_slower(
         ("gemm/triton/m64",), "gemm/triton/m64", "proven", "knob: proven", (tried,), ("LDS: 1 → 2",), 1, 3
     )
     record_causes(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
-    site = made_site.build_frame(frame, tmp_path / "site", results_dir=tmp_path / "results").as_uri()
+    site = made_site.build_frame(frame, tmp_path / "site", results=tmp_path / "results").as_uri()
     page.open(f"{site}/compare.html{HERE}&from={order[-3]}&commit={order[-1]}")
     (panel,) = page.texts(".why")
     for part in ("Why: gemm/triton/m64", "proven", "knob num_stages", "99 %", "+0.02 %", "LDS: 1 → 2", "3 trials"):
@@ -266,7 +266,7 @@ def machines_site(tmp_path_factory: pytest.TempPathFactory) -> str:
     kept.add(results, [CanaryRun("1", "2026-11-22T02:00:00+00:00", H200, "2 × H200", "a" * 40, 0.01, 0.003, (case,))])
     cases = [synthetic.gather(1 << 24, world=world) for world in (2, 8)]
     frame = synthetic.history(2, cases, machines=[H200])
-    built = made_site.build_frame(frame, results.parent / "site", results_dir=results)
+    built = made_site.build_frame(frame, results.parent / "site", results=results)
     return built.as_uri()
 
 
@@ -309,10 +309,3 @@ def test_a_kernels_page_says_when_it_was_last_verified(page: chromium.Page, mach
     page.run("document.querySelector('#verified a').click()")
     page.wait("location.pathname.endsWith('checks.html') && document.querySelector('#shown')?.textContent")
     assert page.run("document.querySelector('#shown').textContent") == "6 of 7 rows"
-
-
-@pytest.mark.parametrize("name", ["machines", "scaling", "checks"])
-def test_a_phone_needs_no_sideways_scrolling(page: chromium.Page, machines_site: str, name: str) -> None:
-    page.size(390, 800, "dark")
-    opened(page, f"{machines_site}/{name}.html")
-    assert page.run("document.documentElement.scrollWidth") <= 390

@@ -16,8 +16,7 @@ import pytest
 from ci.pools import file
 from ci.runner import state
 from ci.runner.hub import GitHubQueue
-from ci.runner.service import RunnerService
-from ci.runner.slots import SlurmJobs
+from ci.runner.service import RunnerService, SlurmJobs
 from ci.runner.state import serving
 from tests.standins.runner import RunnerHub, install
 from tests.standins.slurm import SlurmCluster, slurm_cluster, until

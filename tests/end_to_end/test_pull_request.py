@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests.end_to_end.conftest import ROOT, TOKEN, Site
+from tests.kit import commit, git, repository
 from tests.standins.runner import RunnerHub
 
 LIMIT_S = 600.0
@@ -89,30 +90,12 @@ partition = "mi325x"
 """
 
 
-def git(folder: Path, *argv: str) -> str:
-    who = ["-c", "user.name=A. Author", "-c", "user.email=author@example.com"]
-    done = subprocess.run(["git", "-C", str(folder), *who, *argv], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def commit(folder: Path, kernel: str, subject: str) -> str:
-    files = {"ops/__init__.py": "", "ops/sort.py": kernel, "pyproject.toml": '[tool.ridgeline]\nkernels = ["ops"]\n'}
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", subject)
-    return git(folder, "rev-parse", "HEAD")
-
-
 def project(folder: Path, hub: RunnerHub) -> str:
     """A repository with a kernel, and pull request 7, which makes it three times as slow; returns its head."""
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    commit(folder, KERNEL, "A sorted row")
+    project = '[tool.ridgeline]\nkernels = ["ops"]\n'
+    repository(folder, **{"ops/__init__.py": "", "ops/sort.py": KERNEL, "pyproject.toml": project})
     git(folder, "switch", "-q", "-c", "topic")
-    head = commit(folder, KERNEL.replace("    times = 1\n", "    times = 3\n"), "Sort with care")
+    head = commit(folder, "Sort with care", **{"ops/sort.py": KERNEL.replace("    times = 1\n", "    times = 3\n")})
     git(folder, "switch", "-q", "main")
     hub.pull(7, head)
     patch = git(folder, "diff", "main", "topic").partition("@@")

@@ -25,8 +25,8 @@ Json = dict[str, Any]
 
 
 @functools.cache
-def load(name: str) -> Json:
-    """A workflow of this repository; YAML 1.1 reads the key `on` as true, which is put right."""
+def load(name: str | Path) -> Json:
+    """A workflow, of this repository where it is a name; YAML 1.1 reads the key `on` as true, which is put right."""
     document = yaml.safe_load((FOLDER / name).read_text())
     document["on"] = document.pop(True, document.get("on"))
     return document

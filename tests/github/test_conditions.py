@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ci import newcomer
 from ci.github import orders
@@ -196,11 +195,6 @@ def written(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / ".github/workflows" / name for name in newcomer.WORKFLOWS}
 
 
-def parsed(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(path.read_text())
-    return document | {"on": document[True]}
-
-
 @pytest.mark.slow
 def test_the_workflows_of_init_are_sound(expressions: Expressions, written: dict[str, Path]) -> None:
     for file in written.values():
@@ -215,7 +209,7 @@ def test_the_workflows_of_init_are_sound(expressions: Expressions, written: dict
 def test_each_is_one_call_at_a_full_commit_with_what_the_called_file_asks_for(written: dict[str, Path]) -> None:
     order = ["none", "read", "write"]
     for name, path in written.items():
-        document = parsed(path)
+        document = load(path)
         (job,) = document["jobs"].values()
         called = re.fullmatch(r"OWNER/ridgeline/\.github/workflows/(\w+\.yml)@0{40}", job["uses"])
         assert called, name
@@ -230,19 +224,19 @@ def test_each_is_one_call_at_a_full_commit_with_what_the_called_file_asks_for(wr
 
 
 def test_no_pull_request_reaches_a_runner_of_ones_own_or_a_token_that_writes(written: dict[str, Path]) -> None:
-    starts = {name: set(parsed(path)["on"]) for name, path in written.items()}
+    starts = {name: set(load(path)["on"]) for name, path in written.items()}
     assert starts == {
         "ridgeline.yml": {"pull_request", "push"},
         "ridgeline_comment.yml": {"workflow_run"},
         "ridgeline_gpu.yml": {"workflow_dispatch"},
         "ridgeline_nightly.yml": {"schedule", "workflow_dispatch"},
     }
-    check = parsed(written["ridgeline.yml"])
+    check = load(written["ridgeline.yml"])
     assert check["jobs"]["check"]["permissions"] == {"contents": "read"}
     assert check["jobs"]["check"]["uses"].partition("@")[0].endswith("/check.yml"), "whose runner is GitHub's"
     assert "runs-on" not in str(check)
-    assert parsed(written["ridgeline_comment.yml"])["on"]["workflow_run"]["workflows"] == [check["name"]]
-    gpu = parsed(written["ridgeline_gpu.yml"])
+    assert load(written["ridgeline_comment.yml"])["on"]["workflow_run"]["workflows"] == [check["name"]]
+    gpu = load(written["ridgeline_gpu.yml"])
     assert gpu["on"]["workflow_dispatch"]["inputs"]["sha"]["required"] is True
     assert gpu["jobs"]["gpu"]["with"]["sha"] == "${{ inputs.sha }}"
     assert orders.REF in written["ridgeline_gpu.yml"].read_text()

@@ -64,7 +64,8 @@ class Clone:
         for package in ("ci", "benchmarks", "dashboards", "kernels"):
             shutil.copytree(ROOT / package, origin / package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / ".gitignore", origin)
-        commit(origin, KERNEL, "A sorted row")
+        declared = '[tool.ridgeline]\nkernels = ["ops"]\n'
+        commit(origin, "A sorted row", **{"ops/__init__.py": "", "ops/sort.py": KERNEL, "pyproject.toml": declared})
         git(origin, "checkout", "-q", "--detach")
         git(root, "clone", "-q", "-b", "main", str(origin), str(self.folder))
         (self.folder / ".venv").symlink_to(sys.prefix)

@@ -17,9 +17,9 @@ from ci import newcomer
 from tests.ci.commands.test_gate_trials import MACHINE, Scene
 from tests.ci.commands.test_gate_trials import scene as scene
 from tests.ci.commands.test_machines import night
-from tests.ci.git.test_repository import git
 from tests.ci.newcomer.conftest import LEGAL
 from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
+from tests.kit import git
 from tests.standins.github import StandIn
 
 TRIED = "2026-11-20T12:00:00Z", "2026-11-20T13:00:00Z"

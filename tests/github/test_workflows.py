@@ -309,12 +309,6 @@ def test_an_action_has_one_pin() -> None:
     assert len(pins) == len({action for action, _ in pins})
 
 
-def test_checkouts_keep_no_token() -> None:
-    for where, step in steps():
-        if "actions/checkout" in step.get("uses", ""):
-            assert step["with"]["persist-credentials"] is False, where
-
-
 def test_the_comment_follows_the_pull_request_workflow() -> None:
     followed = load("comment.yml")["on"]["workflow_run"]["workflows"]
     assert followed == [load("pull_request.yml")["name"]]

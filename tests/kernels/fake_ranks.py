@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 
-from kernels.numerics import compare, poison
-from kernels.spec import Tolerance
 from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap
 
 
@@ -35,12 +30,3 @@ class FakeRanks:
 
     def close(self) -> None:
         self._heaps = []
-
-
-def all_right(calls: Sequence[Callable[[], Any]], expected: Any, tolerance: Tolerance, *where: object) -> None:
-    """Two rounds, in each the call of every rank in turn, give what is expected; outputs are poisoned in between."""
-    for turn in range(2):
-        for rank, out in enumerate([call() for call in calls]):
-            found = compare(out, expected, tolerance)
-            assert found.ok, (turn, rank, *where, found.why)
-            poison(out)

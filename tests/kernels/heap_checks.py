@@ -8,21 +8,17 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import statistics
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from kernels import symmetric_heap
-from kernels.numerics import compare, poison
-from kernels.spec import Case, Place
 from kernels.symmetric_heap import HeapError, SymmetricHeap
 from kernels.symmetric_heap.choice import GPU_HOMES
 from kernels.symmetric_heap.gpu_runtime import GpuRuntime
@@ -162,44 +158,6 @@ def graph(heap: SymmetricHeap) -> None:
         assert seen.tolist() == [turn + 2] * heap.world, (turn, seen)
 
 
-def collectives(heap: SymmetricHeap) -> None:
-    """Ours are right in this home, on poisoned outputs, again and again, alone and from a graph."""
-    if heap.device == "cpu":
-        return
-    from kernels.all_gather import all_gather
-    from kernels.reduce_scatter import reduce_scatter
-
-    major, minor = torch.cuda.get_device_capability()
-    arch = torch.cuda.get_device_properties(0).gcnArchName.split(":")[0] if torch.version.hip else f"sm_{major}{minor}"
-    for kernel, dims in ((all_gather, {"MB": 2}), (reduce_scatter, {"KB": 512}), (reduce_scatter, {"KB": 4096})):
-        heap.reset()
-        units = torch.cuda.get_device_properties(0).multi_processor_count
-        place = Place(heap.rank, heap.world, heap.device, arch, units, heap)
-        case = Case(f"w{heap.world}", world=heap.world, dtype="fp16", **dims).at(place)
-        with torch.device(heap.device):
-            given = kernel.function("inputs")(case, 5)
-            expected = kernel.function("reference")(case, given)
-            declared = kernel.backends["triton"]
-            call = declared.build(case, given, **declared.knobs(case, arch))
-        _right(heap, kernel, case, call, expected)
-
-
-def _right(heap: SymmetricHeap, kernel: Any, case: Case, call: Callable[[], Any], expected: Any) -> None:
-    captured = torch.cuda.CUDAGraph()
-    for turn in range(5):
-        if turn == 3:
-            with torch.cuda.graph(captured, capture_error_mode="thread_local"):
-                out = call()
-        out = call() if turn < 3 else out
-        poison(out)
-        heap.barrier()
-        captured.replay() if turn >= 3 else call()
-        torch.cuda.synchronize()
-        found = compare(out, expected, kernel.tolerance_for(case))
-        assert found.ok, (kernel.name, case.name, turn, found.why)
-        heap.barrier()
-
-
 def rates(heap: SymmetricHeap) -> None:
     """The probe gives one rate for each pair, the same table everywhere."""
     heap.reset()
@@ -211,29 +169,11 @@ def rates(heap: SymmetricHeap) -> None:
 
 
 CHECKS: tuple[Callable[[SymmetricHeap], None], ...] = (
-    exchange, addresses, barrier_waits, graph, collectives, rates, reset_and_signals,
+    exchange, addresses, barrier_waits, graph, rates, reset_and_signals,
 )  # fmt: skip
 
 
 # ---- the same on GPUs, as a program ----------------------------------------------------------------------------------
-
-
-def barrier_us(heap: SymmetricHeap) -> float:
-    """Microseconds of a barrier: of 100 in a graph, the median of 20 replays."""
-    captured = torch.cuda.CUDAGraph()
-    heap.barrier()
-    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
-        for _ in range(100):
-            heap.barrier()
-    took = []
-    for _ in range(20):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        captured.replay()
-        end.record()
-        torch.cuda.synchronize()
-        took.append(begin.elapsed_time(end) * 10)
-    return statistics.median(took)
 
 
 def on_gpu(rank: int, world: int, store: str) -> None:
@@ -250,7 +190,6 @@ def on_gpu(rank: int, world: int, store: str) -> None:
             _say(rank, f"{home}: made in {time.perf_counter() - begin:.2f} s")
             for check in CHECKS:
                 failed += _tried(rank, home, check, heap)
-            _say(rank, f"{home}: a barrier takes {barrier_us(heap):.2f} us")
     begin = time.perf_counter()
     with symmetric_heap.create(rank, world, device, HEAP, home="auto") as heap:
         _say(rank, f"auto: {heap.facts} in {time.perf_counter() - begin:.2f} s")

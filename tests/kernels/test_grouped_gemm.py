@@ -1,13 +1,11 @@
-"""Grouped GEMM: routing, the Triton kernels in the interpreter, what is refused, and the code for each GPU."""
+"""Grouped GEMM: routing, the Triton kernels in the interpreter, and what is refused."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 
 from kernels import grouped_gemm
 from kernels.grouped_gemm import autotune, cases, config, routing, vendors
-from kernels.hardware import UnknownHardware, lds_limit
 from kernels.numerics import compare
 from kernels.spec import TUNES, Case, Place, Tolerance, Unsupported, functional
 from tests.kernels.ranks import run_alone
@@ -201,22 +198,6 @@ def tiny(request):
     return kernel, case, kernel.function("inputs")(case, 0)
 
 
-@pytest.mark.parametrize("name", ["loop", "torch_grouped", "torch", "autotune"])
-def test_backends_of_a_cpu_are_right_and_write_all(tiny, name):
-    kernel, case, x = tiny
-    call = kernel.backends[name].build(case, x)
-    call().fill_(float("nan"))
-    assert compare(call(), kernel.function("reference")(case, x), kernel.tolerance_for(case)).ok
-
-
-@pytest.mark.parametrize("name", ["triton", "ck", "gmm"])
-def test_what_is_not_here_says_what_it_needs(tiny, name):
-    kernel, case, x = tiny
-    backend = kernel.backends[name]
-    with pytest.raises(Unsupported, match="GPU|install"):
-        backend.build(case, x, **backend.knobs(case, "cpu"))
-
-
 class Stream:
     """Takes the place of a stream of a GPU; order: what all of them were told, by name."""
 
@@ -270,13 +251,6 @@ def test_the_knob_streams_is_no_part_of_the_definition(tiny):
     kernel.backends["loop"] = given
 
 
-def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():
-    case = KERNELS["forward"].case("dsv3_gateup_b8_m2048_balanced").at(CPU)
-    for name in ("loop", "torch_grouped", "torch"):
-        with pytest.raises(Unsupported, match="FLOP, more than the"):
-            KERNELS["forward"].backends[name].build(case, dict.fromkeys("ab", torch.empty(1, 1, 1)))
-
-
 def tuned(kernel, case, x):
     call = autotune.best(kernel, case, x)
     assert call.choice == ""
@@ -289,7 +263,7 @@ def test_autotune_that_nobody_tuned_does_so_at_its_first_call(tiny):
     call = autotune.best(kernel, case, x)
     assert compare(call(), kernel.function("reference")(case, x), kernel.tolerance_for(case)).ok
     assert call.choice
-    assert call() is call()
+    assert (call() is call()) is not call.functional, "either one output for all calls or, where marked, one for each"
 
 
 def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
@@ -333,14 +307,6 @@ def test_autotune_spends_its_rounds_on_calls_that_may_be_the_fastest(tiny, monke
     assert rounds == {"slow": autotune.FIRST_ROUNDS, "near": autotune.ROUNDS, "fast": autotune.ROUNDS}
 
 
-def test_costs_count_every_operand_once(tiny):
-    kernel, case, _ = tiny
-    rows = 5 * 24
-    cost = kernel.function("cost")(case)
-    assert cost.flops == 2 * rows * 80 * 96
-    assert cost.hbm_bytes == 2 * (rows * 96 + 5 * 80 * 96 + rows * 80)
-
-
 # ---- bad input -----------------------------------------------------------------------------------------------------
 
 
@@ -374,61 +340,8 @@ def test_what_does_not_fit_is_named_before_a_launch():
     refuse("needs 278624 bytes of shared memory; sm_90 has 232448", num_stages=5)
 
 
-def test_an_architecture_without_knobs_is_named():
-    with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
-        config.rows_config(KERNELS["forward"].cases[0], "gfx90a", 64)
-
-
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 @pytest.mark.parametrize("product", sorted(KERNELS))
-def test_every_point_of_a_sweep_fits_and_differs(arch, product):
-    case = KERNELS[product].cases[0]
-    points = config.candidates(case, arch, product)
-    for knobs in points:
+def test_every_point_of_a_sweep_fits(arch, product):
+    for knobs in config.candidates(KERNELS[product].cases[0], arch, product):
         config.check_fits(knobs, 2, arch, product)
-    assert points[0] == KERNELS[product].backends["triton"].knobs(case, arch)
-    assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 8
-
-
-# ---- the code that a GPU would get ---------------------------------------------------------------------------------
-
-
-def compiled(arch, cache):
-    """Compile the default knobs of shapes with and without tails for one architecture; print what they need."""
-    from benchmarks.isa.compile import Cache, Compiler
-
-    compiler = Compiler(arch, Cache(Path(cache)))
-    for case in ("dsv3_gateup_b8_m2048_balanced", "gptoss20b_down_b4_m2048_extreme"):
-        for kernel in KERNELS.values():
-            for compilation in kernel.compilations["triton"](kernel.case(case), arch):
-                record = compiler.record(compilation, lambda: "")
-                text = Path(cache, record["asm"]).read_text() if record["status"] == "ok" else ""
-                name = f"{kernel.name} {case}"
-                print(json.dumps({"name": name, "in_flight": longest_run_of_products(text), **record}))
-
-
-def longest_run_of_products(text):
-    """Most wgmma instructions in a row without a wait between them."""
-    best = run = 0
-    for line in text.splitlines():
-        run = run + 1 if "HGMMA" in line else 0 if "WARPGROUP.DEPBAR" in line else run
-        best = max(best, run)
-    return best
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
-def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
-    out = run_alone("tests.kernels.test_grouped_gemm", "compiled", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))
-    for record in map(json.loads, out.splitlines()):
-        assert record["status"] == "ok", record
-        metrics = record["metrics"]
-        assert metrics["scratch_bytes"] == 0, record["name"]
-        assert metrics.get("vgpr_spills", 0) + metrics.get("sgpr_spills", 0) == 0, record["name"]
-        product = record["name"].split()[0].rsplit("_", 1)[1]
-        knobs = config.candidates(KERNELS[product].cases[0], arch, product)[0]
-        assert metrics["lds_bytes"] <= config.shared_bytes(knobs, 2, arch) <= lds_limit(arch), record["name"]
-        assert metrics["matrix"], record["name"]
-        if arch == "sm_90":  # four steps of 16 fill a block of 64; the assembler waits after each one if it must
-            assert record["in_flight"] >= 4, record["name"]
-    assert len(out.splitlines()) == 6

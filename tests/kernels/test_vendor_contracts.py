@@ -162,13 +162,19 @@ USERS = {
 }
 
 
-def refusal(name, changed, tmp_path):
-    """What the adapter that calls a function says when the function has changed."""
+def built(name, changed, folder):
+    """The call of the adapter that uses a function, where the function is as in `changed`."""
     which, backend = USERS[name]
     kernel = PRODUCTS.get(which, moe_gemm2_mxfp4)
     case, x = grouped_case(which) if which in PRODUCTS else moe_case(which)
-    with installed(tmp_path, {**RECORDED, name: changed}), pytest.raises(Unsupported) as refused:
-        kernel.backends[backend].build(case, x, **kernel.backends[backend].knobs(case, case.place.arch))
+    with installed(folder, {**RECORDED, name: changed}):
+        return kernel.backends[backend].build(case, x, **kernel.backends[backend].knobs(case, case.place.arch))
+
+
+def refusal(name, changed, folder):
+    """What the adapter that calls a function says when the function has changed."""
+    with pytest.raises(Unsupported) as refused:
+        built(name, changed, folder)
     return str(refused.value)
 
 
@@ -208,12 +214,7 @@ def test_an_argument_more_is_named_and_one_with_a_default_is_no_matter(name, tmp
     said = refusal(name, dataclasses.replace(record, arguments=(*record.arguments, new)), tmp_path)
     assert "needs the argument mesh (it takes " in said
     optional = dataclasses.replace(new, default="0")
-    which, backend = USERS[name]
-    kernel = PRODUCTS.get(which, moe_gemm2_mxfp4)
-    case, x = grouped_case(which) if which in PRODUCTS else moe_case(which)
-    more = dataclasses.replace(record, arguments=(*record.arguments, optional))
-    with installed(tmp_path / "optional", {**RECORDED, name: more}):
-        kernel.backends[backend].build(case, x, **kernel.backends[backend].knobs(case, case.place.arch))
+    built(name, dataclasses.replace(record, arguments=(*record.arguments, optional)), tmp_path / "optional")
 
 
 @pytest.mark.parametrize("name", sorted(USERS))

@@ -3,91 +3,66 @@
 from __future__ import annotations
 
 import os
-import ssl
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from werkzeug import Request, Response
+from werkzeug.serving import make_server
+
 from tests.needed import needed
+from tests.standins.github import Quiet
 
 BACKEND = [subprocess.run(["git", "--exec-path"], capture_output=True, text=True).stdout.strip() + "/git-http-backend"]
 
 
-class GitServer(ThreadingHTTPServer):
+class GitServer:
     """Serves the repositories below a folder.  redirect: where every request is sent instead, "" if nowhere."""
 
     def __init__(self, folder: Path, certificate: Path | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Request)
-        self.folder, self.redirect, self.scheme = folder, "", "https" if certificate else "http"
+        self.folder, self.redirect = folder, ""
         self.authorizations: list[str | None] = []
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self.socket = context.wrap_socket(self.socket, server_side=True)
+        key = (str(certificate),) * 2 if certificate else None
+        app = Request.application(self.answer)
+        self.http = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet, ssl_context=key)
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.http.server_port}"
 
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
-
-    def answer(self, environment: Mapping[str, str], body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
-        """Status, headers and body of git's own server program."""
-        env = {**os.environ, **environment, "GIT_PROJECT_ROOT": str(self.folder), "GIT_HTTP_EXPORT_ALL": "1"}
-        output = subprocess.run(BACKEND, env=env, input=body, capture_output=True, check=True).stdout
-        head, _, content = output.partition(b"\r\n\r\n")
-        headers = [(k.strip(), v.strip()) for k, _, v in (line.partition(":") for line in head.decode().split("\r\n"))]
-        status = next((value for key, value in headers if key.lower() == "status"), "200 OK")
-        return status, [(key, value) for key, value in headers if key.lower() != "status"], content
-
-
-class _Request(BaseHTTPRequestHandler):
-    server: GitServer
-
-    def do_GET(self) -> None:
-        self.server.authorizations.append(self.headers.get("Authorization"))
-        if self.server.redirect:
-            self._send("302 Found", [("Location", self.server.redirect + self.path)], b"")
-            return
-        path, _, query = self.path.partition("?")
-        length = int(self.headers.get("Content-Length") or 0)
-        environment = {
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-            "CONTENT_LENGTH": str(length),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
+    def answer(self, request: Request) -> Response:
+        """What git's own server program answers."""
+        self.authorizations.append(request.headers.get("Authorization"))
+        if self.redirect:
+            return Response("", 302, {"Location": f"{self.redirect}{request.full_path}"})
+        body = request.get_data()
+        env = {
+            "REQUEST_METHOD": request.method,
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query_string.decode(),
+            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
             "REMOTE_USER": "somebody",
+            "GIT_PROJECT_ROOT": str(self.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
         }
-        self._send(*self.server.answer(environment, self.rfile.read(length)))
-
-    do_POST = do_GET
-
-    def _send(self, status: str, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.send_response(int(status.split()[0]))
-        for key, value in (*headers, ("Content-Length", str(len(body)))):
-            self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on the terminal."""
+        output = subprocess.run(BACKEND, env={**os.environ, **env}, input=body, capture_output=True, check=True).stdout
+        head, _, content = output.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+        return Response(content, headers.pop("Status", "200 OK"), headers)
 
 
 @contextmanager
 def serving(folder: Path, certificate: Path | None = None) -> Iterator[GitServer]:
     """The server, until the block ends."""
     server = GitServer(folder, certificate)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
+    threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield server
     finally:
-        server.shutdown()
-        server.server_close()
+        server.http.shutdown()
+        server.http.server_close()
 
 
 def certificate(folder: Path) -> Path:

@@ -73,9 +73,7 @@ class Call:
 
 
 ROUTES = """
-GET    /                                                        root
 POST   /graphql                                                 viewer
-GET    /user                                                    user
 GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
 POST   {repo}/pulls                                             open_pull
@@ -83,7 +81,6 @@ GET    {repo}/pulls/<int:number>                                one_pull
 GET    {repo}/pulls/<int:number>/files                          files_of_pull
 GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
-GET    {repo}/commits/<sha>                                     commit
 GET    {repo}/issues                                            list_issues
 POST   {repo}/issues                                            open_issue
 PATCH  {repo}/issues/<int:number>                               edit_issue
@@ -92,30 +89,24 @@ POST   {repo}/issues/<int:number>/comments                      make_comment
 GET    {repo}/issues/comments/<int:id>                          one_comment
 PATCH  {repo}/issues/comments/<int:id>                          edit_comment
 DELETE {repo}/issues/comments/<int:id>                          drop_comment
-GET    {repo}/issues/comments/<int:id>/reactions                list_reactions
 POST   {repo}/issues/comments/<int:id>/reactions                react
 GET    {repo}/collaborators/<user>/permission                   permission
 POST   {repo}/check-runs                                        make_check
 GET    {repo}/check-runs/<int:id>                               one_check
 PATCH  {repo}/check-runs/<int:id>                               edit_check
-GET    {repo}/check-runs/<int:id>/annotations                   list_annotations
 GET    {repo}/actions/runs                                      list_runs
 GET    {repo}/actions/runs/<int:id>                             one_run
 GET    {repo}/actions/runs/<int:id>/jobs                        jobs_of_run
-POST   {repo}/actions/runs/<int:id>/rerun                       rerun
 POST   {repo}/actions/runs/<int:id>/rerun-failed-jobs           rerun_failed
-GET    {repo}/actions/jobs/<int:id>                             one_job
 POST   {repo}/actions/jobs/<int:id>/rerun                       rerun_job
 POST   {repo}/actions/workflows/<name>/dispatches               dispatch
 GET    {repo}/actions/runners                                   list_runners
 POST   {repo}/actions/runners/generate-jitconfig                make_jit
-GET    {repo}/actions/runners/<int:id>                          one_runner
 DELETE {repo}/actions/runners/<int:id>                          drop_runner
 GET    /orgs/<org>/actions/runners                              list_runners
 POST   /orgs/<org>/actions/runners/generate-jitconfig           make_jit
 DELETE /orgs/<org>/actions/runners/<int:id>                     drop_runner
 GET    /orgs/<org>/actions/runner-groups                        list_groups
-GET    /orgs/<org>/actions/runner-groups/<int:id>/repositories  group_repositories
 GET    {repo}/actions/permissions                               setting
 GET    {repo}/actions/permissions/selected-actions              setting
 GET    {repo}/actions/permissions/workflow                      setting
@@ -157,10 +148,7 @@ class StandIn:
         self.jobs: list[Json] = []
         self.runners: list[Json] = []
         self.groups: list[Json] = [{"id": 1, "name": "Default", "visibility": "all", "default": True}]
-        self.group_repositories_of: dict[int, list[str]] = {}
         self.dispatches: list[Json] = []
-        self.workflows: set[str] | None = None
-        """Workflow files that can be started; None for any."""
         self.settings: dict[str, Any] = {}
         """Answers by path within the repository: "actions/permissions", "branches/main/protection", ..."""
         self.refs: dict[str, str] = {"main": "0" * 40}
@@ -172,7 +160,7 @@ class StandIn:
         self._ids = itertools.count(1)
         self._lock = threading.RLock()
         self._map = routes(repository)
-        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
+        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> StandIn:
@@ -236,17 +224,9 @@ class StandIn:
         self.runs.append(made)
         return made
 
-    def fault(
-        self,
-        method: str,
-        path: str,
-        answer: Response | str | None,
-        after: bool = False,
-        times: int = 1,
-        meanwhile: Callable[[], object] | None = None,
-    ) -> None:
-        """Script a fault for calls whose path within the repository fits `path`, a regular expression."""
-        self.faults.append(Fault(method, re.compile(path), answer, after, times, meanwhile))
+    def fault(self, method: str, path: str, answer: Response | str | None, **how: Any) -> None:
+        """Script a fault for calls whose path within the repository fits a regular expression.  how: see Fault."""
+        self.faults.append(Fault(method, re.compile(path), answer, **how))
 
     def told(self, method: str, path: str = "") -> list[Call]:
         """The calls with this method whose path fits."""
@@ -317,18 +297,10 @@ class StandIn:
 
     # ---- who, and the repository ----
 
-    def _root(self, call: Call) -> Json:
-        return {"current_user_url": f"{self.url}/user"}
-
     def _viewer(self, call: Call) -> Json:
         if not self.identity:
             raise Refused(403, "Resource not accessible by integration")
         return {"data": {"viewer": {"login": self.author}}}
-
-    def _user(self, call: Call) -> Json:
-        if self.author.endswith("[bot]") or not self.identity:
-            raise Refused(403, "Resource not accessible by integration")
-        return {"login": self.author}
 
     def _repository(self, call: Call) -> Json:
         owner = self.repository.partition("/")[0]
@@ -336,9 +308,7 @@ class StandIn:
             "full_name": self.repository,
             "default_branch": self.default_branch,
             "private": not self.public,
-            "visibility": "public" if self.public else "private",
             "owner": {"login": owner, "type": self.owner_type},
-            "permissions": {"admin": not call.token.endswith("-reader"), "push": True, "pull": True},
         }
 
     # ---- pull requests, issues, comments ----
@@ -366,9 +336,6 @@ class StandIn:
         known = self.known_to_commit
         fitting = [pull for pull in self.pulls if pull["head"]["sha"] == sha]
         return Listed([pull for pull in fitting if known is None or pull["number"] in known])
-
-    def _commit(self, call: Call, sha: str) -> Json:
-        return {"sha": sha}
 
     def _list_issues(self, call: Call) -> Listed:
         state = call.query.get("state", "open")
@@ -413,9 +380,6 @@ class StandIn:
             raise Refused(422, f"Body is too long (maximum is {BODY_LIMIT} characters)")
         return body
 
-    def _list_reactions(self, call: Call, id: int) -> Listed:
-        return Listed(self.reactions.get(id, []))
-
     def _react(self, call: Call, id: int) -> Json:
         made = {"id": next(self._ids), "content": call.value["content"], "user": {"login": self.author}}
         self.reactions.setdefault(id, []).append(made)
@@ -451,9 +415,6 @@ class StandIn:
         self._merge_check(check, call.value)
         return check
 
-    def _list_annotations(self, call: Call, id: int) -> Listed:
-        return Listed(found(self.checks, "id", id)["annotations"])
-
     @staticmethod
     def _merge_check(check: Json, value: Json) -> None:
         output = dict(value.get("output") or {})
@@ -486,9 +447,6 @@ class StandIn:
         jobs = [job for job in self.jobs if job["run_id"] == id]
         return Listed([job for job in jobs if not latest or job["run_attempt"] == run["run_attempt"]], "jobs")
 
-    def _one_job(self, call: Call, id: int) -> Json:
-        return found(self.jobs, "id", id)
-
     def _again(self, jobs: list[Json]) -> Json:
         """A new attempt of a run: jobs get new ids and wait again."""
         run = found(self.runs, "id", jobs[0]["run_id"])
@@ -496,11 +454,9 @@ class StandIn:
             raise Refused(403, "This workflow is already running")
         run |= {"status": "queued", "conclusion": None, "run_attempt": run["run_attempt"] + 1}
         for job in jobs:
-            self.job(job["labels"], run["id"], run_attempt=run["run_attempt"], name=job["name"])
+            kept = {key: value for key, value in job.items() if key in ("name", "lines")}
+            self.job(job["labels"], run["id"], run_attempt=run["run_attempt"], **kept)
         return {}
-
-    def _rerun(self, call: Call, id: int) -> Json:
-        return self._again(self._last_jobs(id))
 
     def _rerun_failed(self, call: Call, id: int) -> Json:
         failed = [job for job in self._last_jobs(id) if job["conclusion"] not in ("success", "skipped")]
@@ -516,16 +472,11 @@ class StandIn:
         return [job for job in self.jobs if job["run_id"] == run and job["run_attempt"] == attempt]
 
     def _dispatch(self, call: Call, name: str) -> None:
-        if self.workflows is not None and name not in self.workflows:
-            raise Refused(404, "Not Found")
         self.dispatches.append({"workflow": name, "ref": call.value["ref"], "inputs": call.value.get("inputs", {})})
 
     def _list_runners(self, call: Call) -> Listed:
         self._administrator(call)
         return Listed(self.runners, "runners")
-
-    def _one_runner(self, call: Call, id: int) -> Json:
-        return found(self.runners, "id", id)
 
     def _drop_runner(self, call: Call, id: int) -> None:
         self.runners.remove(found(self.runners, "id", id))
@@ -578,11 +529,6 @@ class StandIn:
     def _list_groups(self, call: Call) -> Listed:
         self._administrator(call)
         return Listed(self.groups, "runner_groups")
-
-    def _group_repositories(self, call: Call, id: int) -> Listed:
-        self._administrator(call)
-        names = self.group_repositories_of.get(id, [])
-        return Listed([{"full_name": name, "private": False} for name in names], "repositories")
 
     def _setting(self, call: Call, branch: str = "") -> Any:
         if not call.path.startswith(("rules/", "environments")):
@@ -683,7 +629,7 @@ class Clock:
         self.time += seconds
 
 
-class _Quiet(WSGIRequestHandler):
+class Quiet(WSGIRequestHandler):
     def log(self, *_: object) -> None:
         """Nothing: the calls are in `StandIn.calls`."""
 

@@ -158,13 +158,6 @@ else:
             self.one(id)["completed_at"] = moment()
             self.end_job(id, how)
 
-        def _again(self, jobs: list[Json]) -> Json:
-            earlier = len(self.jobs)
-            made = super()._again(jobs)
-            for old, new in zip(jobs, self.jobs[earlier:], strict=True):
-                new["lines"] = old["lines"]
-            return made
-
         def _drop_runner(self, call: Call, id: int) -> None:
             if found(self.runners, "id", id)["busy"]:
                 raise Refused(422, "Runner is currently running a job and cannot be deleted")

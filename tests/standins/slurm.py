@@ -28,6 +28,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.lifetime import by_parent, lives
 from ci.slurm import Slurm
 from tests.needed import PATH, needed
 
@@ -39,20 +40,12 @@ PORTS = (10_000, 30_000)
 """Below those that Linux gives to connections (net.ipv4.ip_local_port_range, from 32768; Linux 6.12)."""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 180.0) -> None:
-    """Wait until something is true."""
+def until(condition: Callable[[], object], what: str = "it", seconds: float = 180.0, every_s: float = 0.05) -> None:
+    """Wait until something is true; every_s: less often where the question is one to Slurm."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+        time.sleep(every_s)
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -229,12 +222,13 @@ class SlurmCluster:
     def processes(self, node: str = "") -> list[int]:
         """Processes of jobs of this cluster (on one node), by the environment that Slurm gave them."""
         wanted = {"SLURM_CLUSTER_NAME": self.name} | ({"SLURMD_NODENAME": node} if node else {})
-        return [pid for pid in pids() if _is_job(environment(pid), wanted) and alive(pid)]
+        return [pid for pid in pids() if _is_job(environment(pid), wanted) and lives(pid)]
 
     def _steps(self, node: str) -> set[int]:
         """The slurmstepds above the processes of a node's jobs."""
-        above = {_parent(pid) for pid in self.processes(node)}
-        return {pid for pid in above if pid > 1 and b"slurmstepd" in _command_line(pid)}
+        jobs, tree = set(self.processes(node)), by_parent()
+        steps = {child.process for children in tree.values() for child in children if child.name == "slurmstepd"}
+        return {step for step in steps if jobs & {child.process for child in tree.get(step, ())}}
 
     # ---- its parts ----
 
@@ -356,20 +350,6 @@ def _is_job(variables: dict[str, str], wanted: dict[str, str]) -> bool:
     return "SLURM_JOB_ID" in variables and wanted.items() <= variables.items()
 
 
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 @pytest.fixture(scope="session")
 def cluster_of_all() -> Iterator[SlurmCluster]:
     """One cluster for all tests of this process."""
@@ -417,7 +397,7 @@ def keep(folder: Path, name: str) -> None:
     """Wait for the end of stdin; then nothing of a cluster stays, neither a process nor a file."""
     sys.stdin.read()
     marks = ({"SLURM_CONF": str(folder / "etc/slurm.conf")}, {"SLURM_CLUSTER_NAME": name})
-    while left := [pid for pid in pids() if any(m.items() <= environment(pid).items() for m in marks) and alive(pid)]:
+    while left := [pid for pid in pids() if any(m.items() <= environment(pid).items() for m in marks) and lives(pid)]:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from ci.stats.bisection import FoundSteps, Line
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray
 from ci.whole_files import replace
-from tests.study.simulate import lock_step_trials
+from tests.study.simulate import lock_step_trials, trial_files
 
 # What a trial's log-ratio scatters like: normal, with heavy tails, and as recorded on H200s.
 
@@ -44,9 +44,7 @@ def recorded(data: Path, case: str, arms: Sequence[str] = A_A) -> Draw:
 
 def shifts_of(data: Path, case: str, arms: Sequence[str] = A_A) -> FloatArray:
     """The log-ratios themselves, of each of these arms to base on both GPUs, each about its median."""
-    runs: list[Mapping[str, FloatArray]] = [lock_step_trials(one)[case] for one in sorted(data.glob("ab_trials_*"))]
-    if not runs:
-        raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
+    runs: list[Mapping[str, FloatArray]] = [lock_step_trials(file)[case] for file in trial_files(data)]
     values = [shifts(run["base"], run[arm]).shift for run in runs for arm in arms]
     return np.concatenate([one - np.median(one) for one in values])
 

@@ -24,6 +24,14 @@ from ci.stats.types import FloatArray
 US = 1e-6
 
 
+def trial_files(data: Path) -> list[Path]:
+    """The recorded A/B trials in a folder, one file for each GPU."""
+    files = sorted(data.glob("ab_trials_*.jsonl.gz"))
+    if not files:
+        raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
+    return files
+
+
 def recorded(path: Path) -> list[dict[str, Any]]:
     """The lines of a recording."""
     with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -11,18 +11,30 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import jinja2
+import matplotlib
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from ci.judging import policy
+from ci.judging.policy import Settings
 from ci.stats.interval import Shifts, fit, shifts
 from ci.stats.types import FloatArray
 from tests.study import simulate
-from tests.study.pages import Row, page, plot
 from tests.study.simulate import Noise, findings, subsets
+
+matplotlib.use("svg")
+from matplotlib import pyplot as plt
+
+Row = dict[str, Any]
+"""One counted number with what it was counted for, as in ab_study.json."""
+
+CASES = ("copy", "tgemm", "mm", "tgemm_m64", "mm_m16")
 
 TRIALS = (3, 4, 5, 6, 8, 10, 12)
 ARMS = ("head1", "head2", "head3", "head6")
@@ -67,11 +79,9 @@ class VerdictStudy:
 
     def __init__(self, data: Path, draws: int, seed: int) -> None:
         self.rng, self.draws, self.settings = np.random.default_rng(seed), draws, policy.load().settings()
-        files = data.glob("ab_trials_*.jsonl.gz")
-        self.gpus = sorted(file.name.removeprefix("ab_trials_").removesuffix(".jsonl.gz") for file in files)
-        if not self.gpus:
-            raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
-        self.trials = {gpu: simulate.lock_step_trials(data / f"ab_trials_{gpu}.jsonl.gz") for gpu in self.gpus}
+        trials = {file.name[len("ab_trials_") : -len(".jsonl.gz")]: file for file in simulate.trial_files(data)}
+        self.gpus = list(trials)
+        self.trials = {gpu: simulate.lock_step_trials(file) for gpu, file in trials.items()}
         self.runs = {gpu: simulate.separate_runs(data / f"separate_runs_{gpu}.jsonl.gz") for gpu in self.gpus}
         pairs = itertools.product(self.gpus, ("same", *ARMS))
         self.shifts = {(gpu, arm): simulate.cases_of(self.trials[gpu], arm) for gpu, arm in pairs}
@@ -285,6 +295,151 @@ def _separate_pairs(runs: dict[str, FloatArray]) -> Iterator[tuple[str, FloatArr
                 yield operator, runs[cases[0]], runs[case], float(ratio - 1) * 100
 
 
+# ---- the page and the plot -------------------------------------------------------------------------------------------
+
+EFFECTS = (-1.0, 0.003, 0.01, 0.02, 0.035, 0.08)
+SIZES = ("A/A", "0.3 to 1 %", "1 to 2 %", "2 to 3.5 %", "3.5 to 8 %")
+"""Bounds and names of the columns in which effects are put together."""
+
+
+def page(numbers: Row, settings: Settings) -> str:
+    """The page in Markdown."""
+    source = (Path(__file__).parent / "ab_study.md.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    return environment.from_string(source).render({**_policy(settings), **_tables(numbers)})
+
+
+def _policy(settings: Settings) -> Row:
+    return {
+        "smallest_effect": f"{settings.smallest_effect:.1%}",
+        "arm_bias": f"{settings.arm_bias:.2%}",
+        "false_alarm": f"{settings.false_alarm:.1%}",
+        "confidence": f"{settings.confidence:.0%}",
+        "budget": settings.looks[-1],
+        "look_list": ", ".join(map(str, settings.looks)),
+        "confirming": settings.confirming,
+    }
+
+
+def _tables(numbers: Row) -> Row:
+    frames = {part: pd.DataFrame(numbers[part]) for part in PARTS}
+    power, rounds = frames["power"], frames["rounds"]
+    found = _wide(rounds, ["case", "arm", "trials"], "rounds", "slower", _share)
+    alarms = _wide(rounds, ["case", "arm", "trials"], "rounds", "alarm", _per_thousand)
+    both = (found + " / " + alarms).add_suffix(" rounds: found / false per 1,000")
+    covered = _wide(frames["coverage"], "kind", "trials", "held", _share).add_suffix(" trials")
+    return {
+        "draws": numbers["draws"],
+        "scatter": _scatter(frames["scatter"]),
+        "false_alarms": _false(frames["false_alarms"]),
+        "separate_false_alarms": _false(frames["separate_false_alarms"].rename(columns={"way": "sampling"})),
+        "coverage": _table(covered.reset_index(names="")),
+        "promised": _table(pd.DataFrame(_promised(power))),
+        "power": _power(power),
+        "wrong_way": (power["faster"] > 0).sum(),
+        "power_rows": len(power),
+        "rounds": _table(both.loc[list(PROMISES)].reset_index()),
+        "stress": _table(
+            _wide(frames["stress"], "noise", "trials", "alarm", _per_thousand).add_suffix(" trials").reset_index()
+        ),
+        "looks": _looks(frames["looks"]),
+        "others": _others(frames),
+    }
+
+
+def _share(share: float) -> str:
+    return f"{share:.3f}"
+
+
+def _per_thousand(share: float) -> str:
+    return f"{1000 * share:.2f}"
+
+
+def _change(effect: float) -> str:
+    return f"{100 * effect:+.2f} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _table(cells: pd.DataFrame) -> str:
+    """A Markdown table of cells that are text."""
+    lines = ["| " + " | ".join(cells.columns) + " |", "|" + "---|" * len(cells.columns)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in cells.to_numpy(object)), ""])
+
+
+def _wide(frame: pd.DataFrame, down: Any, across: str, value: str, shown: Callable[[float], str]) -> pd.DataFrame:
+    """The mean of a value in a row for each of `down` and a column for each of `across`, as text."""
+    return frame.pivot_table(value, down, across, sort=False).map(shown).rename(columns=str)
+
+
+def _scatter(frame: pd.DataFrame) -> str:
+    times = frame["base_us"].map("{:.1f}".format)
+    shares = frame[["median_sd", "block_sd", "rounds_imply"]].map(_percent)
+    cells = pd.concat([frame[["gpu", "case"]], times, shares], axis=1)
+    return _table(cells.set_axis(["GPU", "case", "base, us", "median", "block shift", "implied"], axis=1))
+
+
+def _false(frame: pd.DataFrame) -> str:
+    shares = frame[["alone", "worst", "together"]].map(_per_thousand)
+    cells = frame.assign(**shares)
+    return _table(cells.rename(columns={"worst": "worst case", "judged": "cases judged"}))
+
+
+def _promised(power: pd.DataFrame) -> Iterator[Row]:
+    for case, arm, trials in PROMISES:
+        mine = power.query("case == @case and arm == @arm and trials == @trials")
+        found = ", ".join(map(_share, mine["slower"]))
+        effect = _change(mine["effect"].mean())
+        yield {"case": case, "arm": arm, "effect": effect, "trials": trials, "found, by GPU": found}
+
+
+def _power(power: pd.DataFrame) -> str:
+    cells = _wide(power, ["case", "arm"], "trials", "slower", _share).add_suffix(" trials")
+    cells.insert(0, "effect", power.groupby(["case", "arm"])["effect"].mean().map(_change))
+    return _table(cells.loc[list(CASES)].droplevel("arm").reset_index())
+
+
+def _looks(looks: pd.DataFrame) -> str:
+    mean = looks.groupby(["case", "arm"], sort=False)[["effect", "found", "slower", "trials"]].mean()
+    mean = mean.loc[list(CASES)].reset_index()
+    false, found = mean["found"].map(_per_thousand) + " per 1,000 false", mean["slower"].map(_share) + " found"
+    cells = mean[["case"]].assign(effect=mean["effect"].map(_change), outcome=false.where(mean["arm"] == "same", found))
+    return _table(cells.assign(**{"mean trials spent on findings": mean["trials"].map("{:.1f}".format)}))
+
+
+def _others(frames: Mapping[str, pd.DataFrame]) -> str:
+    """Our rule with 8 trials beside the others, by size of the effect."""
+    power, alarms = (frames[part].query("trials == 8") for part in ("power", "false_alarms"))
+    ours = [power.assign(found=power["slower"]), alarms.assign(found=alarms["alone"], effect=0.0)]
+    every = pd.concat([pd.concat(ours).assign(rule="this rule, 8 trials"), frames["others"]])
+    every["size"] = pd.cut(every["effect"], EFFECTS, right=False, labels=SIZES).astype(object)
+    wide = every.pivot_table("found", "rule", "size", sort=False)[list(SIZES)]
+    return _table(wide.map(lambda share: "-" if np.isnan(share) else _share(share)).reset_index())
+
+
+def plot(numbers: Row, path: Path) -> None:
+    """Share found against effect: left this rule with 4, 8 and 12 trials, right the other rules."""
+    power, alarms, others = (pd.DataFrame(numbers[part]) for part in ("power", "false_alarms", "others"))
+    plt.rcParams["svg.hashsalt"] = "ridgeline"
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for trials, marker in ((4, "v"), (8, "o"), (12, "^")):
+        mine = power.query("trials == @trials")
+        left.plot(100 * mine["effect"], mine["slower"], marker, alpha=0.7, label=f"{trials} trials")
+    left.plot(0 * alarms["alone"], alarms["alone"], "s", alpha=0.7, label="A/A: false alarms")
+    for (rule, mine), marker in zip(others.groupby("rule", sort=False), "+xvo^", strict=True):
+        right.plot(100 * mine["effect"], mine["found"], marker, alpha=0.7, label=rule)
+    left.set(title="this rule, A/B in lock-step", ylabel="share of draws with a finding", ylim=(-0.03, 1.03))
+    right.set(title="other rules, 8 trials or runs")
+    for axes in (left, right):
+        axes.axhline(0.95, color="grey", linewidth=0.8, linestyle=":")
+        axes.set(xlabel="true effect, % of the time", xlim=(-0.3, 7))
+        axes.legend(fontsize=8, loc="center right")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the study; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.study.verdicts", description=(__doc__ or "").split("\n")[0])
@@ -303,7 +458,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         numbers[part] = getattr(study, part)()
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "ab_study.json").write_text(json.dumps(numbers, indent=0) + "\n", encoding="utf-8")
-    (options.out / "ab_study.md").write_text(page(numbers, study.settings, PROMISES), encoding="utf-8")
+    (options.out / "ab_study.md").write_text(page(numbers, study.settings), encoding="utf-8")
     plot(numbers, options.out / "ab_study.svg")
     print(f"wrote {options.out}/ab_study.md, ab_study.svg, ab_study.json")
     return 0

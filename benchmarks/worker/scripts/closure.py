@@ -23,9 +23,10 @@ from typing import Any
 
 import torch
 
+from ...shapes import JsonObject
 from .. import clocks, guards
 from ..arms import harness_numerics
-from .interception import TimerCall
+from .interception import Call, TimerCall
 
 MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""
@@ -46,7 +47,7 @@ class ClosureBench:
         self.clock: Any = None
         self.samples_s: list[float] = []
 
-    def examine(self) -> dict[str, Any]:
+    def examine(self) -> JsonObject:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
@@ -94,7 +95,7 @@ class ClosureBench:
         self._launched = clocks.Timed(self._graph.replay, calls)
         return ""
 
-    def samples(self, order: list[str], warm_up: bool, spot: None = None) -> dict[str, Any]:
+    def samples(self, order: list[str], warm_up: bool, spot: None = None) -> JsonObject:
         """Samples of this closure, as many as it stands in the order; the answer of arms.CaseBench.samples."""
         seconds: list[float] = []
         busy_s = 0.0
@@ -113,19 +114,19 @@ class ClosureBench:
     def drop(self) -> None:
         """It failed: nothing of it is needed any more."""
 
-    def keep_outputs(self, path: str) -> dict[str, Any]:
+    def keep_outputs(self, path: str) -> JsonObject:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
         torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs()}, path)
         return {"outputs": len(self._own)}
 
-    def compare(self, path: str) -> dict[str, Any]:
+    def compare(self, path: str) -> JsonObject:
         """Hold the outputs against those of the other side."""
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
         found = agree([one.cpu() for one in self._own], theirs["outputs"], self._inputs() == theirs["inputs"])
         return dataclasses.asdict(found)
 
-    def check_after(self) -> dict[str, Any]:
+    def check_after(self) -> JsonObject:
         """One more call, after timing, held against the first outputs."""
         if self._graph is not None:
             self._graph.replay()
@@ -192,7 +193,7 @@ def seeded(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _repeated(call: Callable[[], Any], calls: int) -> Callable[[], None]:
+def _repeated(call: Call, calls: int) -> Callable[[], None]:
     def launch() -> None:
         for _ in range(calls):
             call()
@@ -337,8 +338,8 @@ def _digest(tensor: torch.Tensor) -> str:
     flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
     if flat.device.type == "cpu":
         return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
-    whole = flat[: flat.numel() // COLUMNS * COLUMNS].view(-1, COLUMNS).sum(0, dtype=torch.int64)
-    rest = flat[flat.numel() // COLUMNS * COLUMNS :].sum(dtype=torch.int64)
+    edge = flat.numel() // COLUMNS * COLUMNS
+    whole, rest = flat[:edge].view(-1, COLUMNS).sum(0, dtype=torch.int64), flat[edge:].sum(dtype=torch.int64)
     return f"{head}{[*whole.tolist(), int(rest)]}"
 
 
@@ -416,7 +417,7 @@ class Untold(Exception):
     """The expression has something in it that a declaration cannot hold."""
 
 
-def told(call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> tuple[str, list[str]]:
+def told(call: Call, tensors: Sequence[torch.Tensor]) -> tuple[str, list[str]]:
     """The expression, with `tensors` as x0, x1, ..., and the modules that it needs; ("", []) where it is not told."""
     writer = _Writer({id(one): f"x{index}" for index, one in enumerate(tensors)})
     try:
@@ -426,23 +427,22 @@ def told(call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> tuple[str,
     return (text, sorted(writer.modules)) if len(text) <= LONGEST else ("", [])
 
 
-def statement_of(call: Callable[[], Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The statement and the names of a Timer's call (`timers.statement`)."""
-    return getattr(call, "statement", None)
+class _Writer(ast.NodeTransformer):
+    """Writes expressions, with what names stand for in their places.  names: of the tensors, by id.
 
-
-class _Writer:
-    """Writes expressions.  names: of the tensors, by id.  modules: those that it has named."""
+    modules: those that it has named.
+    """
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
+        self._scope: Mapping[str, Any] = {}
         self.modules: set[str] = set()
 
-    def of(self, call: Callable[[], Any]) -> str:
+    def of(self, call: Call) -> str:
         """Any closure."""
-        if (found := statement_of(call)) is not None:
-            text, names = found
-            return self._expression(ast.parse(text, mode="eval").body, names)
+        if found := getattr(call, "statement", None):  # of a Timer (timers.statement)
+            text, self._scope = found
+            return self._expression(ast.parse(text, mode="eval").body)
         if isinstance(call, functools.partial) and not (call.args or call.keywords):
             return self.of(call.func)
         if isinstance(call, functools.partial):
@@ -450,15 +450,17 @@ class _Writer:
             named = [f"{name}={self.value(one)}" for name, one in call.keywords.items()]
             return f"{self.value(call.func)}({', '.join([*given, *named])})"
         if isinstance(call, FunctionType):
-            return self._expression(_body(call), _names(call))
+            self._scope = _names(call)
+            return self._expression(_body(call))
         raise Untold
 
-    def _expression(self, node: ast.expr, names: Mapping[str, Any]) -> str:
+    def _expression(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Call | ast.BinOp):
             raise Untold  # a value that is there already
-        return ast.unparse(_Replacing(self.value, names, self.modules).visit(copy.deepcopy(node)))
+        return ast.unparse(self.visit(copy.deepcopy(node)))
 
     def value(self, value: Any) -> str:
+        """A value, by its name or as a literal."""
         if id(value) in self._names:
             return self._names[id(value)]
         if type(value) in PLAIN:
@@ -472,13 +474,6 @@ class _Writer:
         self.modules.add(module)
         return f"{module}.{name}" if name else module
 
-
-class _Replacing(ast.NodeTransformer):
-    """Puts what names stand for in their places."""
-
-    def __init__(self, written: Callable[[Any], str], names: Mapping[str, Any], modules: set[str]) -> None:
-        self._written, self._names, self._modules = written, names, modules
-
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Whatever else stands there."""
         if not isinstance(node, (*READ_ONLY, ast.operator, ast.unaryop, ast.expr_context)):
@@ -487,9 +482,9 @@ class _Replacing(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """A variable."""
-        if node.id not in self._names:
+        if node.id not in self._scope:
             raise Untold
-        return ast.parse(self._written(self._names[node.id]), mode="eval").body
+        return ast.parse(self.value(self._scope[node.id]), mode="eval").body
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """A name in a module, or a method of a tensor."""
@@ -498,19 +493,19 @@ class _Replacing(ast.NodeTransformer):
             return ast.parse(self._in_module(base, node.attr), mode="eval").body
         if isinstance(base, torch.Tensor) and callable(getattr(type(base), node.attr, None)):
             return super().generic_visit(node)
-        return ast.parse(self._written(getattr(base, node.attr)), mode="eval").body
+        return ast.parse(self.value(getattr(base, node.attr)), mode="eval").body
 
     def _in_module(self, module: ModuleType, name: str) -> str:
         found = getattr(module, name)
         if not callable(found) or module.__name__ == "__main__":
-            return self._written(found)
-        self._modules.add(module.__name__)
+            return self.value(found)
+        self.modules.add(module.__name__)
         return f"{module.__name__}.{name}"
 
     def _held(self, node: ast.expr) -> Any:
         """What a dotted name stands for."""
-        if isinstance(node, ast.Name) and node.id in self._names:
-            return self._names[node.id]
+        if isinstance(node, ast.Name) and node.id in self._scope:
+            return self._scope[node.id]
         if isinstance(node, ast.Attribute) and isinstance(base := self._held(node.value), ModuleType):
             return getattr(base, node.attr)
         raise Untold

@@ -22,7 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from ...shapes import JsonObject
 from .. import failures
+
+Call = Callable[[], Any]
+"""What is timed: it takes nothing."""
 
 LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 """Packages whose own calls of a timer choose a configuration; they time for themselves."""
@@ -142,9 +146,9 @@ class Interceptor:
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
-    def _said(self, **event: Any) -> dict[str, Any]:
+    def _said(self, **event: Any) -> JsonObject:
         """Tell the coordinator that the script is at a timer; returns the request that follows."""
-        request: dict[str, Any] = self._channel.exchange({"ok": True, "result": event})
+        request: JsonObject = self._channel.exchange({"ok": True, "result": event})
         return request
 
     def _bench(self, call: TimerCall) -> Any:
@@ -189,7 +193,7 @@ class Interceptor:
 _NOTHING = Timing([float("nan")])
 
 
-def _glimpsed(call: Callable[[], Any]) -> tuple[Timing, BaseException | None]:
+def _glimpsed(call: Call) -> tuple[Timing, BaseException | None]:
     """One call, for what it writes; its time is no measurement."""
     begin = time.perf_counter()
     try:
@@ -317,7 +321,8 @@ def _parameters(frame: FrameType) -> dict[str, str]:
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more = code.co_varnames[len(names) + bool(code.co_flags & 0x04)] if code.co_flags & 0x08 else ""
     values = {name: local[name] for name in names if name in local} | dict(local.get(more) or {})
-    loops = {name: local[name] for name in _loop_variables(code.co_filename, frame.f_lineno) if name in local}
+    around = [names for first, last, names in _loops(code.co_filename) if first <= frame.f_lineno <= last]
+    loops = {name: local[name] for names in around for name in names if name in local and name != "_"}
     found: dict[str, str] = {}
     for name, value in (*values.items(), *loops.items()):
         found |= _printable(name, value)
@@ -373,10 +378,6 @@ def _loops(file: str) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
     return tuple((node.lineno, node.end_lineno or node.lineno, tuple(names)) for node, names in named)
 
 
-def _loop_variables(file: str, line: int) -> list[str]:
-    return [name for first, last, names in _loops(file) if first <= line <= last for name in names if name != "_"]
-
-
 def _plain(text: str) -> str:
     return re.sub(r"[^\w.+:=,<>#-]+", "-", text.replace("torch.", "")).strip("-")
 
@@ -401,7 +402,7 @@ class TimerCall:
     """
 
     timer: str
-    call: Callable[[], Any]
+    call: Call
     roots: tuple[Any, ...] = ()
     no_grad_of: tuple[Any, ...] = ()
     threads: int = 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from ...shapes import JsonObject
 from .. import failures
 from . import timers
 from .interception import Interceptor, ScriptTask
@@ -25,7 +26,7 @@ MOST_FILES = 2000
 """Files of imported modules that are looked at."""
 
 
-def run(task: dict[str, Any], channel: Any) -> dict[str, Any]:
+def run(task: JsonObject, channel: Any) -> JsonObject:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
     what = ScriptTask(**task)
     programs = Programs()
@@ -37,7 +38,7 @@ def run(task: dict[str, Any], channel: Any) -> dict[str, Any]:
     return {**ended, "programs": programs.started[:5], **_files(what)}
 
 
-def _ended(what: ScriptTask) -> dict[str, Any]:
+def _ended(what: ScriptTask) -> JsonObject:
     """Execute the script; how it ended."""
     try:
         _execute(what)
@@ -106,7 +107,7 @@ def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
     torch.manual_seed(seed)
 
 
-def _files(what: ScriptTask) -> dict[str, Any]:
+def _files(what: ScriptTask) -> JsonObject:
     """Which packages of the repository came from the checkout, and which from somewhere else."""
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
@@ -342,30 +343,27 @@ def _cpu(torch: Any, value: Any) -> Any:
 def _answer_for_the_device(torch: Any) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
-    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", *RESETS):
-        _set(cuda, name, None)
-    for name in ("current_device", *SIZES):
-        _set(cuda, name, 0)
-    cuda.is_available, cuda.device_count = _answering("is_available", True), _answering("device_count", 1)
-    cuda.get_device_name = _answering("get_device_name", "CPU")
-    cuda.get_device_capability = _answering("get_device_capability", (0, 0))
-    cuda.get_device_properties = _answering("get_device_properties", _properties(torch))
-    cuda._lazy_init = _answering("_lazy_init", None)
-    cuda.Event, cuda.Stream = HostEvent, HostStream
-    for name in ("current_stream", "default_stream"):
-        setattr(cuda, name, _answering(name, HostStream()))
-    cuda.stream = _answering("stream", contextlib.nullcontext())
-    cuda.device = HostDevice
+    answers = {
+        **dict.fromkeys(("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all"), None),
+        **dict.fromkeys(RESETS, None),
+        **dict.fromkeys(("current_device", *SIZES), 0),
+        **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
+        "is_available": True,
+        "device_count": 1,
+        "get_device_name": "CPU",
+        "get_device_capability": (0, 0),
+        "get_device_properties": _properties(torch),
+        "stream": contextlib.nullcontext(),
+        "_lazy_init": None,
+    }
+    for name, value in answers.items():
+        setattr(cuda, name, _answering(name, value))
+    for name in (*RESETS, *SIZES, "empty_cache"):  # what concerns memory has two names
+        setattr(cuda.memory, name, getattr(cuda, name))
+    cuda.Event, cuda.Stream, cuda.device = HostEvent, HostStream, HostDevice
     torch.nn.Module.cuda = lambda self, *_, **__: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
-
-
-def _set(cuda: Any, name: str, value: Any) -> None:
-    """An answer, under both names that torch has for what concerns memory."""
-    setattr(cuda, name, _answering(name, value))
-    if hasattr(cuda.memory, name):
-        setattr(cuda.memory, name, getattr(cuda, name))
 
 
 def _properties(torch: Any) -> Any:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .interception import Interceptor, TimerCall, Timing
+from .interception import Call, Interceptor, TimerCall, Timing
 
 DO_BENCH = ("do_bench", "do_bench_proton", "do_bench_cudagraph", "do_bench_cudagraph_proton")
 BENCH_GPU_TIME = tuple(f"bench_gpu_time{how}" for how in ("", "_with_cuda_event", "_with_cupti", "_with_cudagraph"))
@@ -38,22 +38,24 @@ def _replaced(original: Any, to: Interceptor, timed: Callable[..., Any]) -> Any:
     return timer
 
 
+def _replace(owner: Any, names: Sequence[str], to: Interceptor, timed: Callable[..., Any]) -> None:
+    """Replace those timers of a module or class that it has.  timed: (name, original, interceptor, frame, ...)."""
+    for name in names:
+        if original := getattr(owner, name, None):
+            setattr(owner, name, _replaced(original, to, functools.partial(timed, name, original, to)))
+
+
 def of_triton(module: Any, to: Interceptor) -> None:
     """Replace the timers of triton.testing."""
-    for name in DO_BENCH:
-        if original := getattr(module, name, None):
-            setattr(module, name, _do_bench(original, name, to))
+    _replace(module, DO_BENCH, to, _do_bench)
 
 
-def _do_bench(original: Any, name: str, to: Interceptor) -> Any:
-    def timed(frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        asked = _asked(original, (fn, *args), kwargs)
-        hot = name == "do_bench_cudagraph"
-        timing = to.time(TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot), frame)
-        quantiles = asked.get("quantiles", asked.get("percentiles"))
-        return summary([1e3 * one for one in timing.seconds], quantiles, str(asked.get("return_mode", "mean")))
-
-    return _replaced(original, to, timed)
+def _do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    asked = _asked(original, (fn, *args), kwargs)
+    hot = name == "do_bench_cudagraph"
+    timing = to.time(TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot), frame)
+    quantiles = asked.get("quantiles", asked.get("percentiles"))
+    return summary([1e3 * one for one in timing.seconds], quantiles, str(asked.get("return_mode", "mean")))
 
 
 def summary(times: Sequence[float], quantiles: Sequence[float] | None, mode: str) -> Any:
@@ -79,29 +81,25 @@ def quantile(times: Sequence[float], share: float) -> float:
 
 def of_torch(module: Any, to: Interceptor) -> None:
     """Replace the timing methods of torch.utils.benchmark.Timer."""
-    for name in ("timeit", "blocked_autorange", "adaptive_autorange"):
-        setattr(module.Timer, name, _timer_method(module, getattr(module.Timer, name), name, to))
 
-
-def _timer_method(module: Any, original: Any, name: str, to: Interceptor) -> Any:
-    def timed(frame: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        spec = self._task_spec
-        if self._language != module.Language.PYTHON:
-            return original(self, *args, **kwargs)
+    def timed(name: str, original: Any, to: Interceptor, frame: Any, timer: Any, *args: Any, **kwargs: Any) -> Any:
+        spec = timer._task_spec
+        if timer._language != module.Language.PYTHON:
+            return original(timer, *args, **kwargs)
         named = {"label": spec.label, "sub_label": spec.sub_label, "provider": spec.description}
         named |= {"threads": spec.num_threads} if spec.num_threads > 1 else {}
         more = {key: value for key, value in named.items() if value}
-        call = statement(spec.stmt, spec.setup, self._globals)
-        asked = TimerCall(f"Timer.{name}", call, (self._globals,), threads=spec.num_threads, named=more, function=None)
+        call, roots = statement(spec.stmt, spec.setup, timer._globals), (timer._globals,)
+        asked = TimerCall(f"Timer.{name}", call, roots, threads=spec.num_threads, named=more, function=None)
         timing = to.time(asked, frame)
         number = int(kwargs.get("number", args[0] if args else 1000000)) if name == "timeit" else 1
         times = [statistics.fmean(timing.seconds)] if name == "timeit" else list(timing.seconds)
         return module.common.Measurement(number, [number * one for one in times], spec)
 
-    return _replaced(original, to, timed)
+    _replace(module.Timer, ("timeit", "blocked_autorange", "adaptive_autorange"), to, timed)
 
 
-def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Callable[[], Any]:
+def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Call:
     """What a Timer times, as a call; an expression gives its value."""
     held = dict(names)
     exec(compile(setup, "<setup>", "exec"), held)
@@ -125,8 +123,7 @@ def of_aiter(module: Any, to: Interceptor) -> None:
     """Replace run_perftest and @perftest; both give (output, us)."""
     if hasattr(module, "perftest"):
         module.perftest = _perftest(module.perftest, to)
-    if hasattr(module, "run_perftest"):
-        module.run_perftest = _run_perftest(module.run_perftest, to)
+    _replace(module, ("run_perftest",), to, _run_perftest)
 
 
 def _perftest(original: Any, to: Interceptor) -> Any:
@@ -147,14 +144,11 @@ def _perftest(original: Any, to: Interceptor) -> Any:
     return perftest
 
 
-def _run_perftest(original: Any, to: Interceptor) -> Any:
+def _run_perftest(
+    name: str, original: Any, to: Interceptor, frame: Any, func: Any, *args: Any, **kwargs: Any
+) -> tuple[Any, float]:
     own = {name for name, one in inspect.signature(original).parameters.items() if one.kind is one.KEYWORD_ONLY}
-
-    def timed(frame: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        of_call = {name: one for name, one in kwargs.items() if name not in own}
-        return _output_and_us(to, frame, "run_perftest", func, args, of_call)
-
-    return _replaced(original, to, timed)
+    return _output_and_us(to, frame, name, func, args, {key: one for key, one in kwargs.items() if key not in own})
 
 
 def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
@@ -170,20 +164,17 @@ def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: 
 
 def of_flashinfer(module: Any, to: Interceptor) -> None:
     """Replace bench_gpu_time and its kin; each gives a list of ms."""
-    for name in BENCH_GPU_TIME:
-        if original := getattr(module, name, None):
-            setattr(module, name, _bench_gpu_time(original, name, to))
+    _replace(module, BENCH_GPU_TIME, to, _bench_gpu_time)
 
 
-def _bench_gpu_time(original: Any, name: str, to: Interceptor) -> Any:
-    def timed(frame: Any, fn: Any, *args: Any, **kwargs: Any) -> list[float]:
-        asked = _asked(original, (fn, *args), kwargs)
-        given, named = tuple(asked.get("input_args") or ()), dict(asked.get("input_kwargs") or {})
-        call, hot = functools.partial(fn, *given, **named), asked.get("cold_l2_cache") is False
-        timing = to.time(TimerCall(name, call, (fn, given, named), function=fn, hot=hot), frame)
-        return [1e3 * one for one in timing.seconds]
-
-    return _replaced(original, to, timed)
+def _bench_gpu_time(
+    name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any
+) -> list[float]:
+    asked = _asked(original, (fn, *args), kwargs)
+    given, named = tuple(asked.get("input_args") or ()), dict(asked.get("input_kwargs") or {})
+    call, hot = functools.partial(fn, *given, **named), asked.get("cold_l2_cache") is False
+    timing = to.time(TimerCall(name, call, (fn, given, named), function=fn, hot=hot), frame)
+    return [1e3 * one for one in timing.seconds]
 
 
 def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

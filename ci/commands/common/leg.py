@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,11 +19,12 @@ from ci.judging import claims, reach
 from ci.judging.claims import Expected, MeasuringJob, TrustedOutcome, decided
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement, Verdict
-from ci.options import FILE, option, together
+from ci.options import FILE, Given, option, together
 from ci.pools import file as pools_file
-from ci.pools.types import NO_GPU, Pool
+from ci.pools.file import NO_GPU, Pool
 from ci.records.ledger import Explanation
-from ci.report.model import Report, ReportWarning, Side, report_of
+from ci.report.model import Report, ReportWarning, report_of
+from ci.report.words import plural
 from ci.trials import file
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration, Trial
@@ -48,46 +48,33 @@ class LegError(Exception):
     """What was said of the leg cannot be; the text names the value and what is allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class HandedLeg:
-    """The part of a run that one pool measured.  head, base: 40 hex digits; base "": where head left our branch.
+def judged(given: Given, repository: Repository, policy: Policy) -> Report:
+    """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason.
 
-    gpus: how many the job was given, None: any size that the pool offers.  run, job: the platform's word on it.
-    declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
+    given: of `gate`.  declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
     code: folder with what the run says it compiled both sides to (ci.isa.check.SIDES).
     """
-
-    head: str
-    base: str
-    pool: str
-    gpus: int | None = None
-    tier: str = "pr"
-    run: Path | None = None
-    job: str = ""
-    declared: Path | None = None
-    code: Path | None = None
-
-
-def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
-    """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
-    job = claims.read(leg.run, leg.job) if leg.run else None
+    head: str = given.head_commit
     # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
-    if git_or_none(repository.root, "cat-file", "-e", f"{leg.head}^{{commit}}") is None:
-        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", leg.head)
-    base = leg.base or _merge_base(repository, leg.head)
-    expected = _expected(leg, base, job, repository)
-    handed = handed_over(files)
+    if git_or_none(repository.root, "cat-file", "-e", f"{head}^{{commit}}") is None:
+        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", head)
+    job = _job(given)
+    base = given.base_commit or repository.merge_base("HEAD", head)
+    if not base:
+        raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
+    expected = _expected(given, base, job, repository)
+    handed = handed_over(given.files)
     if handed or not expected.reached:
-        outcome = decided(handed, expected, policy, leg.tier)
+        outcome = decided(handed, expected, policy, "pr")
     else:
-        why = job.why_nothing(leg.pool) if job else f"nothing was measured: pool {leg.pool} handed over no trial file"
+        why = (
+            job.why_nothing(given.pool) if job else f"nothing was measured: pool {given.pool} handed over no trial file"
+        )
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
-    if leg.code:
-        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, leg.code))
-    made = _report(outcome, expected, leg, repository)
+    if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
+        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code))
     explanations = _explanations(outcome, expected, repository, policy)
-    told = (ReportWarning(TOLD_CODE),) if any(one.code for one in explanations) else ()
-    return dataclasses.replace(made, explanations=explanations, warnings=(*made.warnings, *told))
+    return _report(outcome, expected, given, repository, explanations)
 
 
 TOLD_CODE = "the machine code beside a cause is what the measuring host says that both sides compile to"
@@ -110,8 +97,6 @@ CLAIMED_CODE = "the machine code is what the run of the pull request says it com
 
 def _with_code(judgement: Judgement, folder: Path) -> Judgement:
     """What the run says it compiled can make a verdict worse, never better."""
-    if not folder.is_dir():
-        return judgement  # the kernels are the same files, or nothing got so far
     try:
         found, said = isa_check.joined(judgement, isa_check.of_files(folder, _compiled)), CLAIMED_CODE
     except IsaError as error:
@@ -140,21 +125,28 @@ def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     return [file.read_hostile(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
 
 
-def expected_alone(leg: HandedLeg, repository: Repository) -> Expected:
-    """What is expected of a run that measured one commit, without a base."""
-    job = claims.read(leg.run, leg.job) if leg.run else None
-    return dataclasses.replace(_expected(leg, leg.head, job, repository), same_kernels=True)
+def expected_alone(given: Given, repository: Repository) -> Expected:
+    """What is expected of a run that measured one commit, without a base.  given: of `ci sift`."""
+    return dataclasses.replace(_expected(given, given.head_commit, _job(given), repository), same_kernels=True)
 
 
-def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
-    if not leg.pool:
+def _job(given: Given) -> MeasuringJob | None:
+    return claims.read(given.run, given.job) if given.run else None
+
+
+def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
+    if not given.pool:
         raise LegError("--pool NAME is missing: it says which GPU the trials must be of")
-    pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
-    counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
-    declared, python = _declared(leg.declared) if leg.declared and leg.declared.exists() else (None, "")
-    found = _reach(repository, base, leg.head)
+    pool = HOSTED if given.pool == HOSTED.name else pools_file.load().pool(given.pool)
+    counts = pool.gpus if given.gpus is None else (pool.size(given.gpus),)
+    file = vars(given).get("declared")
+    declared, python = _declared(file) if file and file.exists() else (None, "")
+    try:  # what can differ, by the commits as git has them
+        found = reach.of_commits(repository.root, base, given.head_commit)
+    except (GitError, ProjectError) as error:
+        found = Reach(unknown=str(error))
     return Expected(
-        leg.head,
+        given.head_commit,
         base,
         None if pool.gpu == NO_GPU else pool.gpu,
         counts,
@@ -182,85 +174,53 @@ def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
         ) from None
 
 
-# ---- what git knows --------------------------------------------------------------------------------------------------
-
-
-def _merge_base(repository: Repository, head: str) -> str:
-    found = repository.merge_base("HEAD", head)
-    if not found:
-        raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
-    return found
-
-
-def _reach(repository: Repository, base: str, head: str) -> Reach:
-    """What can differ, by the commits as git has them."""
-    try:
-        return reach.of_commits(repository.root, base, head)
-    except (GitError, ProjectError) as error:
-        return Reach(unknown=str(error))
-
-
-def _trusted(repository: Repository, commit: str) -> bool:
-    """Whether a commit is in the history of the branch that judges."""
-    return succeeds(repository.root, "merge-base", "--is-ancestor", commit, "HEAD")
-
-
-# ---- the report ------------------------------------------------------------------------------------------------------
-
-
 UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
 
 
-def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
-    where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
-    checkouts = [
-        LocalCheckout(role, repository.root, Commit(c, 0, ""))
-        for role, c in (("base", expected.base), ("head", leg.head))
-    ]
-    made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {where}")
-    base, head = (
-        dataclasses.replace(side, commit=one.commit.hash, dirty=False)
-        for side, one in zip((made.base, made.head), checkouts, strict=True)
-    )
-    first = () if _trusted(repository, leg.head) or not outcome.trials else (_untrusted(head, outcome),)
-    more = () if expected.declared or not outcome.trials else (ReportWarning(UNCHECKED),)
-    moved = moved_configurations(outcome.trials)
+def _report(
+    outcome: TrustedOutcome,
+    expected: Expected,
+    given: Given,
+    repository: Repository,
+    explanations: tuple[Explanation, ...],
+) -> Report:
+    gpus = "" if given.gpus is None else f", {given.gpus} GPU{'s' * (given.gpus != 1)}"
+    sides = {"base": expected.base, "head": expected.head}
+    checkouts = [LocalCheckout(role, repository.root, Commit(commit, 0, "")) for role, commit in sides.items()]
+    made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {given.pool}{gpus}")
+    said, more = list[str](), list[str]()
+    if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
+        untrusted = claims.UNTRUSTED.format(head=expected.head[:8])
+        said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
+    if outcome.trials and not expected.declared:
+        said.append(UNCHECKED)
+    if any(one.code for one in explanations):
+        more.append(TOLD_CODE)
     return dataclasses.replace(
-        made, base=base, head=head, warnings=(*first, *more, *made.warnings), configurations=moved
-    )
-
-
-def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:
-    count = len(outcome.trials)
-    return ReportWarning(
-        f"{count} trial{'s' * (count != 1)} judged here; {claims.UNTRUSTED.format(head=head.commit[:8])}"
+        made,
+        base=dataclasses.replace(made.base, commit=expected.base, dirty=False),
+        head=dataclasses.replace(made.head, commit=expected.head, dirty=False),
+        warnings=(*map(ReportWarning, said), *made.warnings, *map(ReportWarning, more)),
+        configurations=moved_configurations(outcome.trials),
+        explanations=explanations,
     )
 
 
 # Best configurations that moved, for the report of a pull request: from the lines of sweeps among its trials.
 
 
-if TYPE_CHECKING:
-    from ci.history.configurations import SweptCase
-
-
 def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
     """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
     if not any(trial.sweep for trial in trials):
         return ()
-    from ci.history.configurations import swept_in  # pandas takes 0.3 s to import, and most reports have none
+    # Imported here: pandas takes 0.3 s, and most reports have none.
+    from ci.history.configurations import better_knobs, loss_of, swept_in
     from ci.sweeps.measured import gathered
 
-    swept = [one for found in gathered(trials) for one in swept_in(found)]
-    return tuple(filter(None, map(_sentence, swept)))
-
-
-def _sentence(swept: SweptCase) -> str:
-    from ci.history.configurations import better_knobs, loss_of
-
-    loss = loss_of(swept)
-    if loss is None:
-        return ""
-    key, size = swept.key, f"{loss.ratio:.3f} ({loss.low:.3f} to {loss.high:.3f})"
-    knobs = better_knobs(swept.chosen, loss.better)
-    return f"{key.kernel}/{key.backend}/{key.case}: the knobs in use take {size} of the time of {knobs}"
+    said = []
+    for swept in (one for found in gathered(trials) for one in swept_in(found)):
+        if loss := loss_of(swept):
+            key, size = swept.key, f"{loss.ratio:.3f} ({loss.low:.3f} to {loss.high:.3f})"
+            knobs = better_knobs(swept.chosen, loss.better)
+            said.append(f"{key.kernel}/{key.backend}/{key.case}: the knobs in use take {size} of the time of {knobs}")
+    return tuple(said)

@@ -16,38 +16,42 @@ import click
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
-from ci.options import flag, out_console
+from ci.options import Given, flag, out_console
 from ci.report.run_summary import RunSeconds, seconds_of
 from ci.trials.file import TrialFile, read
 from ci.trials.trial import Checkout, Machine, Trial
 from kernels import project
 
 
-def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out: Path | None = None) -> LocalCheckout:
-    """The checkout of `run`: named by the caller on a node without git, else the working tree of the repository.
+def here(out: Path | None = None) -> LocalCheckout:
+    """The working tree of the project that we stand in.  out: the trial file that the verb writes, no change of it."""
+    return Repository(project.around(Path.cwd()).root).working_tree(out)
 
-    out: the trial file that the verb writes; it is no change of the tree.
+
+def one_checkout(given: Given) -> LocalCheckout:
+    """The checkout of a verb with SOURCE and --out: named by the caller on a node without git, else the working tree.
+
     Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
     """
-    folder = path or project.around(Path.cwd()).root
-    if path is not None:
+    path: Path = given.tree or project.around(Path.cwd()).root
+    if given.tree:
         found = project.layout(path)
-        listed, sources = found.packages, found.sources
-        places = [path / part / name.replace(".", "/") for name in listed for part in sources]
+        places = [path / part / name.replace(".", "/") for name in found.packages for part in found.sources]
         if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
             raise click.UsageError(
-                f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
+                f"--tree {path} has none of the packages with kernels that it lists ({', '.join(found.packages)}); "
                 "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
             )
-    if commit is None:
-        return Repository(folder).working_tree(out)
+    if given.commit is None:
+        return Repository(path).working_tree(given.out)
+    date_ms = given.commit_date
     if date_ms is None:
         try:
-            date_ms = Repository(folder).resolve(commit).date_ms
+            date_ms = Repository(path).resolve(given.commit).date_ms
         except GitError:
             date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
             click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
-    return LocalCheckout("head", folder.resolve(), Commit(commit, date_ms, ""))
+    return LocalCheckout("head", path.resolve(), Commit(given.commit, date_ms, ""))
 
 
 def two_checkouts(
@@ -75,8 +79,7 @@ TRIALS = ".ridgeline/trials"
 def scratch(verb: str, checkout: LocalCheckout, root: Path | None = None) -> Path:
     """A new trial file in TRIALS, named by time and commit.  root: of a project that the current folder is not in."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    name = checkout.commit.short if checkout.commit else "tree"
-    return project.place(f"{TRIALS}/{stamp}-{verb}-{name}-{os.getpid()}.jsonl", root)
+    return project.place(f"{TRIALS}/{stamp}-{verb}-{checkout.commit.short}-{os.getpid()}.jsonl", root)
 
 
 # Trials of an earlier check that a check of the same commit need not measure again.

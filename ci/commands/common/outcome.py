@@ -1,53 +1,48 @@
-"""What every comparing verb does at its end: print, write the report, record, and the exit code."""
+"""What every comparing verb does at its end: say why, print, write the report, record, and the exit code."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from ci.commands.common.measuring import VerbClock, measured_before
-from ci.git.repository import LocalCheckout, Repository
+from ci.commands.common.why import explained, keep_causes
+from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict, to_json
-from ci.options import out_console, print_json
+from ci.options import Given, err_console, out_console, print_json
 from ci.records import store
-from ci.records.ledger import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.model import Report, report_of
 from ci.report.run_summary import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
+from ci.trials.trial import Trial
 from ci.whole_files import replace
 
 NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
 
 def compared(
-    repository: Repository,
-    checkouts: Sequence[LocalCheckout],
-    plan: MeasurePlan,
-    rules: policy.Policy,
-    file: Path,
-    console: Console,
-    all_cases: bool = False,
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path, all_cases: bool
 ) -> live.Outcome:
     """Trials in lock-step of what can differ: none where the kernels are the same files and run in the same Python.
 
     all_cases: of everything that the plan names, whatever the files say.
     """
+    console = err_console()
     if all_cases or plan.pythons or plan.knobs:
         return live.compare(checkouts, plan, rules, machine_kind(), file, console)
     found = reach.of_checkouts(*checkouts)
     if found.nothing and not any(checkout.dirty for checkout in checkouts):
         # Head alone, for the record; not even that where an earlier check on this machine did it.
         base, head = checkouts
-        before = measured_before(head, plan, reach.of_checkouts(base, head).same) if not file.exists() else None
+        before = measured_before(head, plan, found.same) if not file.exists() else None
         if before is None:
             return live.identical(checkouts, plan, rules, file, console)
         when = f"{before.path}; --all-cases measures both sides"
@@ -65,34 +60,53 @@ def compared(
 def finish(
     outcome: live.Outcome,
     checkouts: Sequence[LocalCheckout],
-    results: Path,
-    *,
-    as_json: bool,
+    plan: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+    root: Path,
+    given: Given,
     clock: VerbClock,
     report: Path | None = None,
-    explanations: tuple[Explanation, ...] = (),
 ) -> int:
-    """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
-    made = report_of(outcome.judgement, outcome.file.trials, checkouts)
-    made = dataclasses.replace(made, explanations=explanations)
-    if as_json:
-        spent = clock.spent(outcome.file.trials)
+    """Say why, record what belongs to commits, print the report, write it; the exit code of the verdict."""
+    trials = outcome.file.trials
+    wanted_s = given.why_seconds if given.why else 0.0
+    causes = explained(outcome, checkouts, plan, rules, file, root, err_console(), wanted_s)
+    keep_causes(causes, checkouts, plan, trials, given.results)
+    made = dataclasses.replace(report_of(outcome.judgement, trials, checkouts), explanations=causes)
+    if given.as_json:
+        spent = clock.spent(trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
-        document |= {"explanations": [dataclasses.asdict(one) for one in explanations]}
+        document |= {"explanations": [dataclasses.asdict(one) for one in causes]}
         print_json({**document, "seconds": spent.as_json() if spent else None})
     else:
         terminal.show(made, out_console())
-        onward = functools.partial(again, out=outcome.file.path)
-        for sentence in to_decide(outcome.judgement, outcome.file.trials, onward):
+        for sentence in to_decide(outcome.judgement, trials, functools.partial(again, out=outcome.file.path)):
             click.echo(sentence)
     if report:
         write_report(made, report)
     changed = next((checkout.changes for checkout in checkouts if checkout.dirty), "")
-    if outcome.file.trials and not changed:
-        print_recorded(store.record([outcome.file], results), to_stderr=as_json)
-    elif outcome.file.trials:
+    if trials and not changed:
+        print_recorded(store.record([outcome.file], given.results), to_stderr=given.as_json)
+    elif trials:
         click.echo(f"not recorded: the checkout has {plain(changed)}", err=True)
     return outcome.judgement.verdict.exit_code
+
+
+def shown(
+    judgement: Judgement,
+    trials: Sequence[Trial],
+    rejected: Sequence[Rejected],
+    as_json: bool,
+    checkouts: Iterable[LocalCheckout] = (),
+    title: str = "",
+) -> int:
+    """Print a judgement that is not recorded; the exit code of its verdict."""
+    if as_json:
+        print_json(with_rejected(to_json(judgement), rejected))
+    else:
+        terminal.show(report_of(judgement, trials, checkouts, title), out_console())
+    return judgement.verdict.exit_code
 
 
 def write_report(report: Report, stem: Path) -> None:

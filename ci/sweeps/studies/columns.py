@@ -18,14 +18,15 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.points import Knobs, split
+from benchmarks.points import Knobs
 from benchmarks.studies import studies
 from benchmarks.studies.types import Beside, Column, Quantity, Row, Rows, Study, StudyPart
 from ci.records import derived
 from ci.records.rates import peak_share
-from ci.sweeps.measured import Measured
+from ci.sweeps.measured import Measured, observations
 from ci.sweeps.studies import changes
 from ci.trials.trial import DeclaredCase, Machine
+from kernels.hardware import Hardware
 
 Series = pd.Series
 
@@ -71,7 +72,8 @@ def with_own(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
     rows: list[Row] = frame.to_dict("records") if study.columns else []  # type: ignore[assignment]
     own = {name: _of_rows(one, rows) for name, one in study.columns.items()}
     made = {name: pd.Series(own[name], index=frame.index, dtype=_type(study.columns[name])) for name in own}
-    return frame.assign(**made, **(changes.columns(frame, study.changes) if study.changes else {}))
+    frame = frame.assign(**made)
+    return frame.join(changes.columns(frame, study.changes)) if study.changes else frame
 
 
 def _type(one: Quantity) -> type | None:
@@ -110,19 +112,27 @@ def _microseconds(name: str) -> Callable[[pd.DataFrame], Series]:
     return lambda frame: column(frame, name).astype(float) * 1e6
 
 
-def _peak_percent(frame: pd.DataFrame) -> Series:
-    """FLOP/s of a rank against the dense peak of its dtype (kernels/hardware.py), in percent."""
-    peaks = {key: _peak(row) for key, row in frame.groupby(["machine", "dtype"], sort=False).head(1).iterrows()}
-    of_kind = frame.groupby(["machine", "dtype"], sort=False)["seconds"].transform(lambda rows: peaks[rows.index[0]])
-    return (frame["flops"] / frame["seconds"] / of_kind * 100).where(frame["flops"] > 0)
+def _by_device(
+    frame: pd.DataFrame, of: Callable[[Hardware, pd.DataFrame], Series | float], without: object = math.nan
+) -> Series:
+    """A column from the rows of each device, dtype and number of ranks.  without: for a device that is not known."""
+    found = pd.Series(without, index=frame.index, dtype=object if isinstance(without, str) else float)
+    for _, rows in frame.groupby(["machine", "dtype", "world"], sort=False):
+        if hardware := derived.hardware_of(rows.iloc[0]):
+            found[rows.index] = of(hardware, rows)
+    return found
 
 
-def _peak(row: Series) -> float:
-    hardware = derived.hardware_of(row)
+def _peak(hardware: Hardware, rows: pd.DataFrame) -> float:
+    """FLOP/s of a rank, dense, for the dtype of some rows (kernels/hardware.py)."""
     try:
-        return hardware.peak(str(row["dtype"])) if hardware else math.nan
+        return hardware.peak(str(rows["dtype"].iloc[0]))
     except ValueError:
         return math.nan
+
+
+def _peak_percent(frame: pd.DataFrame) -> Series:
+    return (frame["flops"] / frame["seconds"] / _by_device(frame, _peak) * 100).where(frame["flops"] > 0)
 
 
 def _roofline_percent(frame: pd.DataFrame) -> Series:
@@ -133,32 +143,25 @@ def _intensity(frame: pd.DataFrame) -> Series:
     return (frame["flops"] / frame["hbm_bytes"]).where(frame["flops"] > 0)
 
 
-def _bound(frame: pd.DataFrame) -> Series:
+def _bound(hardware: Hardware, rows: pd.DataFrame) -> Series:
     """What the roofline time of a row is that of: compute, HBM or links."""
-    found = pd.Series("", index=frame.index, dtype=object)
-    for _, rows in frame.groupby(["machine", "dtype", "world"], sort=False):
-        hardware = derived.hardware_of(rows.iloc[0])
-        if hardware is None:
-            continue
-        world = int(rows["world"].iloc[0])
-        link = hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)
-        parts = {
-            "compute": rows["flops"] / _peak(rows.iloc[0]),
-            "HBM": rows["hbm_bytes"] / hardware.hbm_bandwidth,
-            "links": rows["link_bytes"] / link,
-        }
-        found = found.mask(found.index.isin(rows.index), pd.DataFrame(parts).fillna(0.0).idxmax(axis=1).astype(str))
-    return found
+    world = int(rows["world"].iloc[0])
+    parts = {
+        "compute": rows["flops"] / _peak(hardware, rows),
+        "HBM": rows["hbm_bytes"] / hardware.hbm_bandwidth,
+        "links": rows["link_bytes"] / (hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)),
+    }
+    return pd.DataFrame(parts).fillna(0.0).idxmax(axis=1).astype(str)
+
+
+def _over_links(hardware: Hardware, rows: pd.DataFrame) -> Series | float:
+    world = int(rows["world"].iloc[0])
+    return rows["link_bytes"] / hardware.link_to(world - 1) if world > 1 else math.nan
 
 
 def _link_seconds(frame: pd.DataFrame) -> Series:
     """Least time of a row's link bytes: over the links to its peers (kernels/hardware.py), NaN without any."""
-    found = pd.Series(math.nan, index=frame.index)
-    for _, rows in frame.groupby(["machine", "world"], sort=False):
-        world, hardware = int(rows["world"].iloc[0]), derived.hardware_of(rows.iloc[0])
-        if world > 1 and hardware:
-            found[rows.index] = rows["link_bytes"] / hardware.link_to(world - 1)
-    return found
+    return _by_device(frame, _over_links)
 
 
 def _to_best(frame: pd.DataFrame) -> Series:
@@ -245,7 +248,7 @@ COLUMNS: dict[str, Derived] = {
     "baseline_ratio": Derived("time of the fastest baseline / time", "1", 3, _rates("baseline_ratio")),
     "baseline_name": Derived("fastest baseline", "", 0, _rates("baseline_name")),
     "intensity": Derived("intensity", "FLOP/byte", 1, _intensity),
-    "bound": Derived("bound", "", 0, _bound),
+    "bound": Derived("bound", "", 0, lambda frame: _by_device(frame, _bound, "")),
     "to_best": Derived("time / time of the best point", "1", 3, _to_best),
     "tile": Derived("tile", "", 0, _each(tile, "config")),
     "tiles": Derived("tiles", "1", 0, TILES),
@@ -329,10 +332,9 @@ def _of_machine(machine: Machine) -> dict[str, str | float]:
 def whole_seconds(measured: Measured) -> dict[tuple[str, str, str, str], float]:
     """Seconds of a call from the host's side, median over everything measured, by operator, case, backend and point."""
     found: dict[tuple[str, str, str, str], list[float]] = {}
-    for trial in measured.trials:
-        for case, role, label, arm in trial.arms():
-            if role == "head" and arm.ok:
-                found.setdefault((trial.operator, case, *split(label)), []).extend(arm.whole_s)
+    for (operator, case, backend, point, _), seen in observations(measured.trials).items():
+        own = found.setdefault((operator, case, backend, point), [])
+        own += (seconds for one in seen if one.arm.ok for seconds in one.arm.whole_s)
     return {key: statistics.median(seconds) for key, seconds in found.items() if seconds}
 
 
@@ -377,23 +379,17 @@ def _against_anchor(rows: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFr
 
 
 def chosen(frame: pd.DataFrame, rows: Rows) -> pd.DataFrame:
-    """The rows that a figure or a table shows; those without a time are never among them."""
+    """The rows that a figure or a table shows; those without a time are never among them.
+
+    pick: all; best: the fastest of each case and backend; plain: without a point; tried: points only.
+    """
     kept = frame[frame["status"] == "ok"]
     for name, values in rows.where.items():
         kept = kept[kept[name].isin(list(values))]
-    return picked(kept, rows.pick)
-
-
-def picked(frame: pd.DataFrame, pick: str) -> pd.DataFrame:
-    """all; best: the fastest of each case and backend; plain: without a point; tried: points only."""
-    if pick == "plain":
-        return frame[frame["point"] == ""]
-    if pick == "tried":
-        return frame[frame["point"] != ""]
-    if pick == "best":
+    if rows.pick == "best":
         keys = ["machine", "operator", "case", "backend", "regime"]
-        return frame.loc[sorted(frame.dropna(subset=["seconds"]).groupby(keys, sort=False)["seconds"].idxmin())]
-    return frame
+        return kept.loc[sorted(kept.dropna(subset=["seconds"]).groupby(keys, sort=False)["seconds"].idxmin())]
+    return kept if rows.pick == "all" else kept[(kept["point"] == "") == (rows.pick == "plain")]
 
 
 def ranks_named(ranks: Sequence[int]) -> str:

@@ -48,7 +48,7 @@ NEEDED = {
 
 @dataclasses.dataclass(frozen=True)
 class Foot:
-    """What stands below every figure: where and when its numbers come from."""
+    """What stands below every figure: where and when its numbers come from; what is not known is left out."""
 
     machine: str
     versions: str
@@ -56,14 +56,10 @@ class Foot:
     date: str
     regime: str
 
-    def as_json(self) -> dict[str, str]:
-        """As the spec has it; what is not known is left out."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if value}
-
 
 def columns_of(drawn: Drawn) -> list[str]:
     """Every column of the measured rows that a figure takes."""
-    made = RESHAPES[drawn.reshape].makes
+    _, made = RESHAPES[drawn.reshape]
     wanted = dict.fromkeys([*NEEDED.get(drawn.kind, ()), *_named(drawn.spec), *drawn.rows.where])
     return [name for name in wanted if name not in made]
 
@@ -88,10 +84,16 @@ def _column(said: str | Json) -> str:
     return said if isinstance(said, str) else str(said["column"])
 
 
-def data(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
-    """The rows of a figure with its columns."""
-    names = columns_of(drawn)
-    return reshaped(chosen(with_columns(frame, names), drawn.rows), drawn, names)
+def measured_for(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
+    """The measured rows of a figure, with all columns that it takes."""
+    return chosen(with_columns(frame, columns_of(drawn)), drawn.rows)
+
+
+def data(measured: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
+    """The rows of a figure with its columns: as they were measured, or as it reshapes them."""
+    reshape, _ = RESHAPES[drawn.reshape]
+    rows = reshape(measured, drawn) if reshape and len(measured) else measured[columns_of(drawn)]
+    return rows.reset_index(drop=True)
 
 
 def with_values(drawn: Drawn, rows: pd.DataFrame) -> Drawn:
@@ -108,7 +110,8 @@ def _known(rows: pd.DataFrame, said: str | Json | None) -> bool:
 
 def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Json] = ()) -> Json:
     """The SPEC of a figure: its declaration, with units, ceilings of the device and the foot."""
-    told = {"kind": drawn.kind, "title": drawn.title, **_with_units(drawn.spec), "foot": foot.as_json()}
+    told = {"kind": drawn.kind, "title": drawn.title, **_with_units(drawn.spec)}
+    told |= {"foot": {key: value for key, value in dataclasses.asdict(foot).items() if value}}
     if drawn.kind == "roofline":
         told["ceilings"] = ceilings(rows)
     return {**told, "published": list(published)} if published else told
@@ -157,27 +160,26 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
     """Write and draw every figure that has rows into a folder; (names drawn, a sentence for each that failed)."""
     drawn, missing = list[str](), list[str]()
     for one in study.figures:
-        rows = data(frame, one)
+        measured = measured_for(frame, one)
+        rows = data(measured, one)
         if rows.empty:
             continue
         try:
-            measured = chosen(with_columns(frame, one.rows.where), one.rows)
-            _draw(one, measured, rows, foot, folder, console)
+            told = spec(with_values(one, rows), measured, foot, beside_published(one, measured))
+            _draw(folder / one.name, told, rows, console)
             drawn.append(one.name)
         except MeasureError as error:
             missing.append(f"figure {one.name}: {error}")
     return drawn, missing
 
 
-def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> None:
-    told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
-    replace(
-        told, json.dumps(spec(with_values(one, rows), measured, foot, beside_published(one, measured)), indent=1) + "\n"
-    )
+def _draw(place: Path, told: Json, rows: pd.DataFrame, console: Console) -> None:
+    table = place.with_suffix(".csv")
+    replace(place.with_suffix(".json"), json.dumps(told, indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
-    argv = program("dashboards.figures.studies", str(told.resolve()))
-    argv += options(data=table.resolve(), out=(folder / one.name).resolve())
-    ended = follow(argv, console, f"drawing {one.name}", echo=False, stdout=False)
+    argv = program("dashboards.figures.studies", str(place.with_suffix(".json").resolve()))
+    argv += options(data=table.resolve(), out=place.resolve())
+    ended = follow(argv, console, f"drawing {place.name}", echo=False, stdout=False)
     if ended.code:
         raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
 
@@ -274,17 +276,6 @@ def means(frame: pd.DataFrame, wanted: Compared) -> pd.DataFrame:
 # Rows of a figure that are made of several measured rows.
 
 
-@dataclasses.dataclass(frozen=True)
-class Reshape:
-    """of: from the rows that a figure has chosen, with all columns that it names, to the rows that are drawn.
-
-    makes: columns that are not there before.
-    """
-
-    of: Callable[[pd.DataFrame, Drawn], pd.DataFrame]
-    makes: tuple[str, ...] = ()
-
-
 def marginals(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
     """What each value of each knob can reach: the best of all points that have it, against the best of the case.
 
@@ -311,18 +302,13 @@ def geometric_means(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
     return means(frame, wanted) if wanted else frame.iloc[:0]
 
 
-RESHAPES: dict[str, Reshape] = {
-    "": Reshape(lambda frame, drawn: frame),
-    "marginals": Reshape(marginals, ("axis", "loss")),
-    "comparison": Reshape(geometric_means, ("rows_of", "mean_ratio")),
+RESHAPES: dict[str, tuple[Callable[[pd.DataFrame, Drawn], pd.DataFrame] | None, tuple[str, ...]]] = {
+    "": (None, ()),
+    "marginals": (marginals, ("axis", "loss")),
+    "comparison": (geometric_means, ("rows_of", "mean_ratio")),
 }
-"""Every reshaping that a figure may name."""
-
-
-def reshaped(frame: pd.DataFrame, drawn: Drawn, names: Sequence[str]) -> pd.DataFrame:
-    """The rows of a figure with its columns: as they were measured, or as it reshapes them."""
-    rows = RESHAPES[drawn.reshape].of(frame, drawn) if len(frame) else frame
-    return (rows if drawn.reshape and len(frame) else rows[list(names)]).reset_index(drop=True)
+"""Every reshaping that a figure may name: from its measured rows, with all columns that it names, to those that are
+drawn; and the columns that are not there before."""
 
 
 # Which published numbers stand in a figure: those of the shape of its rows.

@@ -37,7 +37,6 @@ from ci.sweeps.studies.columns import (
     with_own,
 )
 from ci.sweeps.studies.figures import Foot, draw
-from ci.trials.trial import Trial
 from ci.whole_files import replace
 
 ROOM = "studies"
@@ -165,17 +164,14 @@ def waiting(study: Study, frame: pd.DataFrame) -> list[str]:
 
 def untimed(frame: pd.DataFrame) -> list[str]:
     """Points without a time, counted by operator, backend and status, with the reason that most of them have."""
-    bad = frame[frame["status"] != "ok"]
-    found: dict[tuple[str, str, str], Counter[str]] = {}
-    for row in zip(*(bad[name].astype(str) for name in ("operator", "backend", "status", "why")), strict=True):
-        found.setdefault(row[:3], Counter())[row[3]] += 1
-    return [f"{name}, {backend}: {_reasons(status, why)}" for (name, backend, status), why in sorted(found.items())]
-
-
-def _reasons(status: str, why: Counter[str]) -> str:
-    [(first, count)] = why.most_common(1)
-    others = f" ({count} of them; {len(why) - 1} other reasons)" if len(why) > 1 else ""
-    return f"{why.total()} {status}: {first}{others}"
+    said = frame.loc[frame["status"] != "ok", ["operator", "backend", "status", "why"]].astype(str)
+    found = []
+    for (operator, backend, status), own in said.groupby(["operator", "backend", "status"])["why"]:
+        why = Counter(own)
+        [(first, count)] = why.most_common(1)
+        others = f" ({count} of them; {len(why) - 1} other reasons)" if len(why) > 1 else ""
+        found.append(f"{operator}, {backend}: {len(own)} {status}: {first}{others}")
+    return found
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
@@ -299,34 +295,27 @@ class StudyRows:
 
 def of_files(study: Study, paths: Iterable[Path]) -> list[StudyRows]:
     """The lines of a study in trial files, by machine and regime; of a point measured twice the newest counts."""
-    return [one for found in _by_machine(read_all(paths)) for one in _of_machine(study, found)]
+    by_machine: dict[str, list[Measured]] = {}
+    for one in read_all(paths):
+        by_machine.setdefault(one.origin.machine, []).append(one)
+    return [rows for machine, found in by_machine.items() for rows in _of_machine(study, machine, found)]
 
 
-def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
-    by: dict[str, list[Measured]] = {}
-    for one in found:
-        by.setdefault(one.origin.machine, []).append(one)
-    yield from by.values()
-
-
-def _of_machine(study: Study, found: Sequence[Measured]) -> Iterator[StudyRows]:
-    ordered = sorted(found, key=lambda one: one.started_at)
+def _of_machine(study: Study, machine: str, found: Iterable[Measured]) -> Iterator[StudyRows]:
+    ordered = tuple(sorted(found, key=lambda one: one.started_at))
     frame = of_sweeps(ordered)
-    mine = frame[_belongs(frame, study.parts)].drop_duplicates(
-        [name for name in KEYS if name not in ("env", "commit")], keep="last"
-    )
-    trials = [one for each in ordered for one in each.trials]
+    points = [name for name in KEYS if name not in ("env", "commit")]
+    mine = frame[_belongs(frame, study.parts)].drop_duplicates(points, keep="last")
     for regime, rows in mine.groupby("regime", sort=True):
         cases = set(zip(rows["operator"], rows["case"], strict=True))
-        lines = [
-            one.text for one in trials if _regime(one) == regime and {(one.operator, c) for c in one.cases} & cases
-        ]
+        lines = tuple(
+            trial.text
+            for one in ordered
+            for trial in one.trials
+            if trial.sweep and trial.sweep.regime == regime and {(trial.operator, c) for c in trial.cases} & cases
+        )
         rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
-        yield StudyRows(ordered[0].origin.machine, rows, tuple(ordered), tuple(lines), str(regime))
-
-
-def _regime(trial: Trial) -> str:
-    return trial.sweep.regime if trial.sweep else trial.regime
+        yield StudyRows(machine, rows, ordered, lines, str(regime))
 
 
 def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
@@ -364,17 +353,13 @@ def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
 
 def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Guided]:
     """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
-    parts = [part for part in study.parts if part.check]
     newest: dict[tuple[str, str], kept.CaseCheck] = {}
-    for one in (each for folder in folders for each in kept.case_checks(folder)[0]):
-        wanted = any(p.operator == one.kernel and p.has(one.case, one.world) and one.backend in _arms(p) for p in parts)
-        if wanted and one.machine == machine:
-            newest[one.case, one.backend] = one
+    for one in (each for folder in folders for each in kept.case_checks(folder)[0] if each.machine == machine):
+        for part in study.parts:
+            arms = (part.anchor, *part.arms)
+            if part.check and part.operator == one.kernel and part.has(one.case, one.world) and one.backend in arms:
+                newest[one.case, one.backend] = one
     return [_said(one) for one in newest.values() if one.status != "unsupported"]
-
-
-def _arms(part: StudyPart) -> tuple[str, ...]:
-    return (part.anchor, *part.arms)
 
 
 def _said(one: kept.CaseCheck) -> Guided:

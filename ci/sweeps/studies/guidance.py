@@ -52,12 +52,19 @@ def rules(times: pd.DataFrame, quantity: pd.Series, worth: float = WORTH) -> lis
     times = times.dropna(how="all").dropna(axis=1, how="all").sort_index(axis=1)
     if times.empty:
         return []
-    values = np.sort(quantity[times.index].unique())
-    losses = np.log(times.to_numpy(float) / np.nanmin(times.to_numpy(float), axis=1, keepdims=True))
-    groups = [np.flatnonzero(quantity[times.index].to_numpy() == value) for value in values]
-    each = np.array([np.where(np.isnan(losses[rows]), ABSENT, losses[rows]).sum(axis=0) for rows in groups])
-    cuts = best_cuts(each, worth * len(times) / len(values))
-    return [_rule(times, losses, groups, values, start, end, each) for start, end in cuts]
+    of = quantity[times.index]
+    losses = times.astype(float).div(times.min(axis=1), axis=0).transform(np.log)
+    each = losses.fillna(ABSENT).groupby(of.to_numpy()).sum()
+    found = []
+    for start, end in best_cuts(each.to_numpy(), worth * len(times) / len(each)):
+        low, high = each.index[start], each.index[end - 1]
+        choice = str(each.iloc[start:end].sum().idxmin())
+        mine = losses[choice][of.between(low, high)]
+        known = mine.dropna()
+        case = known.idxmax() if len(known) else mine.index[0]
+        lost = (math.expm1(known.mean()), math.expm1(known.max()), str(case), len(mine), len(mine) - len(known))
+        found.append(RuleOfThumb(float(low), float(high), choice, *lost))
+    return found
 
 
 def best_cuts(losses: FloatArray, price: float) -> list[tuple[int, int]]:
@@ -78,32 +85,6 @@ def best_cuts(losses: FloatArray, price: float) -> list[tuple[int, int]]:
         found.append((last[end], end))
         end = last[end]
     return found[::-1]
-
-
-def _rule(
-    times: pd.DataFrame,
-    losses: FloatArray,
-    groups: list[np.ndarray[tuple[int], np.dtype[np.intp]]],
-    values: FloatArray,
-    start: int,
-    end: int,
-    each: FloatArray,
-) -> RuleOfThumb:
-    choice = int(each[start:end].sum(axis=0).argmin())
-    rows = np.concatenate(groups[start:end])
-    mine = losses[rows, choice]
-    known = mine[~np.isnan(mine)]
-    worst = rows[int(np.nanargmax(mine))] if known.size else rows[0]
-    return RuleOfThumb(
-        float(values[start]),
-        float(values[end - 1]),
-        str(times.columns[choice]),
-        math.expm1(float(known.mean())) if known.size else math.nan,
-        math.expm1(float(known.max())) if known.size else math.nan,
-        str(times.index[worst]),
-        len(rows),
-        int(np.isnan(mine).sum()),
-    )
 
 
 # ---- what a study asks for -------------------------------------------------------------------------------------------

@@ -58,12 +58,14 @@ def measured(
     """
     left, spent_min = list[Left](), 0.0
     for number, part in enumerate(parts, 1):
-        console.print(f"{study.name}, part {number} of {len(parts)}: {part.part.operator}, {len(part.asked)} cases")
+        operator = part.part.operator
+        console.print(f"{study.name}, part {number} of {len(parts)}: {operator}, {len(part.asked)} cases")
         count, began = part.pruned.count, time.monotonic()
         if part.part.check:
             _check(part, checkout, out.parent / CHECKS / f"{study.name}.jsonl", program, console)
         elif count:
-            left += _sweep(_plan(study, part, checkout, asked, out, spent_min), program, console)
+            ended = go_on(_plan(study, part, checkout, asked, out, spent_min), console, program.follow)
+            left += [Left(operator, ended.left.count, ended.why)] if ended.left else []
         spent_min += (time.monotonic() - began) / 60 * part.world
     return left
 
@@ -72,17 +74,20 @@ def _plan(
     study: Study, part: ReadyPart, checkout: LocalCheckout, asked: StudyAsked, out: Path, spent_min: float
 ) -> SweepPlan:
     operator, regime = part.part.operator, asked.regime or study.regime
-    budget = None if asked.budget_min is None else max(asked.budget_min - spent_min, 0.0)
-    name = sweep_id(operator, checkout, part.rungs, regime)
-    made = SweepPlan(name, operator, checkout, part.pruned, part.anchors, out, part.rungs, regime)
-    whole = WHOLE_CALLS if study.whole_call else 0
-    return dataclasses.replace(made, budget_min=budget, world=part.world, shared=True, whole_calls=whole)
-
-
-def _sweep(plan: SweepPlan, program: OneProgram, console: Console) -> Iterator[Left]:
-    ended = go_on(plan, console, program.follow)
-    if ended.left is not None:
-        yield Left(plan.operator, ended.left.count, ended.why)
+    return SweepPlan(
+        sweep_id(operator, checkout, part.rungs, regime),
+        operator,
+        checkout,
+        part.pruned,
+        part.anchors,
+        out,
+        part.rungs,
+        regime,
+        budget_min=None if asked.budget_min is None else max(asked.budget_min - spent_min, 0.0),
+        world=part.world,
+        shared=True,
+        whole_calls=WHOLE_CALLS if study.whole_call else 0,
+    )
 
 
 def _check(part: ReadyPart, checkout: LocalCheckout, out: Path, program: OneProgram, console: Console) -> None:
@@ -270,12 +275,11 @@ def plan_table(name: str, parts: Sequence[ReadyPart]) -> Table:
     """A dry run as a table."""
     arch = parts[0].catalogue.arch
     table = Table("operator", "ranks", "cases", "points", "measured", "left out", "GPU min", title=f"{name} on {arch}")
-    for one in parts:
+    for one, told in zip(parts, planned(parts), strict=True):
         reasons = "; ".join(f"{count} {why}" for why, count in one.pruned.reasons().items())
         minutes = "checked only" if one.part.check else f"{one.expected.minutes:.1f}"
-        number = "0" if one.part.check else str(one.pruned.count)
-        ranks = ranks_named(one.part.ranks)
-        table.add_row(one.part.operator, ranks, str(len(one.asked)), str(one.count), number, reasons, minutes)
+        numbers = [str(told[what]) for what in ("cases", "points", "measured")]
+        table.add_row(one.part.operator, ranks_named(one.part.ranks), *numbers, reasons, minutes)
     return table
 
 

@@ -19,10 +19,9 @@
       const count = word => arms.filter(arm => arm.standing === word).length,
         tied = count("tied");
       return h(
-        "div",
-        {class: "tile"},
-        h("strong", {}, `${count("best")} of ${arms.length}`),
-        h("span", {}, C.named(backend), " is best", tied ? `, tied in ${tied} more` : ""),
+        "div.tile",
+        h("strong", `${count("best")} of ${arms.length}`),
+        h("span", C.named(backend), " is best", tied ? `, tied in ${tied} more` : ""),
       );
     };
     return h("div", {id: "tiles"}, backends.map(tile));
@@ -81,9 +80,9 @@
     arm ? standing(arm) + (arm.us === null ? "" : ", " + R.withUnit(arm.value, row.rate)) : "";
 
   function cell(row, arm) {
-    if (!arm) return h("span", {class: "muted"}, "–");
-    if (arm.us === null) return h("span", {class: "status " + arm.status, title: arm.why}, arm.status);
-    return [standing(arm), h("span", {class: "sub"}, R.withUnit(arm.value, row.rate))];
+    if (!arm) return h("span.muted", "–");
+    if (arm.us === null) return R.status(arm.status, arm.why);
+    return [standing(arm), h("span.sub", R.withUnit(arm.value, row.rate))];
   }
 
   async function show(values) {
@@ -100,11 +99,10 @@
       row => [row.kernel, "*"].includes(wanted) && R.matches(`${row.case} ${row.dtype}`, values.q || ""),
     );
     const backends = C.backendsOf(rows),
-      operators = [...kernels.map(name => [name, name]), ["*", "all operators"]];
+      operators = [...kernels, ["*", "all operators"]];
     host.replaceChildren(
       h(
-        "div",
-        {class: "tools"},
+        "div.tools",
         R.pick("operator", operators, wanted, kernel => choose({kernel, sort: ""})),
         R.filterBox(values.q || "", "Filter cases … ( / )", q => choose({q})),
         R.shownCount(rows.length, here.length, "cases that run on this machine"),
@@ -113,14 +111,13 @@
     );
     if (wanted !== "*" && backends.length) R.panelChart(host, map(rows.slice(0, MOST), backends));
     if (wanted !== "*" && rows.length > MOST)
-      host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
+      host.append(h("p.hint", `The map shows the first ${MOST} cases; the filter chooses others.`));
     host.append(
       R.grid({
         caption: "speed of each backend relative to the best one of the case",
         columns: columns(backends, wanted === "*"),
         rows,
-        sort: values.sort,
-        sorted: sort => choose({sort}),
+        ...choose.order("sort"),
         file: "backends-" + (wanted === "*" ? "all" : wanted),
       }),
       R.besideLinks(lane.slug + "/newest"),

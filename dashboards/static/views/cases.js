@@ -69,7 +69,7 @@
 
   const caseLink = row => h("a", {href: historyOf(row)}, R.foreign(row.case));
 
-  const placeCell = row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))];
+  const placeCell = row => [R.commitLink(row.commit), h("span.sub", row.date.slice(0, 10))];
 
   Object.assign(R, {
     cases: {

@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign} = R;
   const FAILED = ["wrong", "crash", "hang", "error"];
 
   /** "5 right"; what failed comes first. */
@@ -11,7 +11,7 @@
     const failed = FAILED.filter(status => counts[status]).map(status => h("span", {class: "status " + status}, `${counts[status]} ${status}`));
     const others = Object.keys(counts)
       .filter(status => status !== "ok" && !FAILED.includes(status))
-      .map(status => h("span", {class: "sub"}, `${counts[status]} ${status}`));
+      .map(status => h("span.sub", `${counts[status]} ${status}`));
     return [...failed, counts.ok ? ` ${counts.ok} right` : failed.length ? "" : "none tried", ...others];
   }
 
@@ -31,7 +31,7 @@
 
   function kernel({kernel: name, machine}) {
     const page = R.kernelPage(name, {machine});
-    return page ? h("a", {href: page}, R.foreign(name)) : R.foreign(name);
+    return page ? h("a", {href: page}, foreign(name)) : foreign(name);
   }
 
   /* ---- on a kernel's page: when its backends were last verified on the machine that is shown ---- */
@@ -51,13 +51,13 @@
       ranks = [...new Set(rows.map(({world}) => world))].join(", ");
     const wrong = failed.flatMap(({backend, counts}) => [
       "; ",
-      h("strong", {class: "status wrong"}, R.foreign(backend), ": ", FAILED.filter(status => counts[status]).map(status => `${counts[status]} ${status}`).join(", ")),
+      h("strong.status.wrong", foreign(backend), ": ", FAILED.filter(status => counts[status]).map(status => `${counts[status]} ${status}`).join(", ")),
     ]);
     const link = h("a", {href: R.root + "checks.html" + R.hashOf({q: rows[0].kernel, machine: rows[0].machine})}, "last verified");
     const text = ` ${newest.last.slice(0, 10)} at `;
     return h(
-      "p",
-      {id: "verified", class: "hint"},
+      "p.hint",
+      {id: "verified"},
       link,
       text,
       R.commitLink(newest.commit),

@@ -5,8 +5,8 @@
 
 (() => {
   const R = Ridgeline,
-    {compared} = R.comparison;
-
+    {h, foreign, short, pick, markdownText} = R,
+    {compared, means} = R.comparison;
   const key = (...names) => JSON.stringify(names);
 
   /** {lane, data, place}: what a side of the state names, else the usual one; place: index of its commit. */
@@ -150,13 +150,8 @@
     );
   }
 
-  Object.assign(R, {sides: {sides, kernelsIn, filesOf, rowsOf, ordered}});
-})();
+  /* ---- series of two sides as rows of a table and points of a chart ---- */
 
-/* Series of two sides as rows of a table and points of a chart. */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
   const WORDS = {slower: "▼ slower", faster: "▲ faster", broken: "✕ broken", mended: "✓ mended"};
 
   const known = row => (row.kind ? row.kind + (row.with ? ", beside " + row.with : "") : "");
@@ -172,9 +167,9 @@
   const valueAt = (row, side) =>
     side && side.us !== null ? R.inRate(side.file, side.series, row.rate)[side.at] : null;
   const shownAt = (row, side) => {
-    if (!side) return h("span", {class: "muted"}, "–");
-    if (side.us === null) return h("span", {class: "status " + side.status, title: side.why}, side.status);
-    return [R.withUnit(valueAt(row, side), row.rate), h("span", {class: "sub"}, R.duration(side.us))];
+    if (!side) return h("span.muted", "–");
+    if (side.us === null) return R.status(side.status, side.why);
+    return [R.withUnit(valueAt(row, side), row.rate), h("span.sub", R.duration(side.us))];
   };
   const plainAt = (row, side) =>
     !side ? "" : side.us === null ? side.status : R.withUnit(valueAt(row, side), row.rate);
@@ -182,12 +177,12 @@
   const COLUMNS = [
     {
       key: "case",
-      cell: row => h("a", {href: historyOf(row)}, R.foreign(row.case)),
+      cell: row => h("a", {href: historyOf(row)}, foreign(row.case)),
     },
     {key: "kernel", title: "operator"},
     {
       key: "backend",
-      cell: row => R.foreign(row.backend + (row.baseline ? " (baseline)" : "")),
+      cell: row => foreign(row.backend + (row.baseline ? " (baseline)" : "")),
     },
     {
       key: "verdict",
@@ -202,8 +197,8 @@
       value: row => share(row.change),
       cell: row => [
         percent(row.change),
-        h("span", {class: "sub"}, around(row)),
-        h("span", {class: "sub"}, R.foreign(known(row))),
+        h("span.sub", around(row)),
+        h("span.sub", foreign(known(row))),
       ],
       plain: row => (row.change === undefined ? "" : `${percent(row.change)} (${around(row)}; ${known(row)})`),
     },
@@ -307,16 +302,8 @@
     return R.box(row.case, facts, " ", WORDS[row.verdict] || row.verdict);
   }
 
-  Object.assign(R, {changes: {COLUMNS, MEANS, picture}});
-})();
+  /* ---- any two commits, environments or machines: what moved, by how much and how surely ---- */
 
-/* Any two commits, environments or machines: what moved, by how much and how surely. */
-(() => {
-  const R = Ridgeline,
-    {h} = R,
-    {means} = R.comparison,
-    {sides, kernelsIn, filesOf, rowsOf, ordered} = R.sides,
-    {COLUMNS, MEANS, picture} = R.changes;
   const MOST = 40; // rows of the chart; the table has all
   const MOVED = ["slower", "faster", "broken", "mended"];
 
@@ -326,7 +313,7 @@
       lane.title + (lane.title === lane.machine ? "" : ` (${lane.machine})`) + (lane.env ? ", " + lane.env : ""),
     ]);
     const commits = side.data.commits
-      .map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${R.short(hash)}  ${count} series`])
+      .map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${short(hash)}  ${count} series`])
       .reverse();
     const moveTo = slug => {
       const lane = R.site.lanes.find(one => one.slug === slug);
@@ -335,13 +322,12 @@
     const [hash, , env] = side.data.commits[side.place];
     return h(
       "fieldset",
-      {},
-      h("legend", {}, title),
-      R.pick("machine", lanes, side.lane.slug, moveTo),
-      R.pick("commit", commits, hash, commit => choose({[names.commit]: commit})),
-      h("span", {class: "hint"}, R.commitLink(hash), " ", R.foreign(env)),
+      h("legend", title),
+      pick("machine", lanes, side.lane.slug, moveTo),
+      pick("commit", commits, hash, commit => choose({[names.commit]: commit})),
+      h("span.hint", R.commitLink(hash), " ", foreign(env)),
       side.unknown
-        ? h("span", {class: "notice bad", role: "alert"}, "The commit that the address names has no record here.")
+        ? h("span.notice.bad", {role: "alert"}, "The commit that the address names has no record here.")
         : null,
     );
   }
@@ -377,23 +363,21 @@
     const total = means(usual, () => "all operators");
     host.replaceChildren(
       h(
-        "div",
-        {class: "sides"},
+        "div.sides",
         chooser("before", before, {machine: "from_machine", env: "from_env", commit: "from"}),
         chooser("after", after, {machine: "machine", env: "env", commit: "commit"}),
       ),
       h(
-        "div",
-        {class: "tools"},
-        R.pick(
+        "div.tools",
+        pick(
           "operator",
-          [["*", "all operators"], ...kernels.map(name => [name, name])],
+          [["*", "all operators"], ...kernels],
           values.kernel || "*",
           kernel => choose({kernel: kernel === "*" ? "" : kernel}),
         ),
-        h("label", {class: "check"}, all, " all series, not only what moved"),
+        h("label.check", all, " all series, not only what moved"),
         h("button", {type: "button", click: () => choose(swapped(both))}, "⇄ swap sides"),
-        h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${rows.length} of ${usual.length} series`),
+        h("span.count", {id: "shown", "aria-live": "polite"}, `${rows.length} of ${usual.length} series`),
       ),
       verdicts(usual, both),
       ...R.why(causes(both)),
@@ -404,20 +388,18 @@
       caption: "series by how much they surely moved",
       columns: COLUMNS,
       rows,
-      sort: values.sort,
-      sorted: sort => choose({sort}),
+      ...choose.order("sort"),
       file: "compare",
       markdown: shown => markdown(both, [...averages, ...total], shown),
     });
     if (rows.length) host.append(table);
-    else host.append(h("p", {class: "notice"}, nothing(usual)));
+    else host.append(h("p.notice", nothing(usual)));
     if (averages.length) {
       host.append(
         h(
           "h2",
-          {},
           "Geometric means ",
-          h("span", {class: "sub"}, "of all comparable series, moved or not; above 0 the later side is faster"),
+          h("span.sub", "of all comparable series, moved or not; above 0 the later side is faster"),
         ),
       );
       host.append(
@@ -425,21 +407,18 @@
           caption: "geometric means by operator",
           columns: MEANS,
           rows: [...averages, ...(averages.length > 1 ? total : [])],
-          sort: values.means,
-          sorted: sort => choose({means: sort}),
+          ...choose.order("means"),
           file: "compare-means",
         }),
       );
     }
     host.append(
       h(
-        "p",
-        {class: "beside"},
+        "p.beside",
         "To reproduce with fresh paired trials, which know 0.1 %: ",
         h(
           "code",
-          {},
-          `ridgeline ab ${R.short(before.data.commits[before.place][0])} ${R.short(after.data.commits[after.place][0])}`,
+          `ridgeline ab ${short(before.data.commits[before.place][0])} ${short(after.data.commits[after.place][0])}`,
         ),
       ),
     );
@@ -476,14 +455,13 @@
       return h(
         "div",
         {class: ["tile", look, sum ? "some" : ""].join(" ")},
-        h("strong", {}, String(sum)),
-        h("span", {}, text),
+        h("strong", String(sum)),
+        h("span", text),
       );
     };
     const several = before.lane.machine !== after.lane.machine;
     return h(
       "div",
-      {},
       h(
         "div",
         {id: "tiles"},
@@ -494,14 +472,14 @@
         tile(["only before", "only after", "no time"], "measured on one side only"),
       ),
       several
-        ? h("p", {class: "hint"}, "Two machines: the times alone are compared, since their baselines differ too.")
+        ? h("p.hint", "Two machines: the times alone are compared, since their baselines differ too.")
         : null,
     );
   }
 
   const markdown = ({before, after}, averages, rows) => {
     const named = ({lane, data, place}) =>
-      `${R.markdownText(R.short(data.commits[place][0]))} on ${R.markdownText(lane.machine)} (${R.markdownText(data.commits[place][2])})`;
+      `${markdownText(short(data.commits[place][0]))} on ${markdownText(lane.machine)} (${markdownText(data.commits[place][2])})`;
     return `**${named(before)} → ${named(after)}**\n\n${R.asMarkdown(averages, MEANS)}\n${R.asMarkdown(rows, COLUMNS)}`;
   };
 

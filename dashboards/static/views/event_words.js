@@ -5,13 +5,12 @@
 
 (() => {
   const R = Ridgeline,
-    {h, foreign} = R;
+    {h, foreign, short} = R;
   const NAMED = 6; // cases that are named; the rest is counted
   const LISTED = 40; // rows of what was put back, and differences of machine code, that are shown
 
   const HEADS = ["put back", "answer", "share", "left of the slow-down", "trials"];
 
-  const several = (count, one) => `${count.toLocaleString("en-US")} ${one}${count === 1 ? "" : "s"}`;
   const known = value => value !== null && Number.isFinite(value);
   /** Two digits: what is left is compared with a smallest effect of 0.3 %. */
   const hundredths = ratio => (ratio < 1 ? "−" : "+") + (100 * Math.abs(ratio - 1)).toFixed(2);
@@ -22,13 +21,13 @@
     return names.length > NAMED ? `${shown} and ${names.length - NAMED} more` : shown;
   }
 
-  function row(one) {
+  function tried(one) {
     const range = known(one.low) && known(one.high) ? `${hundredths(one.low)} to ${hundredths(one.high)} %` : null;
     const cells = [
-      [foreign(one.kind + " " + one.name), one.change ? h("span", {class: "sub"}, foreign(one.change)) : null],
-      [foreign(one.answer), one.why ? h("span", {class: "sub"}, foreign(one.why)) : null],
+      [foreign(one.kind + " " + one.name), one.change ? h("span.sub", foreign(one.change)) : null],
+      [foreign(one.answer), one.why ? h("span.sub", foreign(one.why)) : null],
       [known(one.share) ? `${Math.round(100 * one.share)} %` : "–"],
-      [percent(one.ratio), range ? h("span", {class: "sub"}, range) : null],
+      [percent(one.ratio), range ? h("span.sub", range) : null],
       [String(one.trials ?? "–")],
     ];
     const explains = one.answer.startsWith("explains") ? "explains" : "";
@@ -42,23 +41,21 @@
   function proof(one) {
     const rows = one.tried.slice(0, LISTED);
     return h(
-      "table",
-      {class: "tried"},
-      h("caption", {class: "visually-hidden"}, "what was put back as it was in base, and what that left"),
-      h("thead", {}, h("tr", {}, HEADS.map(text => h("th", {scope: "col"}, text)))),
-      h("tbody", {}, rows.map(row)),
+      "table.tried",
+      h("caption.visually-hidden", "what was put back as it was in base, and what that left"),
+      h("thead", h("tr", HEADS.map(text => h("th", {scope: "col"}, text)))),
+      h("tbody", rows.map(tried)),
     );
   }
 
   function code(sentences) {
     const more = sentences.length - LISTED;
     return [
-      h("p", {class: "sub"}, "machine code, base against head:"),
+      h("p.sub", "machine code, base against head:"),
       h(
-        "ul",
-        {class: "code-differs"},
-        sentences.slice(0, LISTED).map(text => h("li", {}, foreign(text))),
-        more > 0 ? h("li", {class: "muted"}, `and ${more} more`) : null,
+        "ul.code-differs",
+        sentences.slice(0, LISTED).map(text => h("li", foreign(text))),
+        more > 0 ? h("li.muted", `and ${more} more`) : null,
       ),
     ];
   }
@@ -69,25 +66,23 @@
     return h(
       "section",
       {class: "why " + one.state.replaceAll(" ", "-"), "aria-label": "why " + cases(one.cases)},
-      h("h3", {}, "Why: ", foreign(cases(one.cases))),
-      h("p", {class: "cause-sentence"}, h("span", {class: "chip"}, one.state), " ", foreign(one.sentence)),
+      h("h3", "Why: ", foreign(cases(one.cases))),
+      h("p.cause-sentence", h("span.chip", one.state), " ", foreign(one.sentence)),
       one.tried.length
-        ? h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "what was put back"}, proof(one))
+        ? h("div.scroll", {tabindex: "0", role: "region", "aria-label": "what was put back"}, proof(one))
         : null,
-      more > 0 ? h("p", {class: "muted"}, `and ${more} more`) : null,
+      more > 0 ? h("p.muted", `and ${more} more`) : null,
       one.code.length ? code(one.code) : null,
-      one.experiments ? h("p", {class: "sub"}, "measured on ", foreign(one.measured), `: ${spent}`) : null,
+      one.experiments ? h("p.sub", "measured on ", foreign(one.measured), `: ${spent}`) : null,
     );
   }
 
   /** A section for each explanation of a report, an event or a pair of commits; none where nothing is explained. */
   R.why = explanations => (explanations || []).map(explanation);
-})();
 
-/* An event in words: its title, how sure it is, what to run to see it again; and the panel that says all of it. */
-(() => {
-  const R = Ridgeline,
-    {h, foreign} = R;
+  /* An event in words: its title, how sure it is, what to run to see it again; and the panel that says all of it.
+   */
+
   const SHAPES = 30; // rows of a panel's list of shapes; the rest is counted
 
   const NEEDS_SOMEBODY = new Set(["open", "acknowledged"]);
@@ -155,11 +150,10 @@
     ].filter(Boolean);
     return [
       R.commitLink(facts.hash),
-      facts.subject ? h("span", {class: "subject"}, " ", foreign(facts.subject)) : null,
+      facts.subject ? h("span.subject", " ", foreign(facts.subject)) : null,
       about.length
         ? h(
-            "span",
-            {class: "sub"},
+            "span.sub",
             about.flatMap((part, n) => (n ? [" · ", part] : [part])),
           )
         : null,
@@ -188,12 +182,12 @@
     const about = kernel ? ` --kernel ${quoted(kernel)}` : "";
     if (event.kind === "code")
       return good
-        ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]]
+        ? [["See the code change", `ridgeline isa ${quoted(short(good))} ${quoted(short(bad))}${about}`]]
         : [];
     if (event.kind === "configuration") return [["Verify the table", `ridgeline tune ${quoted(kernel)} --verify`]];
     if (!good) return [];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
-    const ends = `${quoted(R.short(good))} ${quoted(R.short(bad))}`;
+    const ends = `${quoted(short(good))} ${quoted(short(bad))}`;
     const again = [["Measure both again, in turn", `ridgeline ab ${ends}${one}`]];
     const search = event.kind === "kernel" && event.between > 0;
     return search ? [...again, ["Find the commit among them", `ridgeline bisect ${ends}${one}`]] : again;
@@ -205,15 +199,14 @@
 
   /** A command in a box, with a button that copies it. */
   function command([purpose, text]) {
-    const code = h("code", {}, text),
-      button = h("button", {type: "button", class: "copy", "aria-label": "copy: " + purpose}, "copy");
+    const code = h("code", text),
+      button = h("button.copy", {type: "button", "aria-label": "copy: " + purpose}, "copy");
     button.addEventListener("click", async () => {
       button.textContent = (await copied(text, code)) ? "copied" : "select and copy";
     });
     return h(
-      "div",
-      {class: "command"},
-      h("span", {class: "purpose"}, purpose),
+      "div.command",
+      h("span.purpose", purpose),
       h("pre", {tabindex: "0"}, code),
       button,
     );
@@ -231,7 +224,7 @@
 
   /* ---- the panel ---- */
 
-  const row = (name, ...value) => h("div", {}, h("dt", {}, name), h("dd", {}, ...value));
+  const row = (name, ...value) => h("div", h("dt", name), h("dd", ...value));
 
   /** Everything about an event.  chosen: the series that is looked at, for the commands; close: act of a close button. */
   function eventPanel(event, {chosen = null, close = null} = {}) {
@@ -239,19 +232,17 @@
       one => chosen && one[0] === chosen.kernel && one[1] === chosen.backend && one[2] === chosen.case,
     );
     return h(
-      "section",
-      {class: "event-panel", "data-event": event.id, "aria-label": "event " + event.id},
+      "section.event-panel",
+      {"data-event": event.id, "aria-label": "event " + event.id},
       h(
-        "div",
-        {class: "event-head"},
-        h("h2", {}, h("span", {class: "change " + event.direction}, change(event)), " ", stateChip(event)),
-        close && h("button", {type: "button", class: "close", click: close, "aria-label": "close the event"}, "×"),
+        "div.event-head",
+        h("h2", h("span", {class: "change " + event.direction}, change(event)), " ", stateChip(event)),
+        close && h("button.close", {type: "button", click: close, "aria-label": "close the event"}, "×"),
       ),
-      h("dl", {}, about(event)),
+      h("dl", about(event)),
       R.why(event.explanations),
       h(
-        "div",
-        {class: "commands"},
+        "div.commands",
         commands(event, series).map(command),
         isOpen(event) ? command(ackCommand(event)) : null,
       ),
@@ -268,18 +259,18 @@
         : null;
     const sure = [timed(event), probability(event.p_value)].filter(Boolean).join(", ");
     return [
-      row("first bad", commit(event.first_bad), h("span", {class: "sub"}, R.day(event.first_bad.date_ms))),
+      row("first bad", commit(event.first_bad), h("span.sub", R.day(event.first_bad.date_ms))),
       good
-        ? row("last good", commit(event.last_good), h("span", {class: "sub"}, R.day(event.last_good.date_ms)))
+        ? row("last good", commit(event.last_good), h("span.sub", R.day(event.last_good.date_ms)))
         : null,
       row("range", range(event), diff ? " · " : null, diff),
       event.kind === "code" || !sure ? null : row("how sure", sure),
       row("where", event.kind === "code" ? "in what the compiler emits, whatever the machine" : foreign(event.machine)),
       row("likely cause", causes(event, Infinity)),
-      row("owner", owner(event), event.reason ? h("span", {class: "sub"}, foreign(event.reason)) : null),
+      row("owner", owner(event), event.reason ? h("span.sub", foreign(event.reason)) : null),
       event.link ? row("link", outside(event.link)) : null,
       event.ended_at ? row(event.state === "accepted" ? "accepted at" : "ended at", commit(event.ended_at)) : null,
-      row("id", h("code", {}, event.id)),
+      row("id", h("code", event.id)),
     ].filter(Boolean);
   }
 
@@ -305,12 +296,12 @@
   function causes(event, most, letters = Infinity) {
     const cut = text => (text.length > letters ? text.slice(0, letters) + " …" : text);
     if (event.causes.length === 0)
-      return h("span", {class: "muted"}, event.kind === "machine" ? "clocks or heat: nothing recorded" : "not known");
+      return h("span.muted", event.kind === "machine" ? "clocks or heat: nothing recorded" : "not known");
     const shown = event.causes
       .slice(0, most)
-      .map(({kind, text}) => h("li", {}, h("span", {class: "kind"}, kind), " ", foreign(cut(text))));
+      .map(({kind, text}) => h("li", h("span.kind", kind), " ", foreign(cut(text))));
     const more = event.causes.length - shown.length;
-    return h("ul", {class: "causes"}, shown, more > 0 ? h("li", {class: "muted"}, `${more} more`) : null);
+    return h("ul.causes", shown, more > 0 ? h("li.muted", `${more} more`) : null);
   }
 
   /** Each series that moved, with its own size and a link to its history. */
@@ -320,58 +311,28 @@
       const [kernel, backend, name, ratio, , , by] = one;
       return h(
         "li",
-        {},
         link(seriesPage(event, one), `${kernel} / ${name} / ${backend}`),
         event.kind === "code" || !Number.isFinite(ratio)
           ? null
-          : h("span", {class: "sub"}, ` ${R.signedPercent(ratio - 1)} of the time, judged by ${by}`),
+          : h("span.sub", ` ${R.signedPercent(ratio - 1)} of the time, judged by ${by}`),
       );
     });
     const more = event.moved.length - items.length;
     return h(
-      "details",
-      {class: "shapes", open: event.moved.length <= 5},
-      h("summary", {}, several(event.moved.length, "series", "series") + " moved"),
+      "details.shapes",
+      {open: event.moved.length <= 5},
+      h("summary", several(event.moved.length, "series", "series") + " moved"),
       h(
         "ul",
-        {},
         items,
-        more > 0 ? h("li", {class: "muted"}, `and ${several(more, "more", "more")}: in events.json`) : null,
+        more > 0 ? h("li.muted", `and ${several(more, "more", "more")}: in events.json`) : null,
       ),
     );
   }
 
-  Object.assign(R, {
-    events,
-    event: {
-      SIGN,
-      isOpen,
-      change,
-      interval,
-      kernelsOf,
-      backendsOf,
-      casesOf,
-      several,
-      seriesPage,
-      link,
-      outside,
-      commit,
-      range,
-      commands,
-      command,
-      causes,
-      owner,
-      stateChip,
-    },
-    eventPanel,
-  });
-})();
+  /* A table of events: one row each, sorted as the reader asks; a row opens into everything about its event.
+   */
 
-/* A table of events: one row each, sorted as the reader asks; a row opens into everything about its event. */
-(() => {
-  const R = Ridgeline,
-    {h, foreign} = R,
-    E = R.event;
   const CAUSE = 160; // letters of a cause in the table; the panel tells the rest
 
   const size = event => (Number.isFinite(event.ratio) && event.ratio > 0 ? Math.abs(Math.log(event.ratio)) : null);
@@ -383,7 +344,7 @@
       value: size,
       help: "new time / old time, geometric mean over the shapes, with the widest 99 % interval",
     },
-    {title: "operator", value: event => E.kernelsOf(event).join(" ")},
+    {title: "operator", value: event => kernelsOf(event).join(" ")},
     {title: "machine", value: event => event.machine},
     {
       title: "first bad commit",
@@ -408,47 +369,46 @@
   ];
 
   function changeCell(event) {
-    const sign = event.kind === "code" ? null : h("span", {"aria-hidden": "true"}, E.SIGN[event.direction] + " ");
+    const sign = event.kind === "code" ? null : h("span", {"aria-hidden": "true"}, SIGN[event.direction] + " ");
     return h(
-      "td",
-      {class: "event-change"},
-      h("strong", {class: event.kind === "code" ? null : event.direction}, sign, E.change(event)),
-      event.kind === "code" ? null : h("span", {class: "sub"}, E.interval(event.ratio_low, event.ratio_high)),
-      event.state === "open" ? null : E.stateChip(event),
+      "td.event-change",
+      h("strong", {class: event.kind === "code" ? null : event.direction}, sign, change(event)),
+      event.kind === "code" ? null : h("span.sub", interval(event.ratio_low, event.ratio_high)),
+      event.state === "open" ? null : stateChip(event),
     );
   }
 
   /** Operators, backends and shapes: names while they are few, then their number. */
   function whatCell(event, opened, toggle) {
-    const kernels = E.kernelsOf(event),
-      cases = E.casesOf(event),
-      backends = E.backendsOf(event);
+    const kernels = kernelsOf(event),
+      cases = casesOf(event),
+      backends = backendsOf(event);
     const few = (names, most, noun) =>
       names.length <= most
         ? names.join(", ")
         : `${names.slice(0, most - 1).join(", ")} and ${names.length - most + 1} more ${noun}`;
     const name = h(
-      "button",
-      {type: "button", class: "opener", "aria-expanded": String(opened), click: toggle},
+      "button.opener",
+      {type: "button", "aria-expanded": String(opened), click: toggle},
       foreign(kernels.length > 3 ? `${kernels.length} operators` : kernels.join(", ") || event.id),
     );
     return h(
       "th",
       {scope: "row"},
       name,
-      h("span", {class: "sub"}, foreign(few(backends, 3, "backends")), ": ", foreign(few(cases, 2, "shapes"))),
+      h("span.sub", foreign(few(backends, 3, "backends")), ": ", foreign(few(cases, 2, "shapes"))),
     );
   }
 
   function historyLink(event) {
-    const href = E.seriesPage(event);
-    return href ? h("a", {class: "to-history", href}, "history") : null;
+    const href = seriesPage(event);
+    return href ? h("a.to-history", {href}, "history") : null;
   }
 
   function titleOf(machine) {
     const lane = R.site.lanes.find(one => one.machine === machine);
     return lane && lane.title !== machine
-      ? [foreign(lane.title), h("span", {class: "sub"}, foreign(machine))]
+      ? [foreign(lane.title), h("span.sub", foreign(machine))]
       : [foreign(machine)];
   }
 
@@ -463,28 +423,25 @@
       compiled
         ? null
         : h(
-            "td",
-            {class: "machine"},
-            event.kind === "code" ? h("span", {class: "muted"}, "compiled") : titleOf(event.machine),
+            "td.machine",
+            event.kind === "code" ? h("span.muted", "compiled") : titleOf(event.machine),
           ),
       h(
-        "td",
-        {class: "culprit"},
-        E.commit(event.first_bad),
-        event.between > 0 ? h("span", {class: "sub"}, E.range(event)) : null,
+        "td.culprit",
+        commit(event.first_bad),
+        event.between > 0 ? h("span.sub", range(event)) : null,
       ),
-      h("td", {class: "since"}, R.ago(event.first_bad.date_ms), h("span", {class: "sub"}, historyLink(event))),
-      compiled ? null : h("td", {class: "owner"}, E.owner(event)),
-      h("td", {class: "cause"}, E.causes(event, 2, CAUSE)),
+      h("td.since", R.ago(event.first_bad.date_ms), h("span.sub", historyLink(event))),
+      compiled ? null : h("td.owner", owner(event)),
+      h("td.cause", causes(event, 2, CAUSE)),
     );
     R.labelled(line, columns);
     return opened
       ? [
           line,
           h(
-            "tr",
-            {class: "detail-row"},
-            h("td", {colspan: columns.length}, h("div", {class: "detail"}, R.eventPanel(event))),
+            "tr.detail-row",
+            h("td", {colspan: columns.length}, h("div.detail", eventPanel(event))),
           ),
         ]
       : [line];
@@ -495,26 +452,26 @@
     const columns = events.every(({kind}) => kind === "code") && events.length ? CODE_COLUMNS : COLUMNS,
       usual = columns === COLUMNS ? "-change" : "since";
     const table = h(
-      "table",
-      {class: "events"},
-      h("caption", {class: "visually-hidden"}, caption),
-      h("thead", {}),
-      h("tbody", {}),
+      "table.events",
+      h("caption.visually-hidden", caption),
+      h("thead"),
+      h("tbody"),
     );
     function draw() {
       const order = R.orderIn(key, columns, usual);
-      const heads = R.headCells(columns, order, next => {
-        R.go({[key]: next});
-        R.keepFocus(table.tHead, draw);
-      });
-      table.tHead.replaceChildren(h("tr", {}, heads));
+      R.drawHead(table, columns, key, order, draw);
       table.tBodies[0].replaceChildren(
         ...R.inOrder(events, columns, order).flatMap(event => bodyRows(event, columns, event.id === chosen, toggle)),
       );
     }
     draw();
-    host.replaceChildren(h("div", {class: "scroll"}, table));
+    host.replaceChildren(h("div.scroll", table));
   }
 
-  Object.assign(R, {eventTable, eventColumns: COLUMNS});
+  Object.assign(R, {
+    events,
+    event: {SIGN, isOpen, change, interval, several, link, outside, commit, command},
+    eventPanel,
+    eventTable,
+  });
 })();

@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R,
+    {h, fail} = R,
     E = R.event;
   const STATES = ["open", "acknowledged", "accepted", "recovered", "fixed"],
     KINDS = ["kernel", "library", "machine", "code", "configuration"];
@@ -25,14 +25,14 @@
       controls = document.getElementById("event-choices"),
       go = changes => {
         R.go(changes);
-        show().catch(R.fail);
+        show().catch(fail);
       };
     const input = document.getElementById("filter");
     if (input !== document.activeElement) input.value = values.q || "";
     R.keepFocus(controls, () =>
       controls.replaceChildren(
         ...Object.entries({state: STATES, kind: KINDS}).map(([key, names]) =>
-          R.press(key, [["", "all"], ...names.map(name => [name, name])], values[key] || "", name => go({[key]: name})),
+          R.press(key, [["", "all"], ...names], values[key] || "", name => go({[key]: name})),
         ),
       ),
     );
@@ -63,9 +63,9 @@
     R.header(R.lane(R.state()), change => R.go(change));
     R.filterKeys(document.getElementById("filter"), query => {
       R.setState({q: query.trim()});
-      show().catch(R.fail);
+      show().catch(fail);
     });
-    window.addEventListener("hashchange", () => show().catch(R.fail));
-    show().catch(R.fail);
+    window.addEventListener("hashchange", () => show().catch(fail));
+    show().catch(fail);
   });
 })();

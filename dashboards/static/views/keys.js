@@ -5,8 +5,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
-
+    {h, foreign, state, hashOf} = R;
   const KEYS = [
     ["j, k", "next and previous row"],
     ["Enter", "open the row, or follow its link"],
@@ -53,24 +52,21 @@
   function showHelp() {
     help ??= dialog(
       "keys",
-      h("h2", {}, "Keys"),
+      h("h2", "Keys"),
       h(
-        "dl",
-        {class: "keys"},
+        "dl.keys",
         KEYS.map(([keys, what]) =>
           h(
             "div",
-            {},
             h(
               "dt",
-              {},
-              keys.split(" ").flatMap((key, n) => [n ? " " : null, h("kbd", {}, key)]),
+              keys.split(" ").flatMap((key, n) => [n ? " " : null, h("kbd", key)]),
             ),
-            h("dd", {}, what),
+            h("dd", what),
           ),
         ),
       ),
-      h("form", {method: "dialog"}, h("button", {}, "close")),
+      h("form", {method: "dialog"}, h("button", "close")),
     );
     if (!help.open) help.showModal();
   }
@@ -98,13 +94,9 @@
     document.getElementById("show-keys")?.addEventListener("click", showHelp),
   );
 
-  Object.assign(R, {dialog});
-})();
+  /* The command palette (Ctrl K, ⌘ K): type some letters of a page, kernel, case, machine or event, and go there.
+   */
 
-/* The command palette (Ctrl K, ⌘ K): type some letters of a page, kernel, case, machine or event, and go there. */
-(() => {
-  const R = Ridgeline,
-    {h, foreign} = R;
   const MOST = 40; // entries shown; more words find the rest
 
   let palette = null;
@@ -112,13 +104,13 @@
   /* ---- what one can go to: {kind, text, href} ---- */
 
   function pages() {
-    const {machine, env} = R.state();
+    const {machine, env} = state();
     const links = [...document.querySelectorAll("header a.page")].map(link => ({
       kind: "page",
       text: link.textContent,
       href: link.href,
     }));
-    return [{kind: "page", text: "Front page", href: R.root + "index.html" + R.hashOf({machine, env})}, ...links];
+    return [{kind: "page", text: "Front page", href: R.root + "index.html" + hashOf({machine, env})}, ...links];
   }
 
   function kernels({machine, env}) {
@@ -130,7 +122,7 @@
     return R.site.lanes.map(({machine, env, title}) => ({
       kind: "machine",
       text: [title, title === machine ? "" : machine, env || ""].filter(Boolean).join(" "),
-      href: here + R.hashOf({...R.state(), machine, env, case: "", backend: "", from: "", to: ""}),
+      href: here + hashOf({...state(), machine, env, case: "", backend: "", from: "", to: ""}),
     }));
   }
 
@@ -163,14 +155,14 @@
       return {
         kind: "event",
         text: text.filter(Boolean).join(" "),
-        href: R.root + "events.html" + R.hashOf({event: event.id}),
+        href: R.root + "events.html" + hashOf({event: event.id}),
       };
     });
   }
 
   /** Everything; what cannot be read is left out. */
   async function everything() {
-    const lane = R.lane(R.state());
+    const lane = R.lane(state());
     if (!lane) return pages();
     const late = await Promise.all([cases(lane), events()].map(found => found.catch(() => [])));
     return [...pages(), ...kernels(lane), ...machines(), ...late.flat()];
@@ -198,8 +190,8 @@
       placeholder: "Kernel, case, machine, page or event …",
     });
     const list = h("ul", {id: "palette-list", role: "listbox", "aria-label": "matches"}),
-      said = h("p", {class: "muted", "aria-live": "polite"});
-    const element = R.dialog("go to", input, list, said);
+      said = h("p.muted", {"aria-live": "polite"});
+    const element = dialog("go to", input, list, said);
     element.classList.add("palette");
     const now = {entries: [], shown: [], at: 0};
 
@@ -212,7 +204,7 @@
           h(
             "li",
             {role: "option", id: "palette-" + n, "aria-selected": String(n === now.at), click: () => go(n)},
-            h("span", {class: "kind"}, kind),
+            h("span.kind", kind),
             " ",
             foreign(text),
           ),

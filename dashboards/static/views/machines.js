@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign, number, commitLink, day, grid} = R;
   const FIELD = {clock: 0, power: 1, temperature: 2, capped: 3, throttled: 4, link: 5, pace: 6};
   const share = value => R.percent(value);
   const MEASURES = [
@@ -19,7 +19,7 @@
   const GOOD = ["found", "right"],
     BAD = ["false", "missed"];
 
-  const planted = amount => (amount ? `${R.number(100 * amount, 2)} % more work` : "nothing (A/A)");
+  const planted = amount => (amount ? `${number(100 * amount, 2)} % more work` : "nothing (A/A)");
   const total = counts => Object.values(counts).reduce((sum, count) => sum + count, 0);
   const of = (counts, names) => names.reduce((sum, name) => sum + (counts[name] || 0), 0);
 
@@ -33,9 +33,9 @@
   }
 
   function seen({last, behind_days, unseen}) {
-    if (last === null) return h("span", {class: "muted"}, "no notes");
-    const behind = unseen ? h("span", {class: "sub"}, `${R.number(behind_days, 2)} days behind the others`) : null;
-    return [R.day(last), h("span", {class: "sub"}, R.ago(last) === "today" ? "today" : R.ago(last) + " ago"), behind];
+    if (last === null) return h("span.muted", "no notes");
+    const behind = unseen ? h("span.sub", `${number(behind_days, 2)} days behind the others`) : null;
+    return [day(last), h("span.sub", R.ago(last) === "today" ? "today" : R.ago(last) + " ago"), behind];
   }
 
   const trouble = row => row.standing.length + (row.unseen ? 1 : 0) + row.gate.reduce((sum, {counts}) => sum + of(counts, BAD), 0);
@@ -43,7 +43,7 @@
   function state(row) {
     if (!row.standing.length && !row.unseen) return row.last === null ? "–" : "nothing apart";
     const texts = [...row.standing, ...(row.unseen ? ["not seen while others were measured"] : [])];
-    return h("ul", {class: "findings"}, texts.map(text => h("li", {}, text)));
+    return h("ul.findings", texts.map(text => h("li", text)));
   }
 
   const columns = current => [
@@ -57,21 +57,21 @@
       key: "noise",
       help: "typical deviation of a baseline between two trials of the newest session",
       number: true,
-      cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %"),
+      cell: row => (row.noise === null ? "–" : number(100 * row.noise, 2) + " %"),
     },
     {
       key: "gate",
       title: "the gate on known changes",
       value: row => row.gate.reduce((sum, {counts}) => sum + of(counts, GOOD), 0),
       plain: row => row.gate.map(gateText).join("; "),
-      cell: row => (row.gate.length ? row.gate.map(one => h("span", {class: "line"}, gateText(one))) : "–"),
+      cell: row => (row.gate.length ? row.gate.map(one => h("span.line", gateText(one))) : "–"),
     },
   ];
 
   function machineButton({machine, product}, pressed) {
     const open = () => choose({machine, env: "", measure: ""});
-    const button = h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(machine));
-    return [button, h("span", {class: "sub"}, R.foreign(product))];
+    const button = h("button.plain", {type: "button", "aria-pressed": String(pressed), click: open}, foreign(machine));
+    return [button, h("span.sub", foreign(product))];
   }
 
   /* ---- one machine over time ---- */
@@ -99,13 +99,13 @@
     }));
     return {
       label: `${measure.title} of ${data.machine} over ${data.sessions.length} sessions`,
-      x: {names: data.sessions.map(([at]) => R.day(at))},
+      x: {names: data.sessions.map(([at]) => day(at))},
       y: {title: measure.unit, zero: measure.scale === 100},
       marks,
       tip: ({value, session: [at, commit, trials]}, {name}) =>
         R.box(name, [
-          [measure.title, `${R.number(value)} ${measure.unit}`],
-          ["session", `${R.day(at)}, ${trials} trials`],
+          [measure.title, `${number(value)} ${measure.unit}`],
+          ["session", `${day(at)}, ${trials} trials`],
           ["commit", R.short(commit)],
         ]),
     };
@@ -114,12 +114,12 @@
   function overTime(data, values, host) {
     const offered = MEASURES.filter(measure => linesOf(data, measure).lines.some(line => line.some(value => value !== null)));
     if (!offered.length) {
-      host.append(h("p", {class: "notice"}, "The notes of this machine hold no readings of its devices."));
+      host.append(h("p.notice", "The notes of this machine hold no readings of its devices."));
       return;
     }
     const measure = offered.find(({key}) => key === values.measure) || offered[0];
-    host.append(h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))));
-    R.panelChart(host, overSessions(data, measure, linesOf(data, measure)), R.listed("off"), changed => choose({off: R.listing(changed)}));
+    host.append(h("div.tools", R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))));
+    R.panelChart(host, overSessions(data, measure, linesOf(data, measure)), ...choose.off());
     host.append(sessionTable(data));
   }
 
@@ -127,63 +127,63 @@
     const rows = data.sessions.flatMap(([at, commit, trials, noise, devices]) =>
       (devices.length ? devices : [[]]).map((values, gpu) => ({at, commit, trials, noise, gpu, values})),
     );
-    const column = (key, title, text = R.number) => ({
+    const column = (key, title, text = number) => ({
       key,
       title,
       number: true,
       value: row => row.values[FIELD[key]] ?? null,
       cell: row => (row.values[FIELD[key]] ?? null) === null ? "–" : text(row.values[FIELD[key]]),
     });
-    const body = R.grid({
+    const body = grid({
       caption: "each session, GPU by GPU",
       columns: [
-        {key: "at", title: "session", cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+        {key: "at", title: "session", cell: row => [day(row.at), " ", commitLink(row.commit)]},
         {key: "gpu", title: "GPU", number: true},
         column("clock", "clock, MHz"),
         column("power", "power, W"),
-        column("temperature", "highest, °C", value => R.number(value, 2)),
+        column("temperature", "highest, °C", value => number(value, 2)),
         column("capped", "at the cap", share),
         column("throttled", "held back", share),
         column("link", "slowest link, GB/s"),
-        column("pace", "time, × of the median rank", value => R.number(value, 4)),
-        {key: "noise", number: true, cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %")},
+        column("pace", "time, × of the median rank", value => number(value, 4)),
+        {key: "noise", number: true, cell: row => (row.noise === null ? "–" : number(100 * row.noise, 2) + " %")},
         {key: "trials", number: true},
       ],
       rows: rows.reverse(),
       file: "sessions-" + data.machine,
     });
-    return h("details", {}, h("summary", {}, `The ${data.sessions.length} sessions as a table`), body);
+    return h("details", h("summary", `The ${data.sessions.length} sessions as a table`), body);
   }
 
   /* ---- what was found, asked and verified ---- */
 
   function findings(data) {
-    if (!data.sessions.length) return h("p", {}, "The records hold no notes of this machine.");
-    if (!data.findings.length) return h("p", {}, "Nothing was apart from its peers in the recorded sessions.");
+    if (!data.sessions.length) return h("p", "The records hold no notes of this machine.");
+    if (!data.findings.length) return h("p", "Nothing was apart from its peers in the recorded sessions.");
     const item = ({text, ended, slower, commit}) =>
       h(
         "li",
         {class: ended === null ? "standing" : "muted"},
-        R.foreign(text),
+        foreign(text),
         " from ",
-        R.commitLink(commit),
+        commitLink(commit),
         slower ? `; times are ${R.signedPercent(slower)} by it` : "",
-        ended === null ? "" : `; over since ${R.day(ended)}`,
+        ended === null ? "" : `; over since ${day(ended)}`,
       );
-    return h("ul", {class: "findings"}, [...data.findings].reverse().map(item));
+    return h("ul.findings", [...data.findings].reverse().map(item));
   }
 
   const ratio = value => (value === null ? "–" : R.signedPercent(value - 1));
 
   /** Measured changes over the nights, by what was planted: a line where each should lie. */
   function gateChart(data) {
-    const nights = [...new Set(data.canary.map(({at}) => R.day(at)))].sort(),
+    const nights = [...new Set(data.canary.map(({at}) => day(at)))].sort(),
       amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
     const marks = amounts.flatMap((amount, look) => {
       const rows = data.canary.filter(row => row.planted === amount && row.ratio !== null);
       const dots = (outcomes, changes) => {
         const some = rows.filter(({outcome}) => outcomes(outcome));
-        return {name: "planted: " + planted(amount), look, rows: some, x: some.map(({at}) => nights.indexOf(R.day(at))), y: some.map(row => 100 * (row.ratio - 1)), ...changes};
+        return {name: "planted: " + planted(amount), look, rows: some, x: some.map(({at}) => nights.indexOf(day(at))), y: some.map(row => 100 * (row.ratio - 1)), ...changes};
       };
       return [
         dots(outcome => GOOD.includes(outcome), {}),
@@ -198,31 +198,30 @@
       y: {title: "measured change of time, %"},
       marks,
       tip: row => [
-        h("p", {}, h("strong", {}, planted(row.planted)), ": ", row.outcome),
-        h("p", {}, R.foreign(row.case), ` ${ratio(row.ratio)} (${ratio(row.low)} to ${ratio(row.high)}), ${R.day(row.at)}`),
+        h("p", h("strong", planted(row.planted)), ": ", row.outcome),
+        h("p", foreign(row.case), ` ${ratio(row.ratio)} (${ratio(row.low)} to ${ratio(row.high)}), ${day(row.at)}`),
       ],
     };
   }
 
   function gate(data, host) {
     if (!data.canary.length) {
-      host.append(h("p", {class: "notice"}, "The gate was never tested with known changes on this machine: ", h("code", {}, "ridgeline ci canary"), "."));
+      host.append(h("p.notice", "The gate was never tested with known changes on this machine: ", h("code", "ridgeline ci canary"), "."));
       return;
     }
     host.append(
       h(
-        "p",
-        {class: "hint"},
+        "p.hint",
         "Trees with a known difference, judged as a pull request is. “False” is a verdict on a change that was not there; “missed” says SAME of one that the policy promises to find. ",
         "Filled: right; hollow: not decided; in a ring: false or missed; dashed: what was planted.",
       ),
     );
     R.panelChart(host, gateChart(data));
     host.append(
-      R.grid({
+      grid({
         caption: "how the gate judged known changes",
         columns: [
-          {key: "at", title: "night", cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+          {key: "at", title: "night", cell: row => [day(row.at), " ", commitLink(row.commit)]},
           {key: "planted", number: true, text: planted},
           {key: "case"},
           {key: "outcome", look: row => (BAD.includes(row.outcome) ? "slower" : "")},
@@ -232,7 +231,7 @@
             title: "measured",
             help: "head / base with its 99 % interval",
             number: true,
-            cell: row => [ratio(row.ratio), h("span", {class: "sub"}, row.low === null ? "" : `${ratio(row.low)} to ${ratio(row.high)}`)],
+            cell: row => [ratio(row.ratio), h("span.sub", row.low === null ? "" : `${ratio(row.low)} to ${ratio(row.high)}`)],
           },
           {key: "trials", number: true},
         ],
@@ -243,8 +242,8 @@
   }
 
   function verified(data) {
-    if (!data.verified.length) return h("p", {class: "notice"}, "No check of this machine is kept: ", h("code", {}, "ridgeline verify"), ".");
-    return R.grid({caption: "last verified", columns: R.checkColumns(), rows: data.verified, file: "checks-" + data.machine});
+    if (!data.verified.length) return h("p.notice", "No check of this machine is kept: ", h("code", "ridgeline verify"), ".");
+    return grid({caption: "last verified", columns: R.checkColumns(), rows: data.verified, file: "checks-" + data.machine});
   }
 
   async function show(values) {
@@ -259,15 +258,14 @@
 
   function draw(host, values, machines, data) {
     host.replaceChildren(
-      R.grid({
+      grid({
         caption: "every machine",
         columns: columns(data.machine),
         rows: machines,
-        sort: values.sort,
-        sorted: sort => choose({sort}),
+        ...choose.order("sort"),
         file: "machines",
       }),
-      h("h2", {id: "machine"}, R.foreign(data.machine)),
+      h("h2", {id: "machine"}, foreign(data.machine)),
       findings(data),
     );
     if (data.sessions.length) overTime(data, values, host);

@@ -9,7 +9,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign, number} = R;
   const LONGEST_LABEL = 34; // letters of a name on an axis; the box and the table have all of them
   /** One for each colour, all around their point: ECharts' own pin and arrow stand above and below theirs. */
   const SYMBOLS = ["circle", "rect", "triangle", "diamond", "path://M0,0L10,0L5,9Z", "path://M3,0h4v3h3v4h-3v3h-4v-3h-3v-4h3z"];
@@ -43,7 +43,7 @@
   ];
 
   /** A name for a canvas: without what turns the writing direction, and not longer than an axis can hold. */
-  function label(text, longest = LONGEST_LABEL) {
+  function plotLabel(text, longest = LONGEST_LABEL) {
     const plain = String(text).replace(/[\u0000-\u001f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
     return plain.length > longest ? plain.slice(0, longest - 1) + "…" : plain;
   }
@@ -51,7 +51,7 @@
   /* ---- axes ---- */
 
   /** Looks that every axis shares. */
-  function axis(colours, changes) {
+  function axisLooks(colours, changes) {
     const {axisLabel, splitLine, ...others} = changes;
     return {
       nameTextStyle: {color: colours.soft},
@@ -87,9 +87,9 @@
    *        picked(series, index): a click or Enter}
    */
   function plot(host) {
-    const area = h("div", {class: "plot", tabindex: "0", role: "img"}),
-      said = h("p", {class: "visually-hidden", "aria-live": "polite"});
-    host.append(h("div", {class: "scroll"}, area), said);
+    const area = h("div.plot", {tabindex: "0", role: "img"}),
+      said = h("p.visually-hidden", {"aria-live": "polite"});
+    host.append(h("div.scroll", area), said);
     const chart = echarts.init(area, null, {renderer: "canvas"});
     let spec = null,
       at = -1;
@@ -127,7 +127,7 @@
       extraCssText: "max-width: min(30rem, 90%); white-space: normal; overflow-wrap: anywhere;",
       formatter: ({seriesIndex, dataIndex}) => {
         const nodes = spec.tip(seriesIndex, dataIndex);
-        return nodes && h("div", {class: "plot-tip"}, nodes);
+        return nodes && h("div.plot-tip", nodes);
       },
     });
 
@@ -137,7 +137,7 @@
       at = at < 0 ? (step > 0 ? 0 : points.length - 1) : (at + step + points.length) % points.length;
       const [seriesIndex, dataIndex] = points[at];
       chart.dispatchAction({type: "showTip", seriesIndex, dataIndex});
-      said.replaceChildren(h("span", {}, spec.tip(seriesIndex, dataIndex)));
+      said.replaceChildren(h("span", spec.tip(seriesIndex, dataIndex)));
     }
 
     function hide() {
@@ -185,21 +185,15 @@
     return {draw, chart};
   }
 
-  Object.assign(R, {plot, scale, axis, colourBar, plotLabel: label, SYMBOLS});
-})();
+  /* A picture (dashboards/figures/studies/picture.py) on a page: its panels as charts, its texts as tables, one legend.
+   *  * A page that makes a panel of its own rows (R.panelChart) leaves out what is as usual, and may say besides:
+   *   label                what it shows, for screen readers
+   *   of an axis: text     (value) -> text of a tick
+   *   of marks: rows       what each point was made of; tone: good, bad or soft instead of a look, turn: degrees of its symbol
+   *   of cells: bar        texts at the ends of the colours, best first
+   *   tip, picked          (row, marks) of a point or ({x, y}) of a cell: nodes for the box at the cursor; a click or Enter
+   */
 
-/* A picture (dashboards/figures/studies/picture.py) on a page: its panels as charts, its texts as tables, one legend.
- *
- * A page that makes a panel of its own rows (R.panelChart) leaves out what is as usual, and may say besides:
- *   label                what it shows, for screen readers
- *   of an axis: text     (value) -> text of a tick
- *   of marks: rows       what each point was made of; tone: good, bad or soft instead of a look, turn: degrees of its symbol
- *   of cells: bar        texts at the ends of the colours, best first
- *   tip, picked          (row, marks) of a point or ({x, y}) of a cell: nodes for the box at the cursor; a click or Enter
- */
-(() => {
-  const R = Ridgeline,
-    {h} = R;
   const DASHES = ["solid", [7, 4], [2, 3], [9, 3, 2, 3], [5, 2], [1, 5]];
   const LETTER = 7; // pixels of a letter
   const LINE = 22; // pixels of a name on a vertical axis
@@ -218,7 +212,7 @@
   const known = value => value !== null && value !== undefined;
 
   /** A value of an axis as text. */
-  function textOf(axis, value, usual = R.number) {
+  function textOf(axis, value, usual = number) {
     if (axis.names.length) return axis.names[Math.round(value)] ?? "";
     if (axis.text) return axis.text(value);
     return axis.scale === "bytes" ? R.quantity(value, "B", true) : usual(value);
@@ -237,10 +231,10 @@
       axisLine: {onZero: false, lineStyle: {color: colours.edge}},
     };
     const place = vertical ? {} : {nameLocation: "middle", nameGap: 28};
-    if (axis.names.length) return R.axis(colours, {...title, ...place, ...namesAxis(axis, vertical, width)});
-    if (logarithmic(axis)) return R.axis(colours, {...title, ...place, ...logAxis(axis, values)});
+    if (axis.names.length) return axisLooks(colours, {...title, ...place, ...namesAxis(axis, vertical, width)});
+    if (logarithmic(axis)) return axisLooks(colours, {...title, ...place, ...logAxis(axis, values)});
     const limits = axis.zero ? {min: 0} : around(values) || {scale: true};
-    return R.axis(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: value => tickOf(axis, value)}});
+    return axisLooks(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: value => tickOf(axis, value)}});
   }
 
   /** Limits for values that are nearly equal: noise must not fill the axis, nor must they look like nothing on it. */
@@ -253,7 +247,7 @@
 
   /** A name in so many letters, its middle left out: names of cases differ at both ends. */
   function middle(text, most) {
-    const plain = R.plotLabel(text, text.length + 1);
+    const plain = plotLabel(text, text.length + 1);
     return plain.length <= most ? plain : plain.slice(0, Math.ceil(most / 2)) + "…" + plain.slice(plain.length - Math.floor(most / 2) + 1);
   }
 
@@ -322,7 +316,7 @@
     return {
       name: marks.name,
       type: marks.kind === "line" ? "line" : "scatter",
-      symbol: marks.tone === "soft" ? "circle" : R.SYMBOLS[symbolOf(marks)],
+      symbol: marks.tone === "soft" ? "circle" : SYMBOLS[symbolOf(marks)],
       symbolRotate: marks.turn || 0,
       symbolSize: small ? 4 : others ? 5 : 8,
       lineStyle: {color: colour, width: 1.8, type: DASHES[dashOf(marks)]},
@@ -408,7 +402,7 @@
       [panel.y.title || "", textOf(panel.y, marks.y[n])],
       ["interval", marks.low.length && known(marks.low[n]) ? `${textOf(value, marks.low[n])} to ${textOf(value, marks.high[n])}` : null],
     ];
-    return R.box(marks.name, facts, " ", R.foreign(marks.labels[n] || ""));
+    return R.box(marks.name, facts, " ", foreign(marks.labels[n] || ""));
   }
 
   function chart(panel, title, off) {
@@ -455,13 +449,13 @@
         const left = Math.min(width * 0.34, 220),
           cell = (width - left - 20) / columns.length,
           wide = cell >= NARROW_CELL,
-          shades = R.scale(colours);
+          shades = scale(colours);
         const names = {type: "category", splitLine: {show: false}};
         return {
           grid: {left, right: 14, top: 50, bottom: 46},
-          xAxis: R.axis(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => middle(text, Math.max(12, Math.floor(cell / LETTER) - 1)))}),
-          yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => middle(text, Math.floor(left / 7)))}),
-          visualMap: R.colourBar(colours, {min: low, max: high === low ? low + 1e-9 : high, text: bar || [R.number(high, 3), R.number(low, 3)], seriesIndex: 0, inRange: {color: ends[0] > ends[1] ? [...shades].reverse() : shades}}),
+          xAxis: axisLooks(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => middle(text, Math.max(12, Math.floor(cell / LETTER) - 1)))}),
+          yAxis: axisLooks(colours, {...names, inverse: true, data: rows.map(text => middle(text, Math.floor(left / 7)))}),
+          visualMap: colourBar(colours, {min: low, max: high === low ? low + 1e-9 : high, text: bar || [number(high, 3), number(low, 3)], seriesIndex: 0, inRange: {color: ends[0] > ends[1] ? [...shades].reverse() : shades}}),
           series: [
             {
               type: "heatmap",
@@ -476,7 +470,7 @@
               symbol: "rect",
               symbolSize: [NARROW_CELL, LINE - 4],
               itemStyle: {color: "transparent"},
-              data: worded.map(({x, y}) => ({value: [x, y], label: {show: wide, formatter: () => R.plotLabel(texts[y][x], 12), color: colours.soft, fontSize: 11}})),
+              data: worded.map(({x, y}) => ({value: [x, y], label: {show: wide, formatter: () => plotLabel(texts[y][x], 12), color: colours.soft, fontSize: 11}})),
             },
           ],
         };
@@ -485,8 +479,8 @@
   }
 
   const cellTip = ({x, y, cells}, one) => [
-    h("p", {}, h("strong", {}, R.foreign(y.names[one.y]))),
-    h("p", {}, R.foreign(`${x.title} ${x.names[one.x]}: ${R.number(one.value)}`), h("span", {class: "sub"}, cells.title)),
+    h("p", h("strong", foreign(y.names[one.y]))),
+    h("p", foreign(`${x.title} ${x.names[one.x]}: ${number(one.value)}`), h("span.sub", cells.title)),
   ];
 
   /* ---- texts, and all of it ---- */
@@ -519,18 +513,18 @@
     const all = panels.flatMap(({marks}) => marks),
       charts = panels.filter(({texts}) => !texts.length),
       least = Math.max(1, ...charts.filter(({cells}) => !cells).map(({y}) => (y.names.length ? leastOf(y.names) : 1))),
-      grid = h("div", {class: "panels", "data-columns": Math.min(columns, charts.length, Math.max(1, Math.floor(WIDEST / least)))});
+      grid = h("div.panels", {"data-columns": Math.min(columns, charts.length, Math.max(1, Math.floor(WIDEST / least)))});
     host.append(...[legend(all, off, changed), grid].filter(Boolean));
     for (const panel of panels) {
       if (panel.texts.length) {
-        host.append(h("h4", {}, panel.title), textTable(panel, title, file));
+        host.append(h("h4", panel.title), textTable(panel, title, file));
         continue;
       }
-      const area = h("div", {class: "panel"}, panel.title ? h("h4", {}, R.foreign(panel.title)) : null);
+      const area = h("div.panel", panel.title ? h("h4", foreign(panel.title)) : null);
       grid.append(area);
       const said = panel.cells ? panel.cells.title : panel.said;
-      if (said) area.append(h("p", {class: "hint"}, R.foreign(said)));
-      R.plot(area).draw(panel.cells ? heatMap(panel, title) : chart(panel, title, off));
+      if (said) area.append(h("p.hint", foreign(said)));
+      plot(area).draw(panel.cells ? heatMap(panel, title) : chart(panel, title, off));
     }
   }
 
@@ -545,7 +539,7 @@
     const marks = (said.marks || []).map(one => ({...MARKS, ...one})),
       panel = {...PANEL, ...said, x: {...AXIS, ...said.x}, y: {...AXIS, ...said.y}, marks};
     host.append(...[legend(marks, off, changed)].filter(Boolean));
-    R.plot(host).draw(panel.cells ? heatMap(panel, "") : chart(panel, "", off));
+    plot(host).draw(panel.cells ? heatMap(panel, "") : chart(panel, "", off));
   }
 
   /** What marks say of backends, by name: own ones in colour, baselines grey and dashed. */

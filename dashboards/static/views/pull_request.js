@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h, s, foreign} = R,
+    {h, s, foreign, number, signedPercent, go, fail} = R,
     E = R.event;
   /** Worst first, as the comment has them. */
   const RANK = ["BROKEN", "SLOWER", "CANNOT TELL", "NOT COMPARABLE", "YARDSTICK CHANGED", "NEW", "FASTER", "SAME"];
@@ -42,8 +42,8 @@
         viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
         "aria-hidden": "true",
       },
-      s("line", {class: "none", x1: WIDTH / 2, x2: WIDTH / 2, y1: 0, y2: HEIGHT}),
-      low > 0 && high > 0 ? s("line", {class: "range", x1: x(low), x2: x(high), y1: HEIGHT / 2, y2: HEIGHT / 2}) : null,
+      s("line.none", {x1: WIDTH / 2, x2: WIDTH / 2, y1: 0, y2: HEIGHT}),
+      low > 0 && high > 0 ? s("line.range", {x1: x(low), x2: x(high), y1: HEIGHT / 2, y2: HEIGHT / 2}) : null,
       s("circle", {cx: x(ratio), cy: HEIGHT / 2, r: 4}),
     );
   }
@@ -53,20 +53,20 @@
   function caseLink(one) {
     const name = caseOf(one),
       href = R.kernelPage(one.kernel, {case: name, backend: one.backend});
-    return [E.link(href, name), h("span", {class: "sub"}, foreign(`${one.kernel} / ${one.backend}`))];
+    return [E.link(href, name), h("span.sub", foreign(`${one.kernel} / ${one.backend}`))];
   }
 
-  const changed = one => [one.ratio === null ? "–" : h("strong", {}, R.signedPercent(one.ratio - 1)), h("span", {class: "sub"}, E.interval(one.ci_low, one.ci_high))];
+  const changed = one => [one.ratio === null ? "–" : h("strong", signedPercent(one.ratio - 1)), h("span.sub", E.interval(one.ci_low, one.ci_high))];
 
   const columns = half => [
     {key: "verdict", value: rank, cell: ({verdict}) => chip(verdict), plain: ({verdict}) => verdict},
     {key: "case", cell: caseLink},
-    {key: "change", most: true, value: size, help: "head time / base time - 1, with its confidence interval", cell: changed, plain: one => (one.ratio === null ? "" : R.signedPercent(one.ratio - 1))},
+    {key: "change", most: true, value: size, help: "head time / base time - 1, with its confidence interval", cell: changed, plain: one => (one.ratio === null ? "" : signedPercent(one.ratio - 1))},
     {key: "interval", value: null, help: "the interval on one axis for all cases; the line is no change", cell: one => bar(one, half), plain: one => E.interval(one.ci_low, one.ci_high) || ""},
     {key: "base_seconds", title: "base", number: true, text: time},
     {key: "head_seconds", title: "head", number: true, text: time},
     {key: "trials", number: true, cell: one => (one.trials ? `${one.trials} × ${one.rounds}` : "–")},
-    {key: "why", value: one => one.evidence[0] || null, cell: one => [...one.evidence, ...one.warnings].map(text => h("p", {}, foreign(text)))},
+    {key: "why", value: one => one.evidence[0] || null, cell: one => [...one.evidence, ...one.warnings].map(text => h("p", foreign(text)))},
   ];
 
   const sideName = ({name, commit, dirty}) => [
@@ -81,10 +81,9 @@
       .join(" ")
       .trim();
     return [
-      h("h1", {class: "report-head"}, chip(verdict), " ", foreign(why)),
+      h("h1.report-head", chip(verdict), " ", foreign(why)),
       h(
-        "p",
-        {class: "looked"},
+        "p.looked",
         foreign(title),
         ": ",
         sideName(head),
@@ -106,7 +105,6 @@
       Object.keys(links).length
         ? h(
             "p",
-            {},
             Object.entries(links).flatMap(([label, url], n) => [
               n ? " · " : null,
               foreign(label),
@@ -125,9 +123,8 @@
         {class: "notice " + (group.direction === "slower" ? "bad" : "")},
         h(
           "strong",
-          {},
           foreign(`${group.kernel} / ${group.backend}`),
-          ` ${R.signedPercent(group.ratio - 1)} of the time`,
+          ` ${signedPercent(group.ratio - 1)} of the time`,
         ),
         ` (${E.interval(group.ci_low, group.ci_high)}) on ${E.several(group.cases.length, "case")}: `,
         foreign(group.evidence),
@@ -138,22 +135,21 @@
   const FLOORS = [
     {key: "case"},
     {key: "state"},
-    {key: "floor", value: floor => `${R.number(floor.bound, 3)} × ${floor.baseline}`},
-    {key: "found", value: ({share, share_low: low, share_high: high}) => (share === null ? "–" : `${R.number(share, 3)} × (${R.number(low, 3)} to ${R.number(high, 3)})`)},
+    {key: "floor", value: floor => `${number(floor.bound, 3)} × ${floor.baseline}`},
+    {key: "found", value: ({share, share_low: low, share_high: high}) => (share === null ? "–" : `${number(share, 3)} × (${number(low, 3)} to ${number(high, 3)})`)},
     {key: "reason"},
   ];
 
-  const floors = rows => rows.length && [h("h2", {}, "Floors against the baseline"), R.grid({caption: "floors", columns: FLOORS, rows, file: "floors"})];
+  const floors = rows => rows.length && [h("h2", "Floors against the baseline"), R.grid({caption: "floors", columns: FLOORS, rows, file: "floors"})];
 
   const part = (title, ...content) => [
-    h("h2", {}, title),
-    h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title}, content),
+    h("h2", title),
+    h("div.scroll", {tabindex: "0", role: "region", "aria-label": title}, content),
   ];
   const list = items =>
     h(
-      "ul",
-      {class: "absent"},
-      items.map(item => h("li", {}, item)),
+      "ul.absent",
+      items.map(item => h("li", item)),
     );
 
   function report(found, values, key) {
@@ -161,12 +157,12 @@
       .sort((a, b) => rank(a) - rank(b) || (size(b) ?? Infinity) - (size(a) ?? Infinity))
       .filter(one => (values.all === "1" || values.q || MOVED.has(one.verdict)) && R.matches([one.case, one.verdict].join(" "), values.q || ""));
     const sorted = next => {
-      R.go({[key]: next});
-      show().catch(R.fail);
+      go({[key]: next});
+      show().catch(fail);
     };
     const table = R.grid({caption: "cases of this report", columns: columns(reach(rows)), rows, sort: values[key], sorted, file: "report"});
     const skipped = found.skipped.map(({what, status, why}) => [
-      h("span", {class: "status " + status}, status),
+      R.status(status),
       " ",
       foreign(what),
       ": ",
@@ -178,7 +174,7 @@
         heading(found),
         groups(found.groups),
         R.why(found.explanations),
-        rows.length ? table : h("p", {class: "muted"}, "No case moved."),
+        rows.length ? table : h("p.muted", "No case moved."),
         floors(found.floors) || null,
         found.warnings.length ? part("What makes it less sure", list(found.warnings.map(foreign))) : null,
         skipped.length ? part("Not measured", list(skipped)) : null,
@@ -194,7 +190,7 @@
     if (input !== document.activeElement) input.value = values.q || "";
     document.getElementById("all").checked = values.all === "1";
     const drawn = reports.map((one, n) => report(one, values, n ? "by" + n : "by"));
-    R.keepFocus(host, () => host.replaceChildren(...drawn.map(({nodes}) => h("section", {class: "report"}, nodes))));
+    R.keepFocus(host, () => host.replaceChildren(...drawn.map(({nodes}) => h("section.report", nodes))));
     const cases = reports.reduce((sum, one) => sum + one.cases.length, 0),
       shown = drawn.reduce((sum, {count}) => sum + count, 0);
     document.getElementById("shown").textContent = `${shown} of ${E.several(cases, "case")}`;
@@ -205,14 +201,14 @@
     const all = document.getElementById("all");
     R.filterKeys(document.getElementById("filter"), query => {
       R.setState({q: query.trim()});
-      show().catch(R.fail);
+      show().catch(fail);
     });
     all.addEventListener("change", () => {
-      R.go({all: all.checked ? "1" : ""});
-      show().catch(R.fail);
+      go({all: all.checked ? "1" : ""});
+      show().catch(fail);
     });
-    if (R.site.lanes.length) R.header(R.lane(R.state()), change => R.go(change));
-    window.addEventListener("hashchange", () => show().catch(R.fail));
-    show().catch(R.fail);
+    if (R.site.lanes.length) R.header(R.lane(R.state()), change => go(change));
+    window.addEventListener("hashchange", () => show().catch(fail));
+    show().catch(fail);
   });
 })();

@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign} = R;
 
   async function show(values) {
     const {rows, failures, problems} = await R.load("views/checks");
@@ -23,15 +23,15 @@
       [rows.map(({last}) => last).sort().at(-1)?.slice(0, 10) || "never", "newest"],
     ];
     host.replaceChildren(
-      h("p", {class: "hint"}, "Every trial compares what it times with the reference, and so does ", h("code", {}, "ridgeline verify"), " without timing; the newest comparison of a case counts."),
-      h("div", {id: "tiles"}, tiles.map(([value, text]) => h("div", {class: "tile"}, h("strong", {}, value), h("span", {}, text)))),
-      problems.length ? h("ul", {class: "notice bad"}, problems.map(text => h("li", {}, R.foreign(text)))) : "",
-      failures.length ? h("ul", {class: "findings"}, failures.map(failure)) : "",
-      h("div", {class: "tools"}, R.filterBox(query, "Filter operators, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
+      h("p.hint", "Every trial compares what it times with the reference, and so does ", h("code", "ridgeline verify"), " without timing; the newest comparison of a case counts."),
+      h("div", {id: "tiles"}, tiles.map(([value, text]) => h("div.tile", h("strong", value), h("span", text)))),
+      problems.length ? h("ul.notice.bad", problems.map(text => h("li", foreign(text)))) : "",
+      failures.length ? h("ul.findings", failures.map(failure)) : "",
+      h("div.tools", R.filterBox(query, "Filter operators, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
       rows.length
-        ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: tried, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
-        : h("p", {class: "notice"}, "Nothing was compared with its reference yet: ", h("code", {}, "ridgeline verify"), "."),
-      others.length ? h("details", {}, h("summary", {}, `${others.length} that cannot run there`), notTried(others)) : "",
+        ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: tried, ...choose.order("sort"), file: "checks"})
+        : h("p.notice", "Nothing was compared with its reference yet: ", h("code", "ridgeline verify"), "."),
+      others.length ? h("details", h("summary", `${others.length} that cannot run there`), notTried(others)) : "",
       rows.length ? R.besideLinks("views/checks", "All checks") : "",
     );
   }
@@ -39,7 +39,7 @@
   const notTried = rows => R.grid({caption: "backends that cannot run", columns: R.checkColumns(true), rows, file: "unsupported"});
 
   const failure = ({machine, kernel, backend, case: name, status, why, at}) =>
-    h("li", {class: "standing"}, R.foreign([kernel, backend, name].join("/")), " on ", R.foreign(machine), ": ", status, ", ", R.foreign(why), ` (${at.slice(0, 10)})`);
+    h("li.standing", foreign([kernel, backend, name].join("/")), " on ", foreign(machine), ": ", status, ", ", foreign(why), ` (${at.slice(0, 10)})`);
 
   const choose = R.view(show);
 })();

@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h, cases: C} = R;
+    {h, cases: C, number, signedPercent} = R;
 
   /** FLOP per byte of HBM of a case; null for what computes nothing. */
   const intensity = row => (row.cost.flops > 0 && row.cost.hbm_bytes > 0 ? row.cost.flops / row.cost.hbm_bytes : null);
@@ -11,7 +11,7 @@
   /** FLOP/s of one rank, which is what the roofs of one device bound. */
   const achieved = (row, us) => (us > 0 ? row.cost.flops / (us * 1e-6) : null);
 
-  const flops = value => R.number(value / 1e12) + " TFLOPS";
+  const flops = value => number(value / 1e12) + " TFLOPS";
 
   /** Every case and backend with a place under the roofs, and its older time where there is one. */
   function pointsOf(rows, older) {
@@ -36,9 +36,9 @@
     const [backend, ...others] = C.armFacts(row, arm, "tflops").filter(([name]) => name !== "vs baseline");
     const change =
       before &&
-      `${R.signedPercent(before.us / arm.us - 1)} speed since ${R.short(before.commit)}, ${before.date.slice(0, 10)}`;
+      `${signedPercent(before.us / arm.us - 1)} speed since ${R.short(before.commit)}, ${before.date.slice(0, 10)}`;
     const place = [
-      ["intensity", R.number(intensity(row)) + " FLOP/byte"],
+      ["intensity", number(intensity(row)) + " FLOP/byte"],
       ["per device", flops(achieved(row, arm.us))],
     ];
     return [["operator", row.kernel], backend, ...place, ...others, ["before", change]];
@@ -84,7 +84,7 @@
       title: "FLOP/byte",
       number: true,
       value: ({row}) => intensity(row),
-      cell: ({row}) => R.number(intensity(row)),
+      cell: ({row}) => number(intensity(row)),
     },
     {
       key: "flops_per_second",
@@ -110,11 +110,11 @@
       cell: ({arm, before}) =>
         before
           ? [
-              R.signedPercent(before.us / arm.us - 1),
-              h("span", {class: "sub"}, R.short(before.commit) + ", " + before.date.slice(0, 10)),
+              signedPercent(before.us / arm.us - 1),
+              h("span.sub", R.short(before.commit) + ", " + before.date.slice(0, 10)),
             ]
           : "–",
-      plain: ({arm, before}) => (before ? R.signedPercent(before.us / arm.us - 1) : ""),
+      plain: ({arm, before}) => (before ? signedPercent(before.us / arm.us - 1) : ""),
     },
     {key: "commit", title: "measured at", value: ({row}) => row.commit, cell: ({row}) => C.placeCell(row)},
   ];
@@ -144,17 +144,15 @@
       points = every.filter(({arm}) => !off.has(arm.backend));
     host.replaceChildren(
       h(
-        "div",
-        {class: "tools"},
-        R.pick("operator", [["*", "all operators"], ...kernels.map(name => [name, name])], chosen, kernel =>
+        "div.tools",
+        R.pick("operator", [["*", "all operators"], ...kernels], chosen, kernel =>
           choose({kernel}),
         ),
         R.filterBox(values.q || "", "Filter: gemm fp16 …  ( / )", q => choose({q})),
         R.shownCount(rows.length, all.length, "cases; the others compute nothing or are filtered out"),
       ),
       h(
-        "p",
-        {class: "hint"},
+        "p.hint",
         roofs ? sources(roofs) : "The peaks of this device are not known (kernels/hardware.py), so there is no roof.",
       ),
     );
@@ -164,8 +162,7 @@
         caption: "cases under the roofline",
         columns: COLUMNS,
         rows: points,
-        sort: values.sort,
-        sorted: sort => choose({sort}),
+        ...choose.order("sort"),
         file: "roofline",
       }),
       R.besideLinks(lane.slug + "/newest"),

@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign, withUnit, kernelPage, pick} = R;
 
   /* ---- over ranks ---- */
 
@@ -59,31 +59,31 @@
         rows: points,
       })),
       tip: (one, marks) => tip(marks, one),
-      picked: ({point: {kernel, machine, case: name}}) => (location.href = R.kernelPage(kernel, {machine, case: name})),
+      picked: ({point: {kernel, machine, case: name}}) => (location.href = kernelPage(kernel, {machine, case: name})),
     };
   }
 
   function tip({name, baseline}, {world, point}) {
     const facts = [
       ["ranks", String(world)],
-      ["speed", R.withUnit(point.value, point.rate)],
+      ["speed", withUnit(point.value, point.rate)],
       ["time", R.duration(point.us)],
-      ["bus bandwidth", point.busbw ? R.withUnit(point.busbw, "busbw") : null],
+      ["bus bandwidth", point.busbw ? withUnit(point.busbw, "busbw") : null],
       ["measured", `${R.short(point.commit)}, ${point.date}`],
       ["on", point.machine],
     ];
-    return R.box(name, facts, baseline ? " baseline " : " ", R.foreign(point.case));
+    return R.box(name, facts, baseline ? " baseline " : " ", foreign(point.case));
   }
 
   const columns = mode => [
     {key: "shape", title: mode === "weak" ? "bytes per rank" : "problem", value: row => groupOf(row, mode)},
-    {key: "backend", cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
+    {key: "backend", cell: row => [foreign(row.backend), row.baseline ? h("span.sub", "baseline") : null]},
     {key: "world", title: "ranks", number: true},
-    {key: "value", title: "speed", number: true, cell: row => R.withUnit(row.value, row.rate)},
+    {key: "value", title: "speed", number: true, cell: row => withUnit(row.value, row.rate)},
     {key: "us", title: "time, µs", number: true, cell: row => R.duration(row.us)},
     {key: "share", title: "of the fewest ranks", help: "speed / speed with the fewest ranks", number: true, text: value => R.number(value, 3) + " ×"},
-    {key: "machine", cell: row => h("a", {href: R.kernelPage(row.kernel, {machine: row.machine, case: row.case})}, R.foreign(row.machine))},
-    {key: "commit", title: "measured at", cell: row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))]},
+    {key: "machine", cell: row => h("a", {href: kernelPage(row.kernel, {machine: row.machine, case: row.case})}, foreign(row.machine))},
+    {key: "commit", title: "measured at", cell: row => [R.commitLink(row.commit), h("span.sub", row.date.slice(0, 10))]},
   ];
 
   function ranks(host, values, index, data) {
@@ -94,26 +94,25 @@
     const found = groups(data.points.filter(point => point.kernel === kernel), mode),
       names = [...found.keys()];
     const tools = h(
-      "div",
-      {class: "tools"},
-      index.products.length > 1 ? R.pick("product", index.products.map(({device}) => [device, device]), data.device, device => choose({device})) : null,
-      R.pick("operator", kernels.map(name => [name, name]), kernel, name => choose({kernel: name, shape: ""})),
+      "div.tools",
+      index.products.length > 1 ? pick("product", index.products.map(({device}) => [device, device]), data.device, device => choose({device})) : null,
+      pick("operator", kernels, kernel, name => choose({kernel: name, shape: ""})),
       R.press("what stays the same", MODES, mode, key => choose({mode: key, shape: ""})),
       R.press("what is shown", VALUES, what, key => choose({value: key})),
     );
     host.append(tools);
     if (!names.length) {
-      host.append(h("p", {class: "notice"}, `No ${mode === "weak" ? "payload per rank" : "problem"} of ${kernel} was measured with two numbers of ranks.`));
+      host.append(h("p.notice", `No ${mode === "weak" ? "payload per rank" : "problem"} of ${kernel} was measured with two numbers of ranks.`));
       return;
     }
     const shape = names.includes(values.shape) ? values.shape : names[names.length - 1],
       lines = linesOf(found.get(shape), what);
-    tools.append(R.pick(mode === "weak" ? "bytes" : "problem", names.map(name => [name, name]), shape, name => choose({shape: name})));
-    R.panelChart(host, panel(shape, lines, what), R.listed("off"), changed => choose({off: R.listing(changed)}));
+    tools.append(pick(mode === "weak" ? "bytes" : "problem", names, shape, name => choose({shape: name})));
+    R.panelChart(host, panel(shape, lines, what), ...choose.off());
     const rows = names.flatMap(name => linesOf(found.get(name), "share").flatMap(({points}) => points.map(({shown, point}) => ({...point, share: shown}))));
-    const table = R.grid({caption: "speed by ranks", columns: columns(mode), rows, sort: values.sort, sorted: sort => choose({sort}), file: `scaling-${kernel}`});
+    const table = R.grid({caption: "speed by ranks", columns: columns(mode), rows, ...choose.order("sort"), file: `scaling-${kernel}`});
     host.append(
-      h("details", {open: Boolean(values.sort)}, h("summary", {}, `All ${names.length} problems of ${kernel} as a table`), table),
+      h("details", {open: Boolean(values.sort)}, h("summary", `All ${names.length} problems of ${kernel} as a table`), table),
       R.besideLinks(index.products.find(({device}) => device === data.device).path, "All numbers of this product"),
     );
   }
@@ -137,35 +136,35 @@
       y: {title: "busbw, GB/s", zero: true},
       marks: [...lines, {kind: "ring", x: chosen.map(([cus]) => cus), y: chosen.map(([, value]) => value)}],
       tip: ({one, point}) => cuTip(one, point, units),
-      picked: () => (location.href = R.kernelPage(kernel, {machine, case: name}) || location.href),
+      picked: () => (location.href = kernelPage(kernel, {machine, case: name}) || location.href),
     };
   }
 
   function cuTip({name, baseline, chosen}, [cus, value], units) {
     return [
-      h("p", {}, h("strong", {}, R.foreign(name)), baseline ? " baseline" : ""),
-      h("p", {}, `${cus} ${units}${baseline ? " (channels)" : ""}: ${R.withUnit(value, "busbw")}${chosen === cus ? ", what it uses now" : ""}`),
+      h("p", h("strong", foreign(name)), baseline ? " baseline" : ""),
+      h("p", `${cus} ${units}${baseline ? " (channels)" : ""}: ${withUnit(value, "busbw")}${chosen === cus ? ", what it uses now" : ""}`),
     ];
   }
 
   function curves(host, values, found) {
     host.append(h("h2", {id: "curves"}, "Bandwidth over the CUs that a collective takes"));
     if (!found.length) {
-      host.append(h("p", {class: "notice"}, "There is no curve in results/curves. A point of one, for 8 CUs: ", h("code", {}, "ridgeline run --kernel OPERATOR --case CASE --set programs=8 --trials 1 --out results/curves/NAME.jsonl"), "."));
+      host.append(h("p.notice", "There is no curve in results/curves. A point of one, for 8 CUs: ", h("code", "ridgeline run --kernel OPERATOR --case CASE --set programs=8 --trials 1 --out results/curves/NAME.jsonl"), "."));
       return;
     }
     const nameOf = curve => [curve.kernel, curve.case, curve.machine].join(" · ");
     const curve = found.find(one => nameOf(one) === values.curve) || found[0];
-    if (found.length > 1) host.append(h("div", {class: "tools"}, R.pick("curve", found.map(one => [nameOf(one), nameOf(one)]), nameOf(curve), name => choose({curve: name}))));
+    if (found.length > 1) host.append(h("div.tools", pick("curve", found.map(one => [nameOf(one), nameOf(one)]), nameOf(curve), name => choose({curve: name}))));
     host.append(
-      h("p", {class: "hint"}, R.foreign(nameOf(curve)), `, ${curve.world} ranks. A ring is what the newest record uses; a library takes one for each of its channels.`),
+      h("p.hint", foreign(nameOf(curve)), `, ${curve.world} ranks. A ring is what the newest record uses; a library takes one for each of its channels.`),
     );
-    R.panelChart(host, cuPanel(curve), R.listed("off"), changed => choose({off: R.listing(changed)}));
+    R.panelChart(host, cuPanel(curve), ...choose.off());
     const rows = curve.backends.flatMap(({name, baseline, chosen, points}) => points.map(([cus, value, commit]) => ({name, baseline, cus, value, commit, now: cus === chosen})));
     const table = R.grid({
         caption: "bandwidth by CUs",
         columns: [
-          {key: "backend", value: row => row.name, cell: row => [R.foreign(row.name), row.baseline ? h("span", {class: "sub"}, "baseline") : null]},
+          {key: "backend", value: row => row.name, cell: row => [foreign(row.name), row.baseline ? h("span.sub", "baseline") : null]},
           {key: "cus", title: "CUs", number: true, cell: row => row.cus + (row.now ? " (now)" : "")},
           {key: "busbw", title: "busbw, GB/s", number: true, value: row => row.value, text: R.number},
           {key: "commit", title: "measured at", text: R.commitLink},
@@ -173,7 +172,7 @@
         rows,
         file: "curve-" + curve.kernel,
       });
-    host.append(h("details", {}, h("summary", {}, "The curve as a table"), table));
+    host.append(h("details", h("summary", "The curve as a table"), table));
   }
 
   async function show(values) {
@@ -182,9 +181,9 @@
     const data = product ? await R.load(product.path) : null;
     R.laneOf(values, choose);
     return host => {
-      host.replaceChildren(h("h2", {}, "Speed over ranks"));
+      host.replaceChildren(h("h2", "Speed over ranks"));
       if (data) ranks(host, values, index, data);
-      else host.append(h("p", {class: "notice"}, "Nothing with more than one rank was measured."));
+      else host.append(h("p.notice", "Nothing with more than one rank was measured."));
       curves(host, values, index.curves);
     };
   }

@@ -4,17 +4,17 @@
 "use strict";
 
 (() => {
-  const R = Ridgeline;
-
+  const R = Ridgeline,
+    {h, cases: C, RATES, number, quantity, pick, box} = R;
   const AMOUNTS = [
     {
       key: "payload",
       title: "message bytes",
       of: row => row.cost.payload_bytes,
-      text: value => R.quantity(value, "B", true),
+      text: value => quantity(value, "B", true),
     },
-    {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, base: 10, text: value => R.quantity(value, "B")},
-    {key: "flops", title: "FLOP", of: row => row.cost.flops, base: 10, text: value => R.quantity(value, "FLOP")},
+    {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, base: 10, text: value => quantity(value, "B")},
+    {key: "flops", title: "FLOP", of: row => row.cost.flops, base: 10, text: value => quantity(value, "FLOP")},
   ].map(one => ({...one, amount: true}));
 
   const PREFERRED = ["M", "tokens", "MB", "S"]; // what people sweep comes first
@@ -69,13 +69,9 @@
     return axes[sizes.indexOf(Math.max(...sizes))];
   }
 
-  Object.assign(R, {shapes: {longest, AMOUNTS, axesOf, familyOf, familiesOf, widest}});
-})();
+  /* Heat maps: of shapes by their ratio to the baseline, and of tile configurations by their share of the best.
+   */
 
-/* Heat maps: of shapes by their ratio to the baseline, and of tile configurations by their share of the best. */
-(() => {
-  const R = Ridgeline,
-    {h, cases: C} = R;
   const SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
     MOST_ROWS = 80,
     MOST_COLUMNS = 60; // of a map; the table has all
@@ -94,10 +90,10 @@
       y: {names},
       cells: {
         ...shaded(cells.map(row => row.map(rows => (rows.length ? byRatio(mean(rows)) : null)))),
-        texts: cells.map(row => row.map(rows => (rows.length ? R.number(mean(rows), 3) : ""))),
+        texts: cells.map(row => row.map(rows => (rows.length ? number(mean(rows), 3) : ""))),
         bar: [`${SPAN} × as fast`, `1/${SPAN} as fast`],
       },
-      tip: ({x: at, y}) => cells[y][at].slice(0, 4).flatMap(({row, arm}) => R.box(row.case, C.armFacts(row, arm, row.rate))),
+      tip: ({x: at, y}) => cells[y][at].slice(0, 4).flatMap(({row, arm}) => box(row.case, C.armFacts(row, arm, row.rate))),
       picked: ({x: at, y}) => (location.href = C.historyOf(cells[y][at][0].row, backend)),
     };
   }
@@ -127,9 +123,9 @@
   /** Speed of every configuration relative to the best of the case; the one that records were made with is ringed. */
   function configurations(host, sweeps, kernel) {
     const mine = sweeps.filter(sweep => sweep.kernel === kernel);
-    host.append(h("h2", {}, "Configurations"));
+    host.append(h("h2", "Configurations"));
     if (!mine.length) {
-      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine."));
+      return host.append(h("p.hint", "No sweep of this operator is recorded on this machine."));
     }
     for (const sweep of mine) configurationsOf(host, sweep);
   }
@@ -151,11 +147,9 @@
     host.append(
       h(
         "h3",
-        {},
         R.foreign(backend),
         h(
-          "span",
-          {class: "sub"},
+          "span.sub",
           ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`,
         ),
       ),
@@ -164,7 +158,7 @@
       .filter((_, x) => running[x] && chosen[x] === null)
       .map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
     if (other.length)
-      host.append(h("p", {class: "hint"}, "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
+      host.append(h("p.hint", "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
     const shown = configs.slice(0, MOST_ROWS),
       at = ({x, y}) => cells[y * cases.length + x];
     const map = of => shown.map((_, y) => cases.map((_, x) => (at({x, y}).time === null ? null : of(at({x, y})))));
@@ -174,49 +168,43 @@
       y: {names: shown.map(knobText)},
       cells: {
         values: map(({share}) => byShare(share)),
-        texts: map(({ringed, share}) => (ringed ? "◉ " : "") + R.number(share, 3)),
+        texts: map(({ringed, share}) => (ringed ? "◉ " : "") + number(share, 3)),
         best: map(({ringed}) => ringed),
         ends: [-1, 1],
         bar: ["best", `1/${SPAN} of it`],
       },
       tip: cell =>
-        R.box(at(cell).name, [
+        box(at(cell).name, [
           ["time", R.duration(at(cell).time)],
-          ["speed / best", R.number(at(cell).share, 3)],
+          ["speed / best", number(at(cell).share, 3)],
           ["knobs", knobText(at(cell).knobs)],
         ]),
     });
     const columns = [
       {key: "case", value: cell => cell.name},
       {key: "knobs", title: "configuration", value: cell => knobText(cell.knobs)},
-      {key: "us", title: "time, µs", number: true, value: cell => cell.time, cell: cell => R.number(cell.time)},
+      {key: "us", title: "time, µs", number: true, value: cell => cell.time, cell: cell => number(cell.time)},
       {
         key: "share",
         title: "speed / best",
         number: true,
         value: cell => cell.share,
-        cell: cell => R.number(cell.share, 3),
+        cell: cell => number(cell.share, 3),
       },
       {key: "chosen", value: cell => (cell.ringed ? "yes" : "")},
     ];
     host.append(
       h(
-        "details",
-        {class: "numbers"},
-        h("summary", {}, "Numbers behind the map"),
+        "details.numbers",
+        h("summary", "Numbers behind the map"),
         R.grid({caption: "configurations", columns, rows: measured, file: "configurations-" + backend}),
       ),
     );
   }
 
-  Object.assign(R, {shapeGrid, configurations, MOST_ROWS});
-})();
+  /* Speed over the shape: lines over one dimension under the roof, and grids of shapes and of tile configurations.
+   */
 
-/* Speed over the shape: lines over one dimension under the roof, and grids of shapes and of tile configurations. */
-(() => {
-  const R = Ridgeline,
-    {h, cases: C} = R,
-    {AMOUNTS, longest, axesOf, familyOf, familiesOf, widest} = R.shapes;
   const WIDE = 50; // times the least value: from there on the speeds get a logarithmic axis
 
   /** The rate that the roof allows; null where it is not known. */
@@ -237,11 +225,11 @@
       wide = Math.max(...values) > WIDE * Math.min(...values), // most of them would lie on the ground of a linear axis
       roof = rows.map(row => [x.of(row), roofOf(row, rate)]).filter(([, one]) => one !== null);
     return {
-      label: `${R.RATES[rate].name} over ${x.title}, ${title}`,
+      label: `${RATES[rate].name} over ${x.title}, ${title}`,
       x: {title: x.title, scale: x.base === 10 ? "log" : "log2", text: x.text},
       y: {title: R.axisTitle(rate), scale: rate === "time" || wide ? "log" : "linear", zero: true},
       marks: roof.length ? [...marks, {name: "roof", kind: "rule", dashed: 2, x: roof.map(([at]) => at), y: roof.map(([, one]) => one)}] : marks,
-      tip: ({row, arm}) => R.box(row.case, [[x.title, x.text(x.of(row))], ...C.armFacts(row, arm, rate)]),
+      tip: ({row, arm}) => box(row.case, [[x.title, x.text(x.of(row))], ...C.armFacts(row, arm, rate)]),
       picked: ({row, arm}) => (location.href = C.historyOf(row, arm.backend)),
     };
   }
@@ -258,7 +246,7 @@
         cell: ({row}) => (x.of(row) ? x.text(x.of(row)) : "–"),
       },
       {key: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
-      measured(rate, R.RATES[rate].name, (row, arm) => C.valueOf(row, arm, rate)),
+      measured(rate, RATES[rate].name, (row, arm) => C.valueOf(row, arm, rate)),
       measured("peak_share", "% of roof", (row, arm) => C.valueOf(row, arm, "peak_share")),
       ...(rate === "ratio" ? [] : [measured("ratio", "vs baseline", C.ratioOf)]),
       ...(rate === "time" ? [] : [measured("time", "time", (row, arm) => arm.us)]),
@@ -299,21 +287,20 @@
       off = R.listed("off");
     host.replaceChildren(
       h(
-        "div",
-        {class: "tools"},
-        R.pick(
+        "div.tools",
+        pick(
           "operator",
-          kernels.map(name => [name, name]),
+          kernels,
           kernel,
           name => choose({kernel: name, x: "", rate: "", family: "", backend: "", sort: ""}),
         ),
-        R.pick(
+        pick(
           "over",
           (axes.length ? axes : [x]).map(({key, title}) => [key, title]),
           x.key,
           key => choose({x: key, family: ""}),
         ),
-        R.pick(
+        pick(
           "at",
           [...families.keys()].map(name => [name, name]),
           family,
@@ -321,7 +308,7 @@
         ),
         R.press(
           "unit",
-          rates.map(name => [name, R.RATES[name].name]),
+          rates.map(name => [name, RATES[name].name]),
           rate,
           name => choose({rate: name}),
         ),
@@ -330,16 +317,15 @@
     );
     overShape(host, {members: families.get(family) || [], x, rate, backends, off, title: `${kernel}, ${family}`});
     overGrid(host, {families, x, backends, values});
-    R.configurations(host, sweeps, kernel);
+    configurations(host, sweeps, kernel);
     const points = placed.flatMap(row => row.arms.filter(arm => arm.us !== null).map(arm => ({row, arm})));
     host.append(
-      h("h2", {}, "Numbers"),
+      h("h2", "Numbers"),
       R.grid({
         caption: `speed of ${kernel} by shape`,
         columns: columns(x, rate),
         rows: points,
-        sort: values.sort,
-        sorted: sort => choose({sort}),
+        ...choose.order("sort"),
         file: "shapes-" + kernel,
       }),
       R.besideLinks(lane.slug + "/newest"),
@@ -349,7 +335,7 @@
   function overShape(host, {members, x, rate, backends, off, title}) {
     if (!members.length || !backends.length)
       return host.append(
-        h("p", {class: "notice"}, "No case of this operator has a time and a known size on this machine."),
+        h("p.notice", "No case of this operator has a time and a known size on this machine."),
       );
     R.panelChart(host, lines(members, x, rate, backends, title), off, hidden => choose({off: R.listing(hidden)}));
   }
@@ -362,21 +348,19 @@
         return arm && C.ratioOf(row, arm) !== null;
       }),
     );
-    host.append(h("h2", {}, "Relative to the fastest baseline"));
+    host.append(h("h2", "Relative to the fastest baseline"));
     if (!compared.length)
       return host.append(
         h(
-          "p",
-          {class: "hint"},
+          "p.hint",
           "No case of this operator has a baseline and a backend of ours with times from one place.",
         ),
       );
     const backend = compared.find(({name}) => name === values.backend) || compared[0];
     host.append(
       h(
-        "div",
-        {class: "controls"},
-        R.pick(
+        "div.controls",
+        pick(
           "backend",
           compared.map(({name}) => [name, name]),
           backend.name,
@@ -384,9 +368,9 @@
         ),
       ),
     );
-    R.panelChart(host, R.shapeGrid(families, x, backend.name));
-    const hidden = families.size - R.MOST_ROWS;
-    if (hidden > 0) host.append(h("p", {class: "hint"}, `${hidden} more rows are in the table only.`));
+    R.panelChart(host, shapeGrid(families, x, backend.name));
+    const hidden = families.size - MOST_ROWS;
+    if (hidden > 0) host.append(h("p.hint", `${hidden} more rows are in the table only.`));
   }
 
   const choose = R.view(show);

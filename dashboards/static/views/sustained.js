@@ -3,7 +3,7 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, foreign, number} = R;
 
   async function show(values) {
     const {rows} = await R.load("views/sustained");
@@ -16,13 +16,12 @@
     const shown = rows.filter(row => R.matches([row.kernel, row.case, row.backend, row.machine].join(" "), query));
     host.replaceChildren(
       h(
-        "p",
-        {class: "hint"},
+        "p.hint",
         "Spaced: each call behind a flush of the caches. Sustained: bursts of at least 0.5 s of back-to-back calls, each arm in turn, at the clock that the power allows. ",
         "The two are never compared with each other: a ratio is the time of the fastest vendor library / our time in the same regime, above 1 ours is faster, with its 99 % interval.",
       ),
-      h("div", {class: "tools"}, R.filterBox(query, "Filter operators, cases, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
-      R.grid({caption: "sustained calls beside spaced ones", columns: COLUMNS, rows: shown, sort: values.sort, sorted: sort => choose({sort}), file: "sustained"}),
+      h("div.tools", R.filterBox(query, "Filter operators, cases, backends, machines … ( / )", q => choose({q})), R.shownCount(shown.length, rows.length, "rows")),
+      R.grid({caption: "sustained calls beside spaced ones", columns: COLUMNS, rows: shown, ...choose.order("sort"), file: "sustained"}),
       rows.length ? R.besideLinks("views/sustained", "All rows") : "",
     );
   }
@@ -33,12 +32,12 @@
   const between = (name, low, high) => ({
     number: true,
     value: row => row[name],
-    cell: row => (row[name] === null ? "–" : [R.number(row[name]), h("span", {class: "sub"}, `${R.number(row[low])} to ${R.number(row[high])}`)]),
+    cell: row => (row[name] === null ? "–" : [number(row[name]), h("span.sub", `${number(row[low])} to ${number(row[high])}`)]),
   });
 
   const COLUMNS = [
     {key: "case", cell: named},
-    {key: "backend", cell: row => [R.foreign(row.backend), row.baseline ? h("span", {class: "sub"}, " baseline") : null]},
+    {key: "backend", cell: row => [foreign(row.backend), row.baseline ? h("span.sub", " baseline") : null]},
     {key: "machine"},
     {key: "spaced_us", title: "spaced", ...micro("spaced_us")},
     {key: "sustained_us", title: "sustained", ...micro("sustained_us")},
@@ -50,7 +49,7 @@
 
   function named({kernel, case: name, machine}) {
     const page = R.kernelPage(kernel, {machine, case: name});
-    return [page ? h("a", {href: page}, R.foreign(name)) : R.foreign(name), h("span", {class: "sub"}, kernel)];
+    return [page ? h("a", {href: page}, foreign(name)) : foreign(name), h("span.sub", kernel)];
   }
 
   const choose = R.view(show);

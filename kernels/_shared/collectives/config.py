@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernels._shared.collectives.cases import MIB
-from kernels.spec import Unsupported
+from kernels.spec import Case, Unsupported
 
 ARCHES = ("sm_90", "gfx942", "gfx950", "cpu")
 """Architectures with knobs; "cpu" is for the interpreter in tests."""
@@ -77,3 +77,23 @@ def with_algorithms(chosen: dict[str, Any], arch: str, shares: Sequence[tuple[st
         for name, share in shares
         for shape in shapes(arch, share)
     ]
+
+
+def in_chunks(
+    algorithm: str, case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int, chunk: int
+) -> dict[str, Any]:
+    """Knobs of a sum in chunks.  A block of all ranks is in registers at once: for 8 of them blocks are smaller.
+
+    AMD: 1024 lanes would have too few registers for it.
+    """
+    amd = arch.startswith("gfx")
+    return {
+        "algorithm": algorithm,
+        "programs": programs,
+        "num_warps": min(8, warps // 2) if amd else warps,
+        "unroll": min(unroll, max(1, 16 // case.world)),
+        "ahead": ahead,
+        "chunk": chunk,
+        "load": ".cv" if amd else ".cg",
+        "store": "",
+    }

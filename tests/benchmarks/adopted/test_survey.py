@@ -20,7 +20,6 @@ from benchmarks.adopted.survey import (
     kept,
     own_s,
     refuse,
-    spread,
     warnings,
 )
 
@@ -35,6 +34,11 @@ def survey(of_base: str, of_head: str, **ends: ScriptEnd) -> Survey:
     letters = {"base": of_base, "head": of_head}
     sides = {role: SideSurvey(tuple(map(closure, own)), ends.get(role, ScriptEnd())) for role, own in letters.items()}
     return Survey("digest", sides)
+
+
+def alike(closures: tuple[SeenClosure, ...]) -> Survey:
+    """Sides that have the same."""
+    return Survey("d", dict.fromkeys(("base", "head"), SideSurvey(closures, ScriptEnd())))
 
 
 def longest_common(one: str, other: str) -> int:
@@ -77,7 +81,7 @@ def test_a_survey_is_kept_for_the_same_question_only(tmp_path: Path) -> None:
 
 def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> None:
     closures = tuple(closure(f"{backend}/c{index}", 0.1) for backend in "xy" for index in range(10))
-    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    both = alike(closures)
     whole = choose(both, 10, 4, None)
     assert len(whole.timed) == 20
     assert whole.left_out == {}
@@ -92,7 +96,7 @@ def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> No
 
 def test_one_closure_at_least_is_timed_the_cheapest() -> None:
     closures = (closure("a", 9.0), closure("b", 1.0), closure("c", 5.0))
-    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    both = alike(closures)
     assert choose(both, 10, 4, 0.1).timed == ("script/b",)
 
 
@@ -105,17 +109,10 @@ def test_a_closure_that_fails_is_not_timed() -> None:
 
 def test_a_scripts_own_seconds_end_with_the_last_closure_that_is_timed() -> None:
     closures = (closure("a", at_s=5.0, took_s=2.0), closure("b", at_s=9.0, took_s=1.0), closure("c", at_s=60.0))
-    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    both = alike(closures)
     assert own_s(both, ["script/a"]) == 5.0
     assert own_s(both, ["script/a", "script/b"]) == 9.0 - 2.0
     assert own_s(both, ["script/c"]) == 60.0 - 3.0
-
-
-def test_spread_keeps_both_ends() -> None:
-    items = [str(number) for number in range(9)]
-    assert spread(items, 3) == ["0", "4", "8"]
-    assert spread(items, 1) == ["4"]
-    assert spread(items, 20) == items
 
 
 def test_what_a_reader_must_know() -> None:

@@ -7,22 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Checkout, declared_names, describe, refuse_unknown
+from benchmarks.coordinator.checkouts import Checkout, describe, refuse_unknown
 from benchmarks.plan import UsageError
+from benchmarks.reach.operators import declared
+from benchmarks.reach.sources import Unreadable, names_in
+from benchmarks.reach.tree import of_folder
 from kernels.registry import discover
 
 ROOT = Path(__file__).resolve().parents[3]
 IMPORT = "from kernels.spec import Case, Kernel\n"
-
-
-@pytest.fixture
-def names(tmp_path):
-    def read(source: str) -> set[str] | None:
-        (tmp_path / "lib" / "deep").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "lib" / "deep" / "one.py").write_text(IMPORT + source)
-        return declared_names(tmp_path, ["lib.deep"])
-
-    return read
 
 
 @pytest.mark.parametrize(
@@ -35,8 +28,8 @@ def names(tmp_path):
         ("import kernels.spec as s\nk = s.Kernel('a')", {"a"}),
     ],
 )
-def test_a_name_that_is_certain_is_found(names, source, found):
-    assert names(source) == found
+def test_a_name_that_is_certain_is_found(source, found):
+    assert set(names_in(IMPORT + source)) == found
 
 
 @pytest.mark.parametrize(
@@ -54,30 +47,34 @@ def test_a_name_that_is_certain_is_found(names, source, found):
         "k = Kernel(",
     ],
 )
-def test_one_name_that_is_not_certain_leaves_it_to_the_import(names, source):
-    assert names(source) is None
+def test_one_name_that_is_not_certain_leaves_it_to_the_import(source):
+    with pytest.raises((Unreadable, SyntaxError)):
+        names_in(IMPORT + source)
 
 
 def test_a_package_that_lies_elsewhere_is_not_certain(tmp_path):
-    assert declared_names(tmp_path, ["installed"]) is None
+    (tmp_path / "ridgeline.toml").write_text('kernels = ["installed"]')
+    refuse_unknown(["theirs"], [Checkout("head", tmp_path)])
 
 
 def test_our_own_names_are_those_that_an_import_finds():
-    registry = discover(["kernels"])
-    assert declared_names(ROOT, ["kernels"]) == set(registry.kernels)
+    assert declared(of_folder(ROOT)).keys() == discover(["kernels"]).kernels.keys()
 
 
 def test_only_a_name_that_no_checkout_declares_is_refused(tmp_path):
     for role in ("base", "head"):
         (tmp_path / role / "kernels").mkdir(parents=True)
         (tmp_path / role / "kernels" / "one.py").write_text(IMPORT + f"k = Kernel('of_{role}')")
-    checkouts = [Checkout(role, tmp_path / role) for role in ("base", "head")]
-    refuse_unknown([], checkouts)
-    refuse_unknown(["of_base", "of_head"], checkouts)
+
+    def asked(*names: str) -> None:
+        refuse_unknown(names, [Checkout(role, tmp_path / role) for role in ("base", "head")])
+
+    asked()
+    asked("of_base", "of_head")
     with pytest.raises(UsageError, match="no kernel 'other'; known: of_base, of_head"):
-        refuse_unknown(["other"], checkouts)
+        asked("other")
     (tmp_path / "base" / "kernels" / "two.py").write_text("def broken(:  # Kernel")
-    refuse_unknown(["other"], checkouts)
+    asked("other")
 
 
 def test_it_takes_less_than_a_second():

@@ -15,7 +15,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Selection, UsageError
 from benchmarks.verify import verify
-from tests.benchmarks.conftest import TOY
+from tests.benchmarks.conftest import TOY, always
 
 H200 = {
     "index": 0,
@@ -52,11 +52,11 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         nvmlDeviceGetHandleByUUID=lambda uuid: f"handle of {uuid}",
         nvmlDeviceGetHandleByIndex=lambda i: f"handle {i}",
         nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1830, 2: 3201}[kind],
-        nvmlDeviceGetTemperature=lambda handle, kind: 41,
-        nvmlDeviceGetPowerUsage=lambda handle: 412_345,
-        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x4 | 0x20,
-        nvmlDeviceGetPciInfo=lambda handle: types.SimpleNamespace(pciDeviceId=0x233510DE),
-        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
+        nvmlDeviceGetTemperature=always(41),
+        nvmlDeviceGetPowerUsage=always(412_345),
+        nvmlDeviceGetCurrentClocksEventReasons=always(0x4 | 0x20),
+        nvmlDeviceGetPciInfo=always(types.SimpleNamespace(pciDeviceId=0x233510DE)),
+        nvmlDeviceGetPowerManagementLimit=always(700_000),
         nvmlSystemGetDriverVersion=lambda: b"580.1",
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
@@ -78,10 +78,10 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         amdsmi_get_processor_handles=lambda: ["first", "second"],
         amdsmi_get_gpu_device_bdf=lambda handle: {"first": "0000:11:00.0", "second": "0000:C1:00.0"}[handle],
         amdsmi_get_gpu_metrics_info=lambda handle: metrics if handle == "second" else {},
-        amdsmi_get_power_cap_info=lambda handle: {"power_cap": 750_000_000},
-        amdsmi_get_gpu_compute_partition=lambda handle: "SPX",
-        amdsmi_get_gpu_memory_partition=lambda handle: "NPS1",
-        amdsmi_get_gpu_driver_info=lambda handle: {"driver_version": "6.12"},
+        amdsmi_get_power_cap_info=always({"power_cap": 750_000_000}),
+        amdsmi_get_gpu_compute_partition=always("SPX"),
+        amdsmi_get_gpu_memory_partition=always("NPS1"),
+        amdsmi_get_gpu_driver_info=always({"driver_version": "6.12"}),
     )
     monkeypatch.setitem(sys.modules, "amdsmi", fake)
     return fake

@@ -54,6 +54,11 @@ def resting(future: Future[None]) -> bool:
     return not future.done()
 
 
+def times(quiet: Quiet, timed: threading.Event) -> None:
+    with quiet.lane(0), quiet.alone():
+        timed.wait(PATIENCE_S)
+
+
 def test_while_one_is_timed_no_other_does_anything(others):
     quiet, at_work, seen = Quiet(), [0], []
     lock = threading.Lock()
@@ -95,13 +100,9 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
             quiet.pause()
             paused.append("when all was done")
 
-    def times() -> None:
-        with quiet.lane(0), quiet.alone():
-            timed.wait(PATIENCE_S)
-
     first = others.submit(prepares)
     soon(lambda: len(quiet._lanes) == 1)
-    second = others.submit(times)
+    second = others.submit(times, quiet, timed)
     soon(lambda: len(paused) == 2)
     time.sleep(0.25)
     request.set()
@@ -125,10 +126,6 @@ def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, mos
             quiet.pause()
             long.wait(PATIENCE_S)
 
-    def times() -> None:
-        with quiet.lane(0), quiet.alone():
-            timed.wait(PATIENCE_S)
-
     def prepares() -> None:
         with quiet.lane(0):
             soon(lambda: quiet._wanting == 1)
@@ -137,7 +134,7 @@ def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, mos
 
     first, third = others.submit(has_a_long_request), others.submit(prepares)
     soon(lambda: len(quiet._lanes) == 2)
-    second = others.submit(times)
+    second = others.submit(times, quiet, timed)
     soon(lambda: quiet._wanting == 1)
     time.sleep(lanes.LONG_S + 0.05)
     assert resting(third) is not goes_on
@@ -180,18 +177,6 @@ def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others,
     small.result(PATIENCE_S)
     assert [name for name, _ in order] == ["large", "small"]
     assert not order[0][1] or needs == 60
-
-
-def test_each_knows_whether_another_was_ever_beside_it(others):
-    quiet = Quiet(room=100)
-    with quiet.lane(50) as one:
-
-        def enters() -> bool:
-            with quiet.lane(50) as two:
-                return two.beside
-
-        assert others.submit(enters).result(PATIENCE_S)
-    assert one.beside
 
 
 def test_stopping_ends_every_wait_and_every_next_request(others):
@@ -491,7 +476,7 @@ def test_what_one_raises_ends_the_others():
 
 def needing(**arm: Any) -> tuple[PlannedCase, ...]:
     """A case of 10 bytes whose only arm has these fields."""
-    return (PlannedCase("c", 1, (PlannedArm("head", "a", **arm),), "graph", 1, 1, 0, memory_bytes=10),)
+    return (PlannedCase("c", 1, (PlannedArm("head", "a", **arm),), "graph", memory_bytes=10),)
 
 
 def test_what_would_keep_others_waiting_has_no_other_beside_it():
@@ -507,8 +492,8 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
         PlannedTrial("plain", 0, needing(first_call_s=60.0)),  # it is not installed
         PlannedTrial("builds", 0, needing(first_call_s=60.0, libraries="humming 0.1")),
         PlannedTrial("builds", 1, needing(first_call_s=60.0, libraries="humming 0.1")),
-        PlannedTrial("ranks", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, memory_bytes=10),)),
-        PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, "one GPU", memory_bytes=10),)),
+        PlannedTrial("ranks", 0, (PlannedCase("w2", 2, (), "graph", memory_bytes=10),)),
+        PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", skip="one GPU", memory_bytes=10),)),
     ]
     lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None)
     assert len(list(lanes_of.lines(trial, wanted, 1))) == 5

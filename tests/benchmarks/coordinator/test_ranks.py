@@ -51,10 +51,10 @@ def test_kills_are_counted_where_they_are_told(monkeypatch, tmp_path, text, kill
 
 
 def test_a_process_that_was_killed_for_memory_is_said_to_be():
-    killed = os.CLD_KILLED, int(signal.SIGKILL)
-    assert ranks.ending_in_words(*killed, True) == "was killed by SIGKILL (the out-of-memory killer: memory ran out)"
-    assert ranks.ending_in_words(*killed, False) == "was killed by SIGKILL (often the out-of-memory killer)"
-    assert ranks.ending_in_words(os.CLD_KILLED, int(signal.SIGSEGV), True) == "was killed by SIGSEGV"
+    said = "was killed by SIGKILL (the out-of-memory killer: memory ran out)"
+    assert ranks.ending_in_words(-signal.SIGKILL, True) == said
+    assert ranks.ending_in_words(-signal.SIGKILL) == "was killed by SIGKILL (often the out-of-memory killer)"
+    assert ranks.ending_in_words(-signal.SIGSEGV, True) == "was killed by SIGSEGV"
 
 
 # Which home the heap has is found out once and then the same for every process; a crash on the way is survived.

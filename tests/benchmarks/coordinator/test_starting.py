@@ -137,7 +137,7 @@ def test_a_server_that_is_killed_while_it_imports_is_started_again(light, tmp_pa
         for server in starting._servers.values():
             server.served, server.alive = bool(unready), True
             os.kill(server.pid, signal.SIGKILL)
-            server.waited() if not unready else server.ask("ended", 0)
+            server.waited() if not unready else server.reaped(0)
         again = pool(tmp_path)
         assert way(again) == "fork"
         again.kill()
@@ -191,11 +191,6 @@ def test_a_library_with_threads_of_its_own_is_not_forked(monkeypatch, tmp_path):
     workers = pool(tmp_path)
     assert way(workers) == "spawn"
     workers.kill()
-
-
-def test_no_such_python(tmp_path):
-    with pytest.raises(OSError, match="No such file"):
-        WorkerPool("head", str(tmp_path / "python"), tmp_path, 1, tmp_path)
 
 
 @pytest.mark.parametrize(

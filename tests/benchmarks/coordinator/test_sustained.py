@@ -158,8 +158,8 @@ class MadeDevice:
     cold_s: seconds of a call of each arm on a cold device.  hot: share by which it is slower at its settled power.
     """
 
-    def __init__(self, cold_s: dict[str, float], hot: float, ranks: int = 1) -> None:
-        self.cold_s, self.hot, self.ranks, self.heat, self.now_s = cold_s, hot, ranks, 0.0, 0.0
+    def __init__(self, cold_s: dict[str, float], hot: float) -> None:
+        self.cold_s, self.hot, self.heat, self.now_s = cold_s, hot, 0.0, 0.0
         self.asked: list[tuple[str, int]] = []
 
     def burst(self, arm: str, launches: int):
@@ -174,7 +174,7 @@ class MadeDevice:
         self.now_s += spent
         span = {"from_s": self.now_s - spent / 2, "to_s": self.now_s}
         one = {"seconds": halves[1], "busy_s": spent, "starved": 0, "parts": 32, **span}
-        return [one | {"seconds": halves[1] * (1 + 0.01 * rank)} for rank in range(self.ranks)]
+        return [one]
 
 
 def bursts(device: MadeDevice, burst_s: float = 0.3, meter=NO_METER) -> BurstRounds:
@@ -216,27 +216,3 @@ def test_a_device_that_never_settles_is_said():
     before = len(device.asked)
     assert "did not settle: after 10 bursts of 0.3 s" in timed.settle("a", 0.005)
     assert len(device.asked) - before == SETTLING_BURSTS
-
-
-def test_of_a_collective_every_rank_is_kept():
-    device = MadeDevice({"a": 1e-3}, hot=0.0, ranks=3)
-    timed = bursts(device)
-    timed.calibrate("a", 1e-3)
-    [one] = timed.take(["a"], 1)
-    assert one.by_rank == pytest.approx([1e-3, 1.01e-3, 1.02e-3])
-
-
-def test_joules_are_the_power_of_the_burst_times_its_seconds_per_call():
-    class Meter(EnergyMeter):
-        def between(self, from_s, to_s):
-            assert to_s > from_s
-            return type("Span", (), {"watts": 700.0, "seconds": to_s - from_s})()
-
-    device = MadeDevice({"a": 1e-3}, hot=0.0)
-    timed = bursts(device, meter=Meter(None, 1, ""))
-    timed.calibrate("a", 1e-3)
-    [one] = timed.take(["a"], 1)
-    assert one.joules == pytest.approx(0.7)
-    timed = bursts(device)
-    timed.calibrate("a", 1e-3)
-    assert next(timed.take(["a"], 1)).joules is None

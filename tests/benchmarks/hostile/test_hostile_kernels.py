@@ -6,10 +6,7 @@ All of them are measured in one session, as in a run of all operators, so that w
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +17,17 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.program import Tally
-from tests.benchmarks.conftest import TOY
+from tests.benchmarks.conftest import TOY, lines_of, processes_with, program
 from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
-ROOT = Path(__file__).parents[3]
 MARK = "86400.7"
 """What stands in the command line of every process that a hostile kernel starts."""
 
 QUICK = Protocol(rounds=3, trials=1, deadline_s=6.0)
 LONGEST_SENTENCE = 1000
+SHORT = ("--rounds", 2, "--progress", "none")
 
 IMPORTED = [kernel for kernel in KERNELS if kernel.status != "broken"]
 BROKEN = [kernel for kernel in KERNELS if kernel.status == "broken"]
@@ -115,24 +112,8 @@ def test_the_run_ends_with_the_exit_code_of_a_fault(run):
     assert all(map(fit_to_be_shown, tally.not_measured()))
 
 
-def running() -> list[bytes]:
-    """Command lines of what hostile kernels started."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and MARK.encode() in (entry / "cmdline").read_bytes():
-                found.append((entry / "cmdline").read_bytes())
-        except OSError:
-            continue  # it ended while we looked
-    return found
-
-
 def test_nothing_is_left_running(run, described):
-    assert running() == []
-
-
-def test_the_table_has_what_was_asked_for():
-    assert len({kernel.name for kernel in KERNELS}) == len(KERNELS) >= 30
+    assert processes_with(MARK) == []
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
@@ -141,22 +122,16 @@ def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_pa
     names = [one.name for one in kernels]
     tree, out = tree_of(tmp_path / "tree", kernels), tmp_path / "trials.jsonl"
     asked = [word for name in (*names, HEALTHY) for word in ("--kernel", name)]
-    what = ["--tree", f"head={tree}", "--out", str(out), "--rounds", "2", "--trials", "1", "--progress", "none"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "run", *what, *asked],
-        cwd=ROOT,
-        env={**os.environ, "RIDGELINE_START": start, "TOY_SLEEP": MARK},
-        capture_output=True,
-        text=True,
-    )
+    what = (*SHORT, "--tree", f"head={tree}", "--out", out, "--trials", 1)
+    ended = program("run", *what, *asked, RIDGELINE_START=start, TOY_SLEEP=MARK)
     assert ended.returncode == 1
-    assert len(out.read_text().splitlines()) == len(names) + 1
+    assert len(lines_of(out)) == len(names) + 1
     assert len(ended.stderr) < 5_000
     assert all(map(fit_to_be_shown, ended.stderr.splitlines()))
     assert "its parent was killed" in ended.stderr
     for name in ("leaves_children", ORPHAN.name):
         assert f"{name}: head: processes that a backend left running were ended: sleep" in ended.stderr
-    assert running() == []
+    assert processes_with(MARK) == []
 
 
 def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_path):
@@ -174,16 +149,10 @@ def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_p
 @pytest.mark.parametrize("written", WRITERS)
 def test_nothing_is_measured_after_a_kernel_that_changes_what_later_processes_read(tmp_path, written):
     tree, out = tree_of(tmp_path / "tree", [WRITERS[written]]), tmp_path / "trials.jsonl"
-    asked = [word for name in (HEALTHY, WRITERS[written].name) for word in ("--kernel", name, "--case", "small")]
-    what = ["--tree", f"head={tree}", "--out", str(out), "--rounds", "2", "--trials", "2", "--progress", "none"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "run", *what, *asked, "--case", "one"],
-        cwd=ROOT,
-        env={**os.environ, "HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-    )
+    asked = [word for name in (HEALTHY, WRITERS[written].name) for word in ("--kernel", name)]
+    cases = ("--case", "small", "--case", "one", "--trials", 2)
+    ended = program("run", *SHORT, "--tree", f"head={tree}", "--out", out, *asked, *cases, HOME=str(tmp_path / "home"))
     assert ended.returncode == 3
     [said] = ended.stderr.splitlines()
     assert f"{written} changed while {WRITERS[written].name} was measured: by a kernel, or by somebody" in said
-    assert [json.loads(line)["kernel"] for line in out.read_text().splitlines()] == [HEALTHY]
+    assert [line["kernel"] for line in lines_of(out)] == [HEALTHY]

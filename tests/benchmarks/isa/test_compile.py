@@ -192,8 +192,9 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
 
 def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_path):
     (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
-    knobs = ("--kernel", "sample_gemm", "--knobs", tmp_path / "knobs.json")
-    code, out, said = run("metrics", *compile_for_gfx942(FAULTS.parent / "tree", tmp_path / "cache", *knobs))
+    chosen = ("--kernel", "gemm", "--backend", "triton", "--case", "n8192_k4096_m256_fp16", "--tier", "sweep")
+    knobs = (*chosen, "--knobs", tmp_path / "knobs.json")
+    code, out, said = run("metrics", *compile_for_gfx942(ROOT, tmp_path / "cache", *knobs))
     assert code == 0, said
     found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
     assert found[2] is None

@@ -162,20 +162,13 @@ def test_an_id_is_the_same_on_every_machine():
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
-    file = PointsFile("s1", "gemm", 2, 8, (Batch("c", "triton", (Point("c", "triton", {"b": 1}), Point("c", "blas"))),))
+    timed, twin, refused = (Point("c", "triton", {"b": b}) for b in (1, 2, 3))
+    untimed = (UntimedPoint(twin, "triton"), UntimedPoint(refused, "", "too much LDS"))
+    file = PointsFile("s1", "gemm", 2, 8, (Batch("c", "triton", (timed, Point("c", "blas")), untimed),))
     path = tmp_path / "points.json"
     path.write_text(json.dumps(file.as_json()))
     assert points.read(path) == file
     assert points.parse(WRITTEN).regime == "spaced"
-
-
-def test_points_that_are_not_timed_are_written_and_read_too(tmp_path):
-    twin, refused = (Point("c", "triton", {"b": b}) for b in (2, 3))
-    untimed = (UntimedPoint(twin, "triton"), UntimedPoint(refused, "", "too much LDS"))
-    file = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", (Point("c", "triton", {"b": 1}),), untimed),))
-    path = tmp_path / "points.json"
-    path.write_text(json.dumps(file.as_json()))
-    assert points.read(path) == file
 
 
 def test_the_anchor_among_its_points_is_the_anchor():

@@ -143,20 +143,6 @@ PLACE = {"arch": "sm_90", "compute_units": 132}
 CASE = "n4096_k4096_m64_fp16"
 
 
-def test_the_knobs_of_a_case_are_told_in_full_and_as_overrides():
-    [entry] = declare.listed(ROOT, "gemm", [CASE], ["triton"], PLACE)
-    assert (entry["case"], entry["backend"], entry["tier"], entry["dims"]["M"]) == (CASE, "triton", "nightly", 64)
-    assert entry["why"] == ""
-    assert entry["knobs"]["num_stages"] == {"default": 3, "type": "int", "required": False}
-    assert entry["config"].keys() == entry["knobs"].keys() == entry["rule"].keys()
-    assert entry["tuned"]["key"] == "n4096_k4096_m64"
-    assert entry["tuned"]["file"].endswith("kernels/gemm/tuned.toml")
-    assert len(entry["candidates"]) > 10
-    for full, overrides in zip(entry["candidates"], entry["overrides"], strict=True):
-        assert {**entry["config"], **overrides} == full
-    assert entry["overrides"][0] == {}, "the present choice comes first"
-
-
 def test_a_backend_without_candidates_and_an_architecture_without_a_rule_say_so():
     entries = {one["backend"]: one for one in declare.listed(ROOT, "gemm", [CASE], [], PLACE)}
     assert (entries["blas"]["baseline"], entries["blas"]["candidates"], entries["blas"]["knobs"]) == (True, [], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import subprocess
@@ -11,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from benchmarks.adopted.__main__ import main as measure
 from ci import adopt
-from ci.__main__ import main
 from ci.adopt import ScriptCase, ScriptRequest, SeenScript, declaration, import_paths
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
+from tests.kit import commit, ridgeline
+from tests.kit import repository as repository_of
 
 SCRIPT = """
 import json, sys
@@ -37,29 +38,13 @@ FAST = "def double(x):\n    return x * 2\n"
 SLOW = "def double(x):\n    for _ in range(600):\n        y = x * 2\n    return y\n"
 
 
-def git(folder: Path, *words: str) -> None:
-    named = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two commits: the second is slower."""
-    folder = tmp_path_factory.mktemp("theirs")
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "bench").mkdir()
-    (folder / "mylib").mkdir()
-    (folder / ".gitignore").write_text(".ridgeline\n__pycache__\n")
-    (folder / "bench" / "speed.py").write_text(SCRIPT)
-    (folder / "bench" / "old.py").write_text("print('no timer')\n")
-    (folder / "mylib" / "__init__.py").write_text(FAST)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "fast")
-    (folder / "mylib" / "__init__.py").write_text(SLOW)
-    (folder / "bench" / "speed.py").write_text(SCRIPT + "# the same, with a remark\n")
-    (folder / "bench" / "old.py").unlink()
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "slow")
+    files = {"bench/speed.py": SCRIPT, "bench/old.py": "print('no timer')\n", "mylib/__init__.py": FAST}
+    folder = repository_of(tmp_path_factory.mktemp("theirs"), **files, **{".gitignore": ".ridgeline\n__pycache__\n"})
+    (folder / "bench/old.py").unlink()
+    commit(folder, **{"bench/speed.py": SCRIPT + "# the same, with a remark\n", "mylib/__init__.py": SLOW})
     return folder
 
 
@@ -80,8 +65,7 @@ def in_this_process(argv: Sequence[str], *_: object, **__: object) -> ChildExit:
     return ChildExit(code, tuple(said.getvalue().splitlines()))
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["adopt", *words])
+run = functools.partial(ridgeline, "adopt")
 
 
 @pytest.mark.slow
@@ -101,7 +85,7 @@ def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: P
     assert "speed.py differs between base and head: both sides run the text of head" in found.stderr
     assert "arguments: ['--json', 'x']" in Path(f"{out}.head.txt").read_text()
     assert "arguments" not in found.stdout
-    replayed = CliRunner().invoke(main, ["ab", "--replay", str(out), "--json"])
+    replayed = ridgeline("ab", "--replay", str(out), "--json")
     assert json.loads(replayed.stdout)["verdict"] == "SLOWER"
 
 

@@ -31,7 +31,7 @@ from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import search
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
-from ci.isa.compiled import CompiledCode, CompiledEntry, CompiledTree, CompileError, CompileStatus, LostArch, Wanted
+from ci.isa.compiled import CompiledCode, CompiledEntry, CompiledTree, CompileError, CompileStatus, Wanted
 from ci.judging.live import Interrupted
 from ci.judging.reach import file_labels
 from tests.ci import made_trials
@@ -244,7 +244,7 @@ LACKS = dataclasses.replace(ENTRY, status=CompileStatus.UNSUPPORTED, why="no suc
 FAILS = dataclasses.replace(ENTRY, status=CompileStatus.FAILED, why="no memory", code=None)
 
 
-def tree(*entries: CompiledEntry, failures: tuple[LostArch, ...] = ()) -> CompiledTree:
+def tree(*entries: CompiledEntry, **failures: str) -> CompiledTree:
     return CompiledTree("3.8.0", ("gfx942",), entries, failures=failures)
 
 
@@ -261,9 +261,7 @@ def test_code_configuration_and_cases_make_the_digest() -> None:
     assert len({alike, *map(axes.digest, others)}) == len(others) + 1
 
 
-@pytest.mark.parametrize(
-    "found", [tree(), tree(LACKS), tree(ENTRY, FAILS), tree(ENTRY, failures=(LostArch("gfx942", "no Triton"),))]
-)
+@pytest.mark.parametrize("found", [tree(), tree(LACKS), tree(ENTRY, FAILS), tree(ENTRY, gfx942="no Triton")])
 def test_what_does_not_all_compile_has_none(found: CompiledTree) -> None:
     assert axes.digest(found) == ""
 

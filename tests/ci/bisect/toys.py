@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.ci import made_trials
-from tests.one_operator import AUTHOR
+from tests.kit import git
 
 ROWS = '''"""Sums of rows. {note}"""
 
@@ -56,11 +54,6 @@ REWRITTEN = (0, 3, 7, 10, 16)
 """Commits that change words of the kernel's file."""
 
 
-def git(folder: Path, *words: str) -> str:
-    env = {**os.environ, **AUTHOR}
-    return subprocess.run(["git", *words], cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
-
-
 def made(folder: Path) -> list[str]:
     """The repository; its commits by number, tagged v0 to v20."""
     (folder / "toys").mkdir(parents=True)
@@ -89,14 +82,14 @@ def _change(folder: Path, number: int) -> None:
 
 def line(base: str, head: str, ratio: float, number: int = 0, failed: str = "", **more: Any) -> dict[str, Any]:
     """A trial line of two commits.  failed: the role whose arm is wrong."""
-    times = {"base": made_trials.TIMES, "head": [ratio * t for t in made_trials.TIMES]}
-    arms = {
-        f"{role}/triton": made_trials.failed("wrong") if role == failed else made_trials.ok(times[role])
-        for role in ("base", "head")
-    }
+    times = (made_trials.TIMES, [ratio * t for t in made_trials.TIMES])
+    arms = [
+        made_trials.failed("wrong") if role == failed else made_trials.ok(own)
+        for role, own in zip(made_trials.SIDES, times, strict=True)
+    ]
     declared = made_trials.declaration(more.get("kernel", "gemm"))
-    trees = {r: made_trials.tree(commit, declared=declared) for r, commit in (("base", base), ("head", head))}
-    return made_trials.trial({"m16": arms}, number=number, trees=trees, **more)
+    trees = {role: made_trials.tree(commit, declared=declared) for role, commit in (("base", base), ("head", head))}
+    return made_trials.paired({"m16": {"triton": arms}}, number, trees=trees, **more)
 
 
 def replay_lines(names: Sequence[str], pairs: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:

@@ -14,17 +14,14 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from ci import doctor as examination
 from ci.__main__ import FORMERLY, GROUPS, VERBS, main
+from tests.ci import made_trials
+from tests.kit import ROOT, ridgeline, said
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
-README = Path(__file__).parents[3] / "README.md"
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments), standalone_mode=True)
+RECORDINGS, README = ROOT / "tests/recordings/h200", ROOT / "README.md"
 
 
 def command(words: list[str]) -> tuple[str, click.Command, list[str]]:
@@ -50,7 +47,7 @@ def parse(words: list[str]) -> click.Context:
     return found.make_context(verb, rest)
 
 
-PAGES = [README, *sorted((README.parent / ".github/guides").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / ".github/guides").glob("*.md"))]
 
 
 def commands_of(page: Path) -> list[list[str]]:
@@ -63,7 +60,7 @@ def commands_of(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
-    shown = invoke(*verb.split(), "--help")
+    shown = ridgeline(*verb.split(), "--help")
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert examples(verb), verb
@@ -73,10 +70,11 @@ def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> No
 
 
 def test_help_shows_every_verb_once_in_the_group_where_people_look() -> None:
-    shown = invoke("--help").stdout
+    shown = ridgeline("--help").stdout
     for title, group in GROUPS.items():
         part = shown[shown.index(f"\n{title}:\n") :].partition("\n\n")[0]
         assert re.findall(r"^  (\S+(?: \S+)?)  +", part, re.MULTILINE) == list(group)
+        assert all(f"{verb} {words}" in " ".join(part.split()) for verb, (_, words) in group.items())
     assert list(GROUPS)[:4] == ["Measure", "Tune", "Show", "Set up"]
     assert [verb for verb in VERBS if verb.startswith("events ")] == [
         f"events {one}" for one in ("list", "ack", "accept", "reopen")
@@ -87,22 +85,21 @@ def test_help_shows_every_verb_once_in_the_group_where_people_look() -> None:
 def test_a_group_shows_its_verbs(group: str) -> None:
     own = [verb for verb in VERBS if verb.startswith(f"{group} ")]
     for asked in ([group, "--help"], [group, "-h"]):
-        done = invoke(*asked)
+        done = ridgeline(*asked)
         assert (done.exit_code, re.findall(rf"^  ({group} \w+)  ", done.stdout, re.MULTILINE)) == (0, own)
-    assert invoke(group, "no_such_verb").exit_code == 3
+    assert ridgeline(group, "no_such_verb").exit_code == 3
 
 
 @pytest.mark.parametrize(("old", "new"), [*FORMERLY.items(), ("events", "events list"), ("jobs", "jobs list")])
 def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old: str, new: str) -> None:
     assert command([old, "--json"])[1:] == (command(new.split())[1], ["--json"])
-    assert not re.search(rf"^  {old}  ", invoke("--help").stdout, re.MULTILINE)
+    assert not re.search(rf"^  {old}  ", ridgeline("--help").stdout, re.MULTILINE)
 
 
 def test_samples_are_moved_by_the_option_of_old_too() -> None:
-    old, new = (invoke(*words.split(), "--results", "none") for words in ("record --compact", "records compact"))
+    old, new = (ridgeline(*words.split(), "--results", "none") for words in ("record --compact", "records compact"))
     assert "there is no place for samples" in new.output
     assert (old.exit_code, old.output) == (new.exit_code, new.output)
-    assert "--compact" not in invoke("records", "add", "--help").stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -114,78 +111,51 @@ def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page: 
         parse(words)
 
 
-def draw(tmp_path: Path, head: str, trials: int = 8) -> Path:
+def draw(tmp_path: Path, head: str) -> Path:
     """A replay file: the first trials of a recording, with one of its arms as head."""
-    recorded = gzip.decompress((RECORDINGS / "ab_trials_gpu0.jsonl.gz").read_bytes()).decode()
-    lines = recorded.splitlines()[:trials]
-    out = tmp_path / "replay.jsonl"
-    out.write_text(
-        "".join(
-            json.dumps(
-                {
-                    "trial": row["trial"],
-                    "unit": row["unit"],
-                    "cases": {case: {"base": arms["base"], "head": arms[head]} for case, arms in row["cases"].items()},
-                }
-            )
-            + "\n"
-            for row in map(json.loads, lines)
-        )
-    )
-    return out
+    lines = gzip.decompress((RECORDINGS / "ab_trials_gpu0.jsonl.gz").read_bytes()).splitlines()[:8]
+    rows = list(map(json.loads, lines))
+    for row in rows:
+        row["cases"] = {case: {"base": arms["base"], "head": arms[head]} for case, arms in row["cases"].items()}
+    return made_trials.write(tmp_path / "replay.jsonl", *rows)
 
 
 @pytest.mark.parametrize(("head", "code", "verdict"), [("same", 0, "SAME"), ("head3", 1, "SLOWER")])
 def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path: Path, head: str, code: int, verdict: str) -> None:
-    done = invoke("ab", "--replay", str(draw(tmp_path, head)), "--json")
+    done = ridgeline("ab", "--replay", str(draw(tmp_path, head)), "--json")
     assert done.exit_code == code, done.output
     answer = json.loads(done.stdout)
     assert answer["verdict"] == verdict
     assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"} <= answer["cases"][0].keys()
 
 
-def test_an_empty_replay_is_no_verdict(tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").write_text("")
-    assert invoke("ab", "--replay", str(tmp_path / "empty.jsonl")).exit_code == 2
+@pytest.mark.parametrize(("text", "code", "said"), [("", 2, ""), ("hello\n" * 3, 3, "replay.jsonl:1")])
+def test_a_replay_without_trials(tmp_path: Path, text: str, code: int, said: str) -> None:
+    (tmp_path / "replay.jsonl").write_text(text)
+    done = ridgeline("ab", "--replay", tmp_path / "replay.jsonl")
+    assert (done.exit_code, said in done.output) == (code, True)
 
 
-def test_a_replay_that_is_none_leaves_with_3_and_names_the_line(tmp_path: Path) -> None:
-    (tmp_path / "bad.jsonl").write_text("hello\n" * 3)
-    done = invoke("ab", "--replay", str(tmp_path / "bad.jsonl"))
-    assert done.exit_code == 3
-    assert "bad.jsonl:1" in done.output
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device; make room, and run it again"),
+        (KeyError("surprise"), "KeyError: 'surprise'; this is a defect of Ridgeline"),
+        (
+            OSError("red \x1b[31m, bell \x07, surrogate \ud800, override \u202e" + "x" * 10**6),
+            r"red \x1b[31m, bell \x07, surrogate \ud800, override \u202e",
+        ),
+    ],
+    ids=("foreseen", "a crash of ours is no regression", "foreign words cannot reach the terminal"),
+)
+def test_an_error_leaves_with_3_and_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
+    def fail(*_: object) -> None:
+        raise error
 
-
-def test_expected_errors_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(examination, "diagnose", full)
-    done = invoke("doctor")
-    assert done.exit_code == 3
-    assert "No space left" in done.output
-    assert "Traceback" not in done.output
-
-
-def test_a_crash_of_ours_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_: object, **__: object) -> int:
-        raise KeyError("surprise")
-
-    monkeypatch.setattr(examination, "diagnose", crash)
-    done = invoke("doctor")
-    assert done.exit_code == 3
-    assert "Traceback" in done.output
-    assert "KeyError: 'surprise'; this is a defect of Ridgeline" in done.output
-
-
-def test_foreign_words_in_an_error_cannot_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hostile(*_: object, **__: object) -> int:
-        raise OSError("red \x1b[31m, bell \x07, surrogate \ud800, override \u202e" + "x" * 10**6)
-
-    monkeypatch.setattr(examination, "diagnose", hostile)
-    done = invoke("doctor")
-    assert done.exit_code == 3
-    assert r"red \x1b[31m, bell \x07, surrogate \ud800, override \u202e" in done.output
+    monkeypatch.setattr(examination, "diagnose", fail)
+    done = ridgeline("doctor")
+    assert (done.exit_code, said in done.output) == (3, True)
+    assert ("Traceback" in done.output) == isinstance(error, KeyError)
     assert len(done.output) < 11_000
 
 
@@ -204,64 +174,47 @@ def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> No
     assert (done.exit_code, said in done.output) == (3, True), done.output
 
 
-def test_the_list_of_verbs_says_what_each_verb_does() -> None:
-    shown = " ".join(invoke("--help").output.split())
-    for verb, (_, words) in VERBS.items():
-        assert f"{verb} {words}" in shown
-        assert command(verb.split())[1].help, "a verb that is listed can be imported and explains itself"
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("run", "--seed", "-1"), "-1 is not in the range"),
-        (("run", "--seed", str(2**63)), "is not in the range"),
-        (("run", "--deadline", "nan"), "'nan' is not a number of seconds from 0.1 to 86400"),
-        (("run", "--deadline", "1e9"), "is not a number of seconds"),
-        (("run", "--set", "num_stages"), "expected KEY=VALUE"),
-        (("run", "--set", "tail.num_stages=3"), "with a role of base, head"),
-        (("run", "--set", "=3"), "expected KEY=VALUE"),
-        (("run", "--commit-date", str(10**30), "--commit", "a" * 40), "is not in the range"),
-        (("run", "--commit", "abc"), "is not a full commit hash"),
-        (("run", "--out", "."), "is a directory"),
-        (("run", "--out", f"{README}/t.jsonl"), "cannot be written"),
-        (("verify", "--out", f"{README}/c.jsonl"), "cannot be written"),
-        (("check", "--report", f"{README}/report"), "cannot be written"),
-        (("ab", "--trials", "0"), "is not in the range"),
-        (("run", "--gpus", "8"), "it needs --dry-run"),
+        ("run --seed -1", "-1 is not in the range"),
+        (f"run --seed {2**63}", "is not in the range"),
+        ("run --deadline nan", "'nan' is not a number of seconds from 0.1 to 86400"),
+        ("run --deadline 1e9", "is not a number of seconds"),
+        ("run --set num_stages", "expected KEY=VALUE"),
+        ("run --set tail.num_stages=3", "with a role of base, head"),
+        ("run --set =3", "expected KEY=VALUE"),
+        (f"run --commit-date {10**30} --commit {'a' * 40}", "is not in the range"),
+        ("run --commit abc", "is not a full commit hash"),
+        ("run --out .", "is a directory"),
+        (f"run --out {README}/t.jsonl", "cannot be written"),
+        (f"verify --out {README}/c.jsonl", "cannot be written"),
+        (f"check --report {README}/report", "cannot be written"),
+        ("ab --trials 0", "is not in the range"),
+        ("run --gpus 8", "it needs --dry-run"),
         *(
-            ((verb, "--heap", "ipx"), "'ipx' is not one of 'auto', 'torch', 'ipc'")
+            (f"{verb} --heap ipx", "'ipx' is not one of 'auto', 'torch', 'ipc'")
             for verb in ("run", "ab", "check", "verify")
         ),
     ],
 )
 def test_options_are_checked_before_anything_is_measured(
-    arguments: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+    arguments: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
-    done = invoke(*arguments)
+    done = ridgeline(*arguments.split())
     assert done.exit_code == 3
-    assert why in " ".join(done.output.split())
+    assert why in said(done)
 
 
 def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
     """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
     verbs = "import ci.__main__, ci.commands.run, ci.commands.verify, sys"
     code = f"{verbs}; print([m for m in sys.modules if '.' not in m])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=README.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(done.stdout))
-    assert not loaded & {
-        "asv",
-        "asv_runner",
-        "pandas",
-        "scipy",
-        "pyarrow",
-        "httpx",
-        "jsonschema",
-        "filelock",
-        "jinja2",
-        "torch",
-    }
+    heavy = "asv asv_runner pandas scipy pyarrow httpx jsonschema filelock jinja2 tenacity torch"
+    assert not loaded & {*heavy.split()}
 
 
 # ---- verify -------------------------------------------------------------------------------------------------------
@@ -271,18 +224,18 @@ def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
 def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None:
     out = tmp_path / "checks.jsonl"
     words = ["verify", "--kernel", "gemm", "--case", "n4096_k4096_m1_fp16", "--backend", "torch", "--backend", "blas"]
-    dry = invoke(*words, "--out", str(out), "--dry-run")
+    dry = ridgeline(*words, "--out", str(out), "--dry-run")
     assert dry.exit_code == 0
     assert dry.output.endswith(f"and append what comes of it to {out}\n")
     assert not out.exists()
     (tmp_path / "below").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "ci", *words, "--tree", str(README.parent), "--out", "../checks.jsonl", "--json"],
+        [sys.executable, "-m", "ci", *words, "--tree", str(ROOT), "--out", "../checks.jsonl", "--json"],
         cwd=tmp_path / "below",
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
     [line] = [json.loads(text) for text in out.read_text().splitlines()]
@@ -292,7 +245,7 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
 def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
-        cwd=README.parent,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -308,7 +261,7 @@ def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> Non
 def test_run_says_how_long_it_takes_on_another_node(tmp_path: Path) -> None:
     out = tmp_path / "trials.jsonl"
     words = ["--tier", "nightly", "--kernel", "all_gather", "--case", "w8_fp16_in*"]
-    done = invoke("run", "--dry-run", "--gpus", "8", *words, "--tree", str(README.parent), "--out", str(out))
+    done = ridgeline("run", "--dry-run", "--gpus", "8", *words, "--tree", str(ROOT), "--out", str(out))
     assert done.exit_code == 0, done.output
     assert "expected on 8 GPUs, 3 trials" in done.output
     assert re.search(r"^all_gather +8 +6 ", done.output, flags=re.MULTILINE)

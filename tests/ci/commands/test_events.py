@@ -7,12 +7,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from ci.__main__ import main
 from ci.history import reading
 from ci.history.analysis import analyse
 from tests.ci.history.made import commit, facts, frame, pair
+from tests.kit import ridgeline
 
 HOSTILE = "\u202e<b>x</b>\x1b[31m"
 
@@ -30,12 +29,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
 def document(*arguments: str) -> list[dict]:
-    return json.loads(run("events", "--json", *arguments).stdout)["events"]
+    return json.loads(ridgeline("events", "--json", *arguments).stdout)["events"]
 
 
 def regression() -> str:
@@ -43,7 +38,7 @@ def regression() -> str:
 
 
 def test_an_open_regression_leaves_with_1_and_is_told_first() -> None:
-    done = run("events")
+    done = ridgeline("events")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     assert lines[0] == "1 regression open"
@@ -59,61 +54,61 @@ def test_filters() -> None:
     assert {one["state"] for one in document("--machine", "h200x1-00000002")} == {"fixed"}
     assert [one["kind"] for one in document("--kind", "library")] == ["library"]
     assert [one["first_bad"]["hash"] for one in document("--since", commit(30)[:8])] == [commit(40)]
-    assert run("events", "--kind", "library").exit_code == 0
-    unknown = run("events", "--machine", "mi300x", "--since", "nonsense")
+    assert ridgeline("events", "--kind", "library").exit_code == 0
+    unknown = ridgeline("events", "--machine", "mi300x", "--since", "nonsense")
     assert unknown.exit_code == 3
     assert "nonsense" in unknown.stderr
-    assert "'mi300x' has no event; machines that have: h200x1-00000001" in run("events", "--machine", "mi300x").stderr
+    assert "'mi300x' has no event; machines that have: h200x1-00000001" in unknown.stderr
 
 
 def test_ack_accept_and_reopen_write_what_is_reviewed() -> None:
     name = regression()
     told = ("--owner", "A. Author", "--reason", "the tile shape", "--link", "https://example.org/1")
-    dry = run("ack", name[:4], *told, "--dry-run")
+    dry = ridgeline("ack", name[:4], *told, "--dry-run")
     assert "would write ci/events.toml" in dry.stdout
     assert not Path("ci/events.toml").exists()
-    assert run("ack", name[:4], *told).exit_code == 0
+    assert ridgeline("ack", name[:4], *told).exit_code == 0
     (entry,) = tomllib.loads(Path("ci/events.toml").read_text())["event"].values()
     assert (entry["state"], entry["owner"], entry["first_bad"]) == ("acknowledged", "A. Author", commit(30))
-    assert run("events").exit_code == 0
+    assert ridgeline("events").exit_code == 0
     (event,) = (one for one in document("--open") if one["id"] == name)
     assert (event["state"], event["link"]) == ("acknowledged", "https://example.org/1")
-    assert "acknowledged, A. Author: the tile shape" in run("events").stdout
-    assert run("accept", name, "--reason", "worth it").exit_code == 0
+    assert "acknowledged, A. Author: the tile shape" in ridgeline("events").stdout
+    assert ridgeline("accept", name, "--reason", "worth it").exit_code == 0
     (event,) = (one for one in document() if one["id"] == name)
     assert (event["state"], event["reason"], event["owner"]) == ("accepted", "worth it", "A. Author")
-    assert run("reopen", name).exit_code == 0
-    assert run("events").exit_code == 1
+    assert ridgeline("reopen", name).exit_code == 0
+    assert ridgeline("events").exit_code == 1
     (event,) = (one for one in document() if one["id"] == name)
     assert (event["state"], event["owner"]) == ("open", "")
 
 
 def test_an_unknown_id_names_the_nearest() -> None:
     name = regression()
-    done = run("ack", name[:-1] + "x", "--owner", "A. Author")
+    done = ridgeline("ack", name[:-1] + "x", "--owner", "A. Author")
     assert done.exit_code == 3
     assert f"the nearest: {name}" in done.stderr
-    assert run("ack", name).exit_code == 3
+    assert ridgeline("ack", name).exit_code == 3
 
 
 def test_a_damaged_file_is_said_and_kept() -> None:
     Path("ci").mkdir()
     Path("ci/events.toml").write_text("[event.0123]\n")
     for arguments in (("events",), ("ack", "0", "--owner", "x")):
-        done = run(*arguments)
+        done = ridgeline(*arguments)
         assert (done.exit_code, "10 hex digits" in done.stderr) == (3, True)
     assert Path("ci/events.toml").read_text() == "[event.0123]\n"
 
 
 def test_alerts_are_off_until_a_file_says_so(httpserver) -> None:
-    done = run("events", "--alert")
+    done = ridgeline("events", "--alert")
     assert (done.exit_code, "alerts are off" in done.stderr) == (3, True)
     httpserver.expect_request("/hook", method="POST").respond_with_data("")
     Path("ci").mkdir()
     Path("ci/alerts.toml").write_text(f'[webhook]\nurl = "{httpserver.url_for("/hook")}"\n')
-    assert "would tell webhook: open: gemm: 4." in run("events", "--alert", "--dry-run").stderr
+    assert "would tell webhook: open: gemm: 4." in ridgeline("events", "--alert", "--dry-run").stderr
     assert httpserver.log == []
     for _ in range(2):
-        assert run("events", "--alert").exit_code == 1
+        assert ridgeline("events", "--alert").exit_code == 1
     assert len(httpserver.log) == 1
     assert len(Path("results/alerts.jsonl").read_text().splitlines()) == 1

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ci.__main__ import main
 from ci.commands.common import leg
 from ci.commands.common.leg import moved_configurations
 from ci.judging import claims
@@ -20,11 +19,11 @@ from ci.report import json_report, markdown, terminal
 from ci.report.model import Report
 from ci.trials.file import read
 from tests.ci import made_trials as made
-from tests.ci.git.test_repository import commit, git
 from tests.ci.isa.documents import document_json, entry_json
 from tests.ci.judging.test_claims import sealed
 from tests.ci.judging.test_live import Player, play
 from tests.ci.sweeps.made_sweeps import FAST, OTHER, sweep_file
+from tests.kit import commit, git, ridgeline
 
 GATE = "gate --pool h200 --gpus 1 --trials trials.jsonl --report out"
 MACHINE = {**made.MACHINE, "name": "h200x1-1a2b3c4d", "count": 1}
@@ -65,7 +64,7 @@ class Scene:
         made.write(self.clone / "trials.jsonl", *map(sealed, lines))
 
     def gate(self, *more: str, head: str = "") -> Result:
-        return CliRunner().invoke(main, [*GATE.split(), "--head", head or self.head, *more], catch_exceptions=False)
+        return ridgeline(*GATE.split(), "--head", head or self.head, *more)
 
     @property
     def report(self) -> json_report.Report:
@@ -112,29 +111,27 @@ def test_a_forged_verdict_counts_for_nothing(scene: Scene) -> None:
     assert scene.gate().exit_code == 1
 
 
-def test_trials_of_another_commit_are_no_verdict(scene: Scene) -> None:
-    scene.measured(0.0, lambda line: line["trees"]["head"].update(commit="c" * 40))
-    done = scene.gate()
-    assert done.exit_code == 2
-    assert "is refused: it says its head is" in (scene.clone / "out.md").read_text()
-
-
-def test_trials_of_another_machine_are_no_verdict(scene: Scene) -> None:
-    scene.measured(0.0, lambda line: line.update(machine={**MACHINE, "market_name": "H100 SXM"}))
-    assert scene.gate().exit_code == 2
+@pytest.mark.parametrize(
+    ("change", "more", "said"),
+    [
+        (lambda line: line["trees"]["head"].update(commit="c" * 40), (), "is refused: it says its head is"),
+        (lambda line: line.update(machine={**MACHINE, "market_name": "H100 SXM"}), (), "is refused: "),
+        (lambda line: None, ("--base", "d" * 40), "is refused: it says its base is"),
+    ],
+    ids=("commit", "machine", "base"),
+)
+def test_trials_of_another_run_are_no_verdict(scene: Scene, change, more: tuple[str, ...], said: str) -> None:
+    scene.measured(0.0, change)
+    assert scene.gate(*more).exit_code == 2
+    assert said in (scene.clone / "out.md").read_text()
 
 
 def test_a_hosted_machine_is_a_cpu(scene: Scene) -> None:
     hosted = ["gate", "--pool", "hosted", "--trials", "trials.jsonl", "--head", scene.head]
     scene.measured()
-    assert CliRunner().invoke(main, hosted).exit_code == 2
+    assert ridgeline(*hosted).exit_code == 2
     scene.measured(0.05, lambda line: line.update(machine={**MACHINE, "kind": "cpu", "market_name": None}))
-    assert CliRunner().invoke(main, hosted).exit_code == 1
-
-
-def test_the_base_that_is_said_must_be_the_one_that_was_measured(scene: Scene) -> None:
-    scene.measured()
-    assert scene.gate("--base", "d" * 40).exit_code == 2
+    assert ridgeline(*hosted).exit_code == 1
 
 
 def test_head_alone_counts_only_where_git_sees_the_same_kernels(scene: Scene) -> None:
@@ -299,14 +296,14 @@ def test_no_compiled_code_changes_nothing(scene: Scene) -> None:
     ],
 )
 def test_what_was_asked_wrongly_leaves_with_3(scene: Scene, arguments: str, said: str) -> None:
-    done = CliRunner().invoke(main, arguments.split())
+    done = ridgeline(*arguments.split())
     assert done.exit_code == 3, done.output
     assert said in done.output
 
 
 def test_a_run_file_without_the_job_names_those_it_has(scene: Scene) -> None:
     run_file(scene)
-    done = CliRunner().invoke(main, [*GATE.split(), "--head", scene.head, "--run", "run.json", "--job", "x"])
+    done = ridgeline(*GATE.split(), "--head", scene.head, "--run", "run.json", "--job", "x")
     assert done.exit_code == 3
     assert "'h200-1 / Measure', 'other'" in done.output
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from ci.__main__ import main
 from ci.commands import jobs
 from ci.commands.jobs import code_of, following
-from ci.executors import JobStatus, State, locks
+from ci.executors import JobStatus, Sharding, State, locks
 from ci.pools import drained
 from ci.pools import file as pools
+from tests.kit import ridgeline
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "ci/pools/examples"
@@ -57,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def invoke(verb: str, *arguments: str) -> Result:
-        return CliRunner().invoke(main, [verb, "--queue", str(tmp_path / "queue"), *arguments])
+        return ridgeline(verb, "--queue", str(tmp_path / "queue"), *arguments)
 
     return invoke
 
@@ -143,34 +144,40 @@ def test_a_job_that_did_not_come_to_its_end_leaves_with_3(state: State, code: in
 # ---- what a cluster would get ----
 
 
-@pytest.mark.parametrize("given", [["--out", "x.jsonl"], ["--out=x.jsonl"]])
-def test_out_is_where_the_lines_go_in_the_end(given: list[str]) -> None:
+def split(words: str, shards: int) -> tuple[jobs.InnerCommand, Sharding]:
     with click.Context(main):
-        command = jobs.parsed(["nightly", *given, "--trials", "5", "--kernel", "gemm"])
-        split = jobs.sharding(command, 4)
-    assert command.without_out == ("run", "--tier", "nightly", "--trials", "5", "--kernel", "gemm")
-    assert (split.out, split.trials, split.first_trial, split.resumes, split.finish) == ("x.jsonl", 5, 0, True, ())
+        command = jobs.parsed(words.split())
+        return command, jobs.sharding(command, shards)
 
 
-def test_what_comes_last() -> None:
-    with click.Context(main):
-        recorded = jobs.sharding(jobs.parsed(["run", "--results", "there"]), 1)
-        judged = jobs.sharding(jobs.parsed(["ab", "main", "HEAD"]), 3)
-        other = jobs.sharding(jobs.parsed(["isa"]), 1)
-    assert recorded.finish == ("-m", "ci", "records", "add", "--results", "there")
-    assert judged.finish == ("-m", "ci", "ab", "--replay")
-    assert not other.publishes
+@pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
+def test_out_is_where_the_lines_go_in_the_end(out: str) -> None:
+    command, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
+    assert " ".join(command.without_out) == "run --tier nightly --trials 5 --kernel gemm"
+    assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
 
 
-def test_a_sweep_is_dealt_to_shards_and_shown_together() -> None:
-    asked = ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "x.jsonl"]
-    with click.Context(main):
-        split, alone = (jobs.sharding(jobs.parsed(asked), shards) for shards in (8, 1))
-    assert split.arguments(2, Path("/o")) == ["--out", "/o", "--resume", "--shard", "3/8"]
-    assert split.finish == ("-m", "ci", "sweep", "gemm", "--knob", "num_warps=4,8", "--show", "--from")
-    assert split.out == "x.jsonl"
-    assert alone.arguments(0, Path("/o")) == ["--out", "/o", "--resume"]
-    assert alone.finish == ()
+@pytest.mark.parametrize(
+    ("words", "shards", "last"),
+    [
+        ("run --results there", 1, "-m ci records add --results there"),
+        ("ab main HEAD", 3, "-m ci ab --replay"),
+        ("isa", 1, ""),
+        ("sweep gemm --knob n=4,8 --out x", 8, "-m ci sweep gemm --knob n=4,8 --show --from"),
+        ("sweep gemm --knob n=4,8 --out x", 1, ""),
+    ],
+)
+def test_what_comes_last(words: str, shards: int, last: str) -> None:
+    _, made = split(words, shards)
+    assert " ".join(made.finish) == last
+    assert made.publishes == (words != "isa")
+
+
+def test_a_sweep_is_dealt_to_shards() -> None:
+    for shards, dealt in ((8, ["--shard", "3/8"]), (1, [])):
+        _, made = split("sweep gemm --knob num_warps=4,8 --out x.jsonl", shards)
+        assert made.arguments(2 if dealt else 0, Path("/o")) == ["--out", "/o", "--resume", *dealt]
+        assert made.out == "x.jsonl"
 
 
 def shown(result: Result, tmp_path: Path) -> str:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ci.__main__ import main
 from ci.commands.leg import night_steps, steps, through
 from ci.git.repository import Commit
 from ci.trials import file
 from tests.ci import made_trials as made
 from tests.ci.commands.test_gate_trials import MACHINE, Scene
 from tests.ci.commands.test_gate_trials import scene as scene
-from tests.ci.git.test_repository import git
 from tests.ci.judging.test_claims import sealed, times
+from tests.kit import git, ridgeline
 
 HEAD = Commit("0123456789abcdef0123456789abcdef01234567", 1_700_000_000_000, "head")
 
@@ -30,24 +30,12 @@ def test_the_change_is_compared_and_its_tuned_entries_are_verified_into_one_file
     assert {"--out=t.jsonl", "--tree=tree", f"--commit={HEAD.hash}", f"--commit-date={HEAD.date_ms}"} < set(verify)
 
 
-@pytest.mark.parametrize(("compared", "verified"), [(0, 1), (1, 0), (3, 2)])
-def test_the_exit_code_is_that_of_the_comparison(compared: int, verified: int) -> None:
-    ran: list[str] = []
-
-    def play(words: Sequence[str]) -> int:
-        ran.append(words[0])
-        return {"ab": compared, "tune": verified}[words[0]]
-
-    assert through(steps("b", HEAD, "tree", Path("t")), play) == compared
-    assert ran == ["ab", "tune"]
-
-
 def test_an_unknown_commit_is_named_and_a_dry_run_checks_nothing_out(tmp_path: Path) -> None:
     out = str(tmp_path / "t.jsonl")
-    done = CliRunner().invoke(main, ["leg", "HEAD", "HEAD", "--out", out, "--dry-run"])
+    done = ridgeline("leg", "HEAD", "HEAD", "--out", out, "--dry-run")
     assert done.exit_code == 0
     assert "would run: ridgeline tune all --verify" in done.output
-    failed = CliRunner().invoke(main, ["leg", "HEAD", "nowhere", "--out", out])
+    failed = ridgeline("leg", "HEAD", "nowhere", "--out", out)
     assert failed.exit_code == 3
     assert "'nowhere'" in failed.output
 
@@ -55,32 +43,37 @@ def test_an_unknown_commit_is_named_and_a_dry_run_checks_nothing_out(tmp_path: P
 # A night on one machine: what is run, in which order, and whose exit code counts.
 
 
-def names(*arguments: object) -> list[str]:
-    return [words[words[0] == "ci"] for words in night_steps(*arguments)]  # type: ignore[arg-type]
+T, K = Path("t"), Path("known")
 
 
-def test_a_full_night_looks_measures_and_asks_the_gate() -> None:
-    assert names("nightly", [], Path("t"), Path("known")) == ["doctor", "run", "canary", "tune"]
-    assert names("sweep", [], Path("t"), Path("known")) == ["doctor", "run"]
-    assert names("nightly", ["gemm"], Path("t"), Path("known")) == ["doctor", "run"]
-
-
-@pytest.mark.parametrize(("doctor", "run", "canary"), [(3, 0, 0), (0, 1, 0), (0, 0, 1), (3, 3, 3)])
-def test_the_exit_code_is_that_of_measuring(doctor: int, run: int, canary: int) -> None:
-    ran: list[str] = []
+@pytest.mark.parametrize(
+    ("planned", "ran"),
+    [
+        (steps("b", HEAD, "tree", T), ["ab", "tune"]),
+        (night_steps("nightly", [], T, K), ["doctor", "run", "canary", "tune"]),
+        (night_steps("sweep", [], T, K), ["doctor", "run"]),
+        (night_steps("nightly", ["gemm"], T, K), ["doctor", "run"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("measuring", [0, 1])
+def test_all_steps_run_and_the_exit_code_is_that_of_measuring(
+    planned: Sequence[Sequence[str]], ran: list[str], others: int, measuring: int
+) -> None:
+    seen: list[str] = []
 
     def play(words: Sequence[str]) -> int:
-        ran.append(words[words[0] == "ci"])
-        return {"doctor": doctor, "run": run, "canary": canary, "tune": 1}[ran[-1]]
+        seen.append(words[words[0] == "ci"])
+        return measuring if seen[-1] in ("ab", "run") else others
 
-    assert through(night_steps("nightly", [], Path("t"), Path("k")), play) == run
-    assert ran == ["doctor", "run", "canary", "tune"]
+    assert (through(planned, play), seen) == (measuring, ran)
 
 
 def test_names_of_operators_are_words_and_nothing_else(tmp_path: Path) -> None:
     """What an input of a workflow holds is never a piece of a shell's line, nor an option."""
     asked = ["night", "--kernels", "gemm --out=elsewhere $(id)", "--out", str(tmp_path / "t"), "--dry-run"]
-    done = CliRunner().invoke(main, asked)
+    done = ridgeline(*asked)
     assert done.exit_code == 0
     assert "--kernel=gemm --kernel=--out=elsewhere --kernel=$(id)" in done.output
 
@@ -95,8 +88,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["pools", *arguments], standalone_mode=True)
+invoke = functools.partial(ridgeline, "pools")
 
 
 def test_the_list_names_pools_and_drained_nodes() -> None:
@@ -162,7 +154,7 @@ def sift(scene: Scene, *lines: dict[str, Any], more: str = "") -> Result:
     path = made.write(folder / "trials.jsonl", *lines)
     path.write_text(path.read_text() + more)
     asked = ["sift", str(folder), "--head", scene.base, "--pool", "h200", "--out", "fit.jsonl"]
-    return CliRunner().invoke(main, asked, catch_exceptions=False)
+    return ridgeline(*asked)
 
 
 def kept(scene: Scene) -> list[int]:
@@ -193,10 +185,9 @@ def test_push_says_what_it_would_do_and_does_it(scene: Scene) -> None:
     (scene.clone / "results").mkdir()
     (scene.clone / "results/a.json").write_text("1")
     git(scene.hub, "checkout", "-q", "--detach")
-    run = CliRunner().invoke
-    assert run(main, ["push", "results", "main", "--dry-run"]).exit_code == 0
+    asked = ("push", "results", "main")
+    assert ridgeline(*asked, "--dry-run").exit_code == 0
     assert git(scene.clone, "status", "--porcelain") == "?? results/"
-    done = run(main, ["push", "results", "main"], catch_exceptions=False)
-    assert "to main" in done.output
+    assert "to main" in ridgeline(*asked).output
     assert git(scene.hub, "show", "main:results/a.json") == "1"
-    assert "nothing new" in run(main, ["push", "results", "main"]).output
+    assert "nothing new" in ridgeline(*asked).output

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from ci.__main__ import main
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.commands.common import measuring
@@ -22,6 +20,7 @@ from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD, trial
+from tests.kit import ridgeline
 
 
 @pytest.fixture
@@ -38,58 +37,54 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[MeasurePlan]:
     return plans
 
 
-def run(out: Path, *arguments: str) -> Result:
-    words = ["run", "--commit", HEAD, "--commit-date", "0", "--out", str(out), "--trials", "3", *arguments]
-    return CliRunner().invoke(main, words)
+ANOTHER = trial(trees={"head": made_trials.tree("c" * 40)})
 
 
-def what(plans: Sequence[MeasurePlan]) -> list[tuple[tuple[str, ...], int, int]]:
-    return [(tuple(plan.kernels), plan.first_trial, plan.trials) for plan in plans]
+@pytest.mark.parametrize(
+    ("there", "measured"),
+    [
+        ([], [((), 0, 3)]),
+        ([trial(), trial(number=1)], [(("gemm",), 2, 1)]),
+        ([trial()], [(("norm",), 0, 1), (("gemm", "norm"), 1, 2)]),
+        ([ANOTHER], [((), 0, 3)]),
+        ([trial(number=number) for number in range(3)], []),
+    ],
+    ids=(
+        "no file",
+        "the first trial says what there is to measure",
+        "the first trial may be incomplete",
+        "trials of another commit do not count",
+        "a whole file starts nothing",
+    ),
+)
+def test_what_is_there_is_not_measured_again(tmp_path: Path, planned: list[MeasurePlan], there, measured) -> None:
+    out = made_trials.write(tmp_path / "t.jsonl", *there)
+    done = ridgeline("run", "--commit", HEAD, "--commit-date", "0", "--out", out, "--trials", "3", "--resume")
+    assert done.exit_code == 0
+    assert [(tuple(plan.kernels), plan.first_trial, plan.trials) for plan in planned] == measured
 
 
-def test_a_file_that_is_not_there_is_measured_whole(tmp_path: Path, planned: list[MeasurePlan]) -> None:
-    assert run(tmp_path / "t.jsonl", "--resume", "--first-trial", "6").exit_code == 0
-    assert what(planned) == [((), 6, 3)]
-
-
-def test_what_is_there_is_not_measured_again(tmp_path: Path, planned: list[MeasurePlan]) -> None:
-    out = made_trials.write(tmp_path / "t.jsonl", trial(), trial(number=1))
-    run(out, "--resume")
-    assert what(planned) == [(("gemm",), 2, 1)], "the first trial says what there is to measure"
-
-
-def test_the_first_trial_may_be_incomplete(tmp_path: Path, planned: list[MeasurePlan]) -> None:
-    run(made_trials.write(tmp_path / "t.jsonl", trial()), "--resume")
-    assert what(planned) == [(("norm",), 0, 1), (("gemm", "norm"), 1, 2)]
-
-
-def test_trials_of_another_commit_do_not_count(tmp_path: Path, planned: list[MeasurePlan]) -> None:
-    other = trial(trees={"head": made_trials.tree("c" * 40)})
-    run(made_trials.write(tmp_path / "t.jsonl", other), "--resume")
-    assert what(planned) == [((), 0, 3)]
-
-
-def test_a_whole_file_starts_nothing(tmp_path: Path, planned: list[MeasurePlan]) -> None:
-    out = made_trials.write(tmp_path / "t.jsonl", *(trial(number=number) for number in range(3)))
-    assert run(out, "--resume").exit_code == 0
-    assert planned == []
+def test_a_new_file_is_measured_from_the_first_trial_on(tmp_path: Path, planned: list[MeasurePlan]) -> None:
+    asked = ("--commit", HEAD, "--commit-date", "0", "--out", tmp_path / "t.jsonl", "--first-trial", "6")
+    assert ridgeline("run", *asked, "--resume").exit_code == 0
+    assert [(plan.first_trial, plan.trials) for plan in planned] == [(6, 3)]
 
 
 def test_resuming_needs_a_file() -> None:
-    done = CliRunner().invoke(main, ["run", "--resume"])
+    done = ridgeline("run", "--resume")
     assert (done.exit_code, "--resume needs the file" in done.output) == (3, True)
 
 
 def test_a_folder_without_kernels_is_refused(tmp_path: Path) -> None:
     """Else the harness's own would be measured under the commit's name."""
     words = ["run", f"--tree={tmp_path}", f"--commit={'a' * 40}", f"--out={tmp_path}/t.jsonl", "--dry-run"]
-    done = CliRunner().invoke(main, words)
+    done = ridgeline(*words)
     assert done.exit_code == 3
     assert f"--tree {tmp_path} has none of the packages with kernels that it lists (kernels)" in done.output
     (tmp_path / "ridgeline.toml").write_text('kernels = ["shop.perf"]\n')
-    assert "(shop.perf)" in CliRunner().invoke(main, words).output
+    assert "(shop.perf)" in ridgeline(*words).output
     (tmp_path / "src/shop/perf").mkdir(parents=True)
-    assert CliRunner().invoke(main, words).exit_code == 0
+    assert ridgeline(*words).exit_code == 0
 
 
 # A check of the same commit again: which earlier trials count, and which do not.
@@ -161,7 +156,7 @@ def test_another_torch_or_python_does_not_count(found: Callable[..., Any], monke
 
 def invoke(folder: Path, *arguments: str):
     files = ("--out", str(folder / "report.json"), "--state", str(folder / "state.jsonl"))
-    return CliRunner().invoke(main, ["bringup", *files, *arguments])
+    return ridgeline("bringup", *files, *arguments)
 
 
 @pytest.mark.slow

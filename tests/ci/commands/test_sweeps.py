@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from ci.__main__ import main
-from ci.sweeps import catalogue, run
+from ci.sweeps import catalogue, run, tuning
 from ci.sweeps.pruning import PointCompiler
-from ci.sweeps.tuned import tuning
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD
 from tests.ci.sweeps import driver
 from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, line, sweep_file
+from tests.kit import ridgeline
 
 ROOT = Path(__file__).parents[3]
 KNOBS = {"num_warps": {"default": 4, "type": "int"}, "tma": {"default": False, "type": "bool"}}
@@ -61,7 +61,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Resu
 
     def invoke(*arguments: str) -> Result:
         where = ["--commit", HEAD, "--commit-date", "1", "--tree", str(ROOT)]
-        return CliRunner().invoke(main, ["sweep", "gemm", *where, *arguments])
+        return ridgeline("sweep", "gemm", *where, *arguments)
 
     return invoke
 
@@ -200,7 +200,7 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 def tune(tree: Path, *words: str):
     common = ("--tree", str(tree), "--commit", COMMIT, "--commit-date", "1790000000000")
-    return CliRunner().invoke(main, ["tune", *words, *common])
+    return ridgeline("tune", *words, *common)
 
 
 def both(ratio: float) -> dict:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
-import itertools
 import json
-import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from ci.__main__ import USAGE, main
 from ci.commands import table
-
-SEEN = Path(__file__).parents[1] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
+from ci.options import USAGE
+from tests.kit import ridgeline
 
 TEXT = """model,routing,op,triton,tuned,gmm
 x,even,f,11,12,10
@@ -27,8 +23,7 @@ y,odd,d,5,6,8
 """
 
 
-def run(*args, given=None):
-    return CliRunner().invoke(main, ["table", *map(str, args)], input=given)
+run = functools.partial(ridgeline, "table")
 
 
 def answer(*args, given=TEXT):
@@ -77,7 +72,8 @@ def test_times_are_better_when_they_are_lower():
 
 
 def test_ties_and_regret_and_the_rows_below_a_bound():
-    found = answer("--baseline", "gmm", "--tie", "12.5", "--regret", "tuned=triton,gmm", "--below", "0.9", "--worst", 1)
+    asked = ("--tie", "12.5", "--regret", "tuned=triton,gmm", "--below", "0.9", "--worst", 1, "--by", "model")
+    found = answer("--baseline", "gmm", *asked)
     assert (found["backends"]["triton"]["wins"], found["backends"]["triton"]["ties"]) == (1, 1)
     (regret,) = found["regret"]
     assert regret["candidates"] == ["triton", "gmm"]
@@ -85,82 +81,8 @@ def test_ties_and_regret_and_the_rows_below_a_bound():
     assert regret["mean"] == pytest.approx((12 + 10 + 27 + 6) / (11 + 10 + 30 + 8))
     assert (regret["below"], regret["worst"], regret["picks"]) == (1, 0.75, {"triton": 2, "gmm": 2})
     assert [row["row"] for row in regret["worst_rows"]] == [4]
-
-
-def printed_table(seed):
-    """A table of the structure of the published one: 96 rows, whole TFLOPS, a column of ratios to three decimals."""
-    rng = np.random.default_rng(seed)
-    rows = [["model", "routing", "layer", "B", "M", "op", "hipblaslt", "triton", "gmm", "autotune", "autotune/gmm"]]
-    for model, routing, layer, b, m, op in itertools.product(
-        ("DeepSeek-V3", "gpt_oss_20B"),
-        ("even", "odd"),
-        ("GateUP", "Down"),
-        (16, 32),
-        (2048, 4096),
-        ("fwd", "dgrad", "wgrad"),
-    ):
-        speeds = np.round(rng.normal(1150, 180, size=3)).astype(int)
-        best = max(speeds[:2]) if rng.random() < 0.7 else speeds[rng.integers(2)]
-        auto = int(speeds[2]) if len(rows) == 50 else int(round(best * rng.uniform(0.97, 1.01)))
-        ratio = f"{auto / int(speeds[2]):.3f}x"
-        rows.append([model, routing, layer, *map(str, (b, m)), op, *map(str, speeds), str(auto), ratio])
-    return rows
-
-
-def slow_facts(rows):
-    """Facts of rows as a published table states them, by loops: averages, wins and ties, regret."""
-    values = [[float(cell) for cell in row[6:10]] for row in rows]
-    ratios = [auto / gmm for _, _, gmm, auto in values]
-    shares = [auto / max(lt, triton) for lt, triton, _, auto in values]
-    return {
-        "average": sum(v[3] for v in values) / sum(v[2] for v in values),
-        "geometric": math.exp(sum(map(math.log, ratios)) / len(ratios)),
-        "wins": sum(v[3] > v[2] for v in values),
-        "ties": sum(v[3] == v[2] for v in values),
-        "of the best": math.exp(sum(map(math.log, shares)) / len(shares)),
-        "below 0.95": sum(share < 0.95 for share in shares),
-        "worst": min(shares),
-    }
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_facts_of_a_table_of_the_published_structure(seed):
-    rows = printed_table(seed)
-    asked = ["--baseline", "gmm", "--by", "model,routing", "--by", "op", "--regret", "autotune=hipblaslt,triton"]
-    found = answer(*asked, given="\n".join(map(",".join, rows)))
-    assert (found["rows"], found["left_out"], found["printed"][0]["rows"]) == (96, {}, 96)
-    assert found["printed"][0]["off"] == []
-    assert found["printed"][0]["largest_difference"] <= 0.0005
-    (regret,) = found["regret"]
-    parts = [(found["backends"]["autotune"], regret, rows[1:])]
-    for group, chosen in zip(found["groups"], regret["groups"], strict=True):
-        assert group["key"] == chosen["key"]
-        mine = [row for row in rows[1:] if set(group["key"].values()) <= set(row)]
-        parts.append((group["backends"]["autotune"], chosen["backends"]["autotune"], mine))
-    assert [len(part) for _, _, part in parts] == [96, 24, 24, 24, 24, 32, 32, 32]
-    for one, chosen, part in parts:
-        assert slow_facts(part) == pytest.approx(
-            {
-                "average": one["mean"],
-                "geometric": one["geomean"],
-                "wins": one["wins"],
-                "ties": one["ties"],
-                "of the best": chosen["geomean"],
-                "below 0.95": chosen["below"],
-                "worst": chosen["worst"],
-            }
-        )
-    assert parts[0][0]["ties"] >= 1
-
-
-def test_the_published_rows_that_could_be_read():
-    result = run(SEEN, "--baseline", "GMM", "--json")
-    found = json.loads(result.stdout)
-    (printed,) = found["printed"]
-    assert (printed["rows"], printed["off"]) == (36, [])
-    assert printed["largest_difference"] <= 0.0005
-    assert found["keys"] == ["model", "routing", "layer", "B", "M", "N", "K", "op"]
-    assert found["backends"]["Autotune"]["wins"] == 22
+    below = {one["key"]["model"]: one["backends"]["tuned"]["below"] for one in regret["groups"]}
+    assert below == {"x": 0, "y": 1}
 
 
 def test_the_example_of_the_help_runs(monkeypatch):

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ci.__main__ import DOCUMENTED, USAGE, VERBS, main
+from ci.__main__ import DOCUMENTED, USAGE, VERBS
 from tests.ci.kills import scenes
+from tests.kit import ridgeline
 
 COMMITS = ("nope", "HEAD~99", "HEAD:toy", "f" * 39 + "e", "é")
 NUMBERS = ("0", "-1", "nan", "inf", "x", "9" * 20)
@@ -59,7 +60,7 @@ def refused(folder: Path, *words: str, names: str = "") -> str:
 def said(folder: Path, *words: str) -> tuple[Result, dict[str, str]]:
     """A command, and the files before it.  Its code is documented, and it says something that is no traceback."""
     before = scenes.files(folder)
-    done = CliRunner().invoke(main, words)
+    done = ridgeline(*words)
     assert done.exit_code in DOCUMENTED, done.output
     assert done.output.strip(), "nothing is said"
     assert not {"Traceback", "defect"} & set(done.output.split()), done.output
@@ -169,16 +170,16 @@ def no_room() -> Iterator[None]:
 def test_without_room_what_was_there_is_as_before(copied: Path, words: str) -> None:
     with no_room():
         refused(copied, *words.format("nope").split())
-    done = CliRunner().invoke(main, ["record", "more.jsonl"])
+    done = ridgeline("record", "more.jsonl")
     assert (done.exit_code, "recorded 3 new trials (15 known already)" in done.output) == (0, True), done.output
 
 
 @pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "detect steps.csv"])
 def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
-    wanted = CliRunner().invoke(main, words.split())
+    wanted = ridgeline(*words.split())
     shutil.rmtree(copied / "results" / ".cache", ignore_errors=True)
     with no_room():
-        found = CliRunner().invoke(main, words.split())
+        found = ridgeline(*words.split())
     assert (found.exit_code, found.stdout) == (wanted.exit_code, wanted.stdout)
 
 
@@ -187,10 +188,10 @@ def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
 )
 @pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "export --out new.csv", "record more.jsonl"])
 def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str) -> None:
-    CliRunner().invoke(main, ["events"])  # makes the cache
+    ridgeline("events")  # makes the cache
     for path in [one for one in copied.glob(torn) if one.is_file()]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
-    done = CliRunner().invoke(main, words.split())
+    done = ridgeline(*words.split())
     assert done.exit_code in DOCUMENTED, done.output
     assert not {"Traceback", "defect"} & set(done.output.split()), done.output
 
@@ -203,7 +204,7 @@ def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.Mon
     from ci.commands import leg
 
     monkeypatch.setattr(leg, "run", lambda words: -15)
-    assert CliRunner().invoke(main, ["night", "--out", "nightly.jsonl"]).exit_code == USAGE
+    assert ridgeline("night", "--out", "nightly.jsonl").exit_code == USAGE
 
 
 def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:

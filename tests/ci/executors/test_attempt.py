@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from ci.executors import gather, job, shard
-from ci.executors.attempt import Fenced, Shard, Start
 from ci.executors.cluster import judged
-from ci.executors.job import Result
-from ci.executors.scheduler import JobSpec, Sharding, State, stored
+from ci.executors.job import JobSpec, Result, Sharding, State, stored
+from ci.executors.shard import Fenced, Shard, Start
 from ci.slurm import QueueRow
 
 
@@ -90,8 +89,10 @@ def test_copies_that_race_publish_every_line_once(tmp_path: Path) -> None:
 
 def test_the_result_is_that_of_the_newest_attempt(tmp_path: Path) -> None:
     first = Shard(tmp_path).begin(start())
-    job.write_result(first.folder, State.DONE, "", 0)
-    assert Shard(tmp_path).result() == job.Result(State.DONE, "", 0, "", Shard(tmp_path).result().ended_at)
+    DONE.write(first.folder)
+    found = Shard(tmp_path).result()
+    assert found is not None
+    assert dataclasses.replace(found, ended_at="") == DONE
     Shard(tmp_path).begin(start(1))
     assert Shard(tmp_path).result() is None
 
@@ -153,7 +154,7 @@ def test_any_way_of_writing_publishes_the_same_lines(tmp_path: Path) -> None:
 
 def test_the_mark_of_a_start_is_written_by_the_attempt_it_comes_to(tmp_path: Path) -> None:
     environ = {"SLURM_JOB_NAME": "rl-x", "SLURM_RESTART_COUNT": "2", "RIDGELINE_START": "rl-x.12"}
-    attempt = Shard(tmp_path).begin(shard._start(environ, 3))
+    attempt = Shard(tmp_path).begin(Start.of(environ, 3))
     written = json.loads((attempt.folder / "attempt.json").read_text())
     assert (written["job"], written["restart"], written["mark"]) == ("rl-x_3", 2, "rl-x.12")
 
@@ -230,7 +231,7 @@ def folder(tmp_path: Path) -> Path:
         attempt = Shard(made / f"shards/{number}").begin(Start(f"7_{number}", 0, "n1", ""))
         for index in range(2):
             attempt.publish(index, json.dumps({"shard": number, "n": index}).encode())
-        job.write_result(attempt.folder, result.state, result.why, result.exit_code, "2026-11-22T14:00:00", "n1")
+        dataclasses.replace(result, started_at="2026-11-22T14:00:00", where="n1").write(attempt.folder)
     return made
 
 
@@ -259,7 +260,8 @@ def test_lines_are_put_together_once_however_often(folder: Path, name: str) -> N
     assert lines[-4:] == (folder / "trials.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["shard"] for line in lines[-4:]] == [0, 0, 1, 1]
     assert len(lines) == 5 if name.endswith("gz") else 4
-    result = Result.of(json.loads((folder / "result.json").read_text()))
+    result = Result.read(folder)
+    assert result is not None
     assert (result.why, result.where, result.started_at) == ("shard 1 failed: exit code 1", "n1", "2026-11-22T14:00:00")
 
 

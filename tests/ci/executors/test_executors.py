@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from benchmarks.lifetime import lives
 from ci import executors
 from ci.calling import VERBS
-from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, job, locks, scheduler
-from tests.ci.executors.submitting import submit
+from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, job, locks
+from tests.standins.slurm import until
 
 HERE = str(Path(job.__file__).parents[2])
 
@@ -28,28 +29,19 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "jobs root"
 
 
-def until(condition: Callable[[], object], seconds: float = 45.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def pid_in(path: Path) -> int:
     until(lambda: path.exists() and path.read_text().strip())
     return int(path.read_text())
 
 
+def submit(argv: Sequence[str], root: Path, *, cwd: Path | None = None, executor: str = "local", **spec: object) -> str:
+    """Queue a command and return the job's id.  cwd: where it runs (default: the current folder)."""
+    known = JobSpec(cwd=str(cwd or Path.cwd()), **{"name": "test", **spec})  # type: ignore[arg-type]
+    return executors.submit(argv, known, executor, root)
+
+
 def shell(text: str, root: Path, **options: object) -> str:
-    known: dict[str, object] = {"name": "test", "root": root, **options}
-    return submit(["bash", "-c", text], **known)  # type: ignore[arg-type]
+    return submit(["bash", "-c", text], root, **options)  # type: ignore[arg-type]
 
 
 def end(job_id: str, root: Path) -> JobStatus:
@@ -87,12 +79,6 @@ def test_a_job_can_be_interrupted_however_it_was_submitted(root: Path) -> None:
     assert (status.state, status.why) == (State.FAILED, "killed by SIGINT")
 
 
-def test_a_command_that_does_not_exist(root: Path) -> None:
-    status = end(submit(["no-such-command"], name="typo", root=root), root)
-    assert (status.state, status.exit_code) == (State.FAILED, 127)
-    assert "no-such-command" in executors.tail(status)
-
-
 def test_a_hang_is_killed_with_all_it_started(root: Path, tmp_path: Path) -> None:
     """Neither a child that ignores SIGTERM nor one in its own session survives."""
     text = (
@@ -104,8 +90,8 @@ def test_a_hang_is_killed_with_all_it_started(root: Path, tmp_path: Path) -> Non
     assert status.state is State.TIMEOUT
     assert "after 1 s" in status.why
     assert 1.5 <= time.monotonic() - started < 10
-    assert not running(pid_in(tmp_path / "a"))
-    assert not running(pid_in(tmp_path / "b"))
+    assert not lives(pid_in(tmp_path / "a"))
+    assert not lives(pid_in(tmp_path / "b"))
 
 
 def test_a_job_that_ends_well_on_sigterm_gets_the_time_to(root: Path, tmp_path: Path) -> None:
@@ -122,7 +108,7 @@ def test_a_daemon_left_behind_is_killed_and_said(root: Path, tmp_path: Path) -> 
     )
     assert status.state is State.DONE
     assert "left behind" in status.why
-    assert not running(pid_in(tmp_path / "d"))
+    assert not lives(pid_in(tmp_path / "d"))
 
 
 def test_cancel_kills_grandchildren(root: Path, tmp_path: Path) -> None:
@@ -130,7 +116,7 @@ def test_cancel_kills_grandchildren(root: Path, tmp_path: Path) -> None:
     grandchild = pid_in(tmp_path / "g")
     executors.cancel([name], root=root)
     assert end(name, root).state is State.CANCELLED
-    assert not running(grandchild)
+    assert not lives(grandchild)
     executors.cancel([name], root=root)
     assert end(name, root).state is State.CANCELLED
 
@@ -157,82 +143,61 @@ def test_jobs_run_one_after_the_other_in_order(root: Path, tmp_path: Path) -> No
     assert lines == [f"{word} {i}" for i in range(4) for word in ("start", "end")]
 
 
-def test_two_submits_at_once_from_two_processes_serialise(root: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tests.ci.executors.submitting import submit;"
-        "print(submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
-        " env={'NAME': sys.argv[3]}))"
-    )
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(root), LOG_ME, str(i)],
-            cwd=tmp_path,
-            text=True,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": HERE},
-        )
-        for i in range(2)
-    ]
-    names = [process.communicate(timeout=45)[0].strip() for process in both]
-    executors.wait(names, root=root, timeout_s=45)
-    lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
-    assert [word for word, _ in lines] == ["start", "end", "start", "end"]
-    assert lines[0][1] == lines[1][1] != lines[2][1] == lines[3][1]
+def gated(name: str, gpus: int, root: Path) -> str:
+    """A job that writes down its GPUs beside the folder of the jobs, and ends when `open_gates` says so."""
+    text = f"echo $CUDA_VISIBLE_DEVICES >{name}; until [ -e go_{name} ]; do sleep 0.02; done"
+    return shell(text, root, name=name, gpus=gpus, cwd=root.parent)
 
 
-def test_each_gpu_serves_one_job_and_free_ones_serve_others(root: Path, tmp_path: Path) -> None:
-    place = LocalExecutor(root, gpus=["0", "1", "10"])
+def open_gates(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / f"go_{name}").touch()
 
-    def submit(name: str, gpus: int) -> str:
-        spec = JobSpec(name, gpus, cwd=str(tmp_path))
-        text = f"echo $CUDA_VISIBLE_DEVICES >{name}; until [ -e go_{name} ]; do sleep 0.02; done"
-        return place.submit(executors.script(["bash", "-c", text], spec), spec)
 
-    one, two = submit("one", 1), submit("two", 2)
+def test_each_gpu_serves_one_job_and_free_ones_serve_others(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,10")
+    one, two = gated("one", 1, root), gated("two", 2, root)
     until(lambda: (tmp_path / "two").exists())
-    three, small = submit("three", 3), submit("small", 1)
-    (tmp_path / "go_one").touch()
-    until(lambda: place.poll([one])[one].state.final)
+    three, small = gated("three", 3, root), gated("small", 1, root)
+    open_gates(tmp_path, "one")
+    end(one, root)
     time.sleep(0.5)
-    waiting = {status.state for status in place.poll([three, small]).values()}
+    waiting = {status.state for status in executors.status([three, small], root=root)}
     assert waiting == {State.PENDING}, "a small job may not overtake"
-    for name in ("two", "three", "small"):
-        (tmp_path / f"go_{name}").touch()
-    assert {status.state for status in scheduler.wait(place, [one, two, three, small], 45).values()} == {State.DONE}
+    open_gates(tmp_path, "two", "three", "small")
+    assert {end(job_id, root).state for job_id in (one, two, three, small)} == {State.DONE}
     assert [(tmp_path / n).read_text().strip() for n in ("one", "two", "three")] == ["0", "1,10", "0,1,10"]
 
 
-def test_more_gpus_than_there_are(root: Path) -> None:
+def test_more_gpus_than_there_are(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(ExecutorError, match=r"wants 4 GPUs; this machine offers 2 \(0, 1\)"):
-        LocalExecutor(root, gpus=["0", "1"]).submit("", JobSpec("big", gpus=4))
-    assert LocalExecutor(root).jobs() == []
+        shell("true", root, gpus=4)
+    assert executors.all_jobs(root) == []
 
 
-def test_two_clones_share_no_gpu_and_one_that_needs_all_gets_its_turn(root: Path, tmp_path: Path) -> None:
+def test_two_clones_share_no_gpu_and_one_that_needs_all_gets_its_turn(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three queues of one machine: jobs of one GPU in the first two, one of both GPUs in the third."""
-    clones = [LocalExecutor(tmp_path / name, gpus=["0", "1"]) for name in ("a", "b", "c")]
-
-    def submit(clone: LocalExecutor, name: str, gpus: int) -> str:
-        spec = JobSpec(name, gpus, cwd=str(tmp_path))
-        text = f"echo $CUDA_VISIBLE_DEVICES >{name}; until [ -e go_{name} ]; do sleep 0.02; done"
-        return clone.submit(executors.script(["bash", "-c", text], spec), spec)
-
-    first, second = submit(clones[0], "first", 1), submit(clones[1], "second", 1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    a, b, c = (tmp_path / name for name in "abc")
+    first, second = gated("first", 1, a), gated("second", 1, b)
     until(lambda: (tmp_path / "first").exists() and (tmp_path / "second").exists())
     assert {(tmp_path / name).read_text().strip() for name in ("first", "second")} == {"0", "1"}
-    both = submit(clones[2], "both", 2)
+    both = gated("both", 2, c)
     time.sleep(0.5)
-    third = submit(clones[0], "third", 1)
-    (tmp_path / "go_first").touch()
-    until(lambda: clones[0].poll([first])[first].state.final)
+    third = gated("third", 1, a)
+    open_gates(tmp_path, "first")
+    end(first, a)
     time.sleep(0.5)
     assert not (tmp_path / "third").exists(), "the free GPU is kept for the job that needs both"
-    (tmp_path / "go_second").touch()
+    open_gates(tmp_path, "second")
     until(lambda: (tmp_path / "both").exists())
-    for name in ("both", "third"):
-        (tmp_path / f"go_{name}").touch()
-    ended = [(clones[1], second), (clones[2], both), (clones[0], third)]
-    assert all(scheduler.wait(clone, [job_id], 45)[job_id].state is State.DONE for clone, job_id in ended)
+    open_gates(tmp_path, "both", "third")
+    assert {end(job_id, place).state for job_id, place in ((second, b), (both, c), (third, a))} == {State.DONE}
 
 
 def test_a_gpu_has_one_name_on_the_machine() -> None:
@@ -278,13 +243,13 @@ def test_a_killed_supervisor_is_seen_its_gpu_kept_and_its_job_resumed(root: Path
         3,
         True,
     )
-    assert running(orphan)
+    assert lives(orphan)
     other = shell("true", root)
     time.sleep(0.5)
     assert executors.status([other], root=root)[0].state is State.PENDING, "the orphan still uses the machine"
     executors.resume([name], root=root)
     assert end(name, root).state is State.DONE
-    assert not running(orphan)
+    assert not lives(orphan)
     assert end(other, root).state is State.DONE
 
 
@@ -295,7 +260,7 @@ def test_cancel_after_the_supervisor_was_lost(root: Path, tmp_path: Path) -> Non
     until(lambda: executors.status([name], root=root)[0].state is State.LOST)
     executors.cancel([name], root=root)
     assert end(name, root).state is State.CANCELLED
-    assert not running(orphan)
+    assert not lives(orphan)
 
 
 def test_a_job_lost_while_it_waited_does_not_block_the_queue(root: Path, tmp_path: Path) -> None:
@@ -330,12 +295,11 @@ def test_resume_of_a_job_that_runs_or_is_done(root: Path) -> None:
 def test_a_job_inside_a_job_outlives_it(root: Path, tmp_path: Path) -> None:
     """A job may submit a job: ending the outer one must not take the inner one's supervisor with it."""
     code = (
-        "import sys; from pathlib import Path; from tests.ci.executors.submitting import submit;"
-        "submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from ci import executors;"
+        "spec = executors.JobSpec('inner', cwd=str(Path.cwd()));"
+        "executors.submit(['touch', 'inner'], spec, 'local', Path(sys.argv[1]))"
     )
-    outer = submit(
-        [sys.executable, "-c", code, str(root)], name="outer", root=root, cwd=tmp_path, env={"PYTHONPATH": HERE}
-    )
+    outer = submit([sys.executable, "-c", code, str(root)], root, cwd=tmp_path, env={"PYTHONPATH": HERE})
     assert end(outer, root).why == ""
     until(lambda: (tmp_path / "inner").exists())
 
@@ -371,9 +335,9 @@ def test_an_unknown_id_is_lost(root: Path) -> None:
 
 def test_an_unknown_executor_and_no_command(root: Path) -> None:
     with pytest.raises(ExecutorError, match="no executor 'moon'; known: local"):
-        submit(["true"], name="a", executor="moon", root=root)
+        submit(["true"], root, executor="moon")
     with pytest.raises(ExecutorError, match="no command"):
-        submit([], name="a", root=root)
+        submit([], root)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -382,20 +346,16 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         shell("true", tmp_path / "file")
 
 
-def test_a_damaged_result_is_named(root: Path) -> None:
-    name = shell("true", root)
-    end(name, root)
-    (root / "jobs" / name / "result.json").write_text('{"state": "do')
-    with pytest.raises(ExecutorError, match="result.json is damaged"):
-        executors.status([name], root=root)
-
-
-def test_the_result_file_alone_decides(root: Path) -> None:
+def test_the_result_file_alone_decides_and_a_damaged_one_is_named(root: Path) -> None:
     name = shell("exit 1", root)
     end(name, root)
-    result = json.loads((root / "jobs" / name / "result.json").read_text())
+    path = root / "jobs" / name / "result.json"
+    result = json.loads(path.read_text())
     assert {"format": "ridgeline-job", "version": 1, "state": "failed", "exit_code": 1}.items() <= result.items()
-    assert not list((root / "jobs" / name).glob(".*")), "no draft stays behind"
+    assert not list(path.parent.glob(".*")), "no draft stays behind"
+    path.write_text('{"state": "do')
+    with pytest.raises(ExecutorError, match="result.json is damaged"):
+        executors.status([name], root=root)
 
 
 def test_the_script_is_stable(golden: Callable[[str, str], None]) -> None:
@@ -552,7 +512,7 @@ def test_a_uuid_is_the_gpu_of_that_place(tmp_path: Path) -> None:
 
 def test_jobs_and_commands_wait_for_each_other_and_a_jobs_own_command_does_not(place: Path, tmp_path: Path) -> None:
     def submitted() -> str:
-        return submit([sys.executable, "-c", HOLD, "0"], name="t", root=tmp_path / "jobs", cwd=ROOT)
+        return submit([sys.executable, "-c", HOLD, "0"], tmp_path / "jobs", cwd=ROOT)
 
     with locks.taken(print):
         job = submitted()

@@ -11,32 +11,26 @@ import pytest
 
 from ci.git import command, push
 from ci.git.push import PushError, push_records
+from tests.kit import git, repository
 from tests.standins import git_server
 from tests.standins.git_server import GitServer
-
-
-def git(where: Path, *argv: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv],
-        cwd=where,
-        check=True,
-        text=True,
-        capture_output=True,
-    ).stdout.strip()
 
 
 @pytest.fixture
 def clones(tmp_path: Path) -> tuple[Path, Path]:
     """Two clones of one repository with a results folder."""
-    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "shared")
-    git(tmp_path, "clone", "--quiet", "shared", "one")
-    write(tmp_path / "one", "results/machine.json", "{}")
-    git(tmp_path / "one", "checkout", "--quiet", "-B", "main")
-    git(tmp_path / "one", "add", ".")
-    git(tmp_path / "one", "commit", "--quiet", "-m", "start")
-    git(tmp_path / "one", "push", "--quiet", "origin", "main")
+    one = shared(tmp_path)
     git(tmp_path, "clone", "--quiet", "--branch=main", "shared", "two")
-    return tmp_path / "one", tmp_path / "two"
+    return one, tmp_path / "two"
+
+
+def shared(folder: Path) -> Path:
+    """A bare repository, and a clone of it with one commit, which is pushed."""
+    git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "shared")
+    one = repository(folder / "one", **{"results/machine.json": "{}"})
+    git(one, "remote", "add", "origin", folder / "shared")
+    git(one, "push", "--quiet", "-u", "origin", "main")
+    return one
 
 
 def write(repo: Path, name: str, text: str) -> None:
@@ -126,13 +120,8 @@ def test_the_token_is_neither_in_arguments_nor_in_the_configuration(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A bare repository, one clone of it with something to push."""
-    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "shared")
+    write(shared(tmp_path), "results/m/a.json", "1")
     git(tmp_path / "shared", "config", "http.receivepack", "true")
-    git(tmp_path, "clone", "--quiet", "shared", "one")
-    git(tmp_path / "one", "checkout", "--quiet", "-B", "main")
-    git(tmp_path / "one", "commit", "--quiet", "--allow-empty", "-m", "start")
-    git(tmp_path / "one", "push", "--quiet", "origin", "main")
-    write(tmp_path / "one", "results/m/a.json", "1")
     return tmp_path
 
 

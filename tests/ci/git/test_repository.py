@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ci.git import repository as worktrees
 from ci.git.command import GitError
-from ci.git.repository import Repository, history_order, listed_packages
-from kernels.project import ProjectError
-from tests.ci.histories import commits_of_one_second
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-
-
-def commit(folder: Path, **files: str) -> str:
-    for name, text in files.items():
-        path = folder / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "change")
-    return git(folder, "rev-parse", "HEAD")
+from ci.git.repository import Repository, history_order
+from tests.kit import commit, commits_of_one_second, git
+from tests.kit import repository as repository_of
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    commit(folder, kernels__a="one", readme="first")
-    return folder
-
-
-def test_the_base_of_a_branch_is_where_it_left_main(repo: Path) -> None:
-    left = git(repo, "rev-parse", "HEAD")
-    git(repo, "checkout", "-q", "-b", "topic")
-    commit(repo, kernels__a="two")
-    commit(repo, kernels__a="three")
-    base = Repository(repo).default_base()
-    assert base is not None
-    assert base.hash == left
+    return repository_of(tmp_path / "repo", kernels__a="one", readme="first")
 
 
 def test_three_dots_name_where_a_branch_left(repo: Path) -> None:
@@ -65,16 +31,20 @@ def test_three_dots_name_where_a_branch_left(repo: Path) -> None:
             Repository(repo).resolve(unknown)
 
 
-def test_the_base_on_main_is_the_parent(repo: Path) -> None:
-    parent = git(repo, "rev-parse", "HEAD")
+def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo: Path) -> None:
+    def base() -> str | None:
+        found = Repository(repo).default_base()
+        return found and found.hash
+
+    assert base() is None, "of the first commit"
+    left = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "-b", "topic")
+    commit(repo, kernels__a="two")
+    commit(repo, kernels__a="three")
+    assert base() == left
+    git(repo, "checkout", "-q", "main")
     commit(repo, readme="second")
-    base = Repository(repo).default_base()
-    assert base is not None
-    assert base.hash == parent
-
-
-def test_the_first_commit_has_no_base(repo: Path) -> None:
-    assert Repository(repo).default_base() is None
+    assert base() == left
 
 
 def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path: Path) -> None:
@@ -163,13 +133,6 @@ def test_a_trial_file_elsewhere_hides_no_change(repo: Path, tmp_path: Path) -> N
     assert not Repository(repo).changed(tmp_path / "elsewhere.jsonl")
     (repo / "kernels" / "a").write_text("edited")
     assert Repository(repo).changed(tmp_path / "elsewhere.jsonl")
-
-
-def test_a_wrong_listing_of_packages_is_named(tmp_path: Path) -> None:
-    for text in ("[tool.ridgeline]\nkernels = 3\n", "[tool"):
-        (tmp_path / "pyproject.toml").write_text(text)
-        with pytest.raises(ProjectError, match=r"pyproject\.toml"):
-            listed_packages(tmp_path)
 
 
 def test_the_commits_of_a_range_that_change_a_path(repo: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ci.github import comment
 from ci.github.client import GitHub
 from tests.standins.github import Clock, StandIn
 
@@ -24,3 +25,11 @@ def clock() -> Clock:
 @pytest.fixture
 def client(github: StandIn, clock: Clock) -> GitHub:
     return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now, timeout_s=0.3)
+
+
+@pytest.fixture
+def environ(github: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of a workflow's step, and no waiting for other writers."""
+    monkeypatch.setattr(comment, "SETTLE_S", 0.0)
+    for name, value in {"REPOSITORY": github.repository, "TOKEN": "secret", "API_URL": github.url}.items():
+        monkeypatch.setenv(f"GITHUB_{name}", value)

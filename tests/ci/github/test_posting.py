@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from ci.__main__ import main
 from ci.github import client as client_module
-from ci.github import comment
 from ci.github.client import GitHubError
 from ci.github.comment import BOT, CUT, Comments, Section, blocks, dumps, merged, parsed, shortened
 from ci.judging.types import Judgement, Verdict
@@ -28,11 +27,8 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def posted(github: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def posted(environ: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Runs the verb on the stand-in: posted(report, *options)."""
-    monkeypatch.setattr(comment, "SETTLE_S", 0.0)
-    for name, value in {"REPOSITORY": github.repository, "TOKEN": "secret", "API_URL": github.url}.items():
-        monkeypatch.setenv(f"GITHUB_{name}", value)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
 
     def run(report: Report | str | None, *options: str) -> Result:
@@ -75,14 +71,6 @@ def test_one_section_per_pool_and_an_absent_one_delays_none(github: StandIn, pos
     assert "## ✅ SAME on mi300x" in body
     assert "## ✅ FASTER: " in body
     assert [check["conclusion"] for check in github.checks] == ["neutral", "success"]
-
-
-def test_a_machine_that_was_absent_and_came_back(github: StandIn, posted) -> None:
-    github.pull(7, SHA)
-    posted(None, "--topic", "mi300x", "--missing", "absent: no runner")
-    posted(samples.same(), "--topic", "mi300x", "--missing", "absent: no runner")
-    (body,) = github.bodies(7)
-    assert "absent" not in body
 
 
 def test_a_report_that_is_refused_is_told_where_that_is_wanted(github: StandIn, posted) -> None:
@@ -137,18 +125,11 @@ def test_a_link_is_refused(github: StandIn, posted, tmp_path: Path) -> None:
     assert "is a link; a report is a plain file" in shown.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--topic", "a b"), "topic 'a b'"),
-        (("--topic", "x" * 61), "at most 60"),
-        (("--topic", f"x\n<!-- ridgeline:section:y {SHA} -->"), "topic"),
-    ],
-)
-def test_a_topic_is_a_plain_word(github: StandIn, posted, options: tuple[str, ...], message: str) -> None:
-    shown = posted(samples.same(), *options)
+@pytest.mark.parametrize("topic", ["a b", "x" * 61, f"x\n<!-- ridgeline:section:y {SHA} -->"])
+def test_a_topic_is_a_plain_word(github: StandIn, posted, topic: str) -> None:
+    shown = posted(samples.same(), "--topic", topic)
     assert (shown.exit_code, github.calls) == (3, [])
-    assert message in shown.stderr
+    assert "use at most 60 letters" in shown.stderr
 
 
 def test_what_goes_with_post_only() -> None:

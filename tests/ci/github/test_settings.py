@@ -226,10 +226,9 @@ def test_a_repository_that_cannot_be_read(closed: StandIn, client: GitHub) -> No
 
 
 @pytest.fixture
-def doctor(closed: StandIn, monkeypatch: pytest.MonkeyPatch):
+def doctor(closed: StandIn, environ: None, monkeypatch: pytest.MonkeyPatch):
     def run(token: str = "secret", *options: str) -> Result:
-        for name, value in {"REPOSITORY": "o/r", "TOKEN": token, "API_URL": closed.url}.items():
-            monkeypatch.setenv(f"GITHUB_{name}", value)
+        monkeypatch.setenv("GITHUB_TOKEN", token)
         return CliRunner().invoke(main, ["doctor", "--github", *options])
 
     return run

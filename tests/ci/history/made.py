@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ci.history.types import CommitFacts
+from ci.records.cache import SCHEMA
 from ci.records.derived import derive
-from ci.records.frame import SCHEMA
 
 DAY_MS = 86_400_000
 START_MS = 1_750_000_000_000

@@ -28,6 +28,22 @@ def one(*lines: Line, **given) -> HistoryEvent:
     return event
 
 
+def brief(event: HistoryEvent) -> str:
+    """Such as "kernel slower open 30", or "... fixed 30-45" of one that ended."""
+    places = [event.first_bad, *([event.ended_at] if event.ended_at else [])]
+    numbers = "-".join(str(int(place.hash[:8], 16)) for place in places)
+    return f"{event.kind} {event.direction} {event.state} {numbers}"
+
+
+def briefs(*lines: Line, **given) -> list[str]:
+    return [brief(event) for event in events(*lines, **given)]
+
+
+def step(at: int, ratio: float = 1.08, **more) -> list[Line]:
+    """A series that steps beside a quiet baseline."""
+    return pair(1, COUNT, ours={at: ratio}, **more)
+
+
 def decision(event: HistoryEvent, state: EventState, **texts: str) -> Triage:
     place = {"kind": event.kind, "direction": event.direction, "machine": event.machine}
     entry = TriageEntry(event.id, state, datetime.date(2026, 11, 22), **place, first_bad=event.first_bad.hash, **texts)
@@ -36,57 +52,66 @@ def decision(event: HistoryEvent, state: EventState, **texts: str) -> Triage:
 
 # ---- whose step it is ----------------------------------------------------------------------------------------------
 
+NEWER_TRITON = [ENV] * 30 + [ENV.replace("triton3.6.0", "triton3.7.0")] * 30
+NEWER_TORCH = [ENV] * 30 + [ENV.replace("torch2.11.0", "torch2.12.0")] * 30
+DRIFT = np.exp(0.02 * np.sin(np.arange(COUNT) / 8))
+OUTLIER = np.where(np.arange(COUNT) == 30, 1.5, 1)
 
-def test_ours_alone_is_the_kernels() -> None:
-    event = one(*pair(1, COUNT, ours={30: 1.04}))
-    assert (event.kind, event.direction, event.state) == (EventKind.KERNEL, Direction.SLOWER, EventState.OPEN)
-    assert event.first_bad == facts(COUNT)[commit(30)]
-    assert (event.last_good.hash, event.between) == (commit(29), 0)
+
+def operators(seconds=lambda n: noisy(n, COUNT, {30: 1.08}), **more) -> list[Line]:
+    return [Line(f"kernel_{n}", "case", seconds(n), **more) for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        (step(30, 1.04), ["kernel slower open 30"]),
+        (pair(1, COUNT, theirs={30: 0.9}), ["library faster open 30"]),
+        (pair(1, COUNT, theirs={30: 1.1}), ["library slower open 30"]),
+        (pair(1, COUNT, ours={30: 1.06}, theirs={30: 1.06}), ["machine slower open 30"]),
+        (operators(), ["machine slower open 30"]),
+        (operators(env=NEWER_TRITON), ["kernel slower open 30"]),
+        (operators(lambda n: noisy(n, COUNT) * DRIFT), []),
+        (pair(1, COUNT, theirs={30: 0.97}, env=NEWER_TORCH), ["library faster open 30"]),
+        ([Line("gemm", "small", noisy(1, COUNT) * OUTLIER)], []),
+        (step(30) + step(30, machine="h200x1-00000002"), ["kernel slower open 30"] * 2),
+        (step(30) + pair(9, COUNT, ours={30: 0.95}, case="b"), ["kernel faster open 30", "kernel slower open 30"]),
+        (step(30) + pair(9, COUNT, ours={33: 1.05}, case="b"), ["kernel slower open 30", "kernel slower open 33"]),
+        (step(30) + pair(5, 12, ours={6: 1.05}, case="b", at=range(0, COUNT, 5)), ["kernel slower open 30"]),
+        (pair(1, COUNT, ours={30: 1.08, 34: 1 / 1.08}), ["kernel slower recovered 30-34"]),
+        (pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08}), ["kernel slower fixed 30-45"]),
+        (pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.04}), ["kernel slower open 30", "kernel faster open 45"]),
+        (pair(1, COUNT, ours={20: 1 / 1.08, 45: 1.08}), ["kernel faster fixed 20-45", "kernel slower open 45"]),
+    ],
+    ids=[
+        *("ours", "the vendor's, faster", "the vendor's", "both", "all operators", "a compiler", "a shared drift"),
+        *("a library's version", "an outlier", "machines", "directions", "places", "a gap in which it fits"),
+        *("back soon", "back later", "half a fix", "what was fast for long is lost"),
+    ],
+)
+def test_what_a_history_tells(lines: list[Line], wanted: list[str]) -> None:
+    assert sorted(briefs(*lines)) == sorted(wanted)
+
+
+def test_an_event_says_how_much_where_and_of_what() -> None:
+    event = one(*step(30, 1.04))
+    assert (event.first_bad, event.last_good.hash, event.between) == (facts(COUNT)[commit(30)], commit(29), 0)
     assert event.ratio_low < 1.04 < event.ratio_high
     assert event.ratio == pytest.approx(1.04, abs=0.002)
     assert [(m.key.backend, m.judged_by, m.first_bad) for m in event.moved] == [("triton", "ratio", commit(30))]
+    assert one(*pair(1, COUNT, theirs={30: 0.9})).ratio == pytest.approx(0.9, rel=0.01)
+    assert {m.key.backend for m in one(*pair(1, COUNT, ours={30: 1.06}, theirs={30: 1.06})).moved} == {"triton", "blas"}
+    assert len(one(*operators()).moved) == 8
+    event = one(*pair(1, 20, ours={10: 1.05}, at=range(0, 100, 5)), count=100)
+    assert (event.last_good.hash, event.first_bad.hash, event.between) == (commit(45), commit(50), 4)
 
 
-@pytest.mark.parametrize(("ratio", "way"), [(0.9, Direction.FASTER), (1.1, Direction.SLOWER)])
-def test_the_vendors_alone_is_the_librarys(ratio: float, way: Direction) -> None:
-    event = one(*pair(1, COUNT, theirs={30: ratio}))
-    assert (event.kind, event.direction, event.first_bad.hash) == (EventKind.LIBRARY, way, commit(30))
-    assert event.ratio == pytest.approx(ratio, rel=0.01)
-
-
-def test_both_alike_is_the_machines() -> None:
-    event = one(*pair(1, COUNT, ours={30: 1.06}, theirs={30: 1.06}))
-    assert (event.kind, event.direction, event.first_bad.hash) == (EventKind.MACHINE, Direction.SLOWER, commit(30))
-    assert {m.key.backend for m in event.moved} == {"triton", "blas"}
-
-
-def test_a_machine_that_all_operators_follow_is_one_event() -> None:
-    lines = [Line(f"kernel_{n}", "case", noisy(n, COUNT, {30: 1.08})) for n in range(8)]
-    event = one(*lines)
-    assert (event.kind, event.first_bad.hash, len(event.moved)) == (EventKind.MACHINE, commit(30), 8)
-
-
-def test_a_compiler_that_slows_every_kernel_is_no_machine() -> None:
-    env = [ENV] * 30 + [ENV.replace("triton3.6.0", "triton3.7.0")] * 30
-    lines = [Line(f"kernel_{n}", "case", noisy(n, COUNT, {30: 1.08}), env=env) for n in range(8)]
-    event = one(*lines)
-    assert (event.kind, event.first_bad.hash) == (EventKind.KERNEL, commit(30))
-    assert [(cause.kind, cause.text) for cause in event.causes] == [("triton", "Triton 3.6.0 → 3.7.0")]
-
-
-def test_a_drift_that_all_share_is_no_event() -> None:
-    drift = np.exp(0.02 * np.sin(np.arange(150) / 20))
-    assert events(*(Line(f"k{n}", "case", noisy(n, 150) * drift) for n in range(8)), count=150) == []
-
-
-def test_a_library_with_a_new_version_beside_it() -> None:
-    env = [ENV] * 30 + [ENV.replace("torch2.11.0", "torch2.12.0")] * 30
-    event = one(*pair(1, COUNT, theirs={30: 0.97}, env=env))
-    assert event.kind is EventKind.LIBRARY
-    assert ("torch", "torch 2.11.0 → 2.12.0") in [(cause.kind, cause.text) for cause in event.causes]
-
-
-# ---- groups --------------------------------------------------------------------------------------------------------
+def test_versions_that_changed_are_causes() -> None:
+    for lines, cause in (
+        (operators(env=NEWER_TRITON), ("triton", "Triton 3.6.0 → 3.7.0")),
+        (pair(1, COUNT, theirs={30: 0.97}, env=NEWER_TORCH), ("torch", "torch 2.11.0 → 2.12.0")),
+    ):
+        assert [(one.kind, one.text) for one in one(*lines).causes] == [cause]
 
 
 def test_neighbours_that_step_together_are_one_event() -> None:
@@ -98,120 +123,59 @@ def test_neighbours_that_step_together_are_one_event() -> None:
     assert 1.03 < event.ratio < 1.05
 
 
-def test_machines_directions_and_places_are_apart() -> None:
-    lines = pair(1, COUNT, ours={30: 1.05}) + pair(5, COUNT, ours={30: 1.05}, machine="h200x1-00000002")
-    lines += pair(9, COUNT, ours={30: 0.95}, case="b") + pair(13, COUNT, ours={33: 1.05}, case="c")
-    found = {(e.machine[-1], str(e.direction), e.first_bad.hash) for e in events(*lines)}
-    assert found == {
-        ("1", "slower", commit(30)),
-        ("2", "slower", commit(30)),
-        ("1", "faster", commit(30)),
-        ("1", "slower", commit(33)),
-    }
-
-
 def test_a_series_with_gaps_joins_where_its_range_fits() -> None:
-    sparse = range(0, COUNT, 5)
-    lines = pair(1, COUNT, ours={33: 1.05}) + pair(5, 12, ours={7: 1.05}, case="b", at=sparse)
-    event = one(*lines)
-    assert event.first_bad.hash == commit(33)
+    event = one(*step(33, 1.05), *pair(5, 12, ours={7: 1.05}, case="b", at=range(0, COUNT, 5)))
     assert {m.key.case: m.first_bad for m in event.moved} == {"small": commit(33), "b": commit(35)}
 
 
-def test_unmeasured_commits_between_are_told() -> None:
-    event = one(*pair(1, 20, ours={10: 1.05}, at=range(0, 100, 5)), count=100)
-    assert (event.last_good.hash, event.first_bad.hash, event.between) == (commit(45), commit(50), 4)
-
-
 def test_work_that_only_moved_is_a_note() -> None:
-    lines = pair(1, COUNT, ours={30: 1.2}, kernel="gemm") + pair(5, COUNT, ours={30: 0.8}, kernel="bias")
-    event = one(*lines)
-    assert event.state is EventState.ACCEPTED
-    assert event.causes[0].kind == "moved work"
+    event = one(*step(30, 1.2), *pair(5, COUNT, ours={30: 0.8}, kernel="bias"))
+    assert (event.state, event.causes[0].kind) == (EventState.ACCEPTED, "moved work")
     assert "gemm takes" in event.reason
     assert "bias" in event.reason
     assert {m.key.kernel for m in event.moved} == {"gemm", "bias"}
-    slower = pair(1, COUNT, ours={30: 1.2}, kernel="gemm") + pair(5, COUNT, ours={30: 0.95}, kernel="bias")
-    assert [e.state for e in events(*slower)] == [EventState.OPEN] * 2
+    assert len(briefs(*step(30, 1.2), *pair(5, COUNT, ours={30: 0.95}, kernel="bias"))) == 2
 
 
 # ---- states --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("back", "state"), [(34, EventState.RECOVERED), (45, EventState.FIXED)])
-def test_an_old_level_that_comes_back_ends_the_event(back: int, state: EventState) -> None:
-    event = one(*pair(1, COUNT, ours={30: 1.08, back: 1 / 1.08}))
-    assert (event.state, event.first_bad.hash) == (state, commit(30))
-    assert event.ended_at == facts(COUNT)[commit(back)]
-
-
-def test_half_a_fix_is_none() -> None:
-    found = {e.direction: e for e in events(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.04}))}
-    assert found[Direction.SLOWER].state is EventState.OPEN
-
-
-def test_what_was_fast_for_long_and_is_lost_is_a_regression() -> None:
-    found = events(*pair(1, COUNT, ours={20: 1 / 1.08, 45: 1.08}))
-    assert [(str(e.direction), e.state) for e in found] == [("faster", EventState.FIXED), ("slower", EventState.OPEN)]
-
-
-def test_an_outlier_is_no_event() -> None:
-    values = noisy(1, COUNT)
-    values[30] *= 1.5
-    assert events(Line("gemm", "small", values)) == []
-
-
 @pytest.mark.parametrize(
     ("number", "cases", "wanted"),
     [
-        (20, ("small", "large"), EventState.ACCEPTED),
-        (20, ("small",), EventState.OPEN),
-        (21, ("small", "large"), EventState.OPEN),
+        (20, ("small", "large"), "kernel slower accepted 20"),
+        (20, ("small",), "kernel slower open 20"),
+        (21, ("small", "large"), "kernel slower open 20"),
     ],
 )
-def test_a_slow_down_that_was_accepted_on_its_pull_request(number: int, cases: tuple, wanted: EventState) -> None:
+def test_a_slow_down_that_was_accepted_on_its_pull_request(number: int, cases: tuple, wanted: str) -> None:
     lines = [line for seed, case in ((1, "small"), (5, "large")) for line in pair(seed, 40, {20: 1.08}, case=case)]
-    own = [line for line in lines if line.backend == "triton"][0]
-    named = [f"{own.kernel}/{own.backend}/{case}" for case in cases]
-    advance = tuple(InAdvance(case, number, datetime.date(2026, 11, 22), "a", "why", "https://x/1") for case in named)
-    (event,) = analyse(frame(lines), commits=facts(40), triage=Triage(advance=advance)).events
-    assert (event.state, event.first_bad.pull_request) == (wanted, 20)
-    assert event.reason == ("why" if wanted is EventState.ACCEPTED else "")
+    day = datetime.date(2026, 11, 22)
+    advance = tuple(InAdvance(f"gemm/triton/{case}", number, day, "a", "why", "https://x/1") for case in cases)
+    event = one(*lines, count=40, triage=Triage(advance=advance))
+    assert (brief(event), event.reason) == (wanted, "why" if "accepted" in wanted else "")
 
 
 def test_an_accepted_level_is_the_one_to_hold() -> None:
     lines = pair(1, COUNT, ours={20: 1.08, 40: 1.05})
     first, second = events(*lines)
-    after = events(*lines, triage=decision(first, EventState.ACCEPTED, owner="A. Author", reason="worth it"))
-    assert [(e.id, e.state, e.owner, e.reason) for e in after] == [
+    held = events(*lines, triage=decision(first, EventState.ACCEPTED, owner="A. Author", reason="worth it"))
+    assert [(e.id, e.state, e.owner, e.reason) for e in held] == [
         (first.id, EventState.ACCEPTED, "A. Author", "worth it"),
         (second.id, EventState.OPEN, "", ""),
     ]
     back = pair(1, COUNT, ours={20: 1.08, 40: 1 / 1.08})
-    (fixed,) = events(*back)
-    assert fixed.state is EventState.FIXED
-    accepted = events(*back, triage=decision(fixed, EventState.ACCEPTED))
-    assert [(str(e.direction), e.state) for e in accepted] == [
-        ("slower", EventState.ACCEPTED),
-        ("faster", EventState.OPEN),
-    ]
+    accepted = decision(one(*back), EventState.ACCEPTED)
+    assert briefs(*back, triage=accepted) == ["kernel slower accepted 20", "kernel faster open 40"]
 
 
 def test_an_acknowledged_event_still_ends() -> None:
-    stands = one(*pair(1, COUNT, ours={30: 1.08}))
-    acked = decision(stands, EventState.ACKNOWLEDGED, owner="A. Author", link="https://example.org/1")
-    assert one(*pair(1, COUNT, ours={30: 1.08}), triage=acked).state is EventState.ACKNOWLEDGED
-    ended = one(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08}), triage=acked)
+    stands, ends = step(30), pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08})
+    acked = decision(one(*stands), EventState.ACKNOWLEDGED, owner="A. Author", link="https://example.org/1")
+    assert briefs(*stands, triage=acked) == ["kernel slower acknowledged 30"]
+    ended = one(*ends, triage=acked)
     assert (ended.state, ended.owner, ended.link) == (EventState.FIXED, "A. Author", "https://example.org/1")
-    reopened = decision(stands, EventState.OPEN)
-    assert one(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08}), triage=reopened).state is EventState.OPEN
-
-
-def test_a_new_definition_ends_what_cannot_be_compared() -> None:
-    versions = ["1"] * 45 + ["2"] * 15
-    event = one(*pair(1, COUNT, ours={30: 1.08, 45: 1.5}, yardstick=versions))
-    assert (event.first_bad.hash, event.state, event.ended_at.hash) == (commit(30), EventState.ACCEPTED, commit(45))
-    assert "definition changed" in event.reason
+    assert one(*ends, triage=decision(one(*stands), EventState.OPEN)).state is EventState.OPEN
 
 
 def removed(*lines: Line, last: int = 49) -> list[Line]:
@@ -220,18 +184,21 @@ def removed(*lines: Line, last: int = 49) -> list[Line]:
     return [*ended, *pair(40, COUNT, case="stays")]
 
 
-def test_a_case_that_was_removed_is_no_longer_waited_for() -> None:
-    event = one(*removed(*pair(1, COUNT, ours={30: 1.08})))
-    assert (event.first_bad.hash, event.state, event.ended_at.hash) == (commit(30), EventState.ACCEPTED, commit(50))
+def test_what_cannot_be_compared_any_more_is_not_waited_for() -> None:
+    event = one(*pair(1, COUNT, ours={30: 1.08, 45: 1.5}, yardstick=["1"] * 45 + ["2"] * 15))
+    assert brief(event) == "kernel slower accepted 30-45"
+    assert "definition changed" in event.reason
+    event = one(*removed(*step(30)))
+    assert brief(event) == "kernel slower accepted 30-50"
     assert "no longer measured" in event.reason
     acked = decision(event, EventState.ACKNOWLEDGED, owner="A. Author")
-    assert one(*removed(*pair(1, COUNT, ours={30: 1.08})), triage=acked).state is EventState.ACCEPTED
-    everything = [dataclasses.replace(line, seconds=line.seconds[:50]) for line in pair(1, COUNT, ours={30: 1.08})]
-    assert one(*everything, *pair(40, COUNT, kernel="other")).state is EventState.OPEN
+    assert briefs(*removed(*step(30)), triage=acked) == ["kernel slower accepted 30-50"]
+    everything = [dataclasses.replace(line, seconds=line.seconds[:50]) for line in step(30)]
+    assert briefs(*everything, *pair(40, COUNT, kernel="other")) == ["kernel slower open 30"]
 
 
 def test_a_case_that_fails_or_comes_seldom_is_waited_for() -> None:
-    failing = pair(1, COUNT, ours={30: 1.08})
+    failing = step(30)
     for line in failing:
         line.seconds[50:] = np.nan
     assert one(*failing, *pair(40, COUNT, case="stays")).state is EventState.OPEN

@@ -1,86 +1,21 @@
-"""What is kept between analyses changes nothing but the time."""
+"""What a history must not say: noise of a machine, and anything that comparing in pairs does not bear out."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ci.history import finding, reading
+from ci.history import reading
 from ci.history.analysis import History, analyse
 from ci.history.reading import PairedVerdicts
 from ci.history.types import EventKind
 from ci.records import store
-from ci.records.derived import derive
 from tests.ci import made_trials as trials
 from tests.ci.history.made import Line, commit, facts, frame, noisy, pair
-from tests.ci.history.test_types import Repo
-from tests.study.history import planted
-
-
-def lines(count: int) -> list[Line]:
-    wide = [Line(f"k{n}", "c", noisy(n, 70, {30: 1.1} if n % 3 else {})) for n in range(9)]
-    whole = [*wide, *pair(1, 70, ours={60: 1.1})]
-    return [dataclasses.replace(line, seconds=line.seconds[:count]) for line in whole]
-
-
-def test_one_commit_after_the_other_is_as_all_at_once(tmp_path: Path) -> None:
-    for count in range(58, 70, 3):
-        whole = frame(lines(count))
-        assert analyse(whole, commits=facts(70), kept=tmp_path) == analyse(whole, commits=facts(70))
-
-
-def test_the_recorded_history_grows_to_what_it_is(tmp_path: Path) -> None:
-    whole = derive(store.load(Path(__file__).parents[3] / "results"))
-    commits = whole["commit"].unique()
-    assert len(commits) > 6
-    for left_out in (4, 2, 0):
-        part = whole[~whole["commit"].isin(commits[len(commits) - left_out :])]
-        assert analyse(part, kept=tmp_path) == analyse(part)
-
-
-def test_a_planted_history_grows_to_what_it_is(tmp_path: Path) -> None:
-    plan = planted.PlantedPlan(series=150, commits=90, planted=50, sigma=0.02)
-    for more in (0, 1):
-        whole = planted.frame(dataclasses.replace(plan, more=more))
-        assert analyse(whole, kept=tmp_path) == analyse(whole)
-
-
-def test_what_was_seen_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = frame(lines(70))
-    before = analyse(whole, kept=tmp_path)
-    asked = []
-    monkeypatch.setattr(finding, "_detected", lambda arrays: asked.extend(arrays) or [[] for _ in arrays])
-    assert analyse(whole, kept=tmp_path) == before
-    assert asked == []
-    other = [*lines(70), Line("k1", "other", noisy(99, 70), machine="h200x1-00000002")]
-    analyse(frame(other), kept=tmp_path)
-    assert [len(one) for one in asked] == [70]
-
-
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04torn", b"nonsense"])
-def test_damage_only_costs_time(tmp_path: Path, damage: bytes) -> None:
-    whole = frame(lines(70))
-    for name in ("steps.npz", "first_told.npz"):
-        (tmp_path / name).write_bytes(damage)
-    assert analyse(whole, kept=tmp_path) == analyse(whole)
-    (tmp_path / "a file").write_text("")
-    assert analyse(whole, kept=tmp_path / "a file") == analyse(whole)
-
-
-def test_another_detector_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = frame(lines(70))
-    analyse(whole, kept=tmp_path)
-    monkeypatch.setattr(finding, "made_by", lambda: "another")
-    monkeypatch.setattr(finding, "_detected", lambda arrays: [[] for _ in arrays])
-    assert not analyse(whole, kept=tmp_path).steps
-
-
-# What a history must not say: noise of a machine, and anything that comparing in pairs does not bear out.
-
+from tests.kit import Repo
 
 CPU = "epyc-cpu2-00000001"
 SPREAD, SESSION = 0.25, 0.1

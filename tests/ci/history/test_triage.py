@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from ci.history import triage
 from ci.history.triage import InAdvance, Triage, TriageEntry, TriageError
 from ci.history.types import EventState
+from tests.kit import Repo
 
 DAY = datetime.date(2026, 11, 22)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -64,14 +64,10 @@ def test_a_lone_half_of_a_character_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_two_branches_merge(tmp_path: Path) -> None:
-    def git(*arguments: str) -> None:
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-        subprocess.run(command, check=True, capture_output=True)
-
+    git = Repo(tmp_path).git
     file = tmp_path / "events.toml"
     names = [digit * 10 for digit in "0369"]
     base = Triage({name: entry(name, owner="A. Author", reason="r", machine="m") for name in names})
-    git("init", "-q", "-b", "main")
     triage.save(base, file)
     git("add", ".")
     git("commit", "-qm", "base")

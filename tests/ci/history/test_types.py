@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ci.history.types import CommitFacts, CommitOrder, read_commits
-
-
-class Repo:
-    """A repository to commit to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.git("init", "-q", "-b", "main")
-
-    def git(self, *arguments: str, **env: str) -> str:
-        command = ["git", "-C", str(self.folder), "-c", "user.name=A. Author", "-c", "user.email=a@b", *arguments]
-        given = {**os.environ, **env}
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=given).stdout.strip()
-
-    def commit(self, subject: str, day: int = 1, author: str = "A. Author") -> str:
-        date = f"2026-11-{day:02d}T12:00:00+00:00"
-        dates = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
-        self.git(
-            "commit", "-q", "--allow-empty", "--allow-empty-message", f"--author={author} <a@b>", "-m", subject, **dates
-        )
-        return self.git("rev-parse", "HEAD")
+from tests.kit import Repo
 
 
 @pytest.fixture

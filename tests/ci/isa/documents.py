@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ci.isa.compiled import CompiledEntry, CompiledTree, LostArch, LostModule, parse
+from ci.isa.compiled import CompiledEntry, CompiledTree, parse
 
 METRICS: dict[str, Any] = {
     "vgpr": 86,
@@ -101,5 +101,4 @@ def entry(*words, **fields) -> CompiledEntry:
 
 def document(*entries, triton="3.8.0", broken=(), failures=()) -> CompiledTree:
     """A compiled tree of these entries; broken and failures: {module or architecture: why}."""
-    lost = tuple(LostModule(*one) for one in dict(broken).items())
-    return CompiledTree(triton, ("gfx942",), entries, lost, tuple(LostArch(*one) for one in dict(failures).items()))
+    return CompiledTree(triton, ("gfx942",), entries, dict(broken), dict(failures))

@@ -18,8 +18,8 @@ from ci.__main__ import main
 from ci.commands.isa import isa
 from ci.isa import versions
 from ci.isa.compiled import TreeCompiler, Wanted
-from tests.ci.histories import SECOND
 from tests.ci.isa.documents import document_json, entry_json
+from tests.kit import SECOND
 
 SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"
 HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"

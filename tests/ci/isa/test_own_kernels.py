@@ -1,7 +1,6 @@
 """Regressions planted in the repository's own kernels: each is found and named, and nothing else is alarmed.
 
-One or two cases per kernel, and the architecture where the regression shows; test_planted.py does the same with small
-sample kernels on both.
+One or two cases per kernel, and the architecture where the regression shows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import shutil
@@ -19,8 +18,8 @@ from ci.isa import series
 from ci.isa.compiled import CompileError, Wanted, parse
 from ci.isa.series import Backfill, RangeError, commits_of
 from ci.records.store import load
-from tests.ci.histories import commits_of_one_second
 from tests.ci.isa.documents import document, entry
+from tests.kit import commits_of_one_second, git
 
 COMMIT = Commit("0123456789abcdef0123456789abcdef01234567", 1_790_000_000_000, "subject")
 DOCUMENT = document(
@@ -98,30 +97,21 @@ def test_the_files_are_byte_for_byte_what_they_were(tmp_path, golden, monkeypatc
     """Values, order and separators as written before result files were parsed into types: records are not rewritten."""
     monkeypatch.setattr(series.platform, "python_version_tuple", lambda: ("3", "11", "0"))
     recorded = RECORDED.read_text()
-    asked = series.Asked(("gfx942",), "pr", ("sample_wgrad",), ("g*",), (), triton="3.8.0")
+    wanted = Wanted(["gfx942"], "pr", ["sample_wgrad"], ["g*"])
+    asked = series.asked_of(wanted, "3.8.0")
     series.record(DOCUMENT, COMMIT, tmp_path)
     path = series.record(parse(recorded, "recorded"), COMMIT, tmp_path, asked)
     golden("isa/series.json", path.read_text())
     golden("isa/series_benchmarks.json", (tmp_path / "benchmarks.json").read_text())
     assert series.is_recorded(tmp_path, COMMIT, asked)
-    assert not series.is_recorded(tmp_path, COMMIT, dataclasses.replace(asked, tier="nightly"))
+    assert not series.is_recorded(tmp_path, COMMIT, {**asked, "tier": "nightly"})
 
 
 # The history of the code: which commits of a range are compiled, going on where it broke off, and the steps.
 
 
 ROOT = Path(__file__).resolve().parents[3]
-ASKED = series.Asked(arches=(), tier="pr", kernels=(), cases=(), backends=(), triton="3.8.0")
-
-
-def git(folder, *arguments):
-    done = subprocess.run(
-        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
+ASKED = series.asked_of(Wanted(), "3.8.0")
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +222,7 @@ def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository
         {**GOOD, "second": document(entry("gemm"), failures={"gfx950": "the kernels could not be listed for gfx950"})},
     )
     commit = repository.resolve("main")
-    series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, dataclasses.replace(ASKED, tier="nightly"))
+    series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, {**ASKED, "tier": "nightly"})
     filled, _, _ = fill(repository, tmp_path, GOOD)
     assert {path.name[:8] for path in filled.recorded} == {commit.short, repository.resolve("main~2").short}
 

@@ -19,8 +19,8 @@ VERSIONS = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 
 @pytest.fixture(scope="module")
 def judged():
-    """What the four versions made of a 256x256x64 variable-K wgrad tile and of a Gluon all-gather without a hint
-    (tests/benchmarks/isa/tree, gfx942)."""
+    """What the four versions made of a 256x256x64 variable-K wgrad tile (tests/benchmarks/isa/tree) and of a Gluon
+    all-gather without a hint (gluon_gather.py in that folder at e9f60c1a), for gfx942."""
     documents = {version: read(RECORDED / f"triton-{version}.json") for version in VERSIONS}
     return versions.judge(documents, {"3.5.0": "Triton 3.5.0 cannot be installed: no such version"}, IsaPolicy())
 

@@ -50,17 +50,6 @@ def alarms(judgement: IsaJudgement) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def sentence(judgement: IsaJudgement, kernel: str, arch: str, rule: str) -> str:
-    """What the first finding of a rule on a kernel says."""
-    return next(
-        f.sentence
-        for d in judgement.differences
-        if (d.kernel, d.arch) == (kernel, arch)
-        for f in d.findings
-        if f.rule == rule
-    )
-
-
 DEQUANTISE = '''@triton.jit
 def dequantised(packed, scale):
     """[rows, K/2] bytes of two e2m1 and [rows, K/32] e8m0 -> [rows, K] bf16."""

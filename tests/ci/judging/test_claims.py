@@ -45,31 +45,16 @@ def times() -> list[float]:
 
 
 def honest(number: int = 0, **changes: Any) -> Line:
-    arms = {f"{role}/{b}": made.ok(times()) for role in ("base", "head") for b in ("triton", "blas")}
-    trees = {"base": made.tree(made.BASE), "head": made.tree(made.HEAD)}
-    return made.trial({"m16": arms}, number=number, trees=trees, **changes)
+    arms = {backend: [made.ok(times()) for _ in made.SIDES] for backend in ("triton", "blas")}
+    return made.paired({"m16": arms}, number, **changes)
 
 
 def parsed(line: Line) -> Trial:
     return made.parsed(sealed(line))
 
 
-def test_the_hour_is_the_hour_of_the_made_trials() -> None:
-    assert START <= parsed(honest()).started_ms <= END
-
-
 def test_an_honest_trial_passes() -> None:
     assert contradiction(parsed(honest()), expected()) == ""
-
-
-def set_at(path: str, value: Any) -> Callable[[Line], None]:
-    def change(line: Line) -> None:
-        *folders, last = path.split("/")
-        for folder in folders:
-            line = line[folder]
-        line[last] = value
-
-    return change
 
 
 def without_base(line: Line) -> None:
@@ -77,41 +62,33 @@ def without_base(line: Line) -> None:
     line["cases"]["m16"]["arms"] = {k: v for k, v in line["cases"]["m16"]["arms"].items() if k.startswith("head")}
 
 
-def with_fast_head(line: Line) -> None:
-    line["cases"]["m16"]["arms"]["head/triton"]["seconds"] = [1e-7 + i * 1e-10 for i in range(8)]
+SECONDS = "cases m16 arms head/triton seconds"
+FAST = [1e-7 + i * 1e-10 for i in range(8)]
+
+LIES = [
+    ("trees head commit", "c" * 40, "says its head is cccc"),
+    ("trees base commit", "c" * 40, "says its base is cccc"),
+    ("trees head commit", None, "says its head is None"),
+    ("trees base commit", made.HEAD, "says its base"),
+    ("trees head recorded_as", made.HEAD, "was renamed"),
+    ("trees head dirty", True, "uncommitted changes"),
+    ("machine market_name", "MI300X", "ran on MI300X; the pool has H200 SXM"),
+    ("machine market_name", None, "the pool has H200 SXM"),
+    ("machine arch", "gfx942", "is of gfx942"),
+    ("machine kind", "cpu", "the pool has H200 SXM"),
+    ("machine count", 8, "had 8 GPUs; the leg was given 2"),
+    ("started_at", "2026-11-20T11:00:00+00:00", "before its run"),
+    ("started_at", "2026-11-20T14:00:00+00:00", "after its run"),
+    ("duration_s", 5000.0, "longer than its run"),
+    (SECONDS, FAST, "TFLOPS; H200 SXM has 989"),
+    (SECONDS, [30.0 + i for i in range(8)], "its samples add up to"),
+]
+"""(path, what a line says there, what is said of it)."""
 
 
-def with_long_samples(line: Line) -> None:
-    line["cases"]["m16"]["arms"]["head/triton"]["seconds"] = [30.0 + i for i in range(8)]
-
-
-LIES: dict[str, tuple[Callable[[Line], None], str]] = {
-    "another head": (set_at("trees/head/commit", "c" * 40), "says its head is cccc"),
-    "another base": (set_at("trees/base/commit", "c" * 40), "says its base is cccc"),
-    "no commit": (set_at("trees/head/commit", None), "says its head is None"),
-    "base and head are one commit": (set_at("trees/base/commit", made.HEAD), "says its base"),
-    "a renamed head": (set_at("trees/head/recorded_as", made.HEAD), "was renamed"),
-    "a dirty head": (set_at("trees/head/dirty", True), "uncommitted changes"),
-    "head alone": (without_base, "head alone was measured"),
-    "another product": (set_at("machine/market_name", "MI300X"), "ran on MI300X; the pool has H200 SXM"),
-    "an unknown product": (set_at("machine/market_name", None), "the pool has H200 SXM"),
-    "another architecture": (set_at("machine/arch", "gfx942"), "is of gfx942"),
-    "a CPU": (set_at("machine/kind", "cpu"), "the pool has H200 SXM"),
-    "more GPUs": (set_at("machine/count", 8), "had 8 GPUs; the leg was given 2"),
-    "an earlier run": (set_at("started_at", "2026-11-20T11:00:00+00:00"), "before its run"),
-    "a later run": (set_at("started_at", "2026-11-20T14:00:00+00:00"), "after its run"),
-    "too fast for the hardware": (with_fast_head, "TFLOPS; H200 SXM has 989"),
-    "samples longer than the trial": (with_long_samples, "its samples add up to"),
-    "a trial longer than the run": (set_at("duration_s", 5000.0), "longer than its run"),
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_refused_by_name(lie: str) -> None:
-    change, said = LIES[lie]
-    line = honest()
-    change(line)
-    assert said in contradiction(parsed(line), expected())
+@pytest.mark.parametrize(("path", "value", "said"), LIES)
+def test_a_lie_is_refused_by_name(path: str, value: Any, said: str) -> None:
+    assert said in contradiction(parsed(made.changed(honest(), path, value)), expected())
 
 
 def test_an_edited_line_is_refused() -> None:
@@ -124,6 +101,7 @@ def test_head_alone_counts_where_git_says_that_the_kernels_are_the_same() -> Non
     line = honest()
     without_base(line)
     assert contradiction(parsed(line), expected(same_kernels=True)) == ""
+    assert "head alone was measured" in contradiction(parsed(line), expected())
 
 
 def test_a_cpu_pool_takes_cpu_trials_only() -> None:
@@ -175,7 +153,7 @@ def test_the_roof_uses_the_cost_of_our_own_tree() -> None:
     line = honest()
     for tree in line["trees"].values():
         tree["declaration"]["costs"]["m16"]["flops"] = 1
-    with_fast_head(line)
+    line = made.changed(line, SECONDS, FAST)
     assert contradiction(parsed(line), expected()) == ""
     assert "TFLOPS" in contradiction(parsed(line), expected(declared=declared(), python="3.12"))
 
@@ -204,14 +182,6 @@ def test_a_trial_left_out_is_seen() -> None:
     assert sift([parsed(honest(0)), parsed(honest(1))], expected()).gaps == ()
 
 
-def test_a_refusal_names_the_trial() -> None:
-    line = honest()
-    line["trees"]["head"]["commit"] = "c" * 40
-    trial = parsed(line)
-    (refused,) = sift([trial], expected()).refused
-    assert str(refused).startswith(f"trial {trial.id} of gemm is refused: it says its head is")
-
-
 # The judgement on a host's trials: what is refused, left out or missing makes no pass, and hides no regression.
 
 
@@ -230,10 +200,40 @@ def handed_over(folder: Path, *lines: dict[str, Any]) -> TrialFile:
     return hostile.read_hostile(made.write(folder / "trials.jsonl", *lines))
 
 
-def test_honest_trials_are_judged(tmp_path: Path) -> None:
-    outcome = decided([handed_over(tmp_path, *measured(tmp_path))], RUN, RULES)
-    assert outcome.judgement.verdict is Verdict.SAME
-    assert outcome.remarks == ()
+def of_another_head(line: Line) -> Line:
+    return sealed({**line, "trees": {**line["trees"], "head": made.tree("c" * 40)}})
+
+
+@pytest.mark.parametrize(
+    ("slower", "change", "verdict", "why"),
+    [
+        (0.0, lambda lines: lines, Verdict.SAME, ""),
+        (0.03, lambda lines: lines, Verdict.SLOWER, ""),
+        (
+            0.0,
+            lambda lines: [*lines[:-1], of_another_head(lines[-1])],
+            Verdict.CANNOT_TELL,
+            "refused: it says its head",
+        ),
+        (0.0, lambda lines: [*lines, {"format": "something else"}], Verdict.CANNOT_TELL, "trials.jsonl:"),
+        (0.0, lambda lines: [lines[0], *lines[2:]], Verdict.CANNOT_TELL, "are not in the file"),
+    ],
+)
+def test_honest_trials_are_judged_and_whatever_does_not_fit_or_is_left_out_forbids_a_pass(
+    tmp_path: Path, slower: float, change: Callable[[list[Line]], list[Line]], verdict: Verdict, why: str
+) -> None:
+    outcome = decided([handed_over(tmp_path, *change(measured(tmp_path, slower)))], RUN, RULES)
+    assert outcome.judgement.verdict is verdict
+    assert why in outcome.judgement.why
+    assert bool(outcome.remarks) == bool(why)
+
+
+def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path: Path) -> None:
+    """A head that drops its slow case, or a host that does not hand it over."""
+    run = dataclasses.replace(RUN, declared=declared(cases=made.declaration(cases=("m16", "m64", "slow"))["cases"]))
+    outcome = decided([handed_over(tmp_path, *measured(tmp_path))], run, RULES)
+    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
+    assert "gemm/slow was not measured" in outcome.judgement.warnings
 
 
 def test_an_operator_that_git_says_nothing_reaches_needs_no_trial_and_is_named(tmp_path: Path) -> None:
@@ -253,47 +253,11 @@ def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached()
     assert decided([], dataclasses.replace(nothing, reached=True), RULES).judgement.verdict is Verdict.CANNOT_TELL
 
 
-def test_a_regression_is_found(tmp_path: Path) -> None:
-    outcome = decided([handed_over(tmp_path, *measured(tmp_path, 0.03))], RUN, RULES)
-    assert outcome.judgement.verdict is Verdict.SLOWER
-
-
-def test_one_refused_trial_forbids_a_pass(tmp_path: Path) -> None:
-    *lines, last = measured(tmp_path)
-    last["trees"]["head"]["commit"] = "c" * 40
-    outcome = decided([handed_over(tmp_path, *lines, sealed(last))], RUN, RULES)
-    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
-    assert "is refused: it says its head" in outcome.judgement.why
-
-
 def test_a_refused_trial_hides_no_regression(tmp_path: Path) -> None:
     lines = measured(tmp_path, 0.03)
     foreign = sealed({**lines[0], "trial": 99, "trees": {**lines[0]["trees"], "base": made.tree("c" * 40)}})
     outcome = decided([handed_over(tmp_path, *lines, foreign)], RUN, RULES)
     assert outcome.judgement.verdict is Verdict.SLOWER
-
-
-def test_a_line_that_is_no_trial_forbids_a_pass(tmp_path: Path) -> None:
-    file = made.write(tmp_path / "trials.jsonl", *measured(tmp_path))
-    file.write_text(file.read_text() + '{"format": "something else"}\n')
-    outcome = decided([hostile.read_hostile(file)], RUN, RULES)
-    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
-    assert "trials.jsonl:" in outcome.judgement.why
-
-
-def test_an_unwelcome_trial_left_out_forbids_a_pass(tmp_path: Path) -> None:
-    lines = measured(tmp_path)
-    outcome = decided([handed_over(tmp_path, *lines[:1], *lines[2:])], RUN, RULES)
-    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
-    assert "are not in the file" in outcome.judgement.why
-
-
-def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path: Path) -> None:
-    """A head that drops its slow case, or a host that does not hand it over."""
-    declared = {"gemm": Declaration.of(made.declaration(cases=("m16", "m64", "slow")))}
-    outcome = decided([handed_over(tmp_path, *measured(tmp_path))], dataclasses.replace(RUN, declared=declared), RULES)
-    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
-    assert "gemm/slow was not measured" in outcome.judgement.warnings
 
 
 @pytest.mark.parametrize("lines", [0, 1])

@@ -75,34 +75,14 @@ def test_the_same_code_recorded_twice_is_same_however_the_clocks_wander(tmp_path
     assert judged(results).judgement.verdict is Verdict.SAME
 
 
-def test_clocks_alone_are_no_finding(tmp_path: Path) -> None:
-    slow = [dict(line) for line in session(trials.HEAD, seed=4)]
-    for line in slow:
-        for result in line["cases"]["m16"]["arms"].values():
-            result["seconds"] = [s * 1.2 for s in result["seconds"]]
-    results = recorded(tmp_path, *session(trials.BASE, seed=3), *slow)
-    assert judged(results).judgement.verdict is Verdict.SAME
-
-
 def test_commits_that_ran_together_are_paired(tmp_path: Path) -> None:
-    lines = []
-    for number in range(6):
-        base, head = times(1.0, number), times(1.01, 100 + number)
-        lines.append(
-            trials.trial(
-                {
-                    "m16": {
-                        "base/triton": trials.ok(base),
-                        "head/triton": trials.ok(head),
-                        "base/blas": trials.ok(times(0.9, 200 + number)),
-                        "head/blas": trials.ok(times(0.9, 300 + number)),
-                    }
-                },
-                number=number,
-                minute=number,
-                trees={"base": trials.tree(trials.BASE), "head": trials.tree(trials.HEAD)},
-            )
-        )
+    def both(number: int, ours: float, theirs: float) -> list[Any]:
+        return [trials.ok(times(factor, number + 100 * side)) for side, factor in enumerate((ours, theirs))]
+
+    lines = [
+        trials.paired({"m16": {"triton": both(n, 1.0, 1.01), "blas": both(200 + n, 0.9, 0.9)}}, n, minute=n)
+        for n in range(6)
+    ]
     answer = judged(recorded(tmp_path, *lines))
     assert answer.paired
     assert answer.judgement.verdict is Verdict.SLOWER
@@ -114,23 +94,6 @@ def test_a_head_that_is_wrong_is_broken(tmp_path: Path) -> None:
         line["cases"]["m16"]["arms"]["head/triton"] = trials.failed("wrong", "norm 0.5 is over 0.01")
     results = recorded(tmp_path, *session(trials.BASE, seed=5), *wrong)
     assert judged(results).judgement.verdict is Verdict.BROKEN
-
-
-def test_a_changed_yardstick_is_its_own_verdict(tmp_path: Path) -> None:
-    changed = session(trials.HEAD, seed=8)
-    for line in changed:
-        line["trees"]["head"] = trials.tree(trials.HEAD, declared=trials.declaration(yardstick="2" * 16))
-    results = recorded(tmp_path, *session(trials.BASE, seed=7), *changed)
-    assert judged(results).judgement.verdict is Verdict.NOT_COMPARABLE
-
-
-def test_equal_code_is_same(tmp_path: Path) -> None:
-    results = recorded(
-        tmp_path,
-        *session(trials.BASE, seed=1, code_hash="c" * 16),
-        *session(trials.HEAD, seed=2, ours=1.05, code_hash="c" * 16),
-    )
-    assert judged(results).judgement.verdict is Verdict.SAME
 
 
 def test_without_both_commits_the_message_says_what_is_there(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -18,8 +17,8 @@ from ci.records import store
 from ci.trials.file import read
 from dashboards.draft import MARKER, PARTS, digest
 from tests.ci import made_trials
+from tests.kit import ROOT, commit, git, repository
 
-ROOT = Path(__file__).parents[3]
 MEASURED = ("--kernel", "steady", "--case", "small", "--rounds", "3")
 COMPILED = ("--arch", "gfx942", "--kernel", "sample_all_gather", "--kernel", "sample_wgrad")
 STEPPED = "".join(f"{1.0 + 0.1 * (i > 30) + 0.001 * (i % 7)}\n" for i in range(60))
@@ -71,7 +70,6 @@ for size in (64, 96):
     x = torch.randn(size, size)
     print(do_bench(lambda: torch.relu(x)))
 """
-AUTHOR = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,16 +100,14 @@ def build(folder: Path) -> None:
     (folder / "toy" / "tunable.py").write_text(TUNABLE)
     (folder / "toy" / "tuned.toml").write_text("# Winners of a sweep.\n")
     (folder / "bench.py").write_text(SCRIPT)
-    _git(folder, "init", "--quiet", "--initial-branch", "main")
-    for change in ("", "\n# a line more\n"):
-        for name in ("toy/steady.py", "samples/all_gather.py"):
-            with (folder / name).open("a") as file:
-                file.write(change)
-        _git(folder, "add", "--all")
-        _git(folder, "commit", "--quiet", "--allow-empty", "--message", f"change {len(change)}")
+    repository(folder)
+    for name in ("toy/steady.py", "samples/all_gather.py"):
+        with (folder / name).open("a") as file:
+            file.write("\n# a line more\n")
+    commit(folder)
     (folder / "steps.csv").write_text(f"value\n{STEPPED}")
     commits = [f"{number:08x}" * 5 for number in range(1, 4)]
-    commits += [*_git(folder, "rev-list", "--reverse", "HEAD").split(), "f" * 40]
+    commits += [*git(folder, "rev-list", "--reverse", "HEAD").split(), "f" * 40]
     lines = [_made(commit, number) for commit in commits for number in range(3)]
     made_trials.write(folder / "made.jsonl", *lines[:-3])
     made_trials.write(folder / "more.jsonl", *lines)
@@ -120,12 +116,6 @@ def build(folder: Path) -> None:
 
 def _made(commit: str, number: int) -> dict[str, object]:
     return made_trials.trial(number=number, trees={"head": made_trials.tree(commit)})
-
-
-def _git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(folder), *AUTHOR, *words], check=True, capture_output=True, text=True
-    ).stdout
 
 
 _NO_CACHES = shutil.ignore_patterns("__pycache__")

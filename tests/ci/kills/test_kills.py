@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.records import store
-from tests.ci.kills import scenes, torture
+from ci.records.rows import notes_of
+from tests.ci.kills import scenes
 
 
 @pytest.mark.slow
@@ -47,16 +47,9 @@ def test_what_is_lost_or_torn_is_noticed(tmp_path: Path) -> None:
     (after / "made.jsonl").write_text("".join(made[1:]) + made[0][:40])
     [torn, thin, *_] = sorted((after / "results").glob("*/0*-*.json"))
     torn.write_text(torn.read_text()[:-20])
-    notes = store._notes_path(thin)
+    notes = notes_of(thin)
     notes.write_text("".join(notes.read_text().splitlines(keepends=True)[1:]))
     said = "\n".join(scenes.unsound(after, before))
     assert "made.jsonl has lost lines" in said
     assert f"{torn} is torn" in said
     assert "has lost trials" in said
-
-
-def test_the_line_of_a_scene_says_what_was_seen() -> None:
-    tally = torture.Tally("site", kills=3, mains=2, finished=1, late=0.25, faults=["x"])
-    assert tally.line() == (
-        "site           3 kills (1 of a child), 1 runs to the end equal, last process gone after 0.25 s, 1 faults\n  x"
-    )

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.kit import AUTHOR, ROOT, git
+
 LEGAL = ("LICENSE", "CHANGELOG.md", ".github/SECURITY.md")
 ROOMS = ("kernels", "benchmarks", "ci", "dashboards")
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
@@ -32,9 +33,8 @@ class Installed:
     def run(self, cwd: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command of this environment; nothing of the tree under test is on its path."""
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        named = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example"))}
         compiles = {"PYTHONDONTWRITEBYTECODE": ""}  # the first command compiles what all others read
-        env = {**kept, **named, **compiles, "PATH": f"{self.folder}/bin:{kept['PATH']}", **variables}
+        env = {**kept, **AUTHOR, **compiles, "PATH": f"{self.folder}/bin:{kept['PATH']}", **variables}
         return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=1800)
 
 
@@ -43,8 +43,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel, installed beside the packages of this Python."""
     root = tmp_path_factory.mktemp("wheel")
     wanted = (*ROOMS, *LEGAL, "setup.py", "pyproject.toml", "README.md")
-    listing = ["git", "ls-files", "-co", "--exclude-standard", *wanted]
-    for name in subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+    for name in git(ROOT, "ls-files", "-co", "--exclude-standard", *wanted).split():
         if (ROOT / name).is_file():
             (root / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             (root / "source" / name).write_bytes((ROOT / name).read_bytes())

@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.kit import commit, git, repository
+
 LAYOUTS = {"flat": ("mine", "mine"), "src": ("src/mine", "mine"), "namespace": ("src/group/mine", "group.mine")}
 """Folder and name of the package that the declaration imports."""
 INSTALLS = ("none", "editable", "path")
@@ -126,11 +127,7 @@ class Project:
 
     def git(self, *words: str) -> str:
         """Output of a git command."""
-        named = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
-        found = subprocess.run(
-            ["git", "-C", str(self.folder), *named, *words], capture_output=True, text=True, check=True
-        )
-        return found.stdout.strip()
+        return git(self.folder, *words)
 
     def ridgeline(self, *words: str) -> tuple[int, str]:
         """Exit code and output of a command, in the repository."""
@@ -164,14 +161,11 @@ def made(folder: Path, layout: str, install: str) -> Project:
     source = str((root / where).parents[package.count(".")])
     project = Project(root, _environment(folder / "venv", root if install == "editable" else None),
                       source if install == "path" else "")  # fmt: skip
-    project.git("init", "--quiet", "--initial-branch", "main")
-    project.git("add", "--all")
-    project.git("commit", "--quiet", "--message", "good")
+    repository(root)
     project.git("tag", "good")
     for tag, name, text in (("slow", "ops.py", SLOW), ("wrong", "ops.py", WRONG), ("other", "tile.py", OTHER)):
         project.git("checkout", "--quiet", "--detach", "good")
-        (root / where / name).write_text(text)
-        project.git("commit", "--quiet", "--all", "--message", tag)
+        commit(root, tag, **{f"{where}/{name}": text})
         project.git("tag", tag)
     project.git("checkout", "--quiet", "main")
     return project
@@ -263,10 +257,7 @@ def bisect(project: Project) -> Seen:
     project.git("checkout", "--quiet", "main")
     where = next(project.folder.rglob("ops.py")).parent
     for number, text in enumerate((OPS, OPS, SLOW, SLOW)):
-        (where / "ops.py").write_text(text)
-        (where / f"extra{number}.py").write_text("")
-        project.git("add", "--all")
-        project.git("commit", "--quiet", "--message", f"step {number}")
+        commit(where, f"step {number}", **{"ops.py": text, f"extra{number}.py": ""})
     code, said = project.ridgeline("bisect", "good", "HEAD", "--case", "twice/one", "--json")
     found = json.loads(said[said.index("{") : said.rindex("}") + 1])["first_bad"] if code == 0 else ""
     yield bool(found) and project.git("rev-parse", "HEAD^") == found, f"exit code {code}: {said[-600:]}"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.ci.newcomer import planted
-from tests.ci.newcomer.conftest import LEGAL, ROOMS, ROOT, Installed
+from tests.ci.newcomer.conftest import LEGAL, ROOMS, Installed
+from tests.kit import ROOT, repository
 
 GUIDE = (ROOT / ".github/guides/your_repository.md").read_text(encoding="utf-8")
 THEIRS = """
@@ -53,9 +54,7 @@ def project(folder: Path, installed: Installed) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "ci/__main__.py").write_text('raise SystemExit("their program was taken for ours")\n')
-    for words in ("git init -q -b main", "git add -A", "git commit -qm start"):
-        assert installed.run(folder, *words.split()).returncode == 0
-    return folder
+    return repository(folder)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ci.pools.command import wrapped
-from ci.pools.types import Pool
+from ci.pools.file import Isolation, Pool
 
 UNIQUE = 0xF2C5_0000_0000_0001
 """Unique id of its first GPU: more than a signed number holds, as real ones are."""
@@ -64,6 +64,8 @@ class Host:
         preflight: bool = False,
         **environ: str,
     ) -> subprocess.CompletedProcess[str]:
+        if pool.isolation is Isolation.SLURM:  # what an allocation says, unless the test says it
+            environ = {"ROCR_VISIBLE_DEVICES": "0", **environ}
         text = wrapped(pool, argv, gpus, setup=setup, preflight=preflight, root=str(self.root))
         return subprocess.run(
             ["bash", "-c", text], cwd=self.workspace, env=self.environ(environ), capture_output=True, text=True

@@ -20,7 +20,7 @@ import pytest
 from ci import calling
 from ci.pools import command
 from ci.pools.command import cleaning, wrapped
-from ci.pools.types import NO_GPU, Container, Isolation, Pool, PoolsError, User
+from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError, User
 from tests.ci.pools.conftest import UNIQUE, Host, fake
 
 MI300X = Pool(
@@ -168,7 +168,7 @@ def test_no_secret_enters(host: Host, kind: str) -> None:
 def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host: Host, kind: str) -> None:
     words = ["a b", "$(touch owned)", "'", '"', "x; touch owned; #", "*", "", "é\n2"]
     script = "import os, sys; print(os.getcwd(), ascii(sys.argv[1:]), sep=chr(10)); sys.exit(41)"
-    done = host.run(KINDS[kind], ["python3", "-c", script, *words], 1, ROCR_VISIBLE_DEVICES="0")
+    done = host.run(KINDS[kind], ["python3", "-c", script, *words])
     assert (done.returncode, done.stderr) == (41, "")
     assert done.stdout == f"{host.workspace}\n{ascii(words)}\n"
     assert not (host.workspace / "owned").exists()
@@ -178,7 +178,7 @@ def test_the_words_of_each_container(host: Host) -> None:
     for kind in ("docker", "apptainer", "pyxis"):
         (host.folder / "bin" / "calls").unlink(missing_ok=True)
         pool = dataclasses.replace(KINDS[kind], mounts=("/data:/data:ro",))
-        assert host.run(pool, ["true"], 1, ROCR_VISIBLE_DEVICES="0").returncode == 0
+        assert host.run(pool, ["true"]).returncode == 0
         words = host.started()
         assert {"rocm/pytorch:1", "--ipc=host"} <= set(words) or "--container-image=rocm/pytorch:1" in words
         where = {
@@ -196,7 +196,7 @@ def test_the_words_of_each_container(host: Host) -> None:
 
 def test_as_the_user_of_the_runner(host: Host) -> None:
     pool = dataclasses.replace(KINDS["docker"], user=User.RUNNER)
-    assert host.run(pool, ["true"], 1, ROCR_VISIBLE_DEVICES="0").returncode == 0
+    assert host.run(pool, ["true"]).returncode == 0
     words = host.started()
     assert f"--user={os.getuid()}:{os.getgid()}" in words
     assert f"--group-add={os.getgid()}" in words, "the group of the device files"
@@ -210,11 +210,11 @@ def test_packages_that_are_missing_are_installed_first(host: Host) -> None:
     fake(host, "apt-get", f'echo "$@" >>{host.folder}/apt')
     fake(host, "sudo", 'shift; exec "$@"')
     pool = dataclasses.replace(KINDS["docker"], packages=("git", "make", "python3-venv"))
-    assert host.run(pool, ["true"], 1, ROCR_VISIBLE_DEVICES="0").returncode == 0
+    assert host.run(pool, ["true"]).returncode == 0
     installed = "-qq install --yes --no-install-recommends make python3-venv"
     assert (host.folder / "apt").read_text().splitlines() == ["-qq update", installed]
     fake(host, "apt-get", "exit 100")
-    done = host.run(pool, ["echo", "ran"], 1, ROCR_VISIBLE_DEVICES="0")
+    done = host.run(pool, ["echo", "ran"])
     assert (done.returncode, done.stdout) == (3, "")
     assert "packages make python3-venv were not installed; build them into the image" in done.stderr
 
@@ -222,7 +222,7 @@ def test_packages_that_are_missing_are_installed_first(host: Host) -> None:
 def test_git_trusts_the_workspace(host: Host) -> None:
     home = host.folder / "bin"  # HOME inside
     for _ in range(2):
-        host.run(KINDS["docker"], ["true"], 1, ROCR_VISIBLE_DEVICES="0")
+        host.run(KINDS["docker"], ["true"])
     said = subprocess.run(
         ["git", "config", "--file", str(home / ".gitconfig"), "--get-all", "safe.directory"],
         capture_output=True, text=True,
@@ -236,7 +236,7 @@ def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
         "mkdir -p '$(VENV)/bin'; printf '#!/bin/sh\\necho \"$$0\" ran' >'$(VENV)/bin/tool'; chmod +x '$(VENV)/bin/tool'"
     )
     (host.workspace / "Makefile").write_text(f"setup:\n\t@{recipe}\n")
-    done = host.run(KINDS[kind], ["tool"], 1, setup=True, ROCR_VISIBLE_DEVICES="0")
+    done = host.run(KINDS[kind], ["tool"], setup=True)
     assert done.returncode == 0, done.stderr
     place = done.stdout.removesuffix("/bin/tool ran\n")
     if kind == "none":
@@ -245,9 +245,7 @@ def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
         assert place.startswith("/tmp/ridgeline-venv.")
         assert not Path(place).exists(), "Apptainer shows the host's /tmp: nothing stays there"
     prepared = dataclasses.replace(KINDS[kind], venv="/usr")
-    assert host.run(prepared, ["bash", "-c", "echo $PATH"], 1, setup=True, ROCR_VISIBLE_DEVICES="0").stdout.startswith(
-        "/usr/bin:"
-    )
+    assert host.run(prepared, ["bash", "-c", "echo $PATH"], setup=True).stdout.startswith("/usr/bin:")
 
 
 def test_a_project_of_its_own_makes_its_environment_as_it_says(host: Host) -> None:
@@ -255,9 +253,9 @@ def test_a_project_of_its_own_makes_its_environment_as_it_says(host: Host) -> No
         'mkdir -p "$VENV/bin" && printf \'#!/bin/sh\\necho made\\n\' > "$VENV/bin/tool" && chmod +x "$VENV/bin/tool"'
     )
     pool = dataclasses.replace(KINDS["docker"], setup=recipe)
-    done = host.run(pool, ["tool"], 1, setup=True, ROCR_VISIBLE_DEVICES="0")
+    done = host.run(pool, ["tool"], setup=True)
     assert (done.returncode, done.stdout) == (0, "made\n"), done.stderr
-    failing = host.run(dataclasses.replace(pool, setup="false"), ["tool"], 1, setup=True, ROCR_VISIBLE_DEVICES="0")
+    failing = host.run(dataclasses.replace(pool, setup="false"), ["tool"], setup=True)
     assert (failing.returncode, failing.stdout) == (3, "")
     assert "`false` failed; see above" in failing.stderr
 
@@ -266,15 +264,15 @@ def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: 
     monkeypatch.setattr(command, "INSTALLED", True)
     source = "git+https://github.com/OWNER/ridgeline@" + "0" * 40
     monkeypatch.setattr(command, "origin", lambda: source)
-    text = wrapped(KINDS["docker"], ["true"], 1)
+    text = wrapped(KINDS["docker"], ["true"])
     assert f"pip install --quiet '\"'\"'ridgeline @ {source}'\"'\"''" in text
     assert "make --silent setup" not in text
     cpus = Pool("cpu", NO_GPU, (0,))
     assert f"ridgeline[cpu] @ {source}" in wrapped(cpus, ["true"], 0), "no image brings a torch"
     monkeypatch.setattr(command, "origin", lambda: "")
     with pytest.raises(PoolsError, match="give it `venv`.*or `setup`"):
-        wrapped(KINDS["docker"], ["true"], 1)
-    wrapped(dataclasses.replace(KINDS["docker"], venv="/opt/venv"), ["true"], 1)
+        wrapped(KINDS["docker"], ["true"])
+    wrapped(dataclasses.replace(KINDS["docker"], venv="/opt/venv"), ["true"])
 
 
 @pytest.mark.parametrize(
@@ -296,7 +294,7 @@ def test_where_it_came_from_is_what_pip_noted(monkeypatch: pytest.MonkeyPatch, t
 def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
     """A node that fails measures all the same: its trials carry the reason to the verdict."""
     fake(host, "python", f'echo "looked: $*"; {"true" if fit else "false"}')
-    done = host.run(KINDS["docker"], ["echo", "ran"], 1, preflight=True, ROCR_VISIBLE_DEVICES="0")
+    done = host.run(KINDS["docker"], ["echo", "ran"], preflight=True)
     assert (done.returncode, done.stdout) == (0, "looked: -m ci doctor --node --drain\nran\n")
     assert ("no verdict will rest on times of this node" in done.stderr) is not fit
 
@@ -311,7 +309,7 @@ def test_what_is_mounted_beside_the_workspace(host: Host) -> None:
 
 def test_a_failed_set_up_is_no_result(host: Host) -> None:
     (host.workspace / "Makefile").write_text("setup:\n\t@echo no network >&2; exit 1\n")
-    done = host.run(KINDS["none"], ["echo", "ran"], 1, setup=True)
+    done = host.run(KINDS["none"], ["echo", "ran"], setup=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert "no network" in done.stderr
     assert '`make --silent setup VENV="$VENV"` failed; see above' in done.stderr
@@ -342,7 +340,7 @@ def test_signals_reach_the_command_which_ends_by_itself(host: Host, kind: str, n
 
 def test_a_killed_jobs_container_is_removed_first(host: Host) -> None:
     (host.folder / "bin" / "left").touch()
-    host.run(KINDS["docker"], ["true"], 1, ROCR_VISIBLE_DEVICES="0")
+    host.run(KINDS["docker"], ["true"])
     first, second = (call["argv"] for call in host.calls()[:2])
     assert f"label=ridgeline.workspace={host.workspace}" in first  # type: ignore[operator]
     assert second == ["rm", "--force", "c0ffee"]

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.pools import file, matrix
+from ci.pools import command, file
 from ci.pools.__main__ import main
-from ci.pools.types import Container, Isolation, Pool, Pools, PoolsError, RunsOn
+from ci.pools.file import Container, Isolation, Pool, Pools, PoolsError, RunsOn
 from kernels.hardware import by_market_name
 from tests.ci.pools.conftest import Host
-
-EXAMPLES = sorted((Path(file.__file__).parent / "examples").glob("*.toml"))
 
 DOCKER = """
 [pool.m]
@@ -72,15 +70,6 @@ def test_amd_containers_get_locked_memory_and_shared_memory(name: str) -> None:
     options = file.load().pools[name].options
     assert {"--ulimit=memlock=-1", "--security-opt=seccomp=unconfined"} <= set(options)
     assert any(option.startswith("--shm-size=") for option in options)
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_the_runners_of_other_projects_are_accepted(path: Path) -> None:
-    assert file.load(path).pools
-
-
-def test_the_six_projects_are_there() -> None:
-    assert [path.stem for path in EXAMPLES] == ["aiter", "flydsl", "iris", "primus_turbo", "therock", "triton"]
 
 
 def test_a_file_is_read_into_types() -> None:
@@ -226,7 +215,7 @@ RUN = ["python", "-m", "ci", "run", "--out", "trials.jsonl"]
 
 
 def test_one_leg_for_each_pool_and_size() -> None:
-    found = matrix.legs(file.load(), RUN)
+    found = command.legs(file.load(), RUN)
     assert [leg.name for leg in found] == [
         *("mi300x-1", "mi300x-8", "mi325x-1", "mi325x-8", "mi355x-1", "mi355x-8", "h200-1")
     ]
@@ -237,27 +226,27 @@ def test_one_leg_for_each_pool_and_size() -> None:
 
 def test_some_legs() -> None:
     pools = file.load()
-    assert [leg.name for leg in matrix.legs(pools, RUN, ["mi355x", "h200"], 1)] == ["mi355x-1", "h200-1"]
+    assert [leg.name for leg in command.legs(pools, RUN, ["mi355x", "h200"], 1)] == ["mi355x-1", "h200-1"]
     for only, gpus, message in ((["moon"], None, "no pool 'moon'"), (["h200"], 8, "no pool of h200 offers jobs of 8")):
         with pytest.raises(PoolsError, match=message):
-            matrix.legs(pools, RUN, only, gpus)
+            command.legs(pools, RUN, only, gpus)
 
 
 def test_the_login_node_submits() -> None:
-    [leg] = matrix.legs(file.load(EXAMPLE_FILES / "aiter.toml"), RUN, ["spur"])
+    [leg] = command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), RUN, ["spur"])
     assert (leg.runs_on, leg.gpus, leg.gpu) == (["aiter-di-ci-spur-login"], 8, "MI350X")
     submitted = "jobs submit --executor slurm --on spur --gpus 8 --wait -- run --out trials.jsonl"
     assert f"command=(python -m ci {submitted})" in leg.script
     with pytest.raises(PoolsError, match="'make check' cannot be submitted: .* write `python -m ci VERB"):
-        matrix.legs(file.load(EXAMPLE_FILES / "aiter.toml"), ["make", "check"], ["spur"])
+        command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), ["make", "check"], ["spur"])
 
 
 def test_a_pool_that_only_slurm_reaches_has_no_leg() -> None:
     text = (EXAMPLE_FILES / "aiter.toml").read_text().replace("login = ", "# ")
     pools = file.parse(tomllib.loads(text))
-    assert "spur-8" not in [leg.name for leg in matrix.legs(pools, RUN)]
+    assert "spur-8" not in [leg.name for leg in command.legs(pools, RUN)]
     with pytest.raises(PoolsError, match="'spur' has no runs_on"):
-        matrix.legs(pools, RUN, ["spur"])
+        command.legs(pools, RUN, ["spur"])
 
 
 # ---- the command -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ci.__main__ import main
 from ci.harness import MeasureError
 from ci.pools import drained, node
 from ci.pools.drained import Drained
-from ci.pools.types import PoolsError, Site
+from ci.pools.file import PoolsError, Site
 
 ECC = {"kind": "ECC", "level": "error", "text": "GPU 3: 2 uncorrected ECC errors", "next_step": "replace it"}
 BUSY = {"kind": "in use", "level": "error", "text": "GPU 0 is used by somebody else", "next_step": "wait"}

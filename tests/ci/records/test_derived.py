@@ -80,11 +80,6 @@ def test_all_gather_follows_nccl_tests() -> None:
     assert row["peak_share"] == pytest.approx(0.875e9 / 448e9 / 4e-3)
 
 
-def test_flops_are_those_of_all_ranks() -> None:
-    one, eight = frame(GEMM, {**GEMM, "world": 8})["tflops"]
-    assert eight == pytest.approx(8 * one)
-
-
 def test_roofline_of_every_known_device_is_that_of_the_kernels_package() -> None:
     for device in DEVICES:
         for base in (GEMM, GATHER, {**GATHER, "world": 2}):

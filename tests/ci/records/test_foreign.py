@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from ci.records import cache, derived, foreign, foreign_csv, store
+from ci.records import derived, foreign, foreign_csv, store
+from ci.records import frame as frames
 from ci.records.foreign_csv import ImportOptions
 
 
@@ -126,23 +126,23 @@ def test_mixed_units(tmp_path: Path) -> None:
 def test_several_machines_and_a_name_from_the_user(tmp_path: Path) -> None:
     text = "machine,series,commit,value\nm1,a,c,1\nm2,a,c,2\n,a,c,3\n"
     assert bring(tmp_path, text).machines == {"m1", "m2", "unknown"}
-    assert sorted(cache.imported_machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
+    assert sorted(frames.imported_machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
     other = tmp_path / "other"
     other.mkdir()
-    assert bring(other, text, machine="new name").machines == {next(iter(cache.imported_machines(other / "results")))}
-    assert next(iter(cache.imported_machines(other / "results"))).startswith("new_name-")
+    assert bring(other, text, machine="new name").machines == {next(iter(frames.imported_machines(other / "results")))}
+    assert next(iter(frames.imported_machines(other / "results"))).startswith("new_name-")
 
 
 def test_an_interrupted_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 80)
     text = "series,commit,time,value\n" + "".join(f"s,c{n},{n * 1000},{n + 1}\n" for n in range(30))
-    read, parsed = foreign_csv.tables, list[int]()
+    read, parsed = foreign_csv.tables, list[bytes]()
 
-    def counted(header: Any, block: foreign_csv.CsvBlock, *rest: Any) -> Any:
-        parsed.append(block.offset)
+    def counted(header: Any, content: bytes, *rest: Any) -> Any:
+        parsed.append(content)
         if len(parsed) == 4:
             raise KeyboardInterrupt
-        return read(header, block, *rest)
+        return read(header, content, *rest)
 
     monkeypatch.setattr(foreign_csv, "tables", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -165,27 +165,6 @@ def test_no_utf8_and_windows_line_ends(tmp_path: Path) -> None:
     done = bring(tmp_path, b"\xef\xbb\xbfSeries, Commit ,Value\r\ncaf\xe9,c1,1\r\n\xff\xfe,c2,2\r\n")
     assert done.points == 2
     assert {kernel for kernel, _, _ in points(tmp_path)} == {"caf\ufffd", "\ufffd\ufffd"}
-
-
-def test_two_engines_query_many_points(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(foreign_csv, "BLOCK_BYTES", 1 << 18)
-    rng = np.random.default_rng(0)
-    count = 60_000
-    table = pd.DataFrame(
-        {
-            "series": [f"k{n % 40}/triton/m{n % 200}" for n in range(count)],
-            "commit": [f"{n // 200:08x}" for n in range(count)],
-            "time": [1_600_000_000 + n // 200 * 3600 for n in range(count)],
-            "value": rng.uniform(1e-6, 1e-3, count).round(9),
-        }
-    )
-    assert bring(tmp_path, table.to_csv(index=False), machine="m1").points == count
-    expected = table[table["series"].str.startswith("k7/")]["value"].median()
-    files = tmp_path / "results" / "imported" / "*" / "*.parquet"
-    query = f"SELECT median(seconds), count(*), min(machine) FROM read_parquet('{files}', hive_partitioning = true)"
-    assert duckdb.sql(f"{query} WHERE kernel = 'k7'").fetchall()[0] == (pytest.approx(expected), count // 40, "m1")
-    rows = pd.read_parquet(tmp_path / "results" / "imported", filters=[("kernel", "==", "k7"), ("machine", "==", "m1")])
-    assert (rows["seconds"].median(), len(rows)) == (pytest.approx(expected), count // 40)
 
 
 # Files of other benchmark tools: what their numbers become, held against the files themselves.
@@ -306,60 +285,14 @@ def test_google_benchmark(tmp_path: Path) -> None:
 # ---- asv ---------------------------------------------------------------------------------------------------------
 
 
-def asv_tree(root: Path) -> Path:
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
     """A tree of another project: formats 1 and 2, two machines, file names with a time, a torn file."""
-    declared = {
-        "io.time_read": {"name": "io.time_read", "unit": "seconds", "param_names": ["rows", "kind"]},
-        "io.track_rate": {"name": "io.track_rate", "unit": "MB/s", "param_names": []},
-        "version": 2,
-    }
-    columns = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
-    row = [[1e-3, None, math.nan, 4e-3], [["10", "1000"], ["'csv'", "'a/b'"]], "v", 0, 1.0, [9e-4] * 4, [math.inf] * 4]
-    new = {
-        "commit_hash": "c" * 40,
-        "env_name": "conda-py3.12",
-        "date": 1_700_000_000_000,
-        "params": {"machine": "fast", "python": "3.12"},
-        "requirements": {"torch": "2.9"},
-        "result_columns": columns,
-        "results": {
-            "io.time_read": row,
-            "io.track_rate": [[55.5], []],
-            "io.peakmem_read": [[1e6], []],
-            "bad": [[1], [["1", "2"]]],
-        },
-        "version": 2,
-    }
-    old = {
-        "commit_hash": "d" * 40,
-        "date": 1_600_000_000_000,
-        "params": {"machine": "slow", "python": "2.7"},
-        "python": "2.7",
-        "results": {
-            "io.time_old": 0.25,
-            "io.time_gone": None,
-            "io.time_read": {
-                "params": [["10", "1000"]],
-                "result": [1.0, 2.0],
-                "stats": [{"ci_99": [0.9, 1.1], "repeat": 5}, None],
-            },
-        },
-        "version": 1,
-    }
-    for machine, name, content in (
-        ("fast", "20260101T120000-cccccccc-conda.json", json.dumps(new)),
-        ("slow", "dddddddd-py2.7-numpy.json", json.dumps(old)),
-        ("slow", "eeeeeeee-py2.7.json", json.dumps(old)[:200]),
-        ("slow", "machine.json", '{"machine": "slow", "version": 1}'),
-    ):
-        (root / machine).mkdir(parents=True, exist_ok=True)
-        (root / machine / name).write_text(content)
-    (root / "benchmarks.json").write_text(json.dumps(declared))
-    return root
+    return Path(shutil.copytree(FILES.with_name("asv_of_others"), tmp_path / "theirs"))
 
 
-def test_a_tree_of_asv(tmp_path: Path) -> None:
-    done, frame = brought(tmp_path, asv_tree(tmp_path / "theirs"))
+def test_a_tree_of_asv(tmp_path: Path, tree: Path) -> None:
+    done, frame = brought(tmp_path, tree)
     found = seconds(frame)
     assert found["fast", "io.time_read", "asv", "rows=10,kind=csv"] == 1e-3
     assert found["fast", "io.time_read", "asv", "rows=1000,kind=a\N{DIVISION SLASH}b"] == 4e-3
@@ -379,8 +312,8 @@ def test_a_tree_of_asv(tmp_path: Path) -> None:
     assert not {"io.track_rate", "io.peakmem_read"} & set(frame["kernel"]), "no times"
 
 
-def test_what_is_no_time_is_kept_with_its_unit(tmp_path: Path) -> None:
-    brought(tmp_path, asv_tree(tmp_path / "theirs"))
+def test_what_is_no_time_is_kept_with_its_unit(tmp_path: Path, tree: Path) -> None:
+    brought(tmp_path, tree)
     kept = pd.read_parquet(tmp_path / "results" / "imported", columns=["machine", "kernel", "value", "unit", "seconds"])
     kept = kept[kept["seconds"].isna() & kept["value"].notna()]
     assert set(kept[["kernel", "value", "unit"]].itertuples(index=False, name=None)) == {
@@ -393,24 +326,16 @@ def test_our_own_asv_files_keep_their_names(tmp_path: Path) -> None:
     results = Path(__file__).parents[3] / "results"
     shutil.copytree(results / "h200x1-537ca5d2", tmp_path / "theirs" / "h200x1-537ca5d2")
     shutil.copy(results / "benchmarks.json", tmp_path / "theirs")
-    _, frame = brought(tmp_path, tmp_path / "theirs")
-    ours = store.load(results, "h200x1-537ca5d2")
-    ours = ours[ours["seconds"].notna()]
-    expected = {
-        tuple(map(str, row[:-1])): row[-1] for row in ours[["commit", *SERIES, "seconds"]].itertuples(index=False)
-    }
-    timed = frame[frame["seconds"].notna()]
-    found = {
-        tuple(map(str, row[:-1])): row[-1] for row in timed[["commit", *SERIES, "seconds"]].itertuples(index=False)
-    }
+    frames = brought(tmp_path, tmp_path / "theirs")[1], store.load(results, "h200x1-537ca5d2")
+    series = (frame.dropna(subset="seconds").set_index(["commit", *SERIES])["seconds"] for frame in frames)
+    found, expected = ({tuple(map(str, key)): value for key, value in one.items()} for one in series)
     assert found == pytest.approx(expected)
 
 
 # ---- the store ---------------------------------------------------------------------------------------------------
 
 
-def test_twice_is_once_and_a_changed_file_replaces(tmp_path: Path) -> None:
-    tree = asv_tree(tmp_path / "theirs")
+def test_twice_is_once_and_a_changed_file_replaces(tmp_path: Path, tree: Path) -> None:
     first, before = brought(tmp_path, tree)
     again, after = brought(tmp_path, tree)
     assert (first.added, again.added, again.known, again.points) == (2, 0, 2, 0)
@@ -462,7 +387,7 @@ def test_a_damaged_import_is_named_and_never_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_history_too_large_for_pages_is_left_to_other_engines(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("ci.records.cache.MOST_ROWS", 2)
+    monkeypatch.setattr("ci.records.frame.MOST_ROWS", 2)
     _, frame = brought(tmp_path, FILES / "google_benchmark.json")
     assert len(frame) == 0
     assert "3 imported rows are more than the 2 that pages take" in frame.attrs["problems"][0]

@@ -23,6 +23,7 @@ from ci import asv_plugin
 from ci.records import store
 from ci.records import store as records
 from tests.ci.made_trials import HEAD, TIMES, declaration, failed, ok, tree, trial, write
+from tests.kit import git
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE, ENV = "toy-cpu2-0a1b2c3d", "py3.12-torch2.11.0-triton3.6.0"
@@ -69,9 +70,7 @@ class Project:
         self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        command = ["git", "-C", str(self.root), *identity, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, message: str) -> str:
         self.git("add", "-A")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from asv import results as asv_results
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ci.__main__ import main
 from ci.git.command import GitError
 from ci.git.push import Branch
 from ci.history import readings
@@ -23,19 +21,11 @@ from ci.judging import policy, recorded
 from ci.records import samples, store
 from ci.trials.file import RecordError, read
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, ok, tree, trial, write
+from tests.kit import git, ridgeline
 
 ROOT = Path(__file__).parents[3]
 KEY = ["machine", "commit", "env", "kernel", "backend", "case"]
 PLACES = {"folder": "samples", "branch": "branch:samples", "store": "file://{}/samples"}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(one) for one in arguments], standalone_mode=True)
-
-
-def git(where: Path, *argv: str) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *argv]
-    return subprocess.run(command, cwd=where, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def configure(project: Path, place: str) -> None:
@@ -87,7 +77,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "results", root / "before", ignore=shutil.ignore_patterns(".*"))
     shutil.copytree(root / "before", root / "results")
     configure(root, "samples")
-    assert run("record", "--compact", "--results", root / "results").exit_code == 0
+    assert ridgeline("record", "--compact", "--results", root / "results").exit_code == 0
     return root
 
 
@@ -113,7 +103,7 @@ def test_every_trial_comes_back(moved: Path) -> None:
 def test_an_export_of_samples_is_the_same_from_both(moved: Path) -> None:
     chosen = "--machine", "h200x4-b112377d", "--kernel", "all_gather"
     for results in ("before", "results"):
-        done = run("export", "--samples", "--results", moved / results, "--out", moved / f"of_{results}", *chosen)
+        done = ridgeline("export", "--samples", "--results", moved / results, "--out", moved / f"of_{results}", *chosen)
         assert done.exit_code == 0, done.output
     assert content(moved / "of_before") == content(moved / "of_results")
     query = "SELECT count(*) FROM read_parquet('{}/{}/*/*.parquet')"
@@ -132,14 +122,14 @@ def test_moving_says_before_what_it_does(tmp_path: Path) -> None:
     for path in (ROOT / "results" / machine).glob("e213290d*"):
         shutil.copy(path, results / machine)
     before = content(results)
-    dry = json.loads(run("record", "--compact", "--dry-run", "--json", "--results", results).output)
+    dry = json.loads(ridgeline("record", "--compact", "--dry-run", "--json", "--results", results).output)
     assert content(results) == before
     assert not (tmp_path / "samples").exists()
-    done = json.loads(run("record", "--compact", "--json", "--results", results).output)
+    done = json.loads(ridgeline("record", "--compact", "--json", "--results", results).output)
     assert (dry["before"], dry["after"]) == (done["before"], done["after"])
     assert dry["samples_bytes"] == sum(len(one) for one in content(tmp_path / "samples").values())
     after = content(results), content(tmp_path / "samples")
-    assert run("record", "--compact", "--results", results).exit_code == 0
+    assert ridgeline("record", "--compact", "--results", results).exit_code == 0
     assert (content(results), content(tmp_path / "samples")) == after, "once more is no change"
 
 
@@ -176,8 +166,8 @@ def test_the_gate_fetches_the_rounds(project: Path, tmp_path: Path) -> None:
     judged = [recorded.gate(results, BASE, HEAD, policy.load())[0] for results in both]
     assert judged[0].judgement == judged[1].judgement
     assert judged[0].judgement.verdict.name == "SLOWER"
-    replayed = [run("ab", "--json", "--replay", notes(root)).output for root in (project,)]
-    assert replayed == [run("ab", "--json", "--replay", tmp_path / "all.jsonl").output]
+    replayed = [ridgeline("ab", "--json", "--replay", notes(root)).output for root in (project,)]
+    assert replayed == [ridgeline("ab", "--json", "--replay", tmp_path / "all.jsonl").output]
 
 
 def test_an_ab_trial_is_in_the_place_once(project: Path) -> None:
@@ -289,20 +279,20 @@ def test_moving_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: py
         real(path, text)
 
     monkeypatch.setattr(store, "_replace", power_cut)
-    assert run("record", "--compact", "--results", results).exit_code == 130
+    assert ridgeline("record", "--compact", "--results", results).exit_code == 130
     monkeypatch.undo()
     pd.testing.assert_frame_equal(sortable(store.load(results)), whole, check_exact=True)
-    assert run("record", "--compact", "--results", results).exit_code == 0
+    assert ridgeline("record", "--compact", "--results", results).exit_code == 0
     pd.testing.assert_frame_equal(sortable(store.load(results)), whole, check_exact=True)
     assert all(one.samples for path in results.rglob("*.notes.jsonl") for one in read(path).trials)
 
 
 def test_compact_without_a_place_says_what_to_write(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    done = run("record", "--compact", "--results", tmp_path / "results")
+    done = ridgeline("record", "--compact", "--results", tmp_path / "results")
     assert done.exit_code == 3
     assert "[tool.ridgeline] samples" in done.output
-    assert run("record").exit_code == 3
+    assert ridgeline("record").exit_code == 3
 
 
 # ---- the branch ----------------------------------------------------------------------------------------------------
@@ -324,7 +314,7 @@ def clones(tmp_path: Path) -> tuple[Path, Path]:
 
 def pushed(project: Path, line: dict[str, Any]) -> Result:
     path = write(project / "trials.jsonl", line)
-    return run("record", path, "--results", project / "results", "--push", "main")
+    return ridgeline("record", path, "--results", project / "results", "--push", "main")
 
 
 def test_two_clones_push_their_samples(clones: tuple[Path, Path]) -> None:

@@ -8,7 +8,6 @@ import math
 import os
 import random
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,8 +23,8 @@ from asv_runner import statistics as asv_statistics
 from ci.records import pooling
 from ci.records import store as records
 from ci.records.rows import FEWEST_SAMPLES
-from tests.ci.histories import commits_of_one_second
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
+from tests.kit import commits_of_one_second
 
 NAME = MACHINE["name"]
 
@@ -257,12 +256,6 @@ def test_a_tree_without_the_kernel_records_nothing_of_it(record: Any, results: P
     assert row(results, "track_broken_modules", BASE)["result"] == [1]
 
 
-def test_a_gzip_file_of_appended_members(results: Path, tmp_path: Path) -> None:
-    file = tmp_path / "trials.jsonl.gz"
-    file.write_bytes(b"".join(gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)))
-    assert records.record([file], results).added == 3
-
-
 # ---- who wins -----------------------------------------------------------------------------------------------------
 
 
@@ -384,14 +377,15 @@ def test_a_bad_line_is_set_aside_and_the_others_recorded(results: Path, tmp_path
     assert len(list(tmp_path.glob("*.setaside-*"))) == 1
 
 
-@pytest.mark.parametrize("cut", [1, 40, 200])
+@pytest.mark.parametrize("cut", [0, 1, 40, 200])
 def test_a_torn_gzip_file_gives_what_is_whole(results: Path, tmp_path: Path, cut: int) -> None:
     file = tmp_path / "trials.jsonl.gz"
     members = [gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)]
-    file.write_bytes(b"".join(members)[:-cut])
+    whole = b"".join(members)
+    file.write_bytes(whole[: len(whole) - cut])
     outcome = records.record([file], results)
-    assert outcome.added >= 2
-    assert any("ends early" in problem.why for problem in outcome.problems)
+    assert outcome.added >= (2 if cut else 3)
+    assert any("ends early" in problem.why for problem in outcome.problems) == bool(cut)
 
 
 def test_missing_and_foreign_files_are_reported(results: Path, tmp_path: Path) -> None:
@@ -441,20 +435,6 @@ def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name:
     assert [reason in said for said in frame.attrs["problems"]] == [True]
     [problem] = record(trial(number=2)).problems
     assert Path(problem.set_aside).read_bytes() == bad
-    assert records.load(results).attrs["problems"] == []
-
-
-def test_torn_notes_lose_only_the_torn_line(record: Any, results: Path) -> None:
-    record(trial(), trial(number=1))
-    notes = asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl")
-    notes.write_bytes(notes.read_bytes()[:-30])
-    frame = records.load(results)
-    assert list(frame["trials"]) == [1, 1]
-    assert "torn" in frame.attrs["problems"][0]
-    outcome = record(trial(number=2))
-    assert Path(outcome.problems[0].set_aside).exists()
-    assert len(records.notes(results, NAME, HEAD, ENV)) == 2
-    assert record(trial(number=1)).added == 1
     assert records.load(results).attrs["problems"] == []
 
 
@@ -632,16 +612,6 @@ def test_an_asv_file_of_another_shape_leaves_the_notes(record: Any, results: Pat
     assert len(frame.attrs["problems"]) == 1
     assert said in frame.attrs["problems"][0]
     assert records.load(results).attrs == frame.attrs, "told again from the cache"
-
-
-def test_load_sees_what_was_recorded_since(record: Any, results: Path) -> None:
-    record(trial())
-    assert set(records.load(results)["trials"]) == {1}
-    record(trial(number=1))
-    assert set(records.load(results)["trials"]) == {2}
-    shutil.rmtree(results / ".cache")
-    assert set(records.load(results)["trials"]) == {2}
-    assert len(records.load(results, machine="another")) == 0
 
 
 def test_commits_come_oldest_first(record: Any, results: Path) -> None:

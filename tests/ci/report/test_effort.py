@@ -15,12 +15,16 @@ from benchmarks.coordinator import lanes
 from ci.pools.file import FILE, load
 from ci.report import effort, run_summary
 from ci.report.run_summary import EXPLAINED, ORDER, minutes, seconds_of
-from ci.trials import file as files
 from ci.trials.trial import Dispatch, HeapHome, Trial
-from tests.ci import made_trials
 from tests.ci.made_trials import MACHINE, declaration, failed, ok, parsed, tree, trial
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def printed(what: Any, width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(what)
+    return out.getvalue()
 
 
 def recorded(kernel="gather", world=2, seconds=60.0, number=0, cases=2, machine=MACHINE, started="2026-11-01"):
@@ -84,10 +88,9 @@ def test_what_does_not_fit_has_a_next_step():
 
 def test_the_table_shows_the_arithmetic():
     efforts = effort.expected({"gather": {2: 10}}, {("gather", 2): effort.Pace(3.0, 2.0, 1.0, "m")}, 3)
-    out = io.StringIO()
-    Console(file=out, width=120).print(effort.table(efforts, 8, 3))
-    assert "expected on 8 GPUs, 3 trials" in out.getvalue()
-    assert out.getvalue().splitlines()[-1].split() == ["gather", "2", "10", "30", "2.0", "m"]
+    shown = printed(effort.table(efforts, 8, 3))
+    assert "expected on 8 GPUs, 3 trials" in shown
+    assert shown.splitlines()[-1].split() == ["gather", "2", "10", "30", "2.0", "m"]
 
 
 def test_the_limit_is_that_of_the_pools_which_the_workflow_takes():
@@ -138,11 +141,6 @@ def test_a_trial_keeps_the_homes_of_its_heaps():
     assert (found.heaps[2].slowest_link, found.heaps[4].slowest_link) == (80.0, None)
 
 
-def test_older_trials_say_nothing_of_heaps_and_dies():
-    found = measured()
-    assert (found.heaps, found.dispatch) == ({}, None)
-
-
 def test_a_link_carries_a_peers_part_in_the_median_time():
     """1 GB to all peers in 20 ms: 50 GB/s to the one peer of two ranks, 16.7 to each of the three of four."""
     [two] = effort.uses([measured(heap={"w2": {"home": "torch", "homes": PROBED}})])
@@ -169,20 +167,15 @@ def test_a_kernel_of_one_rank_shows_its_dies_only():
 def test_the_table():
     dies = {"programs": [38] * 8, "round_robin": True}
     heap = {"w2": {"home": "torch", "homes": PROBED}}
-    out = io.StringIO()
-    found = effort.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])
-    Console(file=out, width=120).print(effort.link_table(found))
-    assert out.getvalue().splitlines()[-1].split("  ")[0] == "gather/big"
-    assert "50.0" in out.getvalue()
-    assert "62 % of 80" in out.getvalue()
-    assert "8 x 8" in out.getvalue()
+    shown = printed(effort.link_table(effort.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])))
+    assert shown.splitlines()[-1].split() == ["gather/big", "triton", "50.0", "62", "%", "of", "80", "8", "x", "8"]
 
 
 # Where the seconds of a run went: all of them, in the order of a trial, as a sentence, a table and JSON.
 
 
 def lasting(**more: object) -> Trial:
-    return made_trials.parsed({**made_trials.trial(), **more}) if more else made_trials.parsed(made_trials.trial())
+    return parsed({**trial(), **more})
 
 
 SPENT = {"rounds": 2.0, "checks": 1.0, "start": 0.5}
@@ -196,10 +189,8 @@ def test_the_seconds_of_all_trials_add_up_to_those_of_the_command() -> None:
     most = "before the trials 4.0 s, outside of measuring 4.0 s, checks 2.0 s"
     assert found.sentence() == f"measuring: 4.0 of 15.0 s (27 %); most of the rest: {most}"
     assert found.as_json()["measuring_s"] == 4.0
-    out = io.StringIO()
-    Console(file=out, width=100).print(found.table())
-    assert "rounds" in out.getvalue()
-    assert out.getvalue().splitlines()[-1].split() == ["all", "15.0", "100"]
+    assert "rounds" in printed(found.table())
+    assert printed(found.table()).splitlines()[-1].split() == ["all", "15.0", "100"]
 
 
 def test_trials_that_do_not_say_it_have_no_table() -> None:
@@ -207,16 +198,16 @@ def test_trials_that_do_not_say_it_have_no_table() -> None:
     assert seconds_of([lasting(), lasting(spent_s=SPENT)]) is None
 
 
-def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others(tmp_path: Path) -> None:
-    nothing = {"m16": {"head/triton": made_trials.failed("skipped"), "head/blas": made_trials.failed("unsupported")}}
-    lines = (
-        {**made_trials.trial(number=0), "spent_s": SPENT, "ahead_s": 1.0},
-        {**made_trials.trial(nothing, number=1, kernel="reduce_scatter"), "spent_s": {}, "ahead_s": 2.0},
-        {**made_trials.trial(nothing, number=2, kernel="all_to_all"), "spent_s": {}, "ahead_s": 0.0},
+def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others() -> None:
+    nothing = {"m16": {"head/triton": failed("skipped"), "head/blas": failed("unsupported")}}
+    found = seconds_of(
+        [
+            lasting(spent_s=SPENT, ahead_s=1.0),
+            parsed({**trial(nothing, 1, kernel="reduce_scatter"), "spent_s": {}, "ahead_s": 2.0}),
+            parsed({**trial(nothing, 2, kernel="all_to_all"), "spent_s": {}, "ahead_s": 0.0}),
+        ],
+        whole_s=8.0,
     )
-    file = files.read(made_trials.write(tmp_path / "trials.jsonl", *lines))
-    assert (len(file.trials), file.rejected) == (3, ())
-    found = seconds_of(file.trials, whole_s=8.0)
     assert found
     assert found.phases == {**SPENT, "before the trials": 3.0, "outside of measuring": 1.5}
     assert found.whole_s == 8.0
@@ -250,9 +241,7 @@ def test_the_table_says_how_many_trials_were_prepared_side_by_side() -> None:
     for count, wanted in ((None, False), (1, False), (3, True)):
         found = seconds_of([lasting(spent_s=SPENT, side_by_side=count), lasting(spent_s=SPENT)])
         assert found
-        out = io.StringIO()
-        Console(file=out, width=100).print(found.table())
-        assert ("3 trials were prepared side by side, each was timed alone" in out.getvalue()) == wanted
+        assert ("3 trials were prepared side by side, each was timed alone" in printed(found.table())) == wanted
 
 
 # How a person reads a bring-up: what failed is last, with what to do; what is alike is said once.

@@ -9,8 +9,6 @@ import itertools
 import json
 import math
 import re
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,9 +64,6 @@ def test_json(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_json_comes_back_as_the_same_report(name: str) -> None:
     report = sample(name)
-    if name == "hostile":
-        with pytest.raises(json_report.ReportError, match="title, rule maxLength"):
-            json_report.loads(json_report.dumps(dataclasses.replace(report, title="x" * 301)).encode())
     assert json_report.loads(json_report.dumps(report).encode()) == report
 
 
@@ -82,32 +77,10 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_names_of_cases_are_never_shortened(width: int) -> None:
-    text = terminal.render(sample("slower"), width=width)
-    assert all(case.case in text for case in sample("slower").moved())
-
-
 def test_without_colour_nothing_is_lost() -> None:
     report = sample("slower")
     coloured = re.sub(r"\x1b\[[0-9;]*m", "", terminal.render(report, colour=True))
     assert [line.rstrip() for line in coloured.splitlines()] == terminal.render(report).splitlines()
-
-
-def test_no_color_is_honoured() -> None:
-    code = (
-        "from tests.ci.report import samples; from rich.console import Console;"
-        "from ci.report import terminal; terminal.show(samples.slower(), Console(force_terminal=True, width=100))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={"NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1", "TERM": "xterm"},
-        check=True,
-    )
-    assert "SLOWER" in run.stdout
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", run.stdout)
 
 
 def test_a_terminal_that_knows_only_ascii() -> None:
@@ -115,11 +88,6 @@ def test_a_terminal_that_knows_only_ascii() -> None:
     out = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     terminal.show(sample("slower"), Console(file=out, width=120))
     assert b"> 119 us" in raw.getvalue()
-
-
-def test_control_characters_do_not_reach_the_terminal() -> None:
-    assert "\x07" not in terminal.render(sample("hostile"), width=300)
-    assert "\u202e" not in terminal.render(sample("hostile"), width=300)
 
 
 def test_the_plot_has_one_scale_for_all_rows() -> None:
@@ -225,12 +193,6 @@ def test_a_warning_of_many_cases_is_one_line_and_the_json_keeps_all() -> None:
     assert json_report.loads(json_report.dumps(report).encode()) == report
 
 
-def test_a_report_without_the_cases_of_its_warnings_is_read() -> None:
-    old = json_report.document(Report(Judgement(Verdict.SAME, "why"), warnings=(ReportWarning("hot", "gemm/m1"),)))
-    del old["case_warnings"]
-    assert json_report.loads(json.dumps(old).encode()).warnings == (ReportWarning("gemm/m1: hot"),)
-
-
 def test_floors_that_were_not_timed_are_one_line_per_cause() -> None:
     names = [f"gather/triton/w{i}" for i in range(5)]
     same = [CaseVerdict(name, "gather", "triton", Verdict.SAME) for name in names]
@@ -254,22 +216,6 @@ def test_floors_that_were_not_timed_are_one_line_per_cause() -> None:
 
 def _visible(markdown_text: str) -> str:
     return html.unescape(markdown_text)
-
-
-def test_the_heading_is_the_verdict() -> None:
-    for name in NAMES[:-1]:
-        heading = next(line for line in markdown.render(sample(name)).splitlines() if line.startswith("## "))
-        assert str(sample(name).verdict) in heading
-
-
-def test_nothing_hostile_survives() -> None:
-    text = markdown.render(sample("hostile"))
-    outside_code = re.sub(r"`[^`\n]*`", "", text)  # between <code> and </code> GitHub makes addresses live
-    assert "<script" not in text
-    assert "\n# heading" not in text
-    assert text.count("<!--") == 1
-    for attack in ("](", "@octocat", "#1 ", "javascript:", "://evil", "**b**"):
-        assert attack not in outside_code, attack
 
 
 @pytest.mark.parametrize(
@@ -350,26 +296,11 @@ def test_the_heading_names_the_pool() -> None:
 # ---- json ----
 
 
-def test_the_promised_keys() -> None:
-    document = json_report.document(sample("slower"))
-    promised = {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"}
-    assert document["verdict"] == "SLOWER"
-    assert all(promised <= set(case) for case in document["cases"])
-
-
 def test_numbers_that_are_not_finite_become_null() -> None:
     case = CaseVerdict("a", "k", "b", Verdict.CANNOT_TELL, 1.0, 0.5, math.inf, p_value=math.nan)
     text = json_report.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
     assert json.loads(text, parse_constant=pytest.fail)["cases"][0]["ci_high"] is None
     assert json_report.loads(text.encode()).clocks["base"].sm_clock_mhz is None
-
-
-def test_a_report_with_the_old_name_of_a_verdict_is_read() -> None:
-    old = json_report.dumps(sample("broken")).replace("NOT COMPARABLE", "YARDSTICK CHANGED")
-    assert old.count("YARDSTICK CHANGED") == 1
-    assert json_report.loads(old.encode()) == sample("broken")
-    overall = json_report.dumps(sample("broken")).replace('"verdict": "BROKEN"', '"verdict": "YARDSTICK CHANGED"', 1)
-    assert json_report.loads(overall.encode()).verdict is Verdict.NOT_COMPARABLE
 
 
 def broken_document(change: Callable[[dict], object]) -> bytes:
@@ -395,6 +326,7 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
         (broken_document(lambda d: d["cases"][0].update(ratio=-1)), "ratio"),
         (broken_document(lambda d: d["head"].update(commit="HEAD")), "commit"),
         (broken_document(lambda d: d.update(why="x" * 5000)), "why"),
+        (broken_document(lambda d: d.update(title="x" * 301)), "title, rule maxLength"),
         (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
     ],
 )

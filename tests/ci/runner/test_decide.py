@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ci.runner.state import End, offer_of, refusal
+from ci.runner.decide import lost_its_node, trouble
+from ci.runner.state import Sight, Slot, offer_of, refusal
+from ci.slurm import ENDED, QueueRow
 from tests.ci.runner.world import ALLOWED, SERVING, World
 
 
@@ -24,7 +26,7 @@ def world(tmp_path: Path) -> World:
 def run_up(world: World) -> str:
     """From a queued job to a runner at work."""
     world.round()
-    (token,) = [one for one in world.living() if world.slurm[one].end is End.PENDING]
+    (token,) = [one for one in world.living() if world.slurm[one].waiting]
     world.begin(token)
     world.round()
     world.read(token)
@@ -48,7 +50,7 @@ def settled(world: World, rounds: int = 150) -> None:
 
 def advance(world: World, token: str) -> None:
     place = world.folder / "slots" / token
-    if world.slurm[token].end is End.PENDING:
+    if world.slurm[token].waiting:
         world.begin(token)
     elif (place / "config").exists():
         world.read(token)
@@ -90,21 +92,6 @@ def test_jobs_that_are_not_ours_start_nothing_and_are_refused_once(world: World)
     assert [line.partition(":")[0].split()[0] for line in world.log] == ["refused"] * 4
 
 
-def test_a_runner_that_took_another_job_is_replaced(world: World) -> None:
-    world.queue()
-    world.round()
-    (token,) = world.living()
-    world.begin(token)
-    world.round()
-    first = world.queue(event="pull_request")
-    world.jobs = {first.id: first, **world.jobs}  # GitHub gives it the stranger's job
-    world.read(token)
-    assert world.jobs[first.id].conclusion == "failure"
-    for _ in range(3):
-        world.round()
-    assert len(world.living()) == 1, "the job that is allowed has a new runner"
-
-
 @pytest.mark.parametrize("how", ["node", "forgotten"])
 def test_the_job_of_a_lost_node_runs_again_and_not_for_ever(world: World, how: str) -> None:
     world.queue()
@@ -113,7 +100,7 @@ def test_the_job_of_a_lost_node_runs_again_and_not_for_ever(world: World, how: s
             break
         token = run_up(world)
         world.round()
-        world.end(token, End.LOST) if how == "node" else world.forget(token)
+        world.end(token, "NODE_FAIL") if how == "node" else world.forget(token)
         for _ in range(5):
             world.round()
             world.now += 20
@@ -133,7 +120,7 @@ def test_a_job_that_failed_or_was_cancelled_is_not_run_again(world: World) -> No
     world.queue()
     world.round()
     token = run_up(world)
-    world.end(token, End.STOPPED)
+    world.end(token, "CANCELLED")
     world.notice(token)
     settled(world, 20)
     assert world.reruns == {}
@@ -180,7 +167,7 @@ def test_a_slurm_job_that_will_never_start_is_taken_back_and_said(world: World) 
     world.queue()
     world.round()
     (token,) = world.living()
-    world.slurm[token] = dataclasses.replace(world.slurm[token], why="PENDING, PartitionTimeLimit")
+    world.slurm[token] = dataclasses.replace(world.slurm[token], reason="PartitionTimeLimit")
     for _ in range(3):
         world.round()
     assert world.living() == []
@@ -218,6 +205,14 @@ def test_labels_are_compared_without_case_and_the_smallest_offer_wins() -> None:
     assert refusal(ALLOWED, SERVING) == ""
 
 
+@pytest.mark.parametrize("state", sorted(ENDED))
+def test_only_a_lost_node_makes_a_job_run_again(state: str) -> None:
+    row = QueueRow("7", "7", "rl-a", state, "", "gpu", "n1", "rl-a")
+    lost = lost_its_node(Slot("rl-a", "mi300x-1", 0.0, run=9), Sight(cluster={"rl-a": row}))
+    assert lost is (state in {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"})
+    assert trouble(row) == ("" if state == "COMPLETED" else state)
+
+
 class Worlds(RuleBasedStateMachine):
     """Anything in any order, and at the end everything is as it should be."""
 
@@ -242,11 +237,11 @@ class Worlds(RuleBasedStateMachine):
         if data == "advance":
             advance(self.world, token)
         elif data == "lost":
-            self.world.end(token, End.LOST)
+            self.world.end(token, "NODE_FAIL")
         elif data == "forgotten":
             self.world.forget(token)
         elif data == "stopped":
-            self.world.end(token, End.STOPPED)
+            self.world.end(token, "CANCELLED")
         else:
             self.world.leave(token, 1)
 
@@ -279,7 +274,7 @@ class Worlds(RuleBasedStateMachine):
     @invariant()
     def bounds_hold(self) -> None:
         partitions = Counter(self.world.offers[token].partition("-")[0] for token in self.world.living())
-        assert all(count <= SERVING.most for count in partitions.values())
+        assert all(count <= SERVING.jobs for count in partitions.values())
 
     @invariant()
     def no_token_twice(self) -> None:

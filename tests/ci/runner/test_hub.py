@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,25 +15,12 @@ from werkzeug import Response
 
 from ci.pools import drained, file
 from ci.pools.drained import Drained
-from ci.pools.types import PoolsError
-from ci.runner import slots, state
+from ci.pools.file import PoolsError
+from ci.runner import state
 from ci.runner.hub import GitHubQueue
-from ci.runner.slots import SlurmJobs
-from ci.runner.state import (
-    EVENTS,
-    Away,
-    Denied,
-    End,
-    Ledger,
-    Letters,
-    LostJob,
-    Pause,
-    RunnerError,
-    Serving,
-    Slot,
-    serving,
-)
-from ci.slurm import ENDED, QueueRow, Slurm
+from ci.runner.service import SlurmJobs
+from ci.runner.state import EVENTS, Away, Denied, Ledger, Letters, LostJob, Pause, RunnerError, Serving, Slot, serving
+from ci.slurm import Slurm
 from tests.ci.runner.world import SERVING
 from tests.standins.github import DROP
 from tests.standins.runner import RunnerHub
@@ -342,47 +330,46 @@ def test_a_state_folder_serves_one_service_at_a_time(tmp_path: Path) -> None:
 # How a slot's Slurm job is submitted, and what squeue's states mean for it.
 
 
-DOCUMENT = {
-    "pool": {
-        "mi300x": {
-            "gpu": "MI300X",
-            "gpus": [1, 8],
-            "runs_on": ["linux", "mi300x-{gpus}"],
-            "container": "none",
-            "isolation": "slurm",
-            "site": "here",
-            "partition": "gpu",
-            "gres": "mi300x",
-            "constraint": "gfx942",
-            "exclusive": True,
-            "minutes": 90,
-            "sbatch": ["--qos=ci"],
-        },
-        "alone": {"gpu": "MI355X", "gpus": [8], "runs_on": ["alone"], "container": "none", "isolation": "whole"},
-    },
-    "site": {
-        "here": {
-            "account": "perf",
-            "shared": "/nowhere",
-            "runner": {
-                "program": "/opt/actions-runner/run.sh",
-                "repository": "o/r",
-                "jobs": 3,
-                "organization": "o",
-                "workflows": [".github/workflows/gpu.yml"],
-                "refs": ["refs/heads/main"],
-            },
-        },
-        "there": {},
-    },
-}
+RUNNERS = """
+[pool.mi300x]
+gpu = "MI300X"
+gpus = [1, 8]
+runs_on = ["linux", "mi300x-{gpus}"]
+container = "none"
+isolation = "slurm"
+site = "here"
+partition = "gpu"
+gres = "mi300x"
+constraint = "gfx942"
+exclusive = true
+minutes = 90
+sbatch = ["--qos=ci"]
+
+[pool.alone]
+gpu = "MI355X"
+gpus = [8]
+runs_on = ["alone"]
+container = "none"
+isolation = "whole"
+
+[site.there]
+
+[site.here]
+account = "perf"
+shared = "/nowhere"
+[site.here.runner]
+program = "/opt/actions-runner/run.sh"
+repository = "o/r"
+jobs = 3
+organization = "o"
+workflows = [".github/workflows/gpu.yml"]
+refs = ["refs/heads/main"]
+"""
 
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> SlurmJobs:
-    pools = file.parse(DOCUMENT)
-    here = dataclasses.replace(pools.sites["here"], shared=str(tmp_path))
-    pools = dataclasses.replace(pools, sites={**pools.sites, "here": here})
+    pools = file.parse(tomllib.loads(RUNNERS.replace("/nowhere", str(tmp_path))))
     return SlurmJobs(serving(pools, "here"), pools, tmp_path / "state", Slurm({}))
 
 
@@ -405,13 +392,13 @@ def test_a_pool_that_is_gone_from_the_file_starts_nothing(jobs: SlurmJobs) -> No
 
 
 def test_what_a_site_serves() -> None:
-    pools = file.parse(DOCUMENT)
+    pools = file.parse(tomllib.loads(RUNNERS))
     made = serving(pools, "here")
     assert [(offer.name, offer.gpus, offer.labels) for offer in made.offers] == [
         ("mi300x-1", 1, ("linux", "mi300x-1")),
         ("mi300x-8", 8, ("linux", "mi300x-8")),
     ]
-    assert (made.most, made.organization, made.repository) == (3, "o", "o/r")
+    assert (made.jobs, made.organization, made.repository) == (3, "o", "o/r")
     assert isinstance(serving(pools, "here", ["mi300x"]), Serving)
 
 
@@ -425,17 +412,4 @@ def test_what_a_site_serves() -> None:
 )
 def test_what_cannot_be_served_is_said(site: str, only: tuple[str, ...], said: str) -> None:
     with pytest.raises((RunnerError, PoolsError), match=said):
-        serving(file.parse(DOCUMENT), site, only)
-
-
-def test_a_reason_that_waiting_does_not_end_is_told() -> None:
-    waiting = QueueRow("7", "7", "rl-a", "PENDING", "Resources", "gpu", "", "rl-a")
-    assert slots._job(waiting).why == ""
-    assert slots._job(dataclasses.replace(waiting, reason="PartitionTimeLimit")).why == "PENDING, PartitionTimeLimit"
-
-
-@pytest.mark.parametrize("state", sorted(ENDED))
-def test_only_a_lost_node_makes_a_job_run_again(state: str) -> None:
-    lost, stopped = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"}, {"CANCELLED", "DEADLINE", "TIMEOUT"}
-    wanted = End.LOST if state in lost else End.STOPPED if state in stopped else End.OVER
-    assert slots._end(QueueRow("7", "7", "rl-a", state, "", "gpu", "n1", "rl-a")) is wanted
+        serving(file.parse(tomllib.loads(RUNNERS)), site, only)

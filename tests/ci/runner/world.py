@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ci.runner import state
 from ci.runner.service import RunnerService
-from ci.runner.state import Away, ClusterJob, Denied, End, Hub, HubJob, HubRunner, LostJob, Offer, Serving, offer_of
+from ci.runner.state import Away, Denied, Hub, HubJob, HubRunner, LostJob, Offer, Serving, offer_of
+from ci.slurm import QueueRow
 
 SERVING = Serving(
     repository="o/r",
@@ -23,7 +24,7 @@ SERVING = Serving(
         Offer("mi300x-8", "mi300x", 8, ("linux", "mi300x", "mi300x-8"), "mi300x"),
         Offer("mi355x-8", "mi355x", 8, ("linux", "mi355x", "mi355x-8"), "mi355x"),
     ),
-    most=3,
+    jobs=3,
 )
 ALLOWED = HubJob(
     *(0, 0, "measure", frozenset(["mi300x-1"]), "queued"),
@@ -47,7 +48,7 @@ class World:
         self.hub_away = self.cluster_away = False
         self.jobs: dict[int, HubJob] = {}
         self.runners: dict[int, HubRunner] = {}
-        self.slurm: dict[str, ClusterJob] = {}
+        self.slurm: dict[str, QueueRow] = {}
         self.offers: dict[str, str] = {}
         self.log: list[str] = []
         self.submitted: list[str] = []
@@ -137,7 +138,7 @@ class World:
 
     # ---- Slurm, for the service ----
 
-    def _look_at_slurm(self, prefix: str) -> dict[str, ClusterJob]:
+    def _look_at_slurm(self, prefix: str) -> dict[str, QueueRow]:
         self._called(self.cluster_away)
         return {token: job for token, job in self.slurm.items() if token.startswith(prefix)}
 
@@ -146,13 +147,14 @@ class World:
         state.prepare(self.folder, token, "#!/bin/bash\n", SERVING)
         self.submitted.append(token)
         number = str(next(self._ids))
-        self.slurm[token], self.offers[token] = ClusterJob(number, token, End.PENDING), offer
+        self.slurm[token] = QueueRow(number, number, token, "PENDING", "", "gpu", "", token)
+        self.offers[token] = offer
         self._may_die(True)
         return number
 
     def cancel(self, slurm: str, token: str) -> None:
         self._called(self.cluster_away)
-        self.end(token, End.STOPPED)
+        self.end(token, "CANCELLED")
         self._may_die(True)
 
     # ---- what happens in the world ----
@@ -165,7 +167,7 @@ class World:
 
     def begin(self, token: str) -> None:
         """Slurm starts a job; it asks for its configuration."""
-        self.slurm[token] = dataclasses.replace(self.slurm[token], end=End.RUNNING, node="n0")
+        self.slurm[token] = dataclasses.replace(self.slurm[token], state="RUNNING", nodes="n0")
         (state.folder(self.folder, token) / "asked").write_text(self.slurm[token].id)
 
     def read(self, token: str) -> None:
@@ -214,12 +216,12 @@ class World:
         place = state.folder(self.folder, token)
         if place.exists():
             (place / "code").write_text(str(code))
-        self.end(token, End.OVER)
+        self.end(token, "COMPLETED")
 
-    def end(self, token: str, end: End) -> None:
+    def end(self, token: str, state: str) -> None:
         """The Slurm job is over; a runner without its job goes offline."""
-        if self.slurm[token].end in (End.PENDING, End.RUNNING):
-            self.slurm[token] = dataclasses.replace(self.slurm[token], end=end)
+        if not self.slurm[token].ended:
+            self.slurm[token] = dataclasses.replace(self.slurm[token], state=state)
         for number, one in list(self.runners.items()):
             if one.name == token:
                 self.runners[number] = dataclasses.replace(one, online=False)
@@ -230,14 +232,14 @@ class World:
 
     def forget(self, token: str) -> None:
         """Slurm no longer knows a job: it lost it, or it ended long ago."""
-        self.end(token, End.LOST)
+        self.end(token, "NODE_FAIL")
         del self.slurm[token]
 
     # ---- for assertions ----
 
     def living(self) -> list[str]:
         """Tokens of jobs that are queued or running in Slurm."""
-        return [token for token, job in self.slurm.items() if job.end in (End.PENDING, End.RUNNING)]
+        return [token for token, row in self.slurm.items() if not row.ended]
 
     def waiting(self) -> list[HubJob]:
         """Queued jobs that are allowed."""

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.lifetime import lives
 from ci import executors, slurm
 from ci.__main__ import main
 from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, State
 from ci.executors.cluster import SlurmExecutor
-from ci.pools.types import Pool
+from ci.pools.file import Pool, PoolsError
+from ci.slurm import SlurmError
 from tests.ci.slurm import torture
 from tests.needed import needed
-from tests.standins.slurm import SlurmCluster, alive, environment, pids, until
+from tests.standins.slurm import SlurmCluster, environment, pids, until
 
 ROOT = Path(__file__).parents[3]
 RUNNERS = """
@@ -51,7 +53,7 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
-    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm, ask_s=0.2)
+    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm)
 
 
 def runners(folder: Path, partition: str = "mi300x", gres: str = "mi300x", minutes: int = 10) -> str:
@@ -89,7 +91,7 @@ def submit(place: SlurmExecutor, tmp_path: Path) -> Submit:
         cwd: Path = ROOT,
         **sharding: object,
     ) -> str:
-        program = tmp_path / f"{len(place.jobs())}.py"
+        program = tmp_path / f"{len(executors.all_jobs(place.root))}.py"
         program.write_text(text)
         spec = JobSpec(
             "test", gpus, timeout, 1.0, str(cwd), pool="pool", runners=pool or runners(tmp_path),
@@ -105,7 +107,7 @@ def count(total: int, pause: float = 0.05, machine: str = "'m'") -> str:
 
 
 def end(place: SlurmExecutor, job: str, seconds: float = 120.0) -> JobStatus:
-    until(lambda: place.poll([job])[job].state.final, f"the end of {job}: {place.poll([job])}", seconds)
+    until(lambda: place.poll([job])[job].state.final, f"the end of {job}", seconds, every_s=0.5)
     return place.poll([job])[job]
 
 
@@ -128,7 +130,7 @@ def test_shards_of_an_array_are_put_together(place: SlurmExecutor, submit: Submi
     assert (status.state, status.exit_code, status.where) == (State.DONE, 0, "mi300x-0"), status
     assert [line["number"] for line in lines(place, job)] == [0, 1, 2] * 4
     assert (tmp_path / "all.jsonl").read_text() == (place.root / "jobs" / job / "trials.jsonl").read_text()
-    assert place.jobs() == [job]
+    assert executors.all_jobs(place.root) == [job]
 
 
 @pytest.mark.slow
@@ -183,7 +185,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     slurm_cluster.kill_slurmd(node)
     try:
         until(lambda: attempts(place, job) == 2, "the second attempt")
-        until(lambda: not any(alive(pid) for pid in old), "the end of the first copy")
+        until(lambda: not any(lives(pid) for pid in old), "the end of the first copy")
         assert end(place, job).state is State.DONE
     finally:
         slurm_cluster.bring_back(node)
@@ -286,7 +288,7 @@ def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: si
         before = [pid for pid in pids() if conf <= environment(pid).items()]
         assert len(before) >= 1 + 1 + 3 + 2, "munged, slurmctld, three slurmd, and the job"
         started.send_signal(number)
-    until(lambda: not any(alive(pid) for pid in before), "the end of all its processes", 30)
+    until(lambda: not any(lives(pid) for pid in before), "the end of all its processes", 30)
     until(lambda: not prefix.exists(), "the end of its folder", 30)
 
 
@@ -323,11 +325,11 @@ def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: SlurmExecutor
 def test_what_cannot_be_submitted_leaves_a_sentence(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    with pytest.raises(ExecutorError, match="Requested node configuration is not available"):
+    with pytest.raises(SlurmError, match="Requested node configuration is not available"):
         submit(count(1), pool=runners(tmp_path, "mi325x", gres="mi300x"))
-    (job,) = place.jobs()
+    (job,) = executors.all_jobs(place.root)
     assert place.poll([job])[job].state is State.FAILED
-    with pytest.raises(ExecutorError, match="offers jobs of 1, 8 GPUs, not 3"):
+    with pytest.raises(PoolsError, match="offers jobs of 1, 8 GPUs, not 3"):
         submit(count(1), gpus=3)
     bare = tmp_path / "bare.toml"
     bare.write_text(Path(runners(tmp_path)).read_text().replace("venv =", "# venv ="))

@@ -220,20 +220,6 @@ def ended(cluster: SlurmCluster, job: str, token: str, seconds: float = 45.0) ->
     return sorted(row.state for row in cluster.slurm.find(job, token))
 
 
-@pytest.mark.slow
-def test_a_job_succeeds_another_fails_and_an_array_has_a_row_for_each_task(
-    slurm_cluster: SlurmCluster, tmp_path: Path
-) -> None:
-    good = submitted(slurm_cluster, tmp_path, "echo $ROCR_VISIBLE_DEVICES > gpus", "--gres=gpu:mi300x:2", "-pmi300x")
-    bad = submitted(slurm_cluster, tmp_path, "exit 9", "-pmi325x")
-    many = submitted(slurm_cluster, tmp_path, "exit $((SLURM_ARRAY_TASK_ID==1))", "-pmi355x", "--array=0-2")
-    assert ended(slurm_cluster, *good) == ["COMPLETED"]
-    assert ended(slurm_cluster, *bad) == ["FAILED"]
-    assert ended(slurm_cluster, *many) == ["COMPLETED", "COMPLETED", "FAILED"]
-    assert (tmp_path / "gpus").read_text() == "0,1\n"
-    assert not slurm_cluster.slurm.scancel(*good)
-
-
 def test_an_id_without_our_token_is_nobody_of_ours(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     job, token = submitted(slurm_cluster, tmp_path, "sleep 60", "-pmi300x")
     assert slurm_cluster.slurm.find(job, "rl-another") == []

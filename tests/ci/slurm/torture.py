@@ -37,8 +37,9 @@ from pathlib import Path
 
 from ci import executors
 from ci.executors import JobSpec, JobStatus, Sharding, State
-from ci.executors.attempt import Shard
 from ci.executors.cluster import SlurmExecutor
+from ci.executors.shard import Shard
+from ci.slurm import SlurmError
 from tests.standins.slurm import NODES, USABLE, SlurmCluster, cluster, until
 
 ROOT = Path(__file__).parents[3]
@@ -80,7 +81,7 @@ class Torture:
     def __init__(self, broken: SlurmCluster, folder: Path, shards: int, trials: int, light: bool = False) -> None:
         self.cluster, self.folder, self.shards, self.trials, self.light = broken, folder, shards, trials, light
         self.deadline = time.monotonic() + LIMIT_S
-        self.place = SlurmExecutor(folder / "my jobs", broken.slurm, ask_s=0.5)
+        self.place = SlurmExecutor(folder / "my jobs", broken.slurm)
         self.resumed = 0
         self.job = self.submit()
 
@@ -102,7 +103,8 @@ class Torture:
         """Wait until something is true or the job has ended; at most until the round's limit."""
         try:
             left = max(1.0, self.deadline - time.monotonic())
-            until(lambda: condition() or self.status.state.final, f"{what} (limit of a round: {LIMIT_S:g} s)", left)
+            over = f"{what} (limit of a round: {LIMIT_S:g} s)"
+            until(lambda: condition() or self.status.state.final, over, left, every_s=0.3)
         except AssertionError as error:
             queue = [(row.id, row.state, row.reason) for row in self.cluster.slurm.named(self.token) if not row.ended]
             nodes = self.cluster.nodes()
@@ -335,7 +337,7 @@ def play(name: str, rounds: int, shards: int, trials: int, light: bool) -> int:
                 SCENARIOS[name](run)
                 found.append(run.finish())
             fault = "" if found[-1].sound else str(found[-1])
-        except (AssertionError, OSError, subprocess.SubprocessError, executors.ExecutorError) as error:
+        except (AssertionError, OSError, subprocess.SubprocessError, executors.ExecutorError, SlurmError) as error:
             fault = f"{type(error).__name__}: {error}"
         faults += bool(fault)
         print(f"{name}, round {number} of {rounds}: {fault or found[-1]}", file=sys.stderr, flush=True)

@@ -206,16 +206,6 @@ def test_the_best_split_is_the_one_that_explains_most():
     assert float(gain[0]) == pytest.approx(max(left))
 
 
-def test_every_short_level_lies_in_a_window_not_much_longer():
-    for points in (6, 7, 50, 300, WINDOW):
-        windows = list(zip(*steps_scan.windows(points), strict=True))
-        assert windows[0] == (0, points)
-        for start, length in itertools.product(range(0, points - 6, 11), (6, 20, 45)):
-            if start + length <= points:
-                around = min(b - a for a, b in windows if a <= start and start + length <= b)
-                assert around <= 3 * length + 12
-
-
 def test_p_values_fall_with_size_and_grow_with_places():
     assert p_value(critical(300), 300) == pytest.approx(LEVEL)
     assert p_value(critical(5000), 5000) == pytest.approx(LEVEL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import zlib
@@ -15,7 +14,7 @@ import pandas as pd
 
 from benchmarks.points import Knobs, Point
 from ci.sweeps import measured
-from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace, TunedCase
+from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace
 from ci.sweeps.measured import Measured
 from ci.trials.trial import Cost
 from tests.ci import made_trials
@@ -68,12 +67,12 @@ def facts(knobs: dict[str, Any]) -> dict[str, KnobFact]:
 
 
 def offer(case: str = "m16", backend: str = "triton", **more: Any) -> BackendOffer:
-    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "dtype": "fp16", **more}
-    return BackendOffer(case, backend, cost=Cost(10**12, 10**9, 0, 0), **given)
+    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "defaults": KNOBS, "dtype": "fp16", **more}
+    return BackendOffer("gemm", case, backend, cost=Cost(10**12, 10**9, 0, 0), **given)
 
 
 def catalogue(offers: Sequence[BackendOffer] = (), arch: str = "sm_90") -> Catalogue:
-    blas = BackendOffer("m16", "blas", baseline=True, dtype="fp16", cost=Cost(10**12, 10**9, 0, 0))
+    blas = offer(backend="blas", baseline=True, config={}, knobs={}, defaults={})
     return Catalogue("gemm", arch, 132, tuple(offers) or (offer(), blas))
 
 
@@ -143,11 +142,14 @@ stages = 2
 """
 
 
-def case(name: str = "m16_fp16", entry: Knobs | None = None, file: Path = Path("tuned.toml"), **more: Any) -> TunedCase:
+def case(
+    name: str = "m16_fp16", entry: Knobs | None = None, file: Path = Path("tuned.toml"), **more: Any
+) -> BackendOffer:
     """A case whose key is its name without the dtype."""
     place = TablePlace(file, ("sm_90",), name.partition("_")[0])
     candidates = tuple({**DEFAULTS, **knobs} for knobs in (RULE, FAST, SLOW, OTHER))
-    return TunedCase("gemm", name, "triton", place, entry or {}, RULE, DEFAULTS, candidates=candidates, **more)
+    table = {"entry": entry or {}, "rule": RULE, "defaults": DEFAULTS, "config": {**DEFAULTS, **(entry or RULE)}}
+    return BackendOffer("gemm", name, "triton", place=place, candidates=candidates, **table, **more)
 
 
 Ratios = Sequence[tuple[Knobs, float | str]]
@@ -180,8 +182,3 @@ def trees(*names: str, **more: Any) -> dict[str, Any]:
     """A checkout that declares these cases."""
     declared = declaration("gemm", cases=names)
     return {"head": tree(declared=declared, **more)}
-
-
-def with_entry(one: TunedCase, entry: Knobs) -> TunedCase:
-    """The same case once its table has an entry."""
-    return dataclasses.replace(one, entry=entry)

@@ -18,7 +18,7 @@ from ci.sweeps import grid, pruning
 from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.grid import KnobGrid, PointWish
 from ci.sweeps.measured import SweepError
-from ci.sweeps.pruning import CodeLimits, Compiled, PointCompiler, Pruned, by_config, read_compiled
+from ci.sweeps.pruning import CodeLimits, Compiled, PointCompiler, prune, read_compiled
 from ci.sweeps.run import expected
 from ci.sweeps.rungs import Rungs
 from tests.ci.sweeps.made_sweeps import catalogue, offer
@@ -32,14 +32,14 @@ def _point(**knobs: Any) -> Point:
 
 def test_points_whose_knobs_come_to_the_same_are_one() -> None:
     points = [_point(block_m=16), _point(num_warps=8), _point(num_warps=8, flatten=True), _point(num_warps=2)]
-    found = by_config(catalogue(), {"m16": points}, ANCHORS)
+    found = prune(catalogue(), {"m16": points}, ANCHORS, None)
     assert [one.knobs for one in found.kept["m16"]] == [{"num_warps": 8}, {"num_warps": 2}]
     assert found.equal == {("m16", points[0].label): "triton", ("m16", points[2].label): points[1].label}
     assert found.reasons() == {"the code of another point": 2}
 
 
 def test_a_case_that_the_backend_refuses_is_dropped_with_its_sentence() -> None:
-    found = by_config(catalogue([offer(why_not="needs gfx950")]), {"m16": [_point(num_warps=8)]}, ANCHORS)
+    found = prune(catalogue([offer(why_not="needs gfx950")]), {"m16": [_point(num_warps=8)]}, ANCHORS, None)
     assert [(one.kind, one.why) for one in found.dropped] == [("refused", "needs gfx950")]
     assert found.count == 0
 
@@ -75,8 +75,8 @@ def test_a_compiler_that_cannot_start_is_an_error() -> None:
 
 
 def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    bad, good, same, twin = (_point(num_warps=n) for n in (1, 2, 4, 8))
-    before = Pruned({"m16": [bad, good, same]}, {("m16", twin.label): bad.label}, (), (twin,))
+    bad, good, same = (_point(num_warps=n) for n in (1, 2, 8))
+    twin = _point(num_warps=1, flatten=True)
     known = {
         ("m16", "triton"): Compiled(identity="a"),
         ("m16", bad.label): Compiled("cannot load", "too much LDS"),
@@ -84,7 +84,7 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
         ("m16", same.label): Compiled(identity="a"),
     }
     monkeypatch.setattr(pruning.PointCompiler, "compiled", lambda *_: known)
-    found = PointCompiler(None, None).pruned(catalogue(), before, ANCHORS)
+    found = prune(catalogue(), {"m16": [bad, good, same, twin]}, ANCHORS, PointCompiler(None, None))
     assert found.kept == {"m16": [good]}
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]
@@ -93,7 +93,7 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
 
 def test_unknown_code_equals_no_other() -> None:
     points = [Point("m16", "blas"), _point(num_warps=2)]
-    assert by_config(catalogue(), {"m16": points}, ANCHORS).count == 2
+    assert prune(catalogue(), {"m16": points}, ANCHORS, None).count == 2
 
 
 def test_minutes_grow_with_points_and_shrink_with_halving() -> None:
@@ -125,7 +125,7 @@ def test_the_program_and_its_reader_agree(gemm: catalogues.Catalogue) -> None:
     assert ours.knobs["num_warps"].kind == "int"
     assert ours.config.keys() == ours.knobs.keys()
     assert ours.cost.flops == 2 * 16 * 4096 * 4096
-    assert ours.tuned.place.key
+    assert ours.place.key
     assert not ours.baseline
     changes = [ours.overrides(one) for one in ours.candidates]
     assert changes[0] == {}, "the present choice comes first"
@@ -285,10 +285,3 @@ def test_candidates_are_points_by_what_they_change_of_the_configuration() -> Non
     both = _knobs(PointWish(tuple(grid.of_options(["num_warps=2"])), candidates=True), [offer(candidates=proposed)])
     assert {"num_warps": 2} in both
     assert len(both) == 3
-
-
-def test_an_operator_without_candidates_or_knobs_says_so() -> None:
-    with pytest.raises(SweepError, match="declares no candidates; name knobs"):
-        grid.points(catalogue(), PointWish(candidates=True))
-    with pytest.raises(SweepError, match="nothing to sweep"):
-        grid.points(catalogue(), PointWish())

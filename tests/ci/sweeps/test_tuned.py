@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ci.sweeps import tables, tuning
+from ci.sweeps import tuning as report
+from ci.sweeps.choose import Action, EntryDecision, RunnerUp, decide, timed
 from ci.sweeps.measured import SweepError
 from ci.sweeps.rungs import LogTime, Versus, over_cases, versus
-from ci.sweeps.tuned import tables, tuning
-from ci.sweeps.tuned import tuning as report
-from ci.sweeps.tuned.choose import Action, EntryDecision, RunnerUp, decide, timed
-from ci.sweeps.tuned.tables import Confirmed, TableEntry, TunedText, entries
-from ci.sweeps.tuned.tuning import code_of_rivals, due, rivals, within
+from ci.sweeps.tables import Confirmed, TableEntry, TunedText, entries
+from ci.sweeps.tuning import code_of_rivals, due, rivals, within
 from kernels._shared.tuning import PROVENANCE, read_tuned
 from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 
@@ -223,12 +223,6 @@ def test_a_written_table(tmp_path, golden):
     assert "# Somebody's word on m64." in text
 
 
-def test_a_table_that_is_written_twice_is_the_same(tmp_path):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    assert written(tmp_path / "one")[0] == written(tmp_path / "two")[0]
-
-
 def test_entries_are_those_of_the_file_with_what_confirmed_them(tmp_path):
     text, _ = written(tmp_path)
     file = tmp_path / "tuned.toml"
@@ -258,13 +252,6 @@ def test_a_broken_table_is_named_with_the_next_step(tmp_path, broken, says):
         entries([case("m64_fp16", FAST, file)])
     assert says in str(error.value)
     assert "remove this table" in str(error.value) or "repair it" in str(error.value)
-
-
-def test_a_difference_shows_what_changes():
-    text = TunedText.of(TABLE, "it").without(("sm_90", "m256"))
-    shown = tables.difference(Path("tuned.toml"), TABLE, str(text))
-    assert "-[sm_90.m256]" in shown
-    assert tables.difference(Path("tuned.toml"), TABLE, TABLE) == ""
 
 
 def test_lines_are_added_to_a_trial_file_once(tmp_path):
@@ -320,16 +307,10 @@ def test_candidates_stand_for_the_runners_up_of_an_entry_that_nobody_confirmed()
     assert [{k: v for k, v in knobs.items() if k in RULE} for knobs in one.knobs] == [FAST, RULE, SLOW, OTHER]
 
 
-def test_unchanged_code_needs_no_gpu_time():
-    same = confirmed("m16", 5)
-    assert due([same], code(same)).stale == ()
-    [unchanged] = due([same], code(same)).unchanged
-    assert unchanged.entry is same
-
-
-def test_code_that_changed_anywhere_is_measured_again():
+def test_only_code_that_changed_anywhere_is_measured_again():
     same = confirmed("m16", 5)
     known = code(same)
+    assert [one.entry for one in due([same], known).unchanged] == [same]
     for name, contender in [(one, knobs) for one in same.cases for knobs in (FAST, RULE, OTHER)]:
         changed = (name.case, "triton", name.identity(contender))
         assert len(due([same], {**known, changed: "new"}).stale) == 1, changed

@@ -15,7 +15,7 @@ from ci.why.search import Suspect, SuspectKind
 from ci.why.suspects import SAME_CODE, differences, modifiers
 from tests.ci.isa.trees import ROOT
 from tests.ci.why import toy
-from tests.one_operator import git
+from tests.kit import git
 
 
 @pytest.fixture

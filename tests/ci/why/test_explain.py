@@ -24,7 +24,7 @@ from ci.harness import MEASURED, MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.ledger import TriedCause, causes_in
+from ci.records.ledger import causes_in
 from ci.report import json_report
 from ci.stats.bisection import Culprit, FoundSteps
 from ci.trials import file as hostile
@@ -34,9 +34,8 @@ from ci.why import suspects
 from ci.why.experiments import CommitSides, Sides
 from ci.why.explain import MOST_GROUPS, explain, explain_handed, not_examined, slower
 from tests.ci import made_trials as made
-from tests.ci import made_trials as trials
 from tests.ci.why import toy
-from tests.one_operator import ROOT, git
+from tests.kit import ROOT, git
 
 
 def case(name: str, ratio: float = 1.05, low: float = 1.04) -> CaseVerdict:
@@ -50,14 +49,10 @@ def judgement(*cases: CaseVerdict) -> Judgement:
 def trial(**knobs: tuple[int, int]):
     """One trial; by case, num_stages of base and head."""
     arms = {
-        name: {
-            f"{role}/triton": {**trials.ok(), "knobs": {"num_stages": value, "block_m": 64}}
-            for role, value in zip(("base", "head"), values, strict=True)
-        }
+        name: {"triton": [{**made.ok(), "knobs": {"num_stages": value, "block_m": 64}} for value in values]}
         for name, values in knobs.items()
     }
-    sides = {"base": trials.tree(trials.BASE), "head": trials.tree(trials.HEAD)}
-    return trials.parsed(trials.trial(arms, trees=sides))
+    return made.parsed(made.paired(arms))
 
 
 def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> None:
@@ -170,105 +165,99 @@ class Measured:
 
     def trial(self, sides: Sequence[LocalCheckout], slow: bool) -> dict:
         self.written += 1
-        factor = {"base": 1.0, "head": SLOW if slow else 1.0}
-        times = {role: list(1e-3 * factor[role] * np.exp(self.random.normal(0, 0.003, 20))) for role in factor}
-        ticks = {"base": 8, "head": 64 if self.knob else 8}
-        arms = {f"{role}/torch": {**made.ok(times[role]), "knobs": {"ticks": ticks[role]}} for role in factor}
+        how = ((1.0, 8), (SLOW if slow else 1.0, 64 if self.knob else 8))
+        times = [list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 20))) for factor, _ in how]
+        arms = [{**made.ok(own), "knobs": {"ticks": ticks}} for own, (_, ticks) in zip(times, how, strict=True)]
         declared = made.declaration("doze", cases=["n64"], backends=("torch", "blas"))
         trees = {one.role: made.tree(one.commit.hash, one.dirty, declared) for one in sides}
-        return made.trial({"n64": arms}, number=self.written % 60, kernel="doze", trees=trees)
+        return made.paired({"n64": {"torch": arms}}, self.written % 60, kernel="doze", trees=trees)
+
+
+@dataclasses.dataclass
+class Leg:
+    """A commit that is slower, what measures it, and the trial file of a comparison that found it."""
+
+    repository: Repository
+    sides: tuple[LocalCheckout, LocalCheckout]
+    measured: Measured
+    log: Path
+
+    def explained(self, **more):
+        asked = (self.sides, JUDGED, trial_files.read(self.log).trials, MeasurePlan(), RULES, self.log.parent / "why")
+        return explain(*asked, measuring=self.measured, log=self.log, **more)
+
+    def handed(self, lines):
+        commits = CommitSides(self.repository.root, *(one.commit.hash for one in self.sides))
+        return explain_handed(commits, JUDGED, trial_files.read(self.log).trials, lines, RULES)
 
 
 @pytest.fixture(params=["a knob", "a file"])
-def scene(request, tmp_path: Path):
-    """(repository, checkouts, what measures) of a commit that is slower by its knob, or by one of its files."""
+def leg(request, tmp_path: Path) -> Leg:
+    """Slower by its knob, or by one of its files."""
     folder = toy.repository(tmp_path / "repository")
     toy.changed(folder, toy.KNOB if request.param == "a knob" else toy.COPY)
     toy.committed(folder, "slower")
     repository = Repository(folder)
     sides = (repository.checkout("HEAD^", "base"), repository.checkout("HEAD", "head"))
-    return repository, sides, Measured(request.param == "a knob")
+    measured = Measured(request.param == "a knob")
+    return Leg(repository, sides, measured, made.write(tmp_path / "trials.jsonl", measured.trial(sides, True)))
 
 
-def without_why(one: TriedCause) -> TriedCause:
-    """What a tree that does not run printed is not handed over."""
-    return dataclasses.replace(one, why="")
+RULES = policy.load()
+JUDGED = Judgement(
+    Verdict.SLOWER,
+    "1 case",
+    (CaseVerdict(CASE, "doze", "torch", Verdict.SLOWER, SLOW, SLOW - 0.01, SLOW + 0.01, trials=4),),
+)
 
 
-def judged() -> Judgement:
-    one = CaseVerdict(CASE, "doze", "torch", Verdict.SLOWER, SLOW, SLOW - 0.01, SLOW + 0.01, trials=4)
-    return Judgement(Verdict.SLOWER, "1 case", (one,))
-
-
-def test_who_judges_elsewhere_tells_the_same_cause_with_the_same_figures(scene, tmp_path: Path) -> None:
-    repository, sides, measured = scene
-    log = tmp_path / "trials.jsonl"
-    made.write(log, measured.trial(sides, True))
-    trials = trial_files.read(log).trials
-    asked = (sides, judged(), trials, MeasurePlan(), policy.load(), tmp_path / "why")
+def test_who_judges_elsewhere_tells_the_same_cause_with_the_same_figures(leg: Leg) -> None:
     said = ("LDS bytes: 1 → 2",)
-    (there,) = explain(*asked, measuring=measured, code=lambda question, trial: said, log=log)
+    (there,) = leg.explained(code=lambda question, trial: said)
     assert there.state == "proven"
-
-    handed = hostile.read_hostile(log)
+    handed = hostile.read_hostile(leg.log)
     assert (len(handed.trials), handed.rejected) == (1, ())
-    commits = CommitSides(repository.root, sides[0].commit.hash, sides[1].commit.hash)
-    (here,) = explain_handed(commits, judged(), handed.trials, handed.experiments, policy.load())
+    (here,) = leg.handed(handed.experiments)
     assert (here.state, here.sentence, here.code) == (there.state, there.sentence, said)
-    assert [without_why(one) for one in here.tried] == [without_why(one) for one in there.tried]
+    alike = [[dataclasses.replace(one, why="") for one in found.tried] for found in (here, there)]
+    assert alike[0] == alike[1], "what a tree that does not run printed is not handed over"
     assert here.experiments == there.experiments
 
 
-def test_what_was_measured_once_is_kept_once(scene, tmp_path: Path) -> None:
-    _, sides, measured = scene
-    log = tmp_path / "trials.jsonl"
-    made.write(log, measured.trial(sides, True))
-    asked = (sides, judged(), trial_files.read(log).trials, MeasurePlan(), policy.load(), tmp_path / "why")
-    explain(*asked, measuring=measured, log=log)
-    before = log.read_bytes()
-    explain(*asked, measuring=measured, log=log)
-    assert log.read_bytes() == before
+def test_what_was_measured_once_is_kept_once_and_is_no_trial_of_head(leg: Leg) -> None:
+    alone = trial_files.read(leg.log).trials
+    leg.explained()
+    before = leg.log.read_bytes()
+    leg.explained()
+    assert leg.log.read_bytes() == before
+    followed = Followed(leg.log).read()
+    assert [one.id for one in followed.trials] == [one.id for one in alone]
+    assert followed.experiments
 
 
-def test_no_line_of_the_log_is_parsed_twice(scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, sides, measured = scene
-    log, parse, parsed = tmp_path / "trials.jsonl", trial_files.parse_line, Counter[bytes]()
-    made.write(log, measured.trial(sides, True))
-    trials = trial_files.read(log).trials
+def test_no_line_of_the_log_is_parsed_twice(leg: Leg, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = trial_files.parse_line, Counter[bytes]()
 
     def counted(line: bytes, number: int = 0) -> object:
         parsed.update([line])
         return parse(line, number)
 
+    trials = trial_files.read(leg.log).trials
     monkeypatch.setattr(trial_files, "parse_line", counted)
-    explain(sides, judged(), trials, MeasurePlan(), policy.load(), tmp_path / "why", measuring=measured, log=log)
-    lines = log.read_bytes().splitlines()
+    explain(
+        *(leg.sides, JUDGED, trials, MeasurePlan(), RULES, leg.log.parent / "why"), measuring=leg.measured, log=leg.log
+    )
+    lines = leg.log.read_bytes().splitlines()
     assert len(lines) > 2, "a trial, and two experiments"
     assert {parsed[line] for line in lines[:-1]} == {1}
 
 
-def test_experiments_are_no_trials_of_head(scene, tmp_path: Path) -> None:
-    _, sides, measured = scene
-    log = tmp_path / "trials.jsonl"
-    made.write(log, measured.trial(sides, True))
-    alone = trial_files.read(log).trials
-    explain(sides, judged(), alone, MeasurePlan(), policy.load(), tmp_path / "why", measuring=measured, log=log)
-    followed = trial_files.Followed(log).read()
-    assert [one.id for one in followed.trials] == [one.id for one in alone]
-    assert followed.experiments
-
-
-def test_nothing_is_told_where_nothing_was_handed_over_and_a_missing_case_is_said(scene, tmp_path: Path) -> None:
-    repository, sides, measured = scene
-    log = tmp_path / "trials.jsonl"
-    made.write(log, measured.trial(sides, True))
-    trials = trial_files.read(log).trials
-    commits = CommitSides(repository.root, sides[0].commit.hash, sides[1].commit.hash)
-    assert explain_handed(commits, judged(), trials, (), policy.load()) == ()
-    explain(sides, judged(), trials, MeasurePlan(), policy.load(), tmp_path / "why", measuring=measured, log=log)
-    text = log.read_text().replace('"case":"doze/torch/n64"', '"case":"doze/torch/n65"')
-    log.write_text(text)
-    (left,) = explain_handed(commits, judged(), trials, hostile.read_hostile(log).experiments, policy.load())
+def test_nothing_is_told_where_nothing_was_handed_over_and_a_missing_case_is_said(leg: Leg) -> None:
+    assert leg.handed(()) == ()
+    leg.explained()
+    other = leg.log.with_name("other.jsonl")
+    other.write_text(leg.log.read_text().replace('"case":"doze/torch/n64"', '"case":"doze/torch/n65"'))
+    (left,) = leg.handed(hostile.read_hostile(other).experiments)
     assert (left.state, left.sentence) == ("not examined", "not examined: no experiment on it was handed over")
 
 

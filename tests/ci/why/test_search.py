@@ -107,12 +107,6 @@ def test_parts_that_build_only_together_are_named_together(pair: tuple[str, str]
     )
 
 
-def test_causes_that_hide_each_other_are_named_together() -> None:
-    """Each of two makes it as slow as both: putting back one alone does not help."""
-    search, _ = searched("abcde", lambda put: 0.0 if {"b", "e"} <= set(put) else 0.02)
-    assert causes(search) == [({"b", "e"}, CauseAnswer.ALL)]
-
-
 def test_the_fewest_of_many_that_work_only_together() -> None:
     names = "abcdefghij"
     search, _ = searched(names, lambda put: 0.0 if {"b", "i"} <= set(put) else 0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.one_operator import git
+from tests.kit import git
 
 FILES = {
     "pyproject.toml": '[tool.ridgeline]\nkernels = ["toys"]\n',

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import shlex
 import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+import pandas as pd
 from rich.console import Console
 
 from ci.adopt import NothingToCompare, ScriptRequest, SeenScript
@@ -43,36 +43,11 @@ KINDS = {
 """In a reason, and the outcome that it says."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PublicScript:
-    """A script of a public repository.  name: the folder of its clone.  commit: at which it was taken."""
+Row = dict[str, Any]
+"""What came of a script: the columns of outcomes.csv."""
 
-    repository: str
-    commit: str
-    path: str
-    arguments: str = ""
-
-    @property
-    def name(self) -> str:
-        """The folder of the clone."""
-        return self.repository.partition("/")[2]
-
-
-@dataclasses.dataclass(frozen=True)
-class ScriptOutcome:
-    """What came of a script.  closures: that it times; timed: on both sides; judged: with a ratio; alarms: false."""
-
-    repository: str
-    commit: str
-    script: str
-    arguments: str
-    outcome: str
-    timers: str = ""
-    closures: int = 0
-    timed: int = 0
-    judged: int = 0
-    alarms: int = 0
-    reason: str = ""
+NOTHING: Row = {"outcome": "", "timers": "", "closures": 0, "timed": 0, "judged": 0, "alarms": 0, "reason": ""}
+"""Closures that it times; timed on both sides; judged with a ratio; false alarms."""
 
 
 @click.command()
@@ -83,62 +58,65 @@ class ScriptOutcome:
 def main(clones: Path, only: str, budget: float, python: str | None) -> None:
     """Run every listed script that has no row yet; write rows and summary."""
     rows = _rows()
-    done = {(row.repository, row.script, row.arguments) for row in rows}
     for one in _listed():
-        known = (one.repository, one.path, one.arguments) in done
-        if known or only not in f"{one.repository}/{one.path}" or not (clones / one.name / one.path).is_file():
+        where, clone = (one["repository"], one["script"]), clones / one["repository"].partition("/")[2]
+        done = any(one.items() <= row.items() for row in rows)
+        if done or only not in "/".join(where) or not (clone / one["script"]).is_file():
             continue
-        rows.append(_tried(one, clones / one.name, budget, python))
-        _write(rows)
-        click.echo(f"{rows[-1].outcome}: {one.repository} {one.path} {rows[-1].reason}"[:300])
+        rows.append({**one, **NOTHING, **_tried(one, clone, budget, python)})
+        replace(ROWS, pd.DataFrame(rows).to_csv(index=False))
+        click.echo(f"{rows[-1]['outcome']}: {' '.join(where)} {rows[-1]['reason']}"[:300])
     replace(SUMMARY, summary(rows))
 
 
-def _listed() -> list[PublicScript]:
-    found = tomllib.loads(LIST.read_text())
+def _rows() -> list[Row]:
+    found = pd.read_csv(ROWS, keep_default_na=False, dtype={"commit": str}) if ROWS.exists() else pd.DataFrame()
+    return [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
+
+
+def _listed() -> list[Row]:
+    """Repository, commit at which it was taken, script and arguments."""
     return [
-        PublicScript(entry["repository"], entry["commit"], *(said.split(" ", 1)))
-        for entry in found["from"]
-        for said in entry["scripts"]
+        {"repository": entry["repository"], "commit": entry["commit"], "script": script, "arguments": arguments}
+        for entry in tomllib.loads(LIST.read_text())["from"]
+        for script, _, arguments in (said.partition(" ") for said in entry["scripts"])
     ]
 
 
-def _tried(one: PublicScript, clone: Path, budget: float, python: str | None) -> ScriptOutcome:
+def _tried(one: Row, clone: Path, budget: float, python: str | None) -> Row:
     """One script with its own commit on both sides."""
-    row = ScriptOutcome(one.repository, one.commit, one.path, one.arguments, "")
-    commit = Repository(clone).resolve("HEAD")
+    commit, script = Repository(clone).resolve("HEAD"), Path(one["script"])
     sides = [LocalCheckout(role, clone, commit) for role in ("base", "head")]
-    words = tuple(shlex.split(one.arguments))
-    request = ScriptRequest(Path(one.path), clone / one.path, words, Path(one.path).parent, (), "cpu", budget, TRIALS)
+    words = tuple(shlex.split(one["arguments"]))
+    request = ScriptRequest(script, clone / script, words, script.parent, (), "cpu", budget, TRIALS)
     pythons = dict.fromkeys(("base", "head"), python) if python else {}
     plan = MeasurePlan(trials=TRIALS, rounds=ROUNDS, deadline_s=FIRST_TIMER_S, cache="hot", pythons=pythons)
+    row: Row = {"closures": 0}
     with tempfile.TemporaryDirectory() as folder:
         file, quiet = Path(folder) / "t.jsonl", Console(quiet=True)
         try:
             seen = request.seen(sides, plan, file, quiet)
-            row = _with_seen(row, seen)
+            timers = ", ".join(sorted({one.timer for one in seen.closures}))
+            row = {"timers": timers, "closures": len(seen.closures), "timed": len(seen.timed)}
             measuring = live.started_for_each(request.measure)
             found = live.compare(sides, plan, policy.load(), "cpu", file, quiet, measuring)
-            return _with_judgement(row, found.judgement, seen)
+            return {**row, **_judged(found.judgement, seen)}
         except (NothingToCompare, MeasureError) as error:
-            return dataclasses.replace(row, outcome=_kind(str(error), row), reason=_short(str(error), clone))
+            why = str(error)
+            short = why.replace(f"{clone}/", "").replace("\n", " ")[:300]
+            return {**row, "outcome": _kind(why, row["closures"]), "reason": short}
 
 
-def _with_seen(row: ScriptOutcome, seen: SeenScript) -> ScriptOutcome:
-    timers = ", ".join(sorted({one.timer for one in seen.closures}))
-    return dataclasses.replace(row, timers=timers, closures=len(seen.closures), timed=len(seen.timed))
-
-
-def _with_judgement(row: ScriptOutcome, found: Judgement, seen: SeenScript) -> ScriptOutcome:
+def _judged(found: Judgement, seen: SeenScript) -> Row:
     judged = [case for case in found.cases if case.ratio is not None]
     alarms = sum(case.verdict in (Verdict.SLOWER, Verdict.FASTER) for case in judged)
     failed = next((one.why for one in seen.closures if one.why), "")
-    outcome = "judged" if judged else _kind(failed or found.why, row)
+    outcome = "judged" if judged else _kind(failed or found.why, len(seen.closures))
     reason = f"some closures fail: {failed}" if judged and failed else failed
-    return dataclasses.replace(row, outcome=outcome, judged=len(judged), alarms=alarms, reason=reason[:300])
+    return {"outcome": outcome, "judged": len(judged), "alarms": alarms, "reason": reason[:300]}
 
 
-def _kind(why: str, row: ScriptOutcome) -> str:
+def _kind(why: str, closures: int) -> str:
     """The kind of reason for which a script is not judged."""
     low = why.lower()
     if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
@@ -146,44 +124,21 @@ def _kind(why: str, row: ScriptOutcome) -> str:
     if "in time" in low:
         return "too long for this CPU"
     if any(word in low for word in GPU_WORDS):
-        return "timers reached, needs a GPU" if row.closures else "needs a GPU"
+        return "timers reached, needs a GPU" if closures else "needs a GPU"
     if "cannot be imported" in low:
         return "needs a package"
-    return "raises" if not row.closures else "timers reached, not judged"
+    return "raises" if not closures else "timers reached, not judged"
 
 
-def _short(why: str, clone: Path) -> str:
-    return why.replace(f"{clone}/", "").replace("\n", " ")[:300]
-
-
-def _rows() -> list[ScriptOutcome]:
-    if not ROWS.exists():
-        return []
-    numbers = {field.name for field in dataclasses.fields(ScriptOutcome) if field.type == "int"}
-    with ROWS.open(newline="") as file:
-        held = [{key: int(one) if key in numbers else one for key, one in row.items()} for row in csv.DictReader(file)]
-    return [ScriptOutcome(**row) for row in held]  # type: ignore[arg-type]
-
-
-def _write(rows: Sequence[ScriptOutcome]) -> None:
-    names = [field.name for field in dataclasses.fields(ScriptOutcome)]
-    lines = [[getattr(row, name) for name in names] for row in rows]
-    partial = ROWS.with_suffix(".part")
-    with partial.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *lines])
-    partial.replace(ROWS)
-
-
-def summary(rows: Sequence[ScriptOutcome]) -> str:
+def summary(rows: Sequence[Row]) -> str:
     """The table of outcomes in Markdown: how many of each kind, and every script."""
-    counts = Counter(row.outcome for row in rows)
-    repositories = len({row.repository for row in rows})
-    judged, alarms = sum(row.judged for row in rows), sum(row.alarms for row in rows)
-    reached = sum(bool(row.closures) for row in rows)
+    counts, frame = Counter(row["outcome"] for row in rows), pd.DataFrame(rows)
+    reached, judged, alarms = (frame["closures"] > 0).sum(), frame["judged"].sum(), frame["alarms"].sum()
     lines = [
         "# Benchmark scripts of public repositories under `ridgeline adopt`, unchanged",
         "",
-        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`), in an",
+        f"{len(rows)} scripts of {frame['repository'].nunique()} repositories, on a machine without a GPU "
+        "(`--device cpu`), in an",
         "environment of its own with what they import from PyPI:",
         f"{reached} came to their timers, {counts['judged']} were judged: {judged} cases, each of one commit against",
         f"itself, with {alarms} false alarms.",
@@ -198,10 +153,10 @@ def summary(rows: Sequence[ScriptOutcome]) -> str:
     return "\n".join([*lines, *map(_line, rows)]) + "\n"
 
 
-def _line(row: ScriptOutcome) -> str:
-    script = f"`{row.script}`" + (f" `{row.arguments}`" if row.arguments else "")
-    what = (row.repository, row.commit[:8], script, row.outcome, row.closures, row.judged)
-    return f"| {' | '.join(map(str, what))} | {row.reason.replace('|', '/')[:160]} |"
+def _line(row: Row) -> str:
+    script = f"`{row['script']}`" + (f" `{row['arguments']}`" if row["arguments"] else "")
+    what = (row["repository"], row["commit"][:8], script, row["outcome"], row["closures"], row["judged"])
+    return f"| {' | '.join(map(str, what))} | {row['reason'].replace('|', '/')[:160]} |"
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class OpenLook:
 def open_looks(data: Path, draws: int, seed: int, stretches: Sequence[float] = STRETCH) -> Iterator[OpenLook]:
     """Every look at every open case of all draws."""
     rng, settings = np.random.default_rng(seed), policy.load().settings()
-    for file, arm, stretch in itertools.product(sorted(data.glob("ab_trials_*.jsonl.gz")), ARMS, stretches):
+    for file, arm, stretch in itertools.product(simulate.trial_files(data), ARMS, stretches):
         cases = simulate.cases_of(simulate.lock_step_trials(file), arm)
         wide = [_stretched(values, stretch) for values in cases.values()]
         index = subsets(rng, draws, len(wide[0].shift), settings.looks[-1])

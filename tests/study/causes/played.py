@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import itertools
 import json
@@ -19,7 +20,7 @@ from ci.judging.live import Told
 from ci.stats.types import FloatArray
 from ci.trials.trial import Json, Scalar
 from tests.study.causes.planting import Plant, has
-from tests.study.simulate import lock_step_trials
+from tests.study.simulate import lock_step_trials, trial_files
 
 Knobs = Mapping[str, Scalar]
 
@@ -44,10 +45,7 @@ class RecordedNoise:
     @classmethod
     def of(cls, data: Path, seed: int) -> RecordedNoise:
         """From every case of the H200 recordings."""
-        files = sorted(data.glob("ab_trials_*.jsonl.gz"))
-        if not files:
-            raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
-        arms = [arms for file in files for arms in lock_step_trials(file).values()]
+        arms = [arms for file in trial_files(data) for arms in lock_step_trials(file).values()]
         pairs = [list(zip(one["base"], one["same"], strict=True)) for one in arms]
         return cls(pairs, np.random.default_rng(seed))
 
@@ -143,10 +141,11 @@ def _overrides(plan: MeasurePlan) -> Knobs:
 
 
 def _literal(text: str) -> Scalar:
-    plain: dict[str, Scalar] = {"True": True, "False": False, "None": None}
-    if text in plain:
-        return plain[text]
-    return int(text) if text.lstrip("-").isdigit() else text.strip("'\"")
+    try:
+        found: Scalar = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return found
 
 
 def chosen_knobs(plant: Plant, tree: Path) -> Knobs:

@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-import subprocess
-import sys
 import time
 
 import torch
@@ -65,10 +63,6 @@ def raise_chain(out, inputs):
         raise RuntimeError("what it led to") from error
 
 
-def leave(out, inputs):
-    sys.exit("leaving early")
-
-
 def hang(out, inputs):
     time.sleep(3600)
 
@@ -85,30 +79,19 @@ def spoil(out, inputs):
     out[-1] += 1
 
 
-def overwrite_input(out, inputs):
-    inputs["x"] *= 1.0000001
-
-
 faults.backend("good")(with_fault(lambda out, inputs: None))
 faults.backend("wrong")(with_fault(spoil))
 faults.backend("wrong_later")(with_fault(spoil, CALLS_BEFORE_TIMING))
 faults.backend("raises")(with_fault(raise_chain))
-faults.backend("leaves")(with_fault(leave))
 faults.backend("hangs")(with_fault(hang))
 faults.backend("hangs_later")(with_fault(hang, CALLS_BEFORE_TIMING))
 faults.backend("dies_later")(with_fault(die, CALLS_BEFORE_TIMING))
 faults.backend("falls")(with_fault(fall))
-faults.backend("writes_input")(with_fault(overwrite_input))
 
 
 @faults.backend("fails_to_build")
 def fails_to_build(case, inputs):
     raise ValueError("no such tile")
-
-
-@faults.backend("returns_nothing")
-def returns_nothing(case, inputs):
-    return lambda: None
 
 
 @faults.backend("not_callable")
@@ -149,12 +132,3 @@ def searches(case, inputs):
         return call()
 
     return slow_at_first
-
-
-@faults.backend("has_children")
-def has_children(case, inputs):
-    if case.name != "endless":
-        raise Unsupported("starting processes has a case of its own")
-    subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]])
-    out, call = doubled(inputs)
-    return call

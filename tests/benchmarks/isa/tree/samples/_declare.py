@@ -24,18 +24,11 @@ def compiled(
     arguments: Callable[[Case], dict[str, Any]],
     constants: dict[str, Any],
     options: dict[str, Any],
-    nvidia: dict[str, Any] | None = None,
 ) -> None:
-    """Declare one compilation a case; `nvidia` are constants and options that differ there."""
+    """Declare one compilation a case."""
 
-    def declare(case: Case, arch: str, **knobs: Any) -> Sequence[Compilation]:
-        changed = (({} if arch.startswith("gfx") else nvidia) or {}) | knobs
-        ours = {name: changed.get(name, value) for name, value in constants.items()}
-        launch = {
-            name: changed.get(name, value)
-            for name, value in options.items()
-            if arch.startswith("gfx") or name in ("num_warps", "num_stages")
-        }
-        return [Compilation("tile", function, arguments(case), ours, launch)]
+    def declare(case: Case, arch: str) -> Sequence[Compilation]:
+        known = {n: v for n, v in options.items() if arch.startswith("gfx") or n in ("num_warps", "num_stages")}
+        return [Compilation("tile", function, arguments(case), constants, known)]
 
     kernel.isa("triton")(declare)

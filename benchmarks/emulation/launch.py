@@ -1,0 +1,143 @@
+"""Execute a kernel of a code object on arguments that are numpy arrays, without a GPU."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels.hardware import lds_limit
+
+from .code_object import KernelCode, NotExecutable, read
+from .machine import Machine
+from .waves import EXEC, LANES, Memory, Waves
+
+LIMIT = 200_000_000
+"""Instructions of one launch, each counted once for all waves that execute it together."""
+
+FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
+"""Buffers lie here, with so much between them that an address outside of one is in none."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a launch did: executions of each operation (by wave), and bytes moved by space and direction."""
+
+    kernel: str
+    arch: str
+    instructions: dict[str, int]
+    bytes: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Instructions that waves executed."""
+        return sum(self.instructions.values())
+
+
+def execute(
+    data: bytes,
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    warps: int,
+    *,
+    arch: str | None = None,
+    kernel: str | None = None,
+    lds_bytes: int | None = None,
+    limit: int = LIMIT,
+) -> Execution:
+    """Launch a kernel: grid workgroups of `warps` waves of 64 lanes; buffers among the arguments are changed in place.
+
+    data: a code object (.hsaco) for gfx942 or gfx950.  arguments: in the kernel's order; an array of one or more
+    dimensions is a buffer, a number or 0-d array a scalar of the declared size; pointers that the kernel declares
+    beyond them are null.  lds_bytes: dynamic LDS of a workgroup, by default all that the chip has.
+    NotExecutable says what is wrong with any of them, or what the kernel did.
+    """
+    code = read(data, kernel)
+    if arch is not None and arch != code.arch:
+        raise NotExecutable(f"the code object is for {code.arch}, not for {arch}")
+    if min(*grid, warps) < 1:
+        raise NotExecutable(f"grid {grid} and {warps} warps: each is at least 1")
+    memory = Memory()
+    addresses, place = [], FIRST_ADDRESS
+    for index, value in enumerate(arguments):
+        array = np.asarray(value)
+        if array.ndim == 0:
+            addresses.append(array)
+            continue
+        if not array.flags.c_contiguous:
+            raise NotExecutable(f"argument {index} is not contiguous")
+        memory.add(place, array.view(np.uint8).reshape(-1), f"argument {index}")
+        addresses.append(np.uint64(place))
+        place += array.nbytes + 2 * GAP & -GAP
+    return launch(code, memory, segment(code, addresses), grid, warps, lds_bytes, limit)
+
+
+def segment(code: KernelCode, values: Sequence[Any]) -> bytes:
+    """The argument segment with these values; what is hidden or beyond them is zero."""
+    declared = [one for one in code.arguments if not one.kind.startswith("hidden")]
+    if len(values) > len(declared):
+        raise NotExecutable(f"{len(values)} arguments for a kernel of {len(declared)}")
+    missing = [one for one in declared[len(values) :] if one.kind != "global_buffer"]
+    if missing:
+        names = ", ".join(one.name or f"at {one.offset}" for one in missing)
+        raise NotExecutable(f"{len(values)} arguments for a kernel of {len(declared)}: missing is {names}")
+    image = bytearray(code.argument_bytes)
+    for one, value in zip(declared, values, strict=False):
+        image[one.offset : one.offset + one.size] = _packed(value, one.size)
+    return bytes(image)
+
+
+def _packed(value: Any, size: int) -> bytes:
+    array = np.asarray(value)
+    if array.dtype.kind == "f":
+        array = array.astype(f"f{size}")
+    if array.dtype.kind in "iub":
+        return (int(array) & (1 << 8 * size) - 1).to_bytes(size, "little")
+    return array.tobytes()
+
+
+def launch(
+    code: KernelCode,
+    memory: Memory,
+    arguments: bytes,
+    grid: tuple[int, int, int],
+    warps: int,
+    lds_bytes: int | None = None,
+    limit: int = LIMIT,
+) -> Execution:
+    """As `execute`, with memory and argument segment as they are given."""
+    dispatch = np.frombuffer(
+        struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid).ljust(64, b"\0"), np.uint8
+    ).copy()
+    place = {"kernarg_ptr": GAP, "dispatch_ptr": 2 * GAP}
+    memory.add(place["kernarg_ptr"], np.frombuffer(bytes(arguments).ljust(64, b"\0"), np.uint8).copy(), "the arguments")
+    memory.add(place["dispatch_ptr"], dispatch, "the dispatch packet")
+    groups = grid[0] * grid[1] * grid[2]
+    count = groups * warps
+    s = np.zeros((128, count), np.uint32)
+    ids = np.stack([np.repeat(np.arange(groups), warps), np.tile(np.arange(warps), groups)], axis=1)
+    register = 0
+    for name, size in code.user_sgprs:
+        if name in place:
+            s[register] = place[name]
+        register += size
+    register = code.user_sgpr_count
+    for dimension, enabled in enumerate(code.workgroup_ids):
+        if enabled:
+            below = int(np.prod(grid[:dimension], initial=1))
+            s[register] = ids[:, 0] // below % grid[dimension]
+            register += 1
+    s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    v = np.zeros((512, count, LANES), np.uint32)
+    v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)
+    machine = Machine(code, memory, groups, size, limit)
+    machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
+    executed: Counter[str] = Counter()
+    for at, times in machine.executed.items():
+        executed[machine.instructions[at].name.lower()] += times
+    return Execution(code.name, code.arch, dict(executed.most_common()), dict(machine.accesses.moved))

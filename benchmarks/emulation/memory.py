@@ -1,0 +1,400 @@
+"""Loads, stores and atomics: scalar (SMEM), global, flat, buffer and scratch (VMEM), and local (DS).
+
+Everything is compiled once per instruction to a function of the waves.  Source: AMD Instinct MI300 and MI350
+Instruction Set Architecture, chapters Scalar Memory, Vector Memory, Flat Memory and Data Share Operations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .operands import VECTOR, Unknown, scalar
+from .vector import ALU
+from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
+
+Step = Callable[[Waves], None]
+
+SIZES = {
+    "UBYTE": 1,
+    "SBYTE": 1,
+    "BYTE": 1,
+    "USHORT": 2,
+    "SSHORT": 2,
+    "SHORT": 2,
+    "DWORD": 4,
+    "DWORDX2": 8,
+    "DWORDX3": 12,
+    "DWORDX4": 16,
+    "DWORDX8": 32,
+    "DWORDX16": 64,
+}
+ACCESS = re.compile(
+    r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_(?P<what>LOAD|STORE)_(?:LDS_)?(?P<size>[US]?BYTE|[US]?SHORT|DWORD(?:X\d)?)(?P<d16>_D16)?(?P<hi>_HI)?$"
+)
+ATOMIC = re.compile(r"(?:GLOBAL|FLAT|BUFFER)_ATOMIC_(?P<what>[A-Z_0-9]+?)(?P<wide>_X2)?$")
+LOCAL = re.compile(r"DS_(?P<what>READ|WRITE)(?P<two>2)?(?P<far>ST64)?_(?P<size>[BUI]\d+)(?P<d16>_D16)?(?P<hi>_HI)?$")
+
+
+def signed(value: int, bits: int) -> int:
+    """A field of an instruction as a signed number."""
+    return value - (value >> (bits - 1) << bits)
+
+
+def destination(inst: Any, field: str) -> int:
+    """Index of the vector register of a data field: an accumulation register where the instruction says so."""
+    return getattr(inst, field).offset - VECTOR + (ACCUMULATORS if getattr(inst, "acc", 0) else 0)
+
+
+def put(
+    w: Waves, register: int, where: Any, data: Any, extend: bool = False, half: tuple[bool, bool] = (False, False)
+) -> None:
+    """Loaded bytes [accesses, size] into registers, in the lanes of `where`; half: (16 bits only, the upper ones)."""
+    size = data.shape[1]
+    if size >= 4:
+        words = data.view(np.uint32)
+        for index in range(size // 4):
+            w.v[register + index][where] = words[:, index]
+        return
+    value = data.view(f"{'i' if extend else 'u'}{size}")[:, 0].astype(np.int32).view(np.uint32)
+    if half[0]:
+        before, value = w.v[register][where], value & np.uint32(0xFFFF)
+        keep = np.uint32(0xFFFF if half[1] else 0xFFFF0000)
+        value = before & keep | (value << np.uint32(16) if half[1] else value)
+    w.v[register][where] = value
+
+
+def taken(w: Waves, register: int, where: Any, size: int, upper: bool) -> Any:
+    """Bytes [accesses, size] of registers, of the lanes of `where`."""
+    if size >= 4:
+        words = np.stack([w.v[register + index][where] for index in range(size // 4)], axis=1)
+        return np.ascontiguousarray(words).view(np.uint8)
+    value = w.v[register][where] >> np.uint32(16 if upper else 0)
+    return np.ascontiguousarray(value.astype(f"u{size}"))[:, None].view(np.uint8)
+
+
+class Accesses:
+    """Compiles accesses to memory for one launch; counts bytes by space and direction."""
+
+    def __init__(self, memory: Memory, lds: Any, lds_bytes: int) -> None:
+        self.memory, self.lds, self.lds_bytes = memory, lds, lds_bytes
+        self.moved: dict[str, int] = {}
+
+    def scalar_load(self, inst: Any) -> Step:
+        """S_LOAD: into consecutive scalar registers."""
+        name = inst.op.name
+        kind = name.removeprefix("S_LOAD_")
+        if not name.startswith("S_LOAD_") or kind not in SIZES:
+            if name.startswith("S_DCACHE"):
+                return lambda w: None
+            raise Unknown(name)
+        size, base, into = SIZES[kind], inst.sbase.offset, inst.sdata.offset
+        offset = signed(inst.offset, 21) if inst.imm else 0
+        register = inst.soffset.offset if inst.soffset_en or not inst.imm else None
+
+        def load(w: Waves) -> None:
+            address = w.s64(base) + np.int64(offset).astype(np.uint64)
+            if register is not None:
+                address = address + w.s[register].astype(np.uint64)
+            words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
+            w.s[into : into + size // 4] = words.T
+
+        return load
+
+    def vector(self, inst: Any) -> Step:
+        """GLOBAL, FLAT and MUBUF instructions."""
+        name = inst.op.name
+        if name in ("BUFFER_WBL2", "BUFFER_INV"):
+            return lambda w: None
+        address = self._buffer(inst) if name.startswith("BUFFER_") else self._flat(inst)
+        if found := ACCESS.match(name):
+            return self._access(inst, found, address)
+        if found := ATOMIC.match(name):
+            return self._atomic(inst, found["what"], 8 if found["wide"] else 4, address)
+        raise Unknown(name)
+
+    def _flat(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+        offset = np.int64(signed(inst.offset, 13)).astype(np.uint64)
+        base, register = inst.saddr.offset, inst.addr.offset - VECTOR
+
+        def address(w: Waves) -> tuple[Any, Any, Any]:
+            if base in (124, 127):
+                return w.v64(register) + offset, w.active, None
+            return w.s64(base)[:, None] + w.v[register].astype(np.uint64) + offset, w.active, None
+
+        return address
+
+    def _buffer(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+        """Raw buffers: base + offsets; what lies past the number of records reads 0 and is not stored."""
+        if inst.idxen:
+            raise Unknown(f"{inst.op.name} with an index")
+        resource, register, fixed = inst.srsrc.offset, inst.vaddr.offset - VECTOR, np.uint64(inst.offset)
+        extra = scalar(inst.soffset.offset, "u32")
+
+        def address(w: Waves) -> tuple[Any, Any, Any]:
+            words = w.s[resource : resource + 4]
+            if (words[1] >> np.uint32(16) & np.uint32(0x3FFF)).any() or (
+                words[3] >> np.uint32(23) & np.uint32(1)
+            ).any():
+                raise Unknown(f"{inst.op.name} of a structured buffer")
+            base = words[0].astype(np.uint64) | (words[1].astype(np.uint64) & np.uint64(0xFFFF)) << np.uint64(32)
+            offset = (w.v[register].astype(np.uint64) if inst.offen else np.zeros((len(w), LANES), np.uint64)) + fixed
+            offset = offset + extra(w).astype(np.uint64)[:, None]
+            return base[:, None] + offset, w.active, words[2].astype(np.int64)[:, None] - offset.astype(np.int64)
+
+        return address
+
+    def _count(self, what: str, amount: int) -> None:
+        self.moved[what] = self.moved.get(what, 0) + amount
+
+    def _access(self, inst: Any, found: re.Match[str], address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
+        size, name = SIZES[found["size"]], inst.op.name
+        extend, half = (
+            found["size"].startswith("S") and found["size"] != "SHORT",
+            (bool(found["d16"]), bool(found["hi"])),
+        )
+        if getattr(inst, "lds", 0) or "_LDS_" in name:
+            return self._to_local(inst, size, address)
+        if found["what"] == "LOAD":
+            register = destination(inst, "vdata" if hasattr(inst, "vdata") else "vdst")
+
+            def load(w: Waves) -> None:
+                where, active, left = address(w)
+                inside = active if left is None else active & (left >= size)
+                self._count("load", size * int(inside.sum()))
+                if left is not None and (active & ~inside).any():
+                    self._partly(w, register, where, active & ~inside, left, size)
+                if inside.any():
+                    put(w, register, inside, self.memory.load(where[inside], size), extend, half)
+
+            return load
+        register = destination(inst, "vdata" if hasattr(inst, "vdata") else "data")
+
+        def store(w: Waves) -> None:
+            where, active, left = address(w)
+            inside = active if left is None else active & (left >= size)
+            if left is not None and ((left > 0) & active & ~inside).any():
+                raise Unknown(f"{name} that crosses the end of its buffer")
+            self._count("store", size * int(inside.sum()))
+            if inside.any():
+                self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
+
+        return store
+
+    @staticmethod
+    def _partly(w: Waves, register: int, where: Any, outside: Any, left: Any, size: int) -> None:
+        """Loads past the end of a buffer give 0."""
+        if ((left > 0) & outside).any():
+            raise Unknown("a buffer load that crosses the end of its buffer")
+        for index in range(max(1, size // 4)):
+            w.v[register + index][outside] = 0
+
+    def _to_local(self, inst: Any, size: int, address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
+        """From global memory straight to the LDS: at M0, each lane in turn."""
+
+        def move(w: Waves) -> None:
+            where, active, left = address(w)
+            inside = active if left is None else active & (left >= size)
+            data = np.zeros((len(w), LANES, size), np.uint8)
+            if inside.any():
+                data[inside] = self.memory.load(where[inside], size)
+            self._count("load", size * int(inside.sum()))
+            into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
+            self._local_store(w, into, active, data[active])
+
+        return move
+
+    def _atomic(self, inst: Any, what: str, size: int, address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
+        buffer = hasattr(inst, "vdata")
+        register = destination(inst, "vdata" if buffer else "data")
+        into = register if buffer else destination(inst, "vdst")
+        function = atomic(what, size)
+        registers = size // 4
+
+        def both(w: Waves) -> None:
+            where, active, left = address(w)
+            inside = active if left is None else active & (left >= size)
+            self._count("atomic", size * int(inside.sum()))
+            dtype = f"u{size}"
+            count = registers * (2 if what == "CMPSWAP" else 1)
+            given = taken(w, register, inside, 4 * count, False).view(dtype)
+            places = where[inside]
+            before = np.empty(len(places), dtype)
+            waiting = np.arange(len(places))
+            while len(waiting):  # of several lanes at one address, one at a time, in their order
+                _, first = np.unique(places[waiting], return_index=True)
+                now = waiting[first]
+                old = self.memory.load(places[now], size).view(dtype)[:, 0]
+                before[now] = old
+                new = np.ascontiguousarray(function(old, *given[now].T))
+                self.memory.store(places[now], new[:, None].view(np.uint8).reshape(len(now), size))
+                waiting = np.delete(waiting, first)
+            if inst.sc0:
+                put(w, into, inside, before[:, None].view(np.uint8))
+
+        return both
+
+    # Local memory.
+
+    def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
+        """Offsets of accesses in the LDS of all workgroups: [accesses]."""
+        if ((addresses < 0) | (addresses + size > self.lds_bytes))[active].any():
+            where = int(addresses[active].max())
+            raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes")
+        return (addresses + w.own()[:, None] * self.lds_bytes)[active]
+
+    def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
+        self._count("lds", data.size)
+        scattered(self.lds, self._local(w, addresses, active, data.shape[1]), data)
+
+    def _local_load(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
+        self._count("lds", size * int(active.sum()))
+        return gathered(self.lds, self._local(w, addresses, active, size), size)
+
+    def local(self, inst: Any) -> Step:
+        """DS instructions."""
+        name = inst.op.name
+        if name in ("DS_BPERMUTE_B32", "DS_PERMUTE_B32", "DS_SWIZZLE_B32"):
+            return _permuted(inst)
+        if name.startswith("DS_READ_B64_TR_"):
+            return self._transposed(inst)
+        found = LOCAL.match(name)
+        if not found:
+            return self._local_atomic(inst)
+        size = int(found["size"][1:]) // 8
+        single = inst.offset0 | inst.offset1 << 8
+        steps = [single]
+        if found["two"]:
+            unit = size * (64 if found["far"] else 1)
+            steps = [inst.offset0 * unit, inst.offset1 * unit]
+        address = inst.addr.offset - VECTOR
+        extend, half = found["size"].startswith("I"), (bool(found["d16"]), bool(found["hi"]))
+        if found["what"] == "READ":
+            into = destination(inst, "vdst")
+
+            def read(w: Waves) -> None:
+                base = w.v[address].astype(np.int64)
+                if not w.active.any():
+                    return
+                loaded = [self._local_load(w, base + step, w.active, size) for step in steps]
+                for index, data in enumerate(loaded):
+                    put(w, into + index * max(1, size // 4), w.active, data, extend, half)
+
+            return read
+        registers = [destination(inst, "data0"), destination(inst, "data1")]
+
+        def write(w: Waves) -> None:
+            base = w.v[address].astype(np.int64)
+            for step, register in zip(steps, registers, strict=False):
+                if w.active.any():
+                    self._local_store(w, base + step, w.active, taken(w, register, w.active, size, half[1]))
+
+        return write
+
+    def _transposed(self, inst: Any) -> Step:
+        """DS_READ_B64_TR_B16: 16 lanes read 4 values each, as rows of a tile of 4 x 16, and get its columns."""
+        if not inst.op.name.endswith("_B16"):
+            raise Unknown(inst.op.name)
+        address, into, offset = inst.addr.offset - VECTOR, destination(inst, "vdst"), inst.offset0 | inst.offset1 << 8
+
+        def read(w: Waves) -> None:
+            if not w.full:
+                raise Unknown(f"{inst.op.name} with inactive lanes")
+            data = self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, 8)
+            tiles = data.view(np.uint16).reshape(len(w), 4, 4, 16)
+            turned = np.ascontiguousarray(tiles.transpose(0, 1, 3, 2)).reshape(len(w), LANES, 4)
+            words = turned.view(np.uint32)
+            w.v[into], w.v[into + 1] = words[..., 0], words[..., 1]
+
+        return read
+
+    def _local_atomic(self, inst: Any) -> Step:
+        name = inst.op.name.removeprefix("DS_")
+        returns = "_RTN_" in name
+        what, _, kind = name.replace("_RTN", "").rpartition("_")
+        size = int(kind[1:]) // 8
+        function = atomic(
+            {"MIN": f"{kind[0]}MIN", "MAX": f"{kind[0]}MAX"}.get(what, what if kind[0] != "F" else f"{what}_F32"), size
+        )
+        address, register, offset = (
+            inst.addr.offset - VECTOR,
+            destination(inst, "data0"),
+            inst.offset0 | inst.offset1 << 8,
+        )
+
+        def both(w: Waves) -> None:
+            places = self._local(w, w.v[address].astype(np.int64) + offset, w.active, size)
+            given = taken(w, register, w.active, size, False).view(f"u{size}")[:, 0]
+            before = np.empty(len(places), f"u{size}")
+            words = self.lds.view(f"u{size}")
+            for index, place in enumerate(places // size):
+                before[index] = words[place]
+                words[place] = function(words[place : place + 1], given[index : index + 1])[0]
+            if returns:
+                put(w, destination(inst, "vdst"), w.active, before[:, None].view(np.uint8))
+
+        return both
+
+
+def atomic(what: str, size: int) -> Callable[..., Any]:
+    """(before, operand) -> after, on unsigned arrays."""
+    dtype, other = np.dtype(f"u{size}"), np.dtype(f"i{size}")
+    known: dict[str, Callable[..., Any]] = {
+        "SWAP": lambda old, new: new,
+        "ADD": lambda old, new: old + new,
+        "SUB": lambda old, new: old - new,
+        "AND": lambda old, new: old & new,
+        "OR": lambda old, new: old | new,
+        "XOR": lambda old, new: old ^ new,
+        "UMIN": np.minimum,
+        "UMAX": np.maximum,
+        "SMIN": lambda old, new: np.minimum(old.view(other), new.view(other)).view(dtype),
+        "SMAX": lambda old, new: np.maximum(old.view(other), new.view(other)).view(dtype),
+        "CMPSWAP": lambda old, new, compared: np.where(old == compared, new, old),
+        "ADD_F32": lambda old, new: (old.view(np.float32) + new.view(np.float32)).view(dtype),
+        "PK_ADD_F16": lambda old, new: (_halves(old) + _halves(new)).view(np.uint32)[:, 0],
+        "PK_ADD_BF16": _add_bf16,
+    }
+    if what not in known:
+        raise Unknown(f"atomic {what}")
+    return known[what]
+
+
+def _halves(value: Any) -> Any:
+    return np.ascontiguousarray(value)[:, None].view(np.float16)
+
+
+def _add_bf16(old: Any, new: Any) -> Any:
+    top = np.uint32(0xFFFF0000)
+
+    def both(word: Any) -> tuple[Any, Any]:
+        return (word << np.uint32(16)).view(np.float32), (word & top).view(np.float32)
+
+    (a, b), (c, d) = both(np.ascontiguousarray(old)), both(np.ascontiguousarray(new))
+    return ALU["V_CVT_PK_BF16_F32"][2](a + c, b + d)
+
+
+def _permuted(inst: Any) -> Step:
+    """Lanes exchange a register: BPERMUTE pulls, PERMUTE pushes (the highest lane that pushes to a place wins)."""
+    name = inst.op.name
+    if name == "DS_SWIZZLE_B32":
+        raise Unknown(name)
+    address, data, into = inst.addr.offset - VECTOR, destination(inst, "data0"), destination(inst, "vdst")
+    offset = np.uint32(inst.offset0 | inst.offset1 << 8)
+
+    def pull(w: Waves) -> None:
+        lane = ((w.v[address] + offset) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
+        value = np.where(w.active, w.v[data], np.uint32(0))
+        w.set_v(into, np.take_along_axis(value, lane, axis=1))
+
+    def push(w: Waves) -> None:
+        lane = ((w.v[address] + offset) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
+        result = np.zeros((len(w), LANES), np.uint32)
+        wave = np.broadcast_to(np.arange(len(w))[:, None], lane.shape)
+        result[wave[w.active], lane[w.active]] = w.v[data][w.active]
+        w.set_v(into, result)
+
+    return pull if name == "DS_BPERMUTE_B32" else push

@@ -1,0 +1,233 @@
+"""What the scalar ALU computes: name -> (type of the result, types of the operands, function).
+
+A function gives (result, new SCC); None leaves what is there.  Arrays are [waves].
+Source: AMD Instinct MI300 and MI350 Instruction Set Architecture, chapter Scalar ALU Operations.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., tuple[Any, Any]]
+
+SALU: dict[str, tuple[str | None, tuple[str, ...], Function]] = {}
+
+
+def _define(result: str | None, operands: str, **functions: Function) -> None:
+    for name, function in functions.items():
+        SALU["S_" + name] = (result, tuple(operands.split()), function)
+
+
+def _plain(function: Callable[..., Any]) -> Function:
+    return lambda *operands: (function(*operands), None)
+
+
+def _logic(function: Callable[..., Any]) -> Function:
+    """SCC tells whether the result is not zero."""
+
+    def both(*operands: Any) -> tuple[Any, Any]:
+        result = function(*operands)
+        return result, result != 0
+
+    return both
+
+
+def u64(value: Any) -> Any:
+    """As 64 bits."""
+    return value.astype(np.uint64)
+
+
+def low(value: Any, width: int) -> Any:
+    """Modulo a power of two, as the ALUs take the places of a shift."""
+    return value & value.dtype.type(width - 1)
+
+
+def _add(a: Any, b: Any) -> tuple[Any, Any]:
+    total = u64(a) + u64(b)
+    return total.astype(np.uint32), total >> np.uint64(32) != 0
+
+
+def _add_signed(a: Any, b: Any) -> tuple[Any, Any]:
+    total = a.astype(np.int64) + b
+    return total.astype(np.int32), total != total.astype(np.int32)
+
+
+def _subtract_signed(a: Any, b: Any) -> tuple[Any, Any]:
+    total = a.astype(np.int64) - b
+    return total.astype(np.int32), total != total.astype(np.int32)
+
+
+def extracted(value: Any, offset: Any, width: Any) -> Any:
+    """So many bits from an offset; sign-extended where the value is signed."""
+    moved, width = value >> offset.astype(value.dtype), width.astype(np.int64)
+    if value.dtype.kind == "u":
+        keep = np.where(width >= 64, np.uint64(2**64 - 1), (np.uint64(1) << u64(np.minimum(width, 63))) - np.uint64(1))
+        return (u64(moved) & keep).astype(value.dtype)
+    up = 64 - np.clip(width, 1, 64)
+    return np.where(width == 0, 0, moved.astype(np.int64) << up >> up).astype(value.dtype)
+
+
+def _field(value: Any, field: Any, bits: int) -> Any:
+    """What S_BFE takes: the offset is in the low bits of the field, the width from bit 16 on."""
+    return extracted(value, field & np.uint32(bits - 1), field >> np.uint32(16) & np.uint32(127))
+
+
+def _shifted_add(places: int) -> Function:
+    def both(a: Any, b: Any) -> tuple[Any, Any]:
+        total = (u64(a) << np.uint64(places)) + u64(b)
+        return total.astype(np.uint32), total >> np.uint64(32) != 0
+
+    return both
+
+
+def _select(smaller: Callable[[Any, Any], Any]) -> Function:
+    return lambda a, b: (
+        np.where(smaller(a, b), a, b),
+        np.broadcast_to(smaller(a, b), np.broadcast_shapes(a.shape, b.shape)),
+    )
+
+
+def _lowest(value: Any) -> Any:
+    """Index of the lowest bit that is set; all ones of 0."""
+    alone = value & (~value + value.dtype.type(1))
+    return np.where(value == 0, -1, np.frexp(alone.astype(np.float64))[1] - 1).astype(np.int32).view(np.uint32)
+
+
+def _highest_zeros(value: Any) -> Any:
+    bits = 8 * value.dtype.itemsize
+    return np.array([bits - int(one).bit_length() if one else 0xFFFFFFFF for one in value], np.uint32)
+
+
+def reversed_bits(value: Any) -> Any:
+    """32 bits, the lowest first."""
+    octets = np.ascontiguousarray(value).view(np.uint8).reshape(*value.shape, 4)
+    turned = np.packbits(np.unpackbits(octets, axis=-1), axis=-1, bitorder="little")[..., ::-1]
+    return turned.copy().view(np.uint32)[..., 0]
+
+
+def _count(value: Any) -> Any:
+    return np.bitwise_count(value).astype(np.uint32)
+
+
+_define(
+    "u32",
+    "u32",
+    MOV_B32=_plain(lambda a: a),
+    NOT_B32=_logic(np.invert),
+    BREV_B32=_plain(reversed_bits),
+    FF1_I32_B32=_plain(_lowest),
+    FLBIT_I32_B32=_plain(_highest_zeros),
+    BCNT1_I32_B32=_logic(_count),
+    SEXT_I32_I8=_plain(lambda a: a.astype(np.int8).astype(np.int32).view(np.uint32)),
+    SEXT_I32_I16=_plain(lambda a: a.astype(np.int16).astype(np.int32).view(np.uint32)),
+)
+_define("i32", "i32", ABS_I32=_logic(np.abs))
+_define("u64", "u64", MOV_B64=_plain(lambda a: a), NOT_B64=_logic(np.invert))
+_define("u32", "u64", BCNT1_I32_B64=_logic(_count), FF1_I32_B64=_plain(_lowest), FLBIT_I32_B64=_plain(_highest_zeros))
+_define(
+    "u32",
+    "u32 u32",
+    ADD_U32=_add,
+    SUB_U32=lambda a, b: (a - b, b > a),
+    AND_B32=_logic(np.bitwise_and),
+    OR_B32=_logic(np.bitwise_or),
+    XOR_B32=_logic(np.bitwise_xor),
+    ANDN2_B32=_logic(lambda a, b: a & ~b),
+    ORN2_B32=_logic(lambda a, b: a | ~b),
+    NAND_B32=_logic(lambda a, b: ~(a & b)),
+    NOR_B32=_logic(lambda a, b: ~(a | b)),
+    XNOR_B32=_logic(lambda a, b: ~(a ^ b)),
+    LSHL_B32=_logic(lambda a, b: a << low(b, 32)),
+    LSHR_B32=_logic(lambda a, b: a >> low(b, 32)),
+    MUL_I32=_plain(np.multiply),
+    MUL_HI_U32=_plain(lambda a, b: (u64(a) * u64(b) >> np.uint64(32)).astype(np.uint32)),
+    BFE_U32=_logic(lambda a, b: _field(a, b, 32)),
+    MIN_U32=_select(operator.lt),
+    MAX_U32=_select(operator.gt),
+    BFM_B32=_plain(lambda a, b: ((np.uint32(1) << low(a, 32)) - np.uint32(1)) << low(b, 32)),
+    PACK_LL_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b << np.uint32(16)),
+    PACK_LH_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b & np.uint32(0xFFFF0000)),
+    PACK_HH_B32_B16=_plain(lambda a, b: a >> np.uint32(16) | b & np.uint32(0xFFFF0000)),
+    **{f"LSHL{places}_ADD_U32": _shifted_add(places) for places in (1, 2, 3, 4)},
+)
+_define(
+    "i32",
+    "i32 i32",
+    ADD_I32=_add_signed,
+    SUB_I32=_subtract_signed,
+    MIN_I32=_select(operator.lt),
+    MAX_I32=_select(operator.gt),
+    MUL_HI_I32=_plain(lambda a, b: (a.astype(np.int64) * b >> 32).astype(np.int32)),
+)
+_define(
+    "i32",
+    "i32 u32",
+    ASHR_I32=_logic(lambda a, b: a >> low(b, 32).view(np.int32)),
+    BFE_I32=_logic(lambda a, b: _field(a, b, 32)),
+)
+_define(
+    "u64",
+    "u64 u64",
+    AND_B64=_logic(np.bitwise_and),
+    OR_B64=_logic(np.bitwise_or),
+    XOR_B64=_logic(np.bitwise_xor),
+    ANDN2_B64=_logic(lambda a, b: a & ~b),
+    ORN2_B64=_logic(lambda a, b: a | ~b),
+    NAND_B64=_logic(lambda a, b: ~(a & b)),
+    NOR_B64=_logic(lambda a, b: ~(a | b)),
+    XNOR_B64=_logic(lambda a, b: ~(a ^ b)),
+)
+_define(
+    "u64",
+    "u64 u32",
+    LSHL_B64=_logic(lambda a, b: a << u64(low(b, 64))),
+    LSHR_B64=_logic(lambda a, b: a >> u64(low(b, 64))),
+    BFE_U64=_logic(lambda a, b: _field(a, b, 64)),
+)
+_define(
+    "i64",
+    "i64 u32",
+    ASHR_I64=_logic(lambda a, b: a >> low(b, 64).astype(np.int64)),
+    BFE_I64=_logic(lambda a, b: _field(a, b, 64)),
+)
+_define(
+    "u64", "u32 u32", BFM_B64=_plain(lambda a, b: ((np.uint64(1) << u64(low(a, 64))) - np.uint64(1)) << u64(low(b, 64)))
+)
+
+_TESTS = {
+    "EQ": operator.eq,
+    "LG": operator.ne,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "LT": operator.lt,
+    "LE": operator.le,
+}
+for _name, _test in _TESTS.items():
+    for _kind in ("i32", "u32", "u64"):
+        _define(
+            None, f"{_kind} {_kind}", **{f"CMP_{_name}_{_kind.upper()}": lambda a, b, test=_test: (None, test(a, b))}
+        )
+_define(
+    None,
+    "u32 u32",
+    BITCMP0_B32=lambda a, b: (None, a >> low(b, 32) & np.uint32(1) == 0),
+    BITCMP1_B32=lambda a, b: (None, a >> low(b, 32) & np.uint32(1) == 1),
+)
+
+SAVING: dict[str, Callable[[Any, Any], Any]] = {
+    "AND": lambda a, e: a & e,
+    "OR": lambda a, e: a | e,
+    "XOR": lambda a, e: a ^ e,
+    "ANDN2": lambda a, e: a & ~e,
+    "ORN2": lambda a, e: a | ~e,
+    "NAND": lambda a, e: ~(a & e),
+    "NOR": lambda a, e: ~(a | e),
+    "XNOR": lambda a, e: ~(a ^ e),
+    "ANDN1": lambda a, e: ~a & e,
+    "ORN1": lambda a, e: ~a | e,
+}
+"""S_..._SAVEEXEC_B64: the operand and EXEC give the new EXEC, the old one is the result."""

@@ -1,0 +1,93 @@
+"""A driver for Triton whose launches are executed on this CPU: operators run as they are, on CPU tensors.
+
+While it is active (`emulated`), `kernel[grid](...)` compiles for the target and executes its code object in the
+memory of this process.  Other driver functions are not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from kernels.hardware import lds_limit
+
+from . import code_object, launch
+from .waves import Memory
+
+Told = Callable[[launch.Execution], None]
+
+
+class EmulatedDriver:
+    """What Triton's runtime asks of a driver, for one target; `told` gets what each launch did."""
+
+    def __init__(self, arch: str, told: Told) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.arch, self.told = arch, told
+        self._target = GPUTarget("hip", arch, 64)
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: {"max_shared_mem": lds_limit(arch)},
+            load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, 1024),
+            unload_module=lambda module: None,
+        )
+
+    def get_current_target(self) -> Any:
+        """The architecture compiled for."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """One for each target: Triton keeps compiled kernels and limits by the device's number."""
+        return list(code_object.TARGETS.values()).index(self.arch)
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        """The default one: launches are complete when they return."""
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        """Where tensors lie."""
+        import torch
+
+        return torch.device("cpu")
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """What launches a compiled kernel: (grid, stream, code object, ..., arguments)."""
+        kinds = list(source.signature.values())
+
+        def run(x: int, y: int, z: int, stream: int, function: bytes, *rest: Any) -> None:
+            values = [value for value, kind in zip(rest[-len(kinds) :], kinds, strict=True) if kind != "constexpr"]
+            code = code_object.read(function)
+            memory = Memory()
+            arguments = launch.segment(code, [_argument(value, memory) for value in values])
+            self.told(launch.launch(code, memory, arguments, (x, y, z), metadata.num_warps, metadata.shared))
+
+        return run
+
+
+def _argument(value: Any, memory: Memory) -> Any:
+    """A tensor's address, its storage made known to the memory; numbers as they are."""
+    if not hasattr(value, "data_ptr"):
+        return np.asarray(value if value is not None else 0)
+    storage = value.untyped_storage()
+    if storage.nbytes() and not memory.knows(storage.data_ptr()):
+        contents = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
+        memory.add(storage.data_ptr(), np.ctypeslib.as_array(contents), f"a tensor of {tuple(value.shape)}")
+    return np.uint64(value.data_ptr())
+
+
+@contextlib.contextmanager
+def emulated(arch: str, told: Told = lambda execution: None) -> Iterator[EmulatedDriver]:
+    """Triton's launches are executed for `arch` (gfx942 or gfx950) on this CPU, until the block ends."""
+    from triton.runtime.driver import driver
+
+    before = getattr(driver, "_active", None)
+    active = EmulatedDriver(arch, told)
+    driver.set_active(active)
+    try:
+        yield active
+    finally:
+        driver._active = before

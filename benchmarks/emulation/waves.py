@@ -1,0 +1,186 @@
+"""Waves of 64 lanes that stand at the same instruction, the local memory of their workgroups, and global memory.
+
+A register is an array over all these waves, so one numpy operation executes an instruction for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .code_object import NotExecutable
+
+U32, U64, Bools = NDArray[np.uint32], NDArray[np.uint64], NDArray[np.bool_]
+
+LANES, VCC, M0, EXEC = 64, 106, 124, 126
+"""Numbers of scalar registers with a meaning: the condition mask, the LDS base, the mask of active lanes."""
+
+ACCUMULATORS = 256
+"""Index of the first accumulation register; vector registers are 0 to 255."""
+
+
+class Fault(NotExecutable):
+    """What a kernel must not do, with the wave, lane and instruction that did it."""
+
+
+@dataclass(eq=False)
+class Waves:
+    """Some waves at one instruction.
+
+    s: [128, waves] scalar registers; v: [512, waves, 64]; scc: [waves]; ids: [waves, 2] workgroup and wave in it;
+    turns: how often they went on for so long that others had to wait.
+    """
+
+    pc: int
+    s: U32
+    v: U32
+    scc: Bools
+    ids: NDArray[np.int64]
+    turns: int = 0
+
+    def __post_init__(self) -> None:
+        self.mask_changed()
+
+    def __len__(self) -> int:
+        return len(self.scc)
+
+    def mask_changed(self) -> None:
+        """Read the active lanes again, after a write to EXEC."""
+        self.active = lanes_of(self.s64(EXEC))
+        self.full = bool(self.active.all())
+
+    def s64(self, register: int) -> U64:
+        """A pair of scalar registers: [waves]."""
+        return self.s[register].astype(np.uint64) | self.s[register + 1].astype(np.uint64) << np.uint64(32)
+
+    def v64(self, register: int) -> U64:
+        """A pair of vector registers: [waves, 64]."""
+        return self.v[register].astype(np.uint64) | self.v[register + 1].astype(np.uint64) << np.uint64(32)
+
+    def set_s64(self, register: int, value: U64) -> None:
+        """Write a pair of scalar registers."""
+        self.s[register] = value.astype(np.uint32)
+        self.s[register + 1] = (value >> np.uint64(32)).astype(np.uint32)
+        if register == EXEC:
+            self.mask_changed()
+
+    def set_v(self, register: int, value: Any, where: Bools | None = None) -> None:
+        """Write a vector register in the active lanes, or in those of `where`."""
+        if where is None and self.full:
+            self.v[register] = value
+        else:
+            np.copyto(self.v[register], value, where=self.active if where is None else where)
+
+    def taken(self, chosen: Bools) -> Waves:
+        """Those of them that are chosen, as waves of their own."""
+        return Waves(self.pc, self.s[:, chosen], self.v[:, chosen], self.scc[chosen], self.ids[chosen], self.turns)
+
+    def own(self) -> NDArray[np.int64]:
+        """Workgroup of each wave: [waves]."""
+        return self.ids[:, 0]
+
+
+def joined(several: Sequence[Waves]) -> Waves:
+    """Waves that met at an instruction, in the order of their workgroups."""
+    if len(several) == 1:
+        return several[0]
+    ids = np.concatenate([one.ids for one in several])
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    return Waves(
+        several[0].pc,
+        np.concatenate([one.s for one in several], axis=1)[:, order],
+        np.concatenate([one.v for one in several], axis=1)[:, order],
+        np.concatenate([one.scc for one in several])[order],
+        ids[order],
+        max(one.turns for one in several),
+    )
+
+
+def lanes_of(masks: U64) -> Bools:
+    """Bits of masks, lane by lane: [waves] to [waves, 64]."""
+    octets = np.ascontiguousarray(masks).view(np.uint8).reshape(len(masks), 8)
+    return np.unpackbits(octets, axis=1, bitorder="little").view(np.bool_)
+
+
+def mask_of(lanes: Bools) -> U64:
+    """The other way: [waves, 64] to [waves]."""
+    return np.packbits(lanes, axis=1, bitorder="little").view(np.uint64)[:, 0]
+
+
+class Memory:
+    """Buffers at addresses: what loads and stores reach.  Nothing else can be reached."""
+
+    def __init__(self) -> None:
+        self._buffers: list[tuple[int, NDArray[np.uint8], str]] = []
+
+    def add(self, address: int, contents: NDArray[np.uint8], name: str) -> None:
+        """A buffer of bytes at an address; its contents change as kernels store into it."""
+        self._buffers.append((address, contents, name))
+        self._buffers.sort(key=lambda buffer: buffer[0])
+        self._starts = np.array([start for start, _, _ in self._buffers], np.uint64)
+
+    def knows(self, address: int) -> bool:
+        """Whether a buffer begins there."""
+        return any(start == address for start, _, _ in self._buffers)
+
+    def at(self, addresses: U64, size: int) -> list[tuple[Bools | slice, NDArray[np.uint8], NDArray[np.int64]]]:
+        """Where accesses of `size` bytes lie: (which of them, the buffer's bytes, offset in it of each).
+
+        addresses: [accesses].  Fault if one lies outside of every buffer.
+        """
+        index = np.searchsorted(self._starts, addresses, side="right").astype(np.int64) - 1
+        first = int(index[0]) if len(index) else 0
+        every = bool((index == first).all())
+        found: list[tuple[Bools | slice, NDArray[np.uint8], NDArray[np.int64]]] = []
+        for number in [first] if every else np.unique(index):
+            which: Bools | slice = slice(None) if every else index == number
+            start, contents, _ = self._buffers[max(number, 0)]
+            offsets = (addresses[which] - np.uint64(start)).astype(np.int64)
+            wrong = (offsets < 0) | (offsets + size > len(contents))
+            if number < 0 or wrong.any():
+                where = int(addresses[which][np.argmax(wrong)])
+                raise Fault(f"{size} bytes at {where:#x}: outside of every buffer ({self._nearest(where)})")
+            found.append((which, contents, offsets))
+        return found
+
+    def _nearest(self, address: int) -> str:
+        start, contents, name = min(self._buffers, key=lambda buffer: abs(buffer[0] - address))
+        return f"the nearest is {name}, {len(contents)} bytes from {start:#x}"
+
+    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
+        """Bytes from addresses: [accesses] to [accesses, size]."""
+        result = np.empty((len(addresses), size), np.uint8)
+        for which, contents, offsets in self.at(addresses, size):
+            result[which] = gathered(contents, offsets, size)
+        return result
+
+    def store(self, addresses: U64, values: NDArray[np.uint8]) -> None:
+        """Bytes to addresses; of several at one address the last stays: values is [accesses, size]."""
+        for which, contents, offsets in self.at(addresses, values.shape[1]):
+            scattered(contents, offsets, values[which])
+
+
+def gathered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
+    """`size` bytes from each offset: [accesses, size]."""
+    unit = _unit(contents, offsets, size)
+    words = contents[: len(contents) // unit * unit].view(f"u{unit}")
+    picked = words[(offsets // unit)[:, None] + np.arange(size // unit)]
+    return np.ascontiguousarray(picked).view(np.uint8).reshape(len(offsets), size)
+
+
+def scattered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
+    """Bytes [accesses, size] to each offset."""
+    size = values.shape[1]
+    unit = _unit(contents, offsets, size)
+    words = contents[: len(contents) // unit * unit].view(f"u{unit}")
+    words[(offsets // unit)[:, None] + np.arange(size // unit)] = np.ascontiguousarray(values).view(f"u{unit}")
+
+
+def _unit(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> int:
+    """The largest unit of 1 to 8 bytes in which all these accesses can be made."""
+    together = int(np.bitwise_or.reduce(offsets, initial=size)) | contents.ctypes.data & 7
+    return next(unit for unit in (8, 4, 2, 1) if not together & unit - 1)

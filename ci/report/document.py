@@ -1,0 +1,85 @@
+"""What every report is made of: lines of a list, and tables of cells; a table as Markdown, LaTeX or CSV.  Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bullet:
+    """One line of a list.  cases: what it is about, () for everything.  style: on a terminal, in the words of rich.
+
+    most: characters of it in a comment.
+    """
+
+    text: str
+    cases: tuple[str, ...] = ()
+    style: str = ""
+    most: int = 400
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Cells that are ready to be shown.  texts: how many of the first columns are text; the others are numbers.
+
+    spare: columns that a narrow screen can do without, the least needed first.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int
+    spare: tuple[str, ...] = ()
+
+
+def pipes(sheet: Sheet) -> list[str]:
+    """The lines of a pipe table; what its cells hold must be inert already."""
+    rule = ["---" if i < sheet.texts else "--:" for i in range(len(sheet.header))]
+    return [f"| {' | '.join(sheet.header)} |", f"|{'|'.join(rule)}|", *(f"| {' | '.join(row)} |" for row in sheet.rows)]
+
+
+def markdown(sheet: Sheet) -> str:
+    """A pipe table below its title; a cell may hold any text."""
+
+    def inert(cells: Iterable[str]) -> tuple[str, ...]:
+        return tuple(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
+
+    body = "\n".join(pipes(Sheet("", inert(sheet.header), tuple(map(inert, sheet.rows)), sheet.texts)))
+    return f"**{sheet.title}**\n\n{body}\n" if sheet.title else f"{body}\n"
+
+
+SPECIAL = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "×": r"$\times$",
+    }
+)
+"""Characters that LaTeX would not print as they are."""
+
+
+def latex(sheet: Sheet) -> str:
+    r"""A `table` with its title as caption; the preamble needs \usepackage{booktabs}."""
+
+    def line(cells: Iterable[str]) -> str:
+        return " & ".join(cell.translate(SPECIAL) for cell in cells) + r" \\"
+
+    columns = "l" * sheet.texts + "r" * (len(sheet.header) - sheet.texts)
+    caption = sheet.title.translate(SPECIAL)
+    head = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    body = [line(sheet.header), r"\midrule", *map(line, sheet.rows)]
+    return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+def comma_separated(sheet: Sheet) -> str:
+    """One CSV, which `ridgeline table` reads again."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([sheet.header, *sheet.rows])
+    return out.getvalue()

@@ -1,0 +1,69 @@
+"""Kernels for the tests of the emulator, and how they are compiled for a target without a GPU."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(out + i, tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside), mask=inside)
+
+
+@triton.jit
+def softmax(x, out, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
+    power = tl.exp(value - tl.max(value, 0))
+    tl.store(out + row * n + i, power / tl.sum(power, 0), mask=i < n)
+
+
+@triton.jit
+def counted(values, bins, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(bins + tl.load(values + i, mask=i < n), 1, mask=i < n)
+
+
+@triton.jit
+def product(a, b, c, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows, columns, inner = (
+        tl.program_id(0) * BM + tl.arange(0, BM),
+        tl.program_id(1) * BN + tl.arange(0, BN),
+        tl.arange(0, BK),
+    )
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, k, BK):
+        left = tl.load(a + rows[:, None] * k + step + inner[None, :])
+        right = tl.load(b + columns[None, :] * k + step + inner[:, None])
+        total += tl.dot(left, right)
+    tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty))
+
+
+@triton.jit
+def endless(flag, out):
+    while tl.atomic_add(flag, 0) == 0:
+        pass
+    tl.store(out, 1)
+
+
+@functools.cache
+def compiled(function: Any, arch: str, types: tuple[str, ...], constants: tuple[int, ...] = (), warps: int = 4) -> Any:
+    """A kernel compiled for gfx942 or gfx950, its arguments aligned as a launch's would be."""
+    aligned = {
+        (i,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] if kind[0] == "*" else [["tt.divisibility", 16]]
+        for i, kind in enumerate(types)
+    }
+    kinds = dict(zip(function.arg_names, (*types, *["constexpr"] * len(constants)), strict=True))
+    fixed = {(len(types) + i,): value for i, value in enumerate(constants)}
+    options = {"num_warps": warps, "matrix_instr_nonkdim": 16}
+    return triton.compile(
+        ASTSource(function, kinds, fixed, aligned), target=GPUTarget("hip", arch, 64), options=options
+    )

@@ -1,0 +1,129 @@
+"""Kernels compiled for MI300X and MI355X, executed: what they compute, what they count, what they must not do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation.code_object import NotExecutable, read
+from benchmarks.emulation.launch import execute
+from tests.benchmarks.emulation import kernels
+
+ARCHS = ("gfx942", "gfx950")
+
+
+@pytest.fixture(params=ARCHS)
+def arch(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_masked_elements_are_neither_read_nor_written(arch, random):
+    code = kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    x, y = random.standard_normal((2, 1008)).astype(np.float32)
+    out = np.full(1040, 7, np.float32)
+    done = execute(code, [x, y, out, np.int32(1008)], (2, 1, 1), 4, arch=arch)
+    assert np.array_equal(out[:1008], x + y)
+    assert (out[1008:] == 7).all()
+    assert done.bytes == {"load": 2 * 4 * 1008, "store": 4 * 1008}
+    assert done.instructions["s_endpgm"] == 2 * 4, "every wave of both workgroups ends once"
+
+
+def test_the_same_launch_counts_the_same(arch):
+    code = kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    arguments = [np.ones(512, np.float32), np.ones(512, np.float32), np.zeros(512, np.float32), 512]
+    assert execute(code, arguments, (1, 1, 1), 4) == execute(code, arguments, (1, 1, 1), 4)
+
+
+def test_rows_are_reduced_over_lanes_and_waves(arch, random):
+    code = kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    x = random.standard_normal((5, 496)).astype(np.float32)
+    out = np.zeros_like(x)
+    execute(code, [x, out, 496], (5, 1, 1), 4)
+    power = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    assert np.allclose(out, power / power.sum(1, keepdims=True), rtol=2e-6, atol=0)
+
+
+def test_atomics_of_many_lanes_at_one_address(arch, random):
+    code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
+    values = random.integers(0, 5, 1000).astype(np.int32)
+    bins = np.zeros(5, np.int32)
+    execute(code, [values, bins, 1000], (4, 1, 1), 4)
+    assert bins.tolist() == np.bincount(values).tolist()
+
+
+@pytest.mark.parametrize("kind", ["fp16", "i8"])
+def test_products_by_matrix_instructions(arch, random, kind):
+    types = {"fp16": ("*fp16", "*fp16"), "i8": ("*i8", "*i32")}[kind]
+    code = kernels.compiled(kernels.product, arch, (types[0], types[0], types[1], "i32", "i32"), (64, 64, 64)).asm[
+        "hsaco"
+    ]
+    shape = (128, 192)
+    if kind == "fp16":
+        a, b = random.standard_normal((2, *shape)).astype(np.float16)
+        c = np.zeros((128, 128), np.float16)
+    else:
+        a, b = random.integers(-100, 100, (2, *shape)).astype(np.int8)
+        c = np.zeros((128, 128), np.int32)
+    done = execute(code, [a, b, c, 128, 192], (2, 2, 1), 4)
+    expected = a.astype(np.float64) @ b.astype(np.float64).T
+    assert np.abs(c - expected).max() <= (0.02 if kind == "fp16" else 0)
+    flops = {
+        "v_mfma_f32_16x16x16_f16": 16**3,
+        "v_mfma_f32_16x16x32_f16": 16 * 16 * 32,
+        "v_mfma_i32_16x16x32_i8": 16 * 16 * 32,
+        "v_mfma_i32_16x16x64_i8": 16 * 16 * 64,
+    }
+    used = {name: times for name, times in done.instructions.items() if name.startswith("v_mfma")}
+    assert sum(flops[name] * times for name, times in used.items()) == 128 * 128 * 192
+
+
+def test_an_access_outside_of_every_buffer_is_told_with_wave_and_instruction(arch):
+    code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
+    values = np.full(256, 1 << 24, np.int32)
+    with pytest.raises(
+        NotExecutable, match=r"outside of every buffer .*nearest is argument 1.*of counted, workgroup 0, wave 0"
+    ):
+        execute(code, [values, np.zeros(4, np.int32), 256], (1, 1, 1), 4)
+
+
+def test_a_kernel_that_does_not_end_is_stopped(arch):
+    code = kernels.compiled(kernels.endless, arch, ("*i32", "*i32"), (), 1).asm["hsaco"]
+    with pytest.raises(NotExecutable, match="no end after 2000 instructions; waves stand at 0x"):
+        execute(code, [np.zeros(4, np.int32), np.zeros(4, np.int32)], (1, 1, 1), 1, limit=2000)
+    out = np.zeros(4, np.int32)
+    execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1)
+    assert out[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"arch": "gfx950"}, "the code object is for gfx942, not for gfx950"),
+        ({"kernel": "other"}, "kernel 'other' is not in the code object"),
+        ({"grid": (1, 0, 1)}, r"grid \(1, 0, 1\) and 4 warps: each is at least 1"),
+        ({"arguments": [np.zeros(4, np.float32)] * 3}, "3 arguments for a kernel of .*: missing is (n|at 24)"),
+        ({"arguments": [0] * 9}, "9 arguments for a kernel of"),
+        ({"arguments": [np.zeros((4, 4), np.float32).T] * 3 + [4]}, "argument 0 is not contiguous"),
+        ({"data": b"no code"}, "not a code object for an AMD GPU"),
+    ],
+)
+def test_what_cannot_be_launched(given, told):
+    code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    arguments = [np.zeros(512, np.float32)] * 3 + [512]
+    wanted = {"data": code, "arguments": arguments, "grid": (1, 1, 1), "warps": 4, **given}
+    with pytest.raises(NotExecutable, match=told):
+        execute(**wanted)
+
+
+def test_what_a_code_object_says_of_its_kernel(arch):
+    code = read(kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
+    assert (code.name, code.arch) == ("added", arch)
+    assert [(one.kind, one.size) for one in code.arguments[:4]] == [("global_buffer", 8)] * 3 + [("by_value", 4)]
+    assert dict(code.user_sgprs)["kernarg_ptr"] == 2
+    assert code.workgroup_ids[0]
+    assert not any(code.flushes), "Triton keeps denormals"
