@@ -62,7 +62,11 @@ MACHINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 class Status(enum.StrEnum):
-    """How one arm of a case ended; `missing`: that checkout does not have it (never written to a file)."""
+    """How one arm of a case ended.
+
+    untimed: a script's closure that was right where it was looked at, and is not timed: code_hash and `why` say more.
+    missing: that checkout does not have it (never written to a file).
+    """
 
     OK = "ok"
     WRONG = "wrong"
@@ -71,6 +75,7 @@ class Status(enum.StrEnum):
     CRASH = "crash"
     UNSUPPORTED = "unsupported"
     SKIPPED = "skipped"
+    UNTIMED = "untimed"
     MISSING = "missing"
 
     @property
@@ -82,8 +87,8 @@ class Status(enum.StrEnum):
 FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
 """Worst first."""
 
-WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED)
-"""Where the trials of an arm ended differently, the worst is reported."""
+WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED, Status.OK, Status.UNTIMED)
+"""Where the trials of an arm ended differently, the worst is reported; times of some trials are better than none."""
 
 
 class OutputError(Exception):

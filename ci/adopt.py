@@ -16,6 +16,7 @@ from benchmarks.shapes import with_tuples
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
+from ci.judging.live import Told
 from ci.trials.trial import Json
 
 # What a script times, as the measuring program tells it before anything is timed.
@@ -106,7 +107,8 @@ class ScriptRequest:
     """path: of the script below the top of the repository.  source: the file whose text runs on both sides.
 
     arguments: of the script.  folder: below the top, in which it runs.  paths: folders for imports, below the top of
-    each checkout or absolute.  device: "cpu" or "".  budget_min: minutes for all trials.  most_trials: of a comparison.
+    each checkout or absolute.  device: "cpu" or "".  budget_min: minutes for survey and trials.  most_trials: of a
+    comparison.  all_cases: time what runs the same code on both sides, too.
     """
 
     path: Path
@@ -117,21 +119,24 @@ class ScriptRequest:
     device: str = ""
     budget_min: float | None = None
     most_trials: int = 12
+    all_cases: bool = False
 
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
         """The options of the measuring program, apart from progress; the script's own arguments last."""
         budget_s = self.budget_min * 60 if self.budget_min else None
-        cases = [case.partition("/")[2] for case in plan.cases]
         pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
         argv = [one for side in checkouts for one in of_checkout(side)]
         argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
-        argv += options(path=self.paths, case=cases, env=pythons, device=self.device or None, budget=budget_s)
+        argv += options(path=self.paths, env=pythons, device=self.device or None, budget=budget_s)
         argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, most_trials=self.most_trials)
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]
 
-    def measure(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        """Trials of the script into a file (the form of ci.harness.measure); its exit code."""
-        ended = self._followed(self.options(checkouts, plan, out), out, console)
+    def measure(
+        self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
+    ) -> int:
+        """Trials of the script into a file (a ci.judging.live.Measure); its exit code."""
+        flags = ["--orders", *(["--all-cases"] if self.all_cases else [])]
+        ended = self._followed([*flags, *self.options(checkouts, plan, out)], out, console, told)
         if ended.code == NOTHING and not out.exists():
             raise NothingToCompare(ended.last)
         if ended.code == USAGE or ended.code < 0:
@@ -151,10 +156,10 @@ class ScriptRequest:
         finally:
             told.unlink(missing_ok=True)
 
-    def _followed(self, words: Sequence[str], out: Path, console: Console) -> ChildExit:
+    def _followed(self, words: Sequence[str], out: Path, console: Console, told: Told | None = None) -> ChildExit:
         out.parent.mkdir(parents=True, exist_ok=True)
         argv = program("benchmarks.adopted", "--progress", "json", *words)
-        return follow(argv, console, f"looking at {self.path.stem}", echo=False)
+        return follow(argv, console, f"looking at {self.path.stem}", echo=False, told=told)
 
 
 def _reason(ended: ChildExit) -> str:

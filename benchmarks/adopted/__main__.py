@@ -3,8 +3,8 @@
     python -m benchmarks.adopted --tree base=../main --tree head=. --script bench/gemm.py --out t.jsonl -- --size 1024
     python -m benchmarks.adopted ... --told seen.json
 
-Exit codes: 0 all timed, 1 something is wrong, hangs, crashes or fails, 2 the script times nothing that can be compared,
-3 the script cannot be run, or usage, 130 interrupted (finished trials are kept).
+Exit codes: 0 all is timed or the same code, 1 something is wrong, hangs, crashes or fails, 2 the script times nothing
+that can be compared, 3 the script cannot be run, or usage, 130 interrupted (finished trials are kept).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import program, trial_file
-from benchmarks.adopted.session import ScriptSampling, ScriptSession
+from benchmarks.adopted.session import SAME, ScriptSampling, ScriptSession
 from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
+from benchmarks.coordinator import orders
+from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.program import (
@@ -28,7 +30,8 @@ from benchmarks.program import (
     COUNT,
     DEFAULT,
     FILE,
-    NAMES,
+    FLAG,
+    MEASURED,
     NEEDED_FILE,
     NOTHING,
     SECONDS,
@@ -36,7 +39,7 @@ from benchmarks.program import (
     Tally,
     several,
 )
-from benchmarks.trial_file import ROLES
+from benchmarks.trial_file import ROLES, Status
 
 FOLDER = {"metavar": "FOLDER"}
 
@@ -67,13 +70,14 @@ def _parser() -> argparse.ArgumentParser:
         ("out", NEEDED_FILE, "trial file; lines are appended"),
         ("folder", FOLDER | {"default": "."}, "of a checkout, in which the script runs (default: its top)"),
         ("path", several(FOLDER), "of a checkout, for imports; repeatable"),
-        ("case", NAMES, "time only this case; repeatable"),
         ("device", {"choices": ("", "cpu"), "default": ""}, "cpu: what the script wants on a GPU runs on the CPU"),
         ("seed", SEED, "of all random numbers"),
         ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
-        ("trials", COUNT | {"default": 1}, "how many are measured now"),
+        ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
+        ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
         ("most-trials", COUNT | {"default": 12}, "over which the budget is divided"),
-        ("budget", SECONDS, "for all trials together; what does not fit is left out"),
+        ("budget", SECONDS, "for survey and trials; what does not fit is left out"),
+        ("all-cases", FLAG, "time what runs the same code on both sides, too"),
         ("cache", CACHE, "state of the caches before a sample"),
         ("deadline", SECONDS | {"default": 600.0}, "for one step, and between two timers"),
         ("told", FILE, "write what the script times to this file, and time nothing"),
@@ -94,7 +98,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)
     kept = given.out.with_name(f"{given.out.name}.survey.json")
-    asked = ScriptSampling(_lines(given.out), given.budget, tuple(given.case), kept, given.most_trials)
+    asked = ScriptSampling(given.budget, kept, given.most_trials, given.all_cases)
     try:
         with ScriptSession(script, checkouts, protocol, asked, program.reporter(given.progress)) as session:
             survey = session.survey()
@@ -102,7 +106,8 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
             session.warnings += warnings(survey)
             if given.told:
                 return _tell(session, survey, given.told)
-            return _measure(session, survey, given.out)
+            usual = [[MeasureOrder(script.operator, (), _lines(given.out), given.trials)]]
+            return _measure(session, survey, orders.read() if given.orders else usual, given.out)
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
         return program.USAGE
@@ -126,14 +131,15 @@ def _lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
 
 
-def _measure(session: ScriptSession, survey: Survey, out: Path) -> int:
+def _measure(session: ScriptSession, survey: Survey, told: Iterable[Sequence[MeasureOrder]], out: Path) -> int:
     tally = Tally()
-    for line in session.trials(survey):
+    for line in session.trials(survey, told):
         trial_file.append(out, line)
         tally.add_trial(line)
-        for role, text in ({} if session.asked.cases else session.printed).items():
+        for role, text in session.printed.items():
             Path(PRINTED.format(out=out, role=role)).write_text(text)
-    return tally.exit_code([session.script.operator])
+    code = tally.exit_code([session.script.operator])
+    return MEASURED if code == NOTHING and tally.count(Status.UNTIMED) else code
 
 
 def _tell(session: ScriptSession, survey: Survey, file: Path) -> int:
@@ -143,7 +149,7 @@ def _tell(session: ScriptSession, survey: Survey, file: Path) -> int:
     told = {
         "operator": session.script.operator,
         "timed": list(chosen.timed),
-        "left_out": {**chosen.left_out, **survey.unpaired()},
+        "left_out": {**dict.fromkeys(session.same(survey), SAME), **chosen.left_out, **survey.unpaired()},
         "trial_s": chosen.trial_s,
         "warnings": session.warnings,
         "closures": closures,

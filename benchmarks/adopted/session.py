@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
 from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
-from benchmarks.coordinator.orders import CaseCounter, Report
+from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES, Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
@@ -25,9 +25,11 @@ from benchmarks.trial_file import Status
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 """What a process of `--device cpu` sees of GPUs."""
 
-SURVEY_SHARE, SURVEY_LEAST_S = 0.25, 60.0
-"""Part of a budget that the survey may take, and seconds that it gets at least, because importing a library takes that
-long on a busy machine; a script that is longer is timed as far as it came."""
+SURVEY_SHARE = 0.5
+"""Part of a budget that the survey may take, from the first timer on; what a script times later is not compared."""
+
+OVER = 1.2
+"""No trial begins that would end after so many times the budget."""
 
 WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 """Of a closure: what looks at it has called it several times."""
@@ -35,16 +37,16 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 
 @dataclasses.dataclass(frozen=True)
 class ScriptSampling:
-    """What of a script is measured.  first_trial: the number of the first.  cases: names, () for all.
+    """What of a script is measured.
 
-    budget_s: for all trials; most_trials: over which it is divided.  survey: the file in which the survey is kept.
+    budget_s: for survey and trials; most_trials: over which it is divided.  survey: the file in which the survey is
+    kept.  all_cases: what runs the same code on both sides is timed, too.
     """
 
-    first_trial: int
     budget_s: float | None
-    cases: tuple[str, ...]
     survey: Path
     most_trials: int
+    all_cases: bool = False
 
 
 class ScriptSession(Session):
@@ -61,6 +63,7 @@ class ScriptSession(Session):
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
+        self._begin = time.monotonic()
         self.warnings: list[str] = []
         self.printed: dict[str, str] = {}
 
@@ -110,7 +113,7 @@ class ScriptSession(Session):
             return found
         self._look_around()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
-        limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
+        limit_s = self.asked.budget_s * SURVEY_SHARE if self.asked.budget_s else None
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
             looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
             found = Survey(digest, dict(zip(sides, looked, strict=True)))
@@ -118,18 +121,19 @@ class ScriptSession(Session):
         return found
 
     def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
-        """What a side times.  The limit holds once it has come to a timer; before, only the deadline does."""
+        """What a side times.  The limit holds from its first timer on: imports are what a trial costs at least."""
         closures: list[SeenClosure] = []
-        until = side.begin + limit_s if limit_s else float("inf")
-        left_s, late = self.protocol.deadline_s, False
+        until, left_s, late = float("inf"), self.protocol.deadline_s, False
         while not late and (event := side.next(left_s)):
             side.go_on()
             closures.append(SeenClosure(**with_tuples({name: event[name] for name in event if name != "event"})))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
-            late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
+            if limit_s and len(closures) == 1:
+                until = time.monotonic() + limit_s
+            late = time.monotonic() > until
             left_s = min(self.protocol.deadline_s, max(until - time.monotonic(), 1.0))
-        late = late or (bool(closures) and time.monotonic() > until and not side.ended)
+        late = late or (time.monotonic() > until and not side.ended)
         return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
 
     @contextlib.contextmanager
@@ -168,28 +172,44 @@ class ScriptSession(Session):
 
     # ---- trials --------------------------------------------------------------------------------------------------
 
-    def chosen(self, survey: Survey) -> Chosen:
-        """What is timed: what was asked for by name, else as much as the budget holds."""
-        trials = self.asked.most_trials
-        if self.asked.cases:
-            known = [key for key in survey.paired if key.partition("/")[2] in self.asked.cases]
-            return Chosen(tuple(known), {}, choose(survey, self.protocol.rounds, trials, None).trial_s)
-        return choose(survey, self.protocol.rounds, trials, self.asked.budget_s)
+    def same(self, survey: Survey) -> frozenset[str]:
+        """Closures that are SAME by their code: both sides run it, with the same Python."""
+        one_python = len({one.python for one in self.checkouts}) == 1
+        return survey.same if one_python and not self.asked.all_cases else frozenset()
 
-    def trials(self, survey: Survey) -> Iterator[JsonObject]:
-        """The lines."""
+    def chosen(self, survey: Survey) -> Chosen:
+        """What is timed: what can differ, as much of it as the budget holds."""
+        asked, left_s = self.asked, None
+        if asked.budget_s:
+            left_s = max(asked.budget_s - (time.monotonic() - self._begin), asked.budget_s * (1 - SURVEY_SHARE))
+        return choose(survey, self.protocol.rounds, asked.most_trials, left_s, self.same(survey))
+
+    def trials(self, survey: Survey, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
+        """The lines of these orders, as far as the budget goes."""
         self._look_around()
         chosen, operator = self.chosen(survey), self.script.operator
         for role, known in self.descriptions.items():
             self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(survey, role)})
-        progress = CaseCounter(self.protocol.trials * len(chosen.timed), self.on_progress)
-        for number in range(self.asked.first_trial, self.asked.first_trial + self.protocol.trials):
-            yield self._script_trial(survey, chosen, number, progress)
-        progress.finish()
+        for order in (one for several in orders for one in several if operator not in one.without):
+            asked = [key for key in chosen.timed if not order.cases or key.partition("/")[2] in order.cases]
+            progress = CaseCounter(order.trials * len(asked), self.on_progress)
+            for number in range(order.first_trial, order.first_trial + order.trials):
+                if number and asked and self._is_over(chosen.trial_s):
+                    return
+                part = dataclasses.replace(chosen, timed=tuple(asked))
+                yield self._script_trial(survey, part, number, order, progress)
+            progress.finish()
 
-    def _script_trial(self, survey: Survey, chosen: Chosen, number: int, progress: CaseCounter) -> JsonObject:
+    def _is_over(self, trial_s: float) -> bool:
+        """Whether one more trial would end after what the budget allows."""
+        budget_s = self.asked.budget_s
+        return bool(budget_s) and time.monotonic() - self._begin + trial_s > OVER * (budget_s or 0.0)
+
+    def _script_trial(
+        self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
+    ) -> JsonObject:
         cases: JsonObject = {}
-        for key, arms in () if self.asked.cases else _untimed(survey, chosen):
+        for key, arms in () if order.cases else _untimed(survey, chosen, self.same(survey)):
             _add(cases, key, arms)
 
         def measured(done: CaseEntries) -> None:
@@ -197,21 +217,25 @@ class ScriptSession(Session):
             with self._sides(chosen.timed) as sides:
                 for key in chosen.timed:
                     progress.start(f"trial {number + 1}: {key}")
-                    _add(cases, key, **self._closure(sides, key, number))
+                    _add(cases, key, **self._closure(sides, key, number, order.rounds.get(key.partition("/")[2], 0)))
                     progress.done += 1
                 done.wall_s = time.monotonic() - begin
-                if not self.asked.cases:
+                if not order.cases:
                     for side in sides.values():
                         side.next(self.protocol.deadline_s)  # the rest of the script, which may print its tables
-                self.printed = {role: side.printed() for role, side in sides.items()}
+                    self.printed = {role: side.printed() for role, side in sides.items()}
+
+        def filled(done: CaseEntries) -> None:
+            if chosen.timed:
+                measured(done)
             done.entries |= cases
             done.warnings += self.warnings
 
         names = dict.fromkeys([*cases, *(key.partition("/")[2] for key in chosen.timed)])
         planned = [PlannedCase(name, 1, ()) for name in names]
-        return self.line(self.script.operator, planned, number, measured, busy_share=None)
+        return self.line(self.script.operator, planned, number, filled, busy_share=None)
 
-    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> JsonObject:
+    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int, rounds: int) -> JsonObject:
         """One closure, at which both scripts arrive in their own time."""
         here: list[ScriptSide] = []
         absent: dict[str, JsonObject] = {}
@@ -225,7 +249,8 @@ class ScriptSession(Session):
             else:
                 absent[role] = _gone(side)
         order = random.Random(f"{number}/{self.script.operator}/{key}")
-        run = ScriptCase(ScriptPools(here), key, self.protocol, order, self._directory, key in self._no_graph)
+        graph = key not in self._no_graph
+        run = ScriptCase(ScriptPools(here), key, self.protocol, order, self._directory, not graph, rounds)
         entry = run.run()
         for side, arm in zip(here, run.case.arms, strict=True):
             if side.pool.alive:
@@ -238,10 +263,12 @@ class ScriptSession(Session):
 
     def _declaration(self, survey: Survey, role: str) -> JsonObject:
         side = survey.sides[role]
-        cases = {one.case: one for one in side.closures}
+        backend, _, later = LATER.partition("/")
+        closures = [*side.closures, *([SeenClosure(backend, later)] if survey.cut_short() else [])]
+        cases = {one.case: one for one in closures}
         return {
             "kernel": self.script.operator,
-            "backends": list(dict.fromkeys(one.backend for one in side.closures)) or ["script"],
+            "backends": list(dict.fromkeys(one.backend for one in closures)) or ["script"],
             "baselines": [],
             "cases": [{"name": name, "tier": "pr", "dtype": _dtype(one), "world": 1} for name, one in cases.items()],
             "yardstick": survey.asked,
@@ -270,16 +297,31 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     return ScriptEnd(1, "died", why, detail, took_s, printed=printed)
 
 
-def _untimed(survey: Survey, chosen: Chosen) -> Iterator[tuple[str, JsonObject]]:
-    """(key, arms by role) of every closure that is not timed, each arm with its reason."""
+SAME = "both sides run the same code"
+
+LATER = "script/what_comes_later"
+"""Stands for what one side may time after the place where it ended."""
+
+
+def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[tuple[str, JsonObject]]:
+    """(key, arms by role) of every closure that is not timed, each arm with its reason.
+
+    Of the same code, it has the code's digest: that is a verdict.
+    """
     sides = {role: side.by_key for role, side in survey.sides.items()}
     for key in [one for one in survey.paired if one not in chosen.timed]:
         failing = {role: known[key] for role, known in sides.items() if known[key].status != "ok"}
-        why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, "")
+        why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, SAME)
         arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
-        yield key, {**dict.fromkeys(sides, failed_entry(Status.SKIPPED, why)), **arms}
+        code = {"code_hash": sides["head"][key].code} if key in same and not failing else {}
+        yield key, {**dict.fromkeys(sides, {**failed_entry(Status.UNTIMED, why), **code}), **arms}
     for key, why in survey.unpaired().items():
-        yield key, {role: failed_entry(Status.SKIPPED, why) for role, known in sides.items() if key in known}
+        yield key, {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
+    if short := survey.cut_short():
+        failed = {role: survey.sides[role].end.kind != "late" for role in short}
+        why = next(iter(short.values()))
+        entries = {role: failed_entry(Status.ERROR if failed[role] else Status.UNTIMED, why) for role in short}
+        yield LATER, {**dict.fromkeys(sides, failed_entry(Status.UNTIMED, why)), **entries}
 
 
 def _gone(side: ScriptSide) -> JsonObject:

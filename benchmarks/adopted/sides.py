@@ -116,16 +116,26 @@ class ScriptPools:
 
 
 class ScriptCase(CaseRun):
-    """A closure, by its key, that waits on one side or both.  no_graph: it could not be captured before."""
+    """A closure, by its key, that waits on one side or both.
+
+    no_graph: it could not be captured before.  rounds: where they are not the protocol's.
+    """
 
     spots = False
 
     def __init__(
-        self, workers: Any, key: str, protocol: Protocol, order: random.Random, directory: Path, no_graph: bool = False
+        self,
+        workers: Any,
+        key: str,
+        protocol: Protocol,
+        order: random.Random,
+        directory: Path,
+        no_graph: bool = False,
+        rounds: int = 0,
     ) -> None:
         backend, _, name = key.partition("/")
         arms = tuple(PlannedArm(role, backend) for role in workers.pools)
-        super().__init__(workers, PlannedCase(name, 1, arms), protocol, order, {})
+        super().__init__(workers, PlannedCase(name, 1, arms, rounds=rounds), protocol, order, {})
         self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
         self._seen: dict[str, JsonObject] = {}
 

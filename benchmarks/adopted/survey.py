@@ -10,14 +10,15 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import Json, with_tuples
 
-VERSION = 3
+VERSION = 4
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -27,7 +28,7 @@ class SeenClosure:
 
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
-    with the modules that it needs.
+    with the modules that it needs.  code: digest of the code that a call runs, "" if that cannot be seen.
     """
 
     backend: str
@@ -47,6 +48,7 @@ class SeenClosure:
     detail: str = ""
     call: str = ""
     modules: tuple[str, ...] = ()
+    code: str = ""
 
     @property
     def key(self) -> str:
@@ -77,6 +79,11 @@ class ScriptEnd:
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
     programs: tuple[str, ...] = ()
     printed: str = ""
+
+    @property
+    def early(self) -> bool:
+        """Whether it may have had more to time."""
+        return bool(self.kind) and not (self.kind == "exit" and self.code == 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +120,25 @@ class Survey:
         """Digest of what a side computes in a case, over the backends that both sides time in it."""
         own, shared = self.sides[role].by_key, [key for key in self.paired if key.partition("/")[2] == case]
         return hashlib.sha256(json.dumps([[key, own[key].definition] for key in shared]).encode()).hexdigest()[:16]
+
+    @property
+    def same(self) -> frozenset[str]:
+        """Names of the closures that run the same code on both sides (of one Python), and so need no times."""
+        base, head = (self.sides[role] for role in ("base", "head"))
+        if base.end.elsewhere or head.end.elsewhere:  # a package of the repository whose code nobody looked at
+            return frozenset()
+        codes = {key: (base.by_key[key].code, head.by_key[key].code) for key in self.paired}
+        return frozenset(key for key, (one, other) in codes.items() if one and one == other)
+
+    def cut_short(self) -> dict[str, str]:
+        """By role, why a side did not come to the end of the script, where the other did or nobody knows.
+
+        Two sides that raise alike end alike: what is behind that place is timed on neither.
+        """
+        ends = {role: side.end for role, side in self.sides.items() if side.closures}
+        early = {role: end.why or f"exit code {end.code}" for role, end in ends.items() if end.early}
+        alike = len(early) == 2 and len({end.kind for end in ends.values()}) == 1
+        return {} if alike and "late" not in {end.kind for end in ends.values()} else early
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""
@@ -172,17 +198,18 @@ class Chosen:
     trial_s: float
 
 
-def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None) -> Chosen:
-    """All pairs, or a sample of them that fits the budget.
+def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None, same: Collection[str] = ()) -> Chosen:
+    """All pairs but those of the same code, or a sample of them that fits the budget.
 
     A script's own work (imports, inputs, its checks) is in every trial, as far as the last closure that is timed.
     The sample is spread evenly: of every backend it keeps some, over the whole range of its cases.
     """
     sides = [side.by_key for side in survey.sides.values()]
-    good = [key for key in survey.paired if all(side[key].status == "ok" for side in sides)]
+    good = [key for key in survey.paired if key not in same and all(side[key].status == "ok" for side in sides)]
     cost = {key: sum(case_s(side[key], rounds) for side in sides) for key in good}
-    if budget_s is None:
-        return Chosen(tuple(good), {}, own_s(survey, good) + sum(cost.values()))
+    whole_s = own_s(survey, good) + sum(cost.values())
+    if budget_s is None or whole_s * trials <= budget_s:
+        return Chosen(tuple(good), {}, whole_s)
     groups: dict[str, list[str]] = {}
     for key in good:
         groups.setdefault(key.partition("/")[0], []).append(key)
@@ -195,7 +222,11 @@ def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None) -> 
     else:
         timed = _cheapest(good, cost, share - own_s(survey, good[:1]))
     trial_s = own_s(survey, timed) + sum(cost[key] for key in timed)
-    why = f"left out: {len(timed)} of {len(good)} cases fit the budget of {budget_s / 60:g} min for {trials} trials"
+    most_min = math.ceil(whole_s * trials / 60)
+    why = (
+        f"not timed: {len(timed)} of {len(good)} closures whose code can differ fit what is left of the budget, "
+        f"{budget_s / 60:.2g} min for {trials} trials; --budget {most_min} times them all"
+    )
     return Chosen(tuple(timed), {key: why for key in good if key not in timed}, trial_s)
 
 
@@ -315,13 +346,11 @@ def warnings(survey: Survey) -> list[str]:
 
 def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
     end, count = side.end, len(side.closures)
-    if end.kind == "late":
-        yield f"{role}: {end.why}"
-    elif end.kind == "exit" and end.code == 0:
-        pass
-    elif end.kind:
+    if end.early:
         how = end.why or f"exit code {end.code}"
-        yield f"{role}: the script ended early, after {count} closures: {how}; what it times later is not compared"
+        ended = "" if end.kind == "late" else f"the script ended early, after {count} closures: "
+        later = "" if end.kind == "late" else "; what it times later is not compared"
+        yield f"{role}: {ended}{how}{later}"
     for name, folder in end.elsewhere.items():
         if name not in end.inside:
             yield f"{role}: {name} was imported from {folder}, not from the checkout"

@@ -66,7 +66,7 @@ class RanFiles:
             if name.partition(".")[0] in wanted and not file.startswith(self._checkout) and name not in self._told:
                 self._told.add(name)
                 foreign.append([name, file])
-        found |= {_source(path) for path in self._opened - self._written} | set(_mapped(self._roots))
+        found |= {_source(path) for path in self._opened - self._written} | set(mapped(self._roots))
         house = (*self._ours, *(f"{HARNESS / room}{os.sep}" for room in ("benchmarks", "ci", "dashboards")))
         files = {path for path in found - ours - self._told if not path.startswith(house) and self._counts(path)}
         self._told |= files
@@ -104,7 +104,7 @@ def _source(path: str) -> str:
         return path
 
 
-def _mapped(roots: tuple[str, ...]) -> Iterator[str]:
+def mapped(roots: tuple[str, ...]) -> Iterator[str]:
     """Files below some folders that are mapped into this process: shared libraries, and data.
 
     Read line by line: a kernel may have set a limit that leaves no memory for the whole.

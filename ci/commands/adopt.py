@@ -65,9 +65,8 @@ class ScriptCommand(click.Command):
 @click.argument("head", required=False)
 @option("--script-from", "Whose text of the script runs on both sides.", click.Choice(("head", "base")), default="head")
 @option("--device", "Run on the CPU what the script wants on a GPU.", click.Choice(("cpu",)))
-@option(
-    "--budget MINUTES", "For all trials; a sample of the cases is timed if not all fit.", click.FloatRange(0.1, 10_000)
-)
+@option("--budget MINUTES", "For survey and trials; a sample is timed if not all fits.", click.FloatRange(0.1, 10_000))
+@flag("--all-cases", "Time closures that run the same code on both sides, too.")
 @several("--path FOLDER -> paths", "Folder of each checkout that imports search (repeatable).")
 @flag("--list -> only_list", "Say what the script times and how long that takes.")
 @option("--promote FILE", "Write a declaration of what it times; times nothing.", FILE)
@@ -121,7 +120,7 @@ def adopt(given: Given) -> int:
         rules = policy.load(given.policy_file)
         budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
         asked = dataclasses.replace(request, most_trials=budget)
-        outcome = live.compare(checkouts, plan, rules, kind, file, console, live.started_for_each(asked.measure))
+        outcome = live.compare(checkouts, plan, rules, kind, file, console, asked.measure)
     except NothingToCompare as error:  # no verdict
         if given.as_json:
             print_json({"verdict": "CANNOT TELL", "why": str(error), "cases": []})
@@ -172,4 +171,5 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
     arguments = click.get_current_context().meta[ARGUMENTS]
     paths = import_paths(root, given.paths)
-    return ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
+    request = ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
+    return dataclasses.replace(request, all_cases=given.all_cases)

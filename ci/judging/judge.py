@@ -112,6 +112,7 @@ ENDED = {
     Status.CRASH: "crashes",
     Status.UNSUPPORTED: "does not support it",
     Status.SKIPPED: "was skipped",
+    Status.UNTIMED: "was not timed",
     Status.MISSING: "does not have it",
 }
 
@@ -139,6 +140,8 @@ def _by_status(c: Comparison) -> CaseVerdict | None:
         return _said(c, Verdict.BROKEN, f"head no longer supports what base runs: {c.head_why or 'no reason given'}")
     if c.head_status in ABSENT:
         return _said(c, Verdict.CANNOT_TELL, f"{head}; {base}: nothing to compare")
+    if c.head_status is c.base_status is Status.UNTIMED:
+        return None if c.same_code else _said(c, Verdict.CANNOT_TELL, c.head_why)
     if c.base_status is not Status.OK:
         return _said(c, Verdict.NEW, f"{base}: there is nothing to compare head with")
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
+from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.judge import better_rounds, judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
@@ -87,32 +87,6 @@ MeasureAlone = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], i
 def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
     """One measuring program for all looks: what it found out in its first seconds is not asked again."""
     return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=told)
-
-
-def started_for_each(measuring: MeasureAlone) -> Measure:
-    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials.
-
-    A trial of "everything" that leaves out what has one already is of the plan's other kernels, or not needed.
-    """
-
-    def in_turn(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
-        worst = MEASURED
-        while orders := json.loads(told()):
-            for order in orders:
-                names = tuple(f"{order['kernel']}/{case}" for case in order["cases"])
-                left = tuple(name for name in plan.kernels if name not in order["without"])
-                kernels = (order["kernel"],) if order["kernel"] else left
-                if order["without"] and not kernels:
-                    continue
-                numbers = {"first_trial": order["first_trial"], "trials": order["trials"]}
-                part = dataclasses.replace(plan, kernels=kernels, cases=names or plan.cases, **numbers)
-                code = measuring(checkouts, part, out, console)
-                if code in (USAGE, INTERRUPTED):
-                    return code
-                worst = max(worst, code)
-        return worst
-
-    return in_turn
 
 
 class Interrupted(Exception):

@@ -323,7 +323,7 @@ def _both_ok(result: CaseResult, backend: str) -> bool:
 def _status(arms: Sequence[Arm]) -> Status:
     """How the arm ended over all trials: the worst that happened, missing if no trial has it."""
     ended = {arm.status for arm in arms}
-    return next((status for status in WORST_FIRST if status in ended), Status.OK if ended else Status.MISSING)
+    return next((status for status in WORST_FIRST if status in ended), Status.MISSING)
 
 
 def _clocks(trial: Trial) -> dict[Role, Clocks] | None:

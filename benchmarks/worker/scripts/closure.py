@@ -26,6 +26,7 @@ import torch
 from ...shapes import JsonObject
 from .. import clocks, guards
 from ..arms import harness_numerics
+from . import executed
 from .interception import Call, TimerCall
 
 MOST_BYTES = 4 << 30
@@ -33,15 +34,22 @@ MOST_BYTES = 4 << 30
 
 
 class ClosureBench:
-    """A closure on its way to samples.  make_clock: of a device or of the host, with the flush that was asked for."""
+    """A closure on its way to samples.
 
-    def __init__(self, timed: TimerCall, seed: int, make_clock: Callable[[bool], Any]) -> None:
+    make_clock: of a device or of the host, with the flush that was asked for.  owns: whether a file is the user's.
+    """
+
+    def __init__(
+        self, timed: TimerCall, seed: int, make_clock: Callable[[bool], Any], owns: Callable[[str], bool], checkout: str
+    ) -> None:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
+        self._owns, self._checkout = owns, checkout
         self._held: dict[str, torch.Tensor] = {}
         self._written: list[str] = []
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
+        self._bits = ""
         self._launched = clocks.Timed(timed.call)
         self._starved = 0
         self.clock: Any = None
@@ -68,6 +76,8 @@ class ClosureBench:
         self._keep(changed)
         self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
         again = self._outputs(self._once()[1])
+        bits = [digest(one) for one in self._own]
+        self._bits = "/".join(bits) if bits == [digest(one) for one in again] else ""
         return {
             "first_call_s": first_s,
             "expected_s": expected_s,
@@ -79,6 +89,13 @@ class ClosureBench:
             "call": call,
             "modules": modules,
         }
+
+    def code(self) -> str:
+        """Which code a call runs, after `examine`: see `executed.digest`; "" where that cannot be told."""
+        try:
+            return executed.digest(self._once, self._owns, self._checkout, self._bits)
+        except Exception:  # a call that fails when it is watched is timed like any other
+            return ""
 
     def bundle(self, calls: int, graph: bool) -> str:
         """From now on a sample has so many calls, one after the other or in a graph; why it has no graph, or ""."""

@@ -122,7 +122,7 @@ class Interceptor:
         at_s = time.monotonic() - self._begin
         failed: BaseException | None = None
         try:
-            facts = bench.examine()
+            facts = bench.examine() | {"code": bench.code()}
         except Exception as error:
             told, failed = failures.answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
@@ -155,7 +155,8 @@ class Interceptor:
         from . import closure  # it needs torch, which the script imports first, if at all
 
         self._closures = closure
-        return self._closures.ClosureBench(call, self._task.seed, lambda gpu: self._clock(gpu, call.hot))
+        clock = functools.partial(self._clock, hot=call.hot)
+        return self._closures.ClosureBench(call, self._task.seed, clock, self._is_users, self._task.checkout)
 
     def _clock(self, gpu: bool, hot: bool) -> Any:
         """The clock of the device, or the host's for closures that never touch one; made once."""

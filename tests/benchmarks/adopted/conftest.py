@@ -52,7 +52,10 @@ Adopt = Callable[..., Adopted]
 
 @pytest.fixture
 def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Adopt:
-    """adopt(script, *options, base={file: text}, head={file: text}, arguments=[...]) on two checkouts."""
+    """adopt(script, *options, base={file: text}, head={file: text}, arguments=[...]) on two checkouts.
+
+    every: time what runs the same code on both sides, too.
+    """
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     monkeypatch.setenv("RIDGELINE_START", "fork")  # what one script needs is not for the next
 
@@ -63,6 +66,7 @@ def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         head: Mapping[str, str] | None = None,
         arguments: tuple[str, ...] = (),
         name: str = "bench/script.py",
+        every: bool = True,
     ) -> Adopted:
         for role, files in (("base", base or {}), ("head", head or {})):
             for path, text in {"mylib/__init__.py": LIBRARY, name: script, **files}.items():
@@ -71,6 +75,7 @@ def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         out = tmp_path / "t.jsonl"
         trees = [f"--tree=base={tmp_path / 'base'}", f"--tree=head={tmp_path / 'head'}"]
         chosen = [*trees, "--script", name, "--out", str(out), "--rounds", "8", "--cache", "hot", "--progress", "none"]
+        chosen += ["--all-cases"] if every else []
         code = main([*chosen, *options, "--", *arguments])
         lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
         return Adopted(code, capsys.readouterr().err, lines, out)

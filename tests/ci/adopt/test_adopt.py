@@ -8,8 +8,9 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,12 +58,13 @@ def inside(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return repository
 
 
-def in_this_process(argv: Sequence[str], *_: object, **__: object) -> ChildExit:
+def in_this_process(argv: Sequence[str], *_: object, told: Callable[[], str] | None = None, **__: object) -> ChildExit:
     """What ci.harness.follow makes of the program."""
     said = io.StringIO()
-    with contextlib.redirect_stderr(said):
+    with contextlib.redirect_stderr(said), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", SimpleNamespace(readline=told))
         code = measure(argv[argv.index("benchmarks.adopted") + 1 :])
-    return ChildExit(code, tuple(said.getvalue().splitlines()))
+    return ChildExit(code, tuple(line for line in said.getvalue().splitlines() if '"asks"' not in line))
 
 
 run = functools.partial(ridgeline, "adopt")
@@ -93,8 +95,9 @@ def test_what_a_script_times_can_be_listed_and_declared(inside: Path, tmp_path: 
     out, file = tmp_path / "t.jsonl", tmp_path / "kernels_of" / "speed.py"
     listed = run("bench/speed.py", "HEAD^", "HEAD", "--list", "--out", str(out))
     assert listed.exit_code == 0, listed.stderr
-    assert listed.stdout.count(", by do_bench") == 4
-    assert "4 of 4 closures" in listed.stdout
+    assert listed.stdout.count(", by do_bench") == 2
+    assert listed.stdout.count("not timed: both sides run the same code") == 2
+    assert "2 of 4 closures" in listed.stdout
     assert not out.exists()
     promoted = run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file), "--out", str(out))
     assert promoted.exit_code == 0, promoted.stderr
@@ -131,13 +134,11 @@ def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, mo
     assert found == ("bench", "/far", "mylib", "/elsewhere", "bench/lib"), "PYTHONPATH is read from the current folder"
 
 
-def test_the_scripts_words_come_last_and_only_its_cases_are_asked_for(tmp_path: Path) -> None:
+def test_the_scripts_words_come_last(tmp_path: Path) -> None:
     sides = [LocalCheckout(role, tmp_path, Commit("a" * 40, 0, "")) for role in ("base", "head")]
     asked = ScriptRequest(Path("b.py"), tmp_path / "b.py", ("--rounds", "1"), budget_min=2.0)
-    plan = MeasurePlan(cases=("b/one", "b/two:M=3"), rounds=9)
-    words = asked.options(sides, plan, tmp_path / "t.jsonl")
+    words = asked.options(sides, MeasurePlan(rounds=9), tmp_path / "t.jsonl")
     assert words[words.index("--") :] == ["--", "--rounds", "1"]
-    assert [words[i + 1] for i, word in enumerate(words) if word == "--case"] == ["one", "two:M=3"]
     assert words[words.index("--budget") + 1] == "120.0"
 
 

@@ -23,7 +23,7 @@ from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Meas
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge
-from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
 from ci.records import store
@@ -232,38 +232,6 @@ def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
     assert outcome.judgement.verdict is Verdict.SAME
     assert [trial.checkouts.keys() for trial in outcome.file.trials] == [{"head"}]
     assert {case.verdict for case in outcome.judgement.cases} == {Verdict.SAME}
-
-
-def test_a_program_that_takes_no_orders_is_started_for_each(tmp_path: Path) -> None:
-    player, plans = Player(slower=0.004), []
-
-    def alone(trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        plans.append(plan)
-        player.write(trees, {"m16", "m64"}, plan.trials, out)
-        return MEASURED
-
-    out = tmp_path / "t.jsonl"
-    compare(TREES, MeasurePlan(), policy.load(), "gpu", out, QUIET, started_for_each(alone))
-    assert (plans[0].trials, plans[0].cases) == (1, ())
-    assert all(case.startswith("gemm/") for plan in plans[1:] for case in plan.cases)
-    assert [plan.first_trial for plan in plans] == [sum(p.trials for p in plans[:i]) for i in range(len(plans))]
-
-
-@pytest.mark.parametrize(("asked", "measured"), [((), []), (("gemm",), []), (("gemm", "rows"), [("rows",)])])
-def test_a_program_that_goes_on_has_no_first_trial_again(
-    tmp_path: Path, asked: tuple[str, ...], measured: list[tuple[str, ...]]
-) -> None:
-    plans: list[MeasurePlan] = []
-
-    def alone(trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        plans.append(plan)
-        return MEASURED
-
-    orders = iter([said([TrialOrder("", (), 0, 1, ("gemm",)), TrialOrder("gemm", ("m16",), 1, 2)]), "[]"])
-    ended = started_for_each(alone)(TREES, MeasurePlan(kernels=asked), tmp_path / "t", QUIET, lambda: next(orders))
-    assert ended == MEASURED
-    assert [plan.kernels for plan in plans] == [*measured, ("gemm",)]
-    assert (plans[-1].first_trial, plans[-1].trials, plans[-1].cases) == (1, 2, ("gemm/m16",))
 
 
 class NoisyPlayer(Player):

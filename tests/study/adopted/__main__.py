@@ -88,7 +88,7 @@ def _tried(one: Row, clone: Path, budget: float, python: str | None) -> Row:
     commit, script = Repository(clone).resolve("HEAD"), Path(one["script"])
     sides = [LocalCheckout(role, clone, commit) for role in ("base", "head")]
     words = tuple(shlex.split(one["arguments"]))
-    request = ScriptRequest(script, clone / script, words, script.parent, (), "cpu", budget, TRIALS)
+    request = ScriptRequest(script, clone / script, words, script.parent, (), "cpu", budget, TRIALS, all_cases=True)
     pythons = dict.fromkeys(("base", "head"), python) if python else {}
     plan = MeasurePlan(trials=TRIALS, rounds=ROUNDS, deadline_s=FIRST_TIMER_S, cache="hot", pythons=pythons)
     row: Row = {"closures": 0}
@@ -98,8 +98,7 @@ def _tried(one: Row, clone: Path, budget: float, python: str | None) -> Row:
             seen = request.seen(sides, plan, file, quiet)
             timers = ", ".join(sorted({one.timer for one in seen.closures}))
             row = {"timers": timers, "closures": len(seen.closures), "timed": len(seen.timed)}
-            measuring = live.started_for_each(request.measure)
-            found = live.compare(sides, plan, policy.load(), "cpu", file, quiet, measuring)
+            found = live.compare(sides, plan, policy.load(), "cpu", file, quiet, request.measure)
             return {**row, **_judged(found.judgement, seen)}
         except (NothingToCompare, MeasureError) as error:
             why = str(error)

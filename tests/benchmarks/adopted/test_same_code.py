@@ -1,0 +1,135 @@
+"""Closures that both sides run by the same code need no times; whatever can make them differ takes that away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci.judging import live, policy
+from ci.judging.types import Judgement, Verdict
+from ci.trials.file import Followed
+from tests.benchmarks.adopted.conftest import Adopt, Adopted
+
+SCRIPT = """
+import torch, mylib
+from triton.testing import do_bench
+for provider, call in (("mine", mylib.double), ("other", mylib.other)):
+    for size in (8, 16):
+        x = torch.ones(size)
+        do_bench(lambda: call(x))
+"""
+
+LIBRARY = """
+import torch
+STEPS = 1
+TABLE = {"block": (16, 2)}
+
+def double(x):
+    \"\"\"Twice x.\"\"\"
+    for _ in range(STEPS):
+        x = scaled(x, 2)
+    return x
+
+def scaled(x, by):
+    return x * by
+
+def other(x):
+    return torch.relu(x)
+"""
+
+
+def verdict(found: Adopted) -> Judgement:
+    """What the trials are judged to be."""
+    return live.judged(Followed(found.out).read().trials, policy.load(), "cpu")
+
+
+def statuses(found: Adopted) -> dict[str, str]:
+    """Of head, by closure."""
+    return {key.removeprefix("head/"): one["status"] for key, one in found.arms().items() if key.startswith("head/")}
+
+
+def test_equal_code_with_moved_lines_is_same_and_starts_no_trial(adopt: Adopt) -> None:
+    moved = LIBRARY.replace("import torch\n", "import torch  # a remark\n\n\n").replace("Twice x.", "x, twice.")
+    found = adopt(SCRIPT, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": moved}, every=False)
+    assert found.code == 0, found.said
+    assert set(statuses(found).values()) == {"untimed"}
+    assert all("seconds" not in arm for arm in found.arms().values())
+    judged = verdict(found)
+    assert judged.verdict is Verdict.SAME
+    assert [case.verdict for case in judged.cases] == [Verdict.SAME] * 4
+    assert all("same code" in case.evidence[0] for case in judged.cases)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return x * by", "return by * x"),
+        ("STEPS = 1", "STEPS = 2 - 1 + 0 * 3 or 2"),
+        ("for _ in range(STEPS)", "for _ in range(STEPS + 0)"),
+        ("scaled(x, 2)", "scaled(x, 2.0)"),
+    ],
+    ids=["called", "equal_value", "loop", "constant"],
+)
+def test_only_the_closures_whose_code_changed_are_timed(adopt: Adopt, old: str, new: str) -> None:
+    changed = {"mylib/__init__.py": LIBRARY.replace(old, new)}
+    found = adopt(SCRIPT, base={"mylib/__init__.py": LIBRARY}, head=changed, every=False)
+    assert found.code == 0, found.said
+    by_provider = {key.partition("/")[0]: status for key, status in statuses(found).items()}
+    assert by_provider == {"mine": "untimed" if old.startswith("STEPS") else "ok", "other": "untimed"}
+
+
+def test_a_global_that_code_names_counts_by_its_value(adopt: Adopt) -> None:
+    library = LIBRARY.replace("def other(x):", "def other(x):\n    TABLE")
+    changed = {"mylib/__init__.py": library.replace("(16, 2)", "(16, 3)")}
+    found = adopt(SCRIPT, base={"mylib/__init__.py": library}, head=changed, every=False)
+    assert {key.partition("/")[0]: status for key, status in statuses(found).items()} == {
+        "mine": "untimed",
+        "other": "ok",
+    }
+
+
+def test_a_sample_is_no_pass(adopt: Adopt) -> None:
+    """What differs and is not timed keeps the verdict open, and says what decides it."""
+    slow = SCRIPT.replace("(8, 16)", "range(8, 20)").replace(
+        "do_bench(lambda: call(x))", "do_bench(lambda: wait(call, x))"
+    )
+    slow = slow.replace(
+        "for provider", "import time\ndef wait(call, x):\n    time.sleep(0.02)\n    return call(x)\nfor provider"
+    )
+    changed = {"mylib/__init__.py": LIBRARY.replace("x * by", "by * x")}
+    found = adopt(
+        slow, "--budget", "12", "--most-trials", "6", base={"mylib/__init__.py": LIBRARY}, head=changed, every=False
+    )
+    assert found.code == 0, found.said
+    judged = verdict(found)
+    untimed = [one for one in judged.cases if "fit what is left of the budget" in one.evidence[0]]
+    assert untimed
+    assert {one.verdict for one in untimed} == {Verdict.CANNOT_TELL}
+    assert {one.backend for one in untimed} == {"mine"}
+    assert judged.verdict is Verdict.CANNOT_TELL
+
+
+@pytest.mark.parametrize("kind", ["another_c_library", "compiled"])
+def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
+    by = {
+        "another_c_library": "from matplotlib import _c_internal_utils as c\n"
+        "def other(x):\n    c.display_is_valid()\n    return x + 1\n",
+        "compiled": "import torch\nother = torch.compile(lambda x: x + 1, backend='aot_eager')\n",
+    }[kind]
+    library = {"mylib/__init__.py": LIBRARY.partition("def other")[0] + by}
+    found = adopt(SCRIPT, base=library, head=library, every=False)
+    assert found.code == 0, found.said
+    assert {key.partition("/")[0]: status for key, status in statuses(found).items()} == {
+        "mine": "untimed",
+        "other": "ok",
+    }
+
+
+def test_a_shared_library_of_the_checkout_counts(tmp_path: Path) -> None:
+    from benchmarks.worker.scripts import executed
+
+    assert executed.libraries(str(tmp_path)) == []
+    torch_folder = str(Path(json.__file__).parents[1] / "lib-dynload")
+    assert len(executed.libraries(torch_folder)) > 3
