@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.shapes import with_tuples
 from ci.calling import inherited_paths
-from ci.git.repository import LocalCheckout
+from ci.git.repository import LocalCheckout, Repository
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
 from ci.judging.live import Told
 from ci.trials.trial import Json
@@ -170,14 +170,19 @@ def _reason(ended: ChildExit) -> str:
 def import_paths(root: Path, named: Sequence[str]) -> tuple[str, ...]:
     """Folders that a side's imports search: those that were named, and those of PYTHONPATH.
 
-    A folder inside the repository is one of the checkout: else both sides would import the working tree.
+    A folder of the repository is one of the checkout: else both sides would import the working tree.  One inside that
+    git knows no file of, such as an environment of installed packages, is of both sides.
     """
-    return tuple(dict.fromkeys(_below(root, one) for one in (*map(Path, named), *inherited_paths())))
+    known = Repository(root)
+    return tuple(dict.fromkeys(_below(known, root, one) for one in (*map(Path, named), *inherited_paths())))
 
 
-def _below(root: Path, folder: Path) -> str:
-    whole = folder if folder.is_absolute() else root / folder
-    return str(whole.resolve().relative_to(root)) if whole.resolve().is_relative_to(root) else str(whole)
+def _below(known: Repository, root: Path, folder: Path) -> str:
+    whole = (folder if folder.is_absolute() else root / folder).resolve()
+    if not whole.is_relative_to(root):
+        return str(whole)
+    below = whole.relative_to(root)
+    return str(below) if not whole.is_dir() or known.tracks(below) else str(whole)
 
 
 # A declaration of what a script times, for a team to keep: its shapes and types as cases, its providers as backends.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import random
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
 from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
-from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator import fingerprint, starting
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES, Failed, started
@@ -24,6 +27,9 @@ from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 """What a process of `--device cpu` sees of GPUs."""
+
+HOUSE = {"benchmarks", "ci", "dashboards", "kernels", "ridgeline", "tests"}
+"""Names of our own rooms: a server that forks has them already, or must not."""
 
 SURVEY_SHARE = 0.5
 """Part of a budget that the survey may take, from the first timer on; what a script times later is not compared."""
@@ -63,9 +69,14 @@ class ScriptSession(Session):
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
+        self._modules: tuple[str, ...] = ()
         self._begin = time.monotonic()
         self.warnings: list[str] = []
         self.printed: dict[str, str] = {}
+
+    def __exit__(self, *error: Any) -> None:
+        os.environ.pop(starting.ALSO_VARIABLE, None)
+        super().__exit__(*error)
 
     # ---- the machine ---------------------------------------------------------------------------------------------
 
@@ -110,13 +121,14 @@ class ScriptSession(Session):
         """What both sides time: from the file if it holds this script's, else by running it once on both."""
         digest = self.script.asked(self.checkouts)
         if found := kept(self.asked.survey, digest):
+            self._import_ahead(found.modules)
             return found
         self._look_around()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         limit_s = self.asked.budget_s * SURVEY_SHARE if self.asked.budget_s else None
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
             looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
-            found = Survey(digest, dict(zip(sides, looked, strict=True)))
+            found = Survey(digest, dict(zip(sides, looked, strict=True)), self._modules)
         keep(self.asked.survey, found)
         return found
 
@@ -126,6 +138,7 @@ class ScriptSession(Session):
         until, left_s, late = float("inf"), self.protocol.deadline_s, False
         while not late and (event := side.next(left_s)):
             side.go_on()
+            self._import_ahead(event.pop("loaded", ()))
             closures.append(SeenClosure(**with_tuples({name: event[name] for name in event if name != "event"})))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
@@ -135,6 +148,21 @@ class ScriptSession(Session):
             left_s = min(self.protocol.deadline_s, max(until - time.monotonic(), 1.0))
         late = late or (time.monotonic() > until and not side.ended)
         return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
+
+    def _import_ahead(self, modules: Sequence[str]) -> None:
+        """Have the processes of the trials forked from one that has imported what the script imports, but for the
+        repository's own: while the survey goes on.
+        """
+        own = {name for one in self.checkouts for name in self.script.packages(one.path)} | HOUSE
+        names = tuple(name for name in modules if name.partition(".")[0] not in own)
+        if not names or self._modules or self.script.needs_fresh_python:
+            return
+        self._modules = names
+        file = self._directory / "modules.txt"
+        file.write_text("\n".join(names))
+        os.environ[starting.ALSO_VARIABLE] = str(file)
+        for python in {one.python for one in self.checkouts}:
+            threading.Thread(target=starting.prepare, args=(python,), daemon=True).start()
 
     @contextlib.contextmanager
     def _sides(self, wanted: Sequence[str] | None) -> Iterator[dict[str, ScriptSide]]:

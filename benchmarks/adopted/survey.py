@@ -24,8 +24,9 @@ VERSION = 4
 
 @dataclasses.dataclass(frozen=True)
 class SeenClosure:
-    """A closure that a side timed.  at_s: when in the script; took_s: to look at it; expected_s: of one call.
+    """A closure that a side timed.
 
+    at_s: when in the script, without the imports of what is installed; took_s: to look at it; expected_s: of one call.
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
     with the modules that it needs.  code: digest of the code that a call runs, "" if that cannot be seen.
@@ -66,8 +67,8 @@ class SeenClosure:
 class ScriptEnd:
     """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, died, late.
 
-    inside, elsewhere: packages of the repository by where they were imported from.  programs: Python that it started.
-    printed: the last lines of its output.
+    inside, elsewhere: packages of the repository by where they were imported from.  installed: those that are inside,
+    and lie in another folder as well.  programs: Python that it started.  printed: the last lines of its output.
     """
 
     code: int = 0
@@ -77,6 +78,7 @@ class ScriptEnd:
     took_s: float = 0.0
     inside: tuple[str, ...] = ()
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     programs: tuple[str, ...] = ()
     printed: str = ""
 
@@ -101,10 +103,15 @@ class SideSurvey:
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """Both sides.  asked: digest of script, arguments, commits and device: what else it must be to be used again."""
+    """Both sides.
+
+    asked: digest of script, arguments, commits and device: what else it must be to be used again.  modules: that are
+    installed, and that the script had imported when it came to its first timer.
+    """
 
     asked: str
     sides: Mapping[str, SideSurvey]
+    modules: tuple[str, ...] = ()
 
     @functools.cached_property
     def paired(self) -> tuple[str, ...]:
@@ -158,7 +165,7 @@ def kept(path: Path, asked: str) -> Survey | None:
         held = json.loads(path.read_bytes())
         if held["version"] != VERSION or held["asked"] != asked:
             return None
-        return Survey(asked, {role: _side(one) for role, one in held["sides"].items()})
+        return Survey(asked, {role: _side(one) for role, one in held["sides"].items()}, tuple(held["modules"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -354,6 +361,8 @@ def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
     for name, folder in end.elsewhere.items():
         if name not in end.inside:
             yield f"{role}: {name} was imported from {folder}, not from the checkout"
+    for name, folder in end.installed.items():
+        yield f"{role}: {name} is the checkout's, not the one in {folder}; importlib.metadata may answer for that one"
     if end.programs:
         yield f"{role}: the script starts another program, whose timers are not seen: {end.programs[0]}"
 
@@ -431,13 +440,18 @@ class ScriptRun:
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
     def roots(self, checkout: Path) -> list[str]:
-        """Folders from which a side imports: those that were named, the usual ones, and the top."""
-        wanted = [*self.paths, *SOURCES, "."]
-        return [str((checkout / one).resolve()) for one in wanted if (checkout / one).is_dir()]
+        """Folders from which a side imports: those that were named, the usual ones, the top; last those of others."""
+        wanted = [checkout / one for one in (*self.paths, *SOURCES, ".")]
+        found = [one.resolve() for one in wanted if one.is_dir()]
+        return list(map(str, sorted(found, key=lambda one: not one.is_relative_to(checkout.resolve()))))
 
     def packages(self, checkout: Path) -> list[str]:
-        """Names that the repository itself has, which a side must import from its checkout."""
-        found = (one for root in self.roots(checkout) for one in Path(root).iterdir())
+        """Names that the repository itself has, which a side must import from its checkout.
+
+        What lies outside of it, in a folder of PYTHONPATH, is a dependency of both sides.
+        """
+        inside = [Path(root) for root in self.roots(checkout) if Path(root).is_relative_to(checkout.resolve())]
+        found = (one for root in inside for one in root.iterdir())
         return sorted({one.name for one in found if one.is_dir() and (one / "__init__.py").is_file()})
 
 

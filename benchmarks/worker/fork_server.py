@@ -43,6 +43,13 @@ LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
+
+ALSO_VARIABLE = "RIDGELINE_ALSO_IMPORT"
+"""Environment variable: a file with names of further installed modules, one a line, to be imported before any fork."""
+
+TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
+"""Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
+
 OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
@@ -53,7 +60,7 @@ def main() -> None:
     lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
-    for name in (*PRELOADED, *ours) if forks else ():
+    for name in (*PRELOADED, *ours, *_also()) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):
@@ -74,6 +81,13 @@ def main() -> None:
             _know_triton()  # after an answer, so that nobody waits for it who needs no Triton
 
 
+def _also() -> list[str]:
+    """Modules that a script imports: asking for a GPU's name while they are must not initialise it (torch 2.0 on)."""
+    named = os.environ.get(ALSO_VARIABLE)
+    os.environ.update({"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if named else {})
+    return Path(named).read_text().split() if named else []
+
+
 @functools.cache
 def _know_triton() -> None:
     """Have Triton digest its own files, which every process does before its first launch: 0.4 s (3.6, 2026-11)."""
@@ -82,7 +96,8 @@ def _know_triton() -> None:
 
 
 def _can_fork() -> bool:
-    """Whether a fork copies this process whole: of several threads it copies one, and the locks of all.
+    """Whether a fork copies this process whole: of several threads it copies one, and the locks of all, of a device
+    that is in use nothing that works.
 
     Libraries that can be forked end their threads before a fork, as OpenBLAS does, so one is tried first.
     """
@@ -90,7 +105,15 @@ def _can_fork() -> bool:
     if not process:
         os._exit(0)
     os.waitpid(process, 0)
-    return len(os.listdir("/proc/self/task")) == 1
+    return len(os.listdir("/proc/self/task")) == 1 and not any(map(_touches, os.listdir("/proc/self/fd")))
+
+
+def _touches(descriptor: str) -> bool:
+    """Whether an open file is a device's."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}").startswith(TOUCHED)
+    except OSError:
+        return False
 
 
 class Server:

@@ -153,6 +153,10 @@ class Repository:
         """Whether there is any commit."""
         return self._hash("HEAD") is not None
 
+    def tracks(self, below: Path) -> bool:
+        """Whether git knows a file in a folder below the top."""
+        return bool(git(self.root, "ls-files", "--", f"{below}/"))
+
     def length(self) -> int:
         """Number of commits up to HEAD."""
         return int(git(self.root, "rev-list", "--count", "HEAD")) if self.has_history() else 0

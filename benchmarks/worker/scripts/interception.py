@@ -8,6 +8,7 @@ because a script may need what they write.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import dataclasses
 import enum
@@ -71,6 +72,47 @@ class ScriptTask:
     flush_bytes: int
 
 
+class ImportTimes:
+    """Seconds that a script spends in importing what is installed; a trial's processes have it before they begin.
+
+    packages: names of the repository's own.
+    """
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.seconds = 0.0
+        self._packages, self._inside = frozenset(packages), False
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Watch the imports inside."""
+        original = builtins.__import__
+
+        def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+            relative = (kwargs.get("level") or (args[3] if len(args) > 3 else 0)) > 0
+            if self._inside or relative or name in sys.modules or name.partition(".")[0] in self._packages:
+                return original(name, *args, **kwargs)
+            self._inside, begin = True, time.monotonic()
+            try:
+                return original(name, *args, **kwargs)
+            finally:
+                self._inside = False
+                self.seconds += time.monotonic() - begin
+
+        builtins.__import__ = watched
+        try:
+            yield
+        finally:
+            builtins.__import__ = original
+
+
+def installed_modules() -> list[str]:
+    """Names of the modules that were imported from folders of installed packages, in order."""
+    files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
+    return [
+        name for name, file in files if isinstance(file, str) and ("site-packages" in file or "dist-packages" in file)
+    ]
+
+
 class Interceptor:
     """Takes the closures of a script.  channel: to the coordinator."""
 
@@ -81,7 +123,8 @@ class Interceptor:
         self._busy = False
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
-        self._begin = time.monotonic()
+        self.imports = ImportTimes(task.packages)
+        self._begin, self._told = time.monotonic(), False
 
     def wants(self, frame: FrameType) -> bool:
         """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's."""
@@ -119,16 +162,19 @@ class Interceptor:
     # ---- the three ways ------------------------------------------------------------------------------------------
 
     def _surveyed(self, bench: Any, name: TimedName, call: TimerCall) -> tuple[Timing, BaseException | None]:
-        at_s = time.monotonic() - self._begin
+        at_s = time.monotonic() - self._begin - self.imports.seconds
+        looking = time.monotonic()
         failed: BaseException | None = None
         try:
             facts = bench.examine() | {"code": bench.code()}
         except Exception as error:
             told, failed = failures.answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
-        took_s = time.monotonic() - self._begin - at_s
+        took_s = time.monotonic() - looking
         seen = {"backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s, "took_s": took_s}
-        self._said(event="seen", **seen, **facts)
+        loaded = {} if self._told else {"loaded": installed_modules()}
+        self._told = True
+        self._said(event="seen", **seen, **facts, **loaded)
         return _NOTHING if failed else Timing([max(facts["expected_s"], 1e-9)]), failed
 
     def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:

@@ -32,7 +32,7 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     programs = Programs()
     to = Interceptor(channel, what)
     random.seed(what.seed)
-    with changing(lambda name: _change(name, to, what.seed, what.on_cpu)):
+    with changing(lambda name: _change(name, to, what.seed, what.on_cpu)), to.imports.timed():
         ended = _ended(what)
     programs.stop()
     return {**ended, "programs": programs.started[:5], **_files(what)}
@@ -108,7 +108,9 @@ def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
 
 
 def _files(what: ScriptTask) -> JsonObject:
-    """Which packages of the repository came from the checkout, and which from somewhere else."""
+    """Which packages of the repository came from the checkout, which from somewhere else, and which are installed, too,
+    and not used.
+    """
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
     for name, module in list(sys.modules.items())[: MOST_FILES * 5]:
@@ -119,7 +121,12 @@ def _files(what: ScriptTask) -> JsonObject:
             inside.add(name.partition(".")[0])
         elif name.partition(".")[0] in what.packages:
             elsewhere.setdefault(name.partition(".")[0], os.path.dirname(file))
-    return {"inside": sorted(inside), "elsewhere": elsewhere}
+    own = sorted(inside & set(what.packages))
+    outside = [folder for folder in sys.path if folder and not f"{folder}{os.sep}".startswith(root)]
+    installed = {
+        name: folder for folder in reversed(outside) for name in own if os.path.isdir(os.path.join(folder, name))
+    }
+    return {"inside": sorted(inside), "elsewhere": elsewhere, "installed": installed}
 
 
 # Modules changed as they are imported: the timers' modules, and torch for seeds and for `--device cpu`.

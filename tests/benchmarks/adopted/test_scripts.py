@@ -347,6 +347,21 @@ def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> N
     assert "both sides imported mylib from" in found.said
 
 
+@pytest.mark.slow
+def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Adopt, tmp_path: Path) -> None:
+    """A folder of PYTHONPATH: what the repository lacks comes from there, what it has from the checkout."""
+    for name in ("mylib", "theirs"):
+        (tmp_path / "site" / name).mkdir(parents=True)
+        (tmp_path / "site" / name / "__init__.py").write_text("def double(x):\n    return x + x\n")
+    script = "import torch, mylib, theirs\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
+    script += "do_bench(lambda: mylib.double(x))\ndo_bench(lambda: theirs.double(x))\n"
+    found = adopt(script, "--path", str(tmp_path / "site"), every=False)
+    assert found.code == 0, found.said
+    assert {arm["status"] for arm in found.arms().values()} == {"untimed"}
+    assert found.survey.sides["head"].end.inside == ("mylib",)
+    assert any("mylib is the checkout's, not the one in" in one for one in found.lines[0]["warnings"])
+
+
 def test_a_gpu_script_on_the_cpu(adopt: Adopt) -> None:
     script = """
 import torch, mylib

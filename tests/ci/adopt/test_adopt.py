@@ -132,6 +132,9 @@ def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, mo
     monkeypatch.chdir(inside / "bench")
     found = import_paths(inside.resolve(), ("bench", "/far"))
     assert found == ("bench", "/far", "mylib", "/elsewhere", "bench/lib"), "PYTHONPATH is read from the current folder"
+    monkeypatch.setenv("PYTHONPATH", f"{inside}/.site")
+    (inside / ".site" / "yaml").mkdir(parents=True)
+    assert import_paths(inside.resolve(), ()) == (str(inside.resolve() / ".site"),), "git knows nothing of it"
 
 
 def test_the_scripts_words_come_last(tmp_path: Path) -> None:
