@@ -129,7 +129,8 @@ class ScriptSession(Session):
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
             looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
             found = Survey(digest, dict(zip(sides, looked, strict=True)), self._modules)
-        keep(self.asked.survey, found)
+        if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
+            keep(self.asked.survey, found)
         return found
 
     def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:

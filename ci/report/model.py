@@ -9,6 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import SUSTAINED, Explanation
@@ -180,7 +181,7 @@ def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:
     found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for trial in trials:
         for case, _, backend, arm in trial.arms():
-            if not arm.ok:
+            if not arm.ok and not (arm.status is Status.UNTIMED and arm.code_hash):  # the same code is a verdict
                 found.setdefault((trial.operator, str(arm.status), arm.why), []).append((backend, case))
     for (operator, status, why), arms in found.items():
         backends, cases = (list(dict.fromkeys(part)) for part in zip(*arms, strict=True))
