@@ -26,8 +26,11 @@ import torch
 from .. import code_hash
 from ..ran import mapped
 
-KNOWN_C = frozenset({*sys.stdlib_module_names, "torch", "triton", "numpy"})
-"""Packages whose C functions do what their arguments say; of others' nobody here knows what they launch."""
+KNOWN_C = frozenset(
+    {*sys.stdlib_module_names, "torch", "triton", "numpy", "__triton_launcher", "cuda_utils", "hip_utils"}
+)
+"""Packages whose C functions do what their arguments say; of others' nobody here knows what they launch.  The last
+three are what Triton compiles for its launches (3.6 to 3.9)."""
 
 COMPILED = (f"torch{os.sep}_functorch{os.sep}", f"torch{os.sep}_inductor{os.sep}", "torchinductor_")
 """In the path of a file that runs when a compiled graph does."""

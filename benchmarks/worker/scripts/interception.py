@@ -311,6 +311,10 @@ class ClosureNames:
         site = ".".join(dict.fromkeys(part for part in (*sites[-2:], own) if part and part not in NO_NAME))
         backend = provider or (own if own not in NO_NAME else "") or site or "script"
         said = ",".join(f"{name}={text}" for name, text in found.items())
+        if len(site) + len(said) > LONGEST:  # numbers, of the innermost function first, tell cases apart
+            inner = list(found.items())[::-1]
+            told = sorted(inner, key=lambda item: not item[1][:1].isdigit())
+            said = ",".join(f"{name}={text}" for name, text in told)
         case = ":".join(part for part in (site if site != backend else "", said) if part) or "call"
         return self._numbered(TimedName(_cut(backend), _cut(case)))
 

@@ -133,3 +133,21 @@ def test_a_shared_library_of_the_checkout_counts(tmp_path: Path) -> None:
     assert executed.libraries(str(tmp_path)) == []
     torch_folder = str(Path(json.__file__).parents[1] / "lib-dynload")
     assert len(executed.libraries(torch_folder)) > 3
+
+
+def test_a_long_name_begins_with_the_numbers_of_the_innermost_function() -> None:
+    import sys
+
+    from benchmarks.worker.scripts.interception import ClosureNames
+
+    def bench(size: int, provider: str) -> str:
+        return ClosureNames(lambda file: file == __file__).of(sys._getframe()).case
+
+    def sweep(label: str, unit: str, title: str, note: str, more: str) -> list[str]:
+        return [bench(size, "mine") for size in (1024, 2048)]
+
+    long = "a text of some thirty characters"
+    names = sweep(long, long, long, long, long)
+    assert [name.partition(":")[2].partition(",")[0] for name in names] == ["size=1024", "size=2048"]
+    assert len(set(names)) == 2
+    assert max(map(len, names)) <= 160
