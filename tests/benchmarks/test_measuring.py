@@ -107,6 +107,7 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     assert processes_with(tree) == []
 
 
+@pytest.mark.slow
 def test_what_hung_once_is_not_tried_again(toy_tree):
     tree = toy_tree("tree")
     lines = list(

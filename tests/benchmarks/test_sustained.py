@@ -58,6 +58,7 @@ def test_the_definition_names_the_regime_only_where_it_is_not_spaced():
     assert BURSTS.definition_terms() == spaced | {"regime": "sustained", "burst_s": 0.01}
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_are_timed_in_bursts_too(toy_tree):
     tree = toy_tree("tree", {"toy/swept.py": SWEPT})
     batch = Batch("one", "ours", (Point("one", "ours", {"tile": 4}), Point("one", "ours", {"fault": "wrong"})))

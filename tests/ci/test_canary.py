@@ -88,6 +88,7 @@ def test_an_interrupted_run_goes_on_with_the_trials_it_has(tmp_path: Path) -> No
     assert (measured.trials > 0, more.trials, again) == (True, 0, first)
 
 
+@pytest.mark.slow
 def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -> None:
     """For real, on this CPU: both arms are right, share their benchmark definition, and need to be timed."""
     sides = canary.trees(tmp_path, 0.01, COMMIT)

@@ -11,7 +11,7 @@ import pytest
 from ci.records import store
 from dashboards.views import pull_request
 from tests.ci import made_trials
-from tests.ci.sweeps import made_sweeps
+from tests.ci.sweeps import made_lines
 from tests.dashboards import chromium, made_history, made_site, made_studies, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_events import GOLDEN
@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = {name: make() for name, make in made_studies.MADE.items()}
     made_studies.write(folder / "results", "every_kind", made)
     store.record(
-        [made_trials.write(folder / "t.jsonl", made_sweeps.line([({"num_warps": 8}, 0.9)]))], folder / "results"
+        [made_trials.write(folder / "t.jsonl", made_lines.line([({"num_warps": 8}, 0.9)]))], folder / "results"
     )
     shown = {"past": made_history.lively(frame), "reports": reports, "results": folder / "results"}
     return made_site.build_frame(frame, folder / "site", **shown)

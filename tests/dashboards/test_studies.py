@@ -13,7 +13,7 @@ from ci.records import store
 from dashboards.figures import __main__ as command
 from dashboards.views import studies
 from tests.ci.made_trials import BASE, HEAD, tree, write
-from tests.ci.sweeps.made_sweeps import line
+from tests.ci.sweeps.made_lines import line
 from tests.dashboards import chromium, made_site, made_studies, synthetic
 from tests.dashboards.made_site import received
 from tests.dashboards.synthetic import TEXTS

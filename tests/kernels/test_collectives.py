@@ -76,6 +76,7 @@ def calls_for_real(rank, world, directory):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_cpu_backends_with_real_ranks(tmp_path):
     run_ranks(MODULE, "calls_for_real", 2, tmp_path)
 

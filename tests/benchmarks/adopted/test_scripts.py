@@ -79,6 +79,7 @@ def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sid
     assert "timeit True 100" in printed
 
 
+@pytest.mark.slow
 def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
     """The oracle: head does the same work many times over."""
     slow = "def double(x):\n    for _ in range(40):\n        y = x * 2\n    return y\n"

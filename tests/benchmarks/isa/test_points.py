@@ -121,6 +121,7 @@ def test_every_point_has_its_outcome(compiled):
     assert "no isa() declaration" in found[7]["why"]
 
 
+@pytest.mark.slow
 def test_points_with_the_same_code_and_launch_are_equal(compiled):
     first, twin, warps = compiled[0]["points"][1:4]
     assert first["equal"] == twin["equal"]

@@ -21,7 +21,8 @@ from ci.sweeps.pruning import PointCompiler
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD
 from tests.ci.sweeps import driver
-from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, line, sweep_file
+from tests.ci.sweeps.made_lines import line
+from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep_file
 from tests.kit import ridgeline
 
 ROOT = Path(__file__).parents[3]

@@ -113,6 +113,7 @@ def test_a_kernel_that_one_side_lacks_can_be_named(run, refused, repository):
     assert code == 1
 
 
+@pytest.mark.slow
 def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
     code, out = run("--range", "main~2..main", "--arch", "gfx942", "--results", str(tmp_path / "results"), "--json")
     assert code == 0

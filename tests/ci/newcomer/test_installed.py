@@ -14,6 +14,8 @@ from tests.ci.newcomer import planted
 from tests.ci.newcomer.conftest import LEGAL, ROOMS, Installed
 from tests.kit import ROOT, repository
 
+pytestmark = pytest.mark.slow  # whichever came first would build the wheel
+
 GUIDE = (ROOT / ".github/guides/your_repository.md").read_text(encoding="utf-8")
 THEIRS = """
 import ci, dashboards, kernels, kernels.hardware, benchmarks.scale
@@ -62,7 +64,6 @@ def theirs(tmp_path: Path, installed: Installed) -> Path:
     return project(tmp_path / "theirs", installed)
 
 
-@pytest.mark.slow
 def test_a_wheel_carries_its_licence_and_says_so(installed: Installed) -> None:
     wheel = zipfile.ZipFile(installed.wheel)
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
@@ -83,7 +84,6 @@ def test_a_wheel_takes_one_name(installed: Installed) -> None:
         assert not (ROOT / name).exists() or name in shipped
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "."])
 def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Path, path: str) -> None:
     said = installed.run(theirs, "python", "-c", "import ci, kernels; print(ci.WHOSE, kernels.WHOSE)", PYTHONPATH=path)
@@ -147,7 +147,6 @@ def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_the_guide(installed: Installed, theirs: Path) -> None:
     """Every command of it, in a repository with packages of our names; only the installing is done before."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
@@ -178,7 +177,6 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
 # A few of the combinations that `python -m tests.ci.newcomer.planted` tries all of.
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "install", "verb"),
     [

@@ -15,7 +15,7 @@ from ci.records import ledger, store
 from ci.records.ledger import CAUSES, Explanation, RecordedCause, TriedCause, machine_folders, sweeps_in
 from ci.records.store import RecordError
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, tree, trial, write
-from tests.ci.sweeps.made_sweeps import line
+from tests.ci.sweeps.made_lines import line
 
 CASE, NODE, OLDER, NEWER = "gemm/triton/m64", "h200x1-1a2b3c4d", "b" * 40, "a" * 40
 SHOWN = Explanation(

@@ -136,6 +136,7 @@ def test_a_kernel_is_measured_once_for_all_its_combinations(project: Project) ->
     assert measured == [f"toy {project.slow[:8]}", f"toy {project.fast[:8]}"], "and `other` not at all"
 
 
+@pytest.mark.slow
 def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(project: Project) -> None:
     values = table(project, project.fast)
     assert math.isnan(values["narrow", "middle"])
@@ -144,27 +145,32 @@ def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(proj
     assert "the first wrong element is at 7" in project.output
 
 
+@pytest.mark.slow
 def test_a_case_of_another_tier_is_na(project: Project) -> None:
     assert math.isnan(table(project, project.fast)["ours", "big"])
     assert "set RIDGELINE_TIER=nightly" in project.output
 
 
+@pytest.mark.slow
 def test_a_commit_before_there_were_kernels_is_na(project: Project) -> None:
     assert all(math.isnan(value) for value in table(project, project.old).values())
     assert f"commit {project.old[:8]} declares no kernel 'toy'" in project.output
 
 
+@pytest.mark.slow
 def test_broken_modules_are_counted_and_take_nothing_down(project: Project) -> None:
     assert [project.record(c)["results"]["track_broken_modules"][0] for c in (project.fast, project.slow)] == [[0], [1]]
     assert "kernels.broken: ModuleNotFoundError" in project.output
 
 
+@pytest.mark.slow
 def test_only_the_suite_is_seen(project: Project) -> None:
     """benchmarks/ also holds a module that fails when imported and a function called time_events."""
     names = set(json.loads((project.root / "results" / "benchmarks.json").read_text()))
     assert {name for name in names if "toy" not in name and "other" not in name} == {"track_broken_modules", "version"}
 
 
+@pytest.mark.slow
 def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Project) -> None:
     assert [folder.name for folder in (project.root / "results").iterdir() if folder.is_dir()] == [MACHINE]
     assert json.loads((project.root / "results" / MACHINE / "machine.json").read_text()) == {
@@ -177,6 +183,7 @@ def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Projec
     }
 
 
+@pytest.mark.slow
 def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> None:
     frame = records.load(project.root / "results")
     assert frame.attrs["problems"] == []
@@ -191,6 +198,7 @@ def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> No
     assert notes.checkouts["head"].commit == project.fast
 
 
+@pytest.mark.slow
 def test_nothing_but_a_worktree_is_left(project: Project) -> None:
     assert project.git("status", "--porcelain") == ""
     assert f".asv/env/{ENV}/project" in project.git("worktree", "list")
@@ -353,6 +361,7 @@ def test_recorded_trials_serve_asv_too(project: Project, tmp_path: Path) -> None
     assert points[1][1][0] == pytest.approx(2 * points[0][1][0])
 
 
+@pytest.mark.slow
 def test_rows_of_another_version_are_marked_by_asv(project: Project, tmp_path: Path) -> None:
     """The trap behind explicit versions: asv marks the pair with x and leaves the older one out of its pages."""
     results = tmp_path / "results"

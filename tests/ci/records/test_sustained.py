@@ -15,7 +15,7 @@ from ci.records.pooling import Place
 from ci.records.sustained import beside, joules_of
 from tests.ci import made_trials
 from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, parsed, tree, trial
-from tests.ci.sweeps import made_sweeps
+from tests.ci.sweeps import made_lines
 
 MACHINE = made_trials.MACHINE["name"]
 
@@ -58,7 +58,7 @@ def test_only_sustained_trials_leave_the_spaced_records_alone(tmp_path: Path) ->
 
 
 def test_a_sustained_sweep_stays_with_the_other_sweeps(tmp_path: Path) -> None:
-    file = made_trials.write(tmp_path / "t.jsonl", made_sweeps.line([({"tile": 8}, 1.1)], regime="sustained"))
+    file = made_trials.write(tmp_path / "t.jsonl", made_lines.line([({"tile": 8}, 1.1)], regime="sustained"))
     assert store.record([file], tmp_path / "results").added == 1
     assert (tmp_path / "results/sweeps").is_dir()
     assert not (tmp_path / "results_sustained").exists()

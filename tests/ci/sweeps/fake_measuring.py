@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import points, trial_file
 from tests.ci.made_trials import parsed
-from tests.ci.sweeps.made_sweeps import line
+from tests.ci.sweeps.made_lines import line
 
 SLOW_S = 0.06
 """Of a batch: long enough to be killed in the middle of a rung."""

@@ -29,7 +29,7 @@ from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
 from tests.ci.sweeps import driver
-from tests.ci.sweeps.made_sweeps import line
+from tests.ci.sweeps.made_lines import line
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 60.0

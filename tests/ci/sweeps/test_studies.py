@@ -35,7 +35,8 @@ from ci.tables.published import PublishedLine
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.sweeps import driver
-from tests.ci.sweeps.made_sweeps import frame, line
+from tests.ci.sweeps.made_lines import line
+from tests.ci.sweeps.made_sweeps import frame
 
 ROOT = Path(__file__).parents[3]
 

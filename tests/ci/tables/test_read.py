@@ -275,7 +275,7 @@ cells = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("xy"), cells, cells, cells), min_size=1, max_size=12),
     score=st.sampled_from(["higher", "lower"]),
@@ -299,7 +299,7 @@ def test_every_number_is_that_of_a_loop(rows, score, tie):
     assert sum(group.rows for group in found.groups) == found.rows == len(rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     rows=st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=10), score=st.sampled_from(["higher", "lower"])
 )
