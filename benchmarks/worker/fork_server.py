@@ -47,6 +47,12 @@ PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
 ALSO_VARIABLE = "RIDGELINE_ALSO_IMPORT"
 """Environment variable: a file with names of further installed modules, one a line, to be imported before any fork."""
 
+NOT_VARIABLE = "RIDGELINE_NOT_IMPORT"
+"""Environment variable: packages of these that leave a thread or a device behind; this program sets it for itself."""
+
+QUIET = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""While they are imported: asking torch for a GPU initialises none, and pyarrow's allocator starts no thread."""
+
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
 
@@ -60,9 +66,11 @@ def main() -> None:
     lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
-    for name in (*PRELOADED, *ours, *_also()) if forks else ():
+    for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    if forks and ALSO_VARIABLE in os.environ:
+        _import_also(Path(os.environ[ALSO_VARIABLE]).read_text().split())
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
     lifetime.keep_orphans()
@@ -81,11 +89,19 @@ def main() -> None:
             _know_triton()  # after an answer, so that nobody waits for it who needs no Triton
 
 
-def _also() -> list[str]:
-    """Modules that a script imports: asking for a GPU's name while they are must not initialise it (torch 2.0 on)."""
-    named = os.environ.get(ALSO_VARIABLE)
-    os.environ.update({"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if named else {})
-    return Path(named).read_text().split() if named else []
+def _import_also(names: list[str]) -> None:
+    """Import what a script does.  After a package that this process could not be forked with, begin again without it."""
+    os.environ.update(QUIET)
+    without = os.environ.get(NOT_VARIABLE, "").split()
+    for name, after in zip(names, [*names[1:], ""], strict=True):
+        package = name.partition(".")[0]
+        if package in without:
+            continue
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+        if after.partition(".")[0] != package and not _can_fork():
+            os.environ[NOT_VARIABLE] = " ".join([*without, package])
+            os.execv(sys.executable, [sys.executable, "-P", *sys.argv])
 
 
 @functools.cache
