@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _import_also(names: list[str]) -> None:
-    """Import what a script does.  After a package that this process could not be forked with, begin again without it."""
+    """Import what a script does; after a package that leaves this process unfit to fork, begin again without it."""
     os.environ.update(QUIET)
     without = os.environ.get(NOT_VARIABLE, "").split()
     for name, after in zip(names, [*names[1:], ""], strict=True):
