@@ -26,6 +26,8 @@ PATIENCE = 50_000
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
 
+FLOATS = ("f16", "f32", "f64")
+
 Step = Callable[[Waves], None]
 
 
@@ -345,7 +347,7 @@ def _raw(value: Any, kind: str) -> Any:
 
 
 def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Callable[[Waves, Any], None]:
-    clamp = bool(getattr(inst, "clmp", 0)) and kind in ("f32", "f16")
+    clamp = bool(getattr(inst, "clmp", 0)) and kind in FLOATS
 
     def write(w: Waves, value: Any) -> None:
         if clamp:
@@ -408,7 +410,7 @@ def _vector_step(inst: Any, name: str) -> Step:
     if name not in vector.ALU:
         raise Unknown(name)
     kind, kinds, function = vector.ALU[name]
-    if getattr(inst, "clmp", 0) and kind not in ("f32", "f16"):
+    if getattr(inst, "clmp", 0) and kind not in FLOATS:
         function = vector.saturated(name, kind)
     readers, where, place = _sources(inst, kinds)
     write = _writer(inst, kind, register, where, place)
