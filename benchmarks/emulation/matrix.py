@@ -19,38 +19,11 @@ from typing import Any
 import numpy as np
 
 from .operands import Unknown
+from .small_floats import small_floats
 from .waves import LANES
 
 NAME = re.compile(r"V_MFMA_(?P<result>F32|I32)_(?P<m>16|32)X(?P=m)X(?P<k>\d+)_(?P<types>[A-Z0-9_]+)$")
 SCALED = re.compile(r"V_MFMA(?P<scale>_SCALE)?_F32_(?P<m>16|32)X(?P=m)X(?P<k>\d+)_F8F6F4$")
-
-
-def _fp(bits_of_exponent: int, bits_of_fraction: int, special: str, bias: int | None = None) -> Any:
-    """All values of a small float format: special is "nan" (OCP e4m3), "ieee" (OCP e5m2), "none" (fp4) or "fnuz"."""
-    total = 1 + bits_of_exponent + bits_of_fraction
-    code = np.arange(1 << total)
-    sign = np.where(code >> (total - 1), -1.0, 1.0)
-    exponent = code >> bits_of_fraction & (1 << bits_of_exponent) - 1
-    fraction = code & (1 << bits_of_fraction) - 1
-    bias = bias if bias is not None else (1 << bits_of_exponent - 1) - 1
-    normal = (1 + fraction / 2**bits_of_fraction) * 2.0 ** (exponent - bias)
-    value = sign * np.where(exponent == 0, fraction / 2**bits_of_fraction * 2.0 ** (1 - bias), normal)
-    top = exponent == (1 << bits_of_exponent) - 1
-    if special == "nan":
-        value[top & (fraction == (1 << bits_of_fraction) - 1)] = np.nan
-    elif special == "ieee":
-        value[top] = np.where(fraction[top] == 0, sign[top] * np.inf, np.nan)
-    elif special == "fnuz":
-        value[1 << total - 1] = np.nan
-    return value
-
-
-@lru_cache
-def small_floats(arch: str) -> dict[str, Any]:
-    """Tables of the small formats by code: gfx942's fp8 and bf8 are the FNUZ ones, gfx950's the OCP ones."""
-    if arch == "gfx942":
-        return {"FP8": _fp(4, 3, "fnuz", 8), "BF8": _fp(5, 2, "fnuz", 16)}
-    return {"FP8": _fp(4, 3, "nan"), "BF8": _fp(5, 2, "ieee"), "FP4": _fp(2, 1, "none")}
 
 
 def values_of(words: Any, kind: str, arch: str) -> Any:

@@ -7,6 +7,7 @@ s[50:51], a mask in s[60:61].
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,7 @@ def _register(op: Any, field: str, name: str, arguments: dict[str, tuple[Any, in
 
     known = arguments.get(field) or arguments.get(field.removeprefix("v"))
     size = max(1, known[1] // 32) if known else 1
-    scalar = known is not None and known[2].name in ("OPR_SREG", "OPR_SSRC", "OPR_SSRC_LANESEL", "OPR_SDST", "OPR_VCC")
+    scalar = known is not None and known[2].name in ("OPR_SREG", "OPR_SSRC", "OPR_SSRC_LANESEL", "OPR_SSRC_NOLIT", "OPR_SDST", "OPR_VCC")
     if field in ("vdst", "sdst"):
         if field == "sdst" and "vdst" in arguments:
             return Reg(SECOND, 2)
@@ -101,7 +102,7 @@ def encoded(op: Any, form: str, **modifiers: int) -> Any:
 
 
 @functools.cache
-def known() -> tuple[tuple[Case, ...], tuple[str, ...]]:
+def known(arch: str) -> tuple[tuple[Case, ...], tuple[str, ...]]:
     """(every case of an operation that has pseudocode and that the executor knows, names that it does not know)."""
     from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
@@ -117,7 +118,7 @@ def known() -> tuple[tuple[Case, ...], tuple[str, ...]]:
         for modifiers in _modifiers(form, name):
             fields = {{"absolute": "abs", "clamp": "clmp"}.get(key, key): value for key, value in modifiers.items()}
             case = Case(name, form, encoded(op, form, **fields), **modifiers)
-            if is_known(case):
+            if is_known(case, arch):
                 cases.append(case)
             elif not modifiers:
                 unknown.append(str(case))
@@ -133,21 +134,27 @@ def _modifiers(form: str, name: str) -> Iterator[dict[str, int]]:
         yield {"neg": 5, "absolute": 2}
         if "CMP" not in name:
             yield {"clamp": 1}
-    if form == "VOP3" and name.endswith("16") and not name.startswith(("V_CVT_", "V_PACK", "V_MAD_U32", "V_MAD_I32")):
+    wide = ("V_CVT_", "V_PACK", "V_MAD_U32", "V_MAD_I32", "V_SAD", "V_DOT", "V_CMP_CLASS", "V_CMPX_CLASS")
+    if form == "VOP3" and name.endswith("16") and not name.startswith(wide):
         yield {"opsel": 5 if "CMP" in name else 13}
+    if form == "VOP3" and re.match(r"V_CVT_(SCALEF32_)?PK_(FP8|BF8|FP4)", name):
+        yield {"opsel": 8}
+    if form == "VOP3" and re.match(r"V_CVT_SCALEF32_.*_(FP8|BF8|FP4)$", name):
+        yield {"opsel": 1}
     if form == "VOP3P" and name.startswith("V_PK_") and name.endswith(("F16", "F32")):
         yield {"neg": 2}
 
 
-def is_known(case: Case) -> bool:
+def is_known(case: Case, arch: str) -> bool:
+    """Whether the executor knows what it does."""
     try:
-        _machine(case, 1)._decoded(0)
+        _machine(case, 1, arch)._decoded(0)
     except Unknown:
         return False
     return True
 
 
-def _machine(case: Case, waves: int, arch: str = "gfx942") -> Machine:
+def _machine(case: Case, waves: int, arch: str) -> Machine:
     image = case.inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
     code = KernelCode(str(case), arch, image, 0, (), 0, 0, (), 0, (False, False, False), (False, False))
     return Machine(code, Memory(), waves, 0, 100)
@@ -275,6 +282,8 @@ def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> St
             "INST": Value("U", 32, 0),
             "ROUND_MODE": Value("U", 2, 0),
             "OPSEL": Value("U", 4, case.opsel),
+            "OPSEL_HI": Value("U", 3, 7),
+            "S": [],
             "SDWA_SRC0_SEL": Value("U", 3, 0),
             "SIMM32": Value("U", 32, getattr(case.inst, "literal", 0)),
             "SRC0": Value("U", 32, 10),
@@ -301,7 +310,8 @@ def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> St
                     is_scalar = getattr(case.inst, field, None) is not None and getattr(case.inst, field).offset < 256
                     bits = _wide(s if is_scalar else v[:, lane], first, case.words(name))
                     scope[f"S{index}"] = _source(case, name, index, bits)
-            scope["D0"] = results if compares else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))  # fmt: skip
+            scope["D0"] = results if compares else scope["S0"] if case.name.startswith("V_DIV_SCALE") else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))  # fmt: skip
+            scope["S"] = [scope[name] for name in ("S0", "S1", "S2") if name in scope]
             if "VGPR" in text:
                 scope["VGPR"] = [[Value("B", 32, int(v[register, each])) for register in range(44)] if each == lane or whole else [] for each in range(LANES)]  # fmt: skip
             scope["D1"] = Value("B", 1, 0)
@@ -357,10 +367,12 @@ def _whole(case: Case, scope: dict[str, Any], after: State, wave: int) -> None:
 
 def _result(case: Case, scope: dict[str, Any], old: int) -> int:
     """Bits of the destination: a result of 16 bits clears the others, or with opsel is the upper half."""
-    if "VGPR" in scope:
+    if "VGPR[laneId][VDST" in pseudocode.texts()[case.name]:
         return int(scope["VGPR"][scope["laneId"].bits][TARGET].bits)
     bits, kind = (scope["D"] if "D" in scope else scope["D0"]).bits, case.format("vdst")
     if kind.endswith("16") and not kind.startswith("PK") and case.form != "VOP3P":
+        if case.name.startswith("V_CVT_SCALEF32_F16"):  # as with the other formats, the other half stays
+            return old & 0xFFFF0000 | bits & 0xFFFF
         bits = _clamped(case, kind, bits & 0xFFFF)
         return bits << 16 | old & 0xFFFF if case.opsel >> 3 & 1 else bits
     return _clamped(case, kind, bits & (1 << 32 * case.words("vdst")) - 1)
@@ -372,7 +384,7 @@ def _clamped(case: Case, kind: str, bits: int) -> int:
     value = Value("F", int(kind[1:]), bits)
     one = pseudocode.encoded(0, pseudocode.Fraction(1), "F", value.width)
     what, sign, magnitude = pseudocode.decoded(value)
-    if what == "nan" or sign:
+    if what == "nan" or (sign and (magnitude or what == "inf")):
         return 0
     return int(one.bits) if what == "inf" or magnitude > 1 else bits
 
@@ -386,10 +398,13 @@ def distance(case: Case, ours: Any, theirs: Any) -> Any:
     if kind in kinds:
         dtype = np.dtype(kinds[kind])
         a, b = (np.ascontiguousarray(np.moveaxis(one, 0, -1)).view(dtype) for one in (ours, theirs))
+        if case.name.startswith(("V_SIN_", "V_COS_")):  # whose error is one of the result's largest values
+            apart = np.abs(a.astype(np.float64) - b) / np.finfo(dtype).eps
+            return np.where(np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(apart), np.inf, apart))
         integer = np.dtype(f"i{dtype.itemsize}")
         x, y = (one.view(integer).astype(np.float64) for one in (a, b))
         low = float(np.iinfo(integer).min)
         x, y = (np.where(one < 0, low - one, one) for one in (x, y))
         signs = np.where((np.signbit(a) != np.signbit(b)) & (a == 0) & (b == 0), 0.5, 0)
         return np.where(np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(a) ^ np.isnan(b), np.inf, np.abs(x - y) + signs))  # fmt: skip
-    return np.where(ours == theirs, 0.0, np.inf)
+    return np.moveaxis(np.where(ours == theirs, 0.0, np.inf), 0, -1)

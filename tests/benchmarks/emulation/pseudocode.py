@@ -56,6 +56,10 @@ class Value:
         return self.kind in ("F", "BF", "X")
 
 
+class SignedZero(Value):
+    """+0.0 or -0.0 as it is written: a comparison with it looks at the sign."""
+
+
 def integer(kind: str, width: int, number: int) -> Value:
     return Value(kind, width, number & (1 << width) - 1)
 
@@ -78,7 +82,7 @@ def decoded(value: Value) -> tuple[str, int, Fraction]:
 
 def _rounded(magnitude: Fraction, exponent_bits: int, fraction_bits: int, bias: int, toward_zero: bool) -> int:
     """Exponent and fraction of a positive number as bits, to nearest even or toward zero; may carry past the top."""
-    power = math.frexp(float(magnitude))[1] - 1 if 1e-300 < magnitude < 1e300 else _floor_log2(magnitude)
+    power = math.frexp(float(magnitude))[1] - 1 if Fraction(1, 10**300) < magnitude < 10**300 else _floor_log2(magnitude)
     if Fraction(2) ** power > magnitude:
         power -= 1
     exponent = max(power, 1 - bias)
@@ -181,6 +185,8 @@ def compared(sign: str, a: Value, b: Value) -> Value:
     if b.kind == "DENORM":
         what, _, magnitude = decoded(a)
         return integer("U", 1, what == "number" and 0 < magnitude < Fraction(2) ** (-126 if b.width == 32 else -1022))
+    if isinstance(b, SignedZero):
+        return integer("U", 1, decoded(a)[1:] == decoded(b)[1:] and decoded(a)[0] == "number")
     if a.is_float or b.is_float:
         if not (a.is_float and b.is_float):
             raise Unreadable("a float compared to an integer")
@@ -507,11 +513,15 @@ class Program:
         return left
 
     def _unary(self) -> Expression:
-        if self._if("-"):
+        if self._peek() in ("+", "-"):
+            sign = self._take()
+            zero = self._peek() in ("0.0", "0.0F")
             inner = self._unary()
-            return lambda scope: negated(inner(scope))
-        if self._if("+"):
-            return self._unary()
+            if zero:
+                value = inner({})
+                signed = SignedZero("F", value.width, (sign == "-") << (value.width - 1))
+                return lambda _: signed
+            return inner if sign == "+" else lambda scope: negated(inner(scope))
         if self._if("~"):
             inner = self._unary()
             return lambda scope: (lambda v: integer(v.kind, v.width, ~v.bits))(inner(scope))
@@ -693,6 +703,8 @@ def _stored(scope: Scope, before: Any, steps: list[Any], value: Value) -> Any:
 
 def cast(value: Value, kind: str, width: int) -> Value:
     if kind in ("F", "BF"):
+        if value.kind == "X":  # a power stays exact: one of fp32 would overflow where the product does not
+            return value
         if value.is_float:
             return converted(value, kind, width)
         return Value(kind, width, value.bits & (1 << width) - 1)
@@ -706,6 +718,7 @@ def cast(value: Value, kind: str, width: int) -> Value:
 # Functions of the pseudocode.
 
 CONVERSION = re.compile(r"([a-z]+)(\d+)_to_([a-z]+)(\d+)$")
+SCALED = re.compile(r"([a-z]+\d+)_to_([a-z]+\d+)_scale$")
 
 
 def _to_integer(value: Value, kind: str, width: int) -> Value:
@@ -720,6 +733,9 @@ def _to_integer(value: Value, kind: str, width: int) -> Value:
 
 def small_float(sign: int, what: str, magnitude: Fraction, name: str, arch: str) -> Value:
     """A number as fp8 or bf8, to nearest even; what does not fit becomes NaN, or infinity where there is one."""
+    if name == "FP4":
+        bits = 7 if what == "inf" else _rounded(magnitude, 2, 1, 1, False) if what == "number" and magnitude else 0
+        return Value(name, 4, sign << 3 | (7 if what == "nan" else min(bits, 7)))
     exponent_bits, fraction_bits, bias = SMALL[arch][name]
     top = (1 << exponent_bits) - 1 << fraction_bits
     bits = _rounded(magnitude, exponent_bits, fraction_bits, bias, False) if what == "number" and magnitude else 0
@@ -736,6 +752,9 @@ def small_float(sign: int, what: str, magnitude: Fraction, name: str, arch: str)
 
 def from_small_float(value: Value, arch: str) -> Value:
     """fp8 or bf8 as fp32: every one is exact."""
+    if value.kind == "FP4":
+        low = Fraction(value.bits & 1, 2) if not value.bits & 6 else Fraction(2 + (value.bits & 1), 2) * 2 ** ((value.bits >> 1 & 3) - 1)  # fmt: skip
+        return encoded(value.bits >> 3 & 1, low, "F", 32)
     exponent_bits, fraction_bits, bias = SMALL[arch][value.kind]
     sign, magnitude = value.bits >> 7, value.bits & 0x7F
     exponent, fraction = magnitude >> fraction_bits, magnitude & (1 << fraction_bits) - 1
@@ -752,6 +771,20 @@ def from_small_float(value: Value, arch: str) -> Value:
     return encoded(sign, Fraction(fraction) * Fraction(2) ** (max(exponent, 1) - bias - fraction_bits), "F", 32)
 
 
+def _scaled(source: str, target: str, value: Value, scale: Value, *, arch: str) -> Value:
+    """A conversion with a scale, the exponent of a power of two: from a small format multiplied, to one divided."""
+    power = Fraction(2) ** (scale.number - 127)
+    if source in ("fp8", "bf8", "fp4"):
+        wide = from_small_float(Value(source.upper(), 8, value.bits), arch)
+        what, sign, magnitude = decoded(wide)
+        kind, width = ("BF", 16) if target == "bf16" else ("F", int(target[1:]))
+        if what != "number":
+            return nan(kind, width) if what == "nan" else infinity(sign, kind, width)
+        return encoded(sign, magnitude * power, kind, width)
+    what, sign, magnitude = decoded(value)
+    return small_float(sign, what, magnitude / power, target.upper(), arch)
+
+
 def _whole(value: Value, how: Callable[[Fraction], int]) -> Value:
     what, sign, magnitude = decoded(value)
     if what != "number":
@@ -766,7 +799,7 @@ def _root(value: Value) -> Value:
         return nan(value.kind, value.width)
     if what == "inf" or not magnitude:
         return value
-    scale = 1 << 400  # enough bits of the root that its rounding is that of the exact one
+    scale = 1 << 700  # enough bits of the root that its rounding is that of the exact one
     number = magnitude * scale * scale
     root = math.isqrt(number.numerator // number.denominator)
     exact = Fraction(root * root) == number
@@ -849,7 +882,53 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "bitCount": lambda a: integer("U", 32, a.bits.bit_count()),
     "v_minimum_f32": lambda a, b: _largest(a, b, True),
     "v_maximum_f32": lambda a, b: _largest(a, b, False),
+    "v_minimum3_f16": lambda a, b, c: _largest(_largest(a, b, True), c, True),
+    "v_maximum3_f16": lambda a, b, c: _largest(_largest(a, b, False), c, False),
+    # Of the corrections, not of AMD's text:
+    "toNearestEven": lambda a: _whole(a, round),
+    "powerOfTwo": lambda a: _power_of_two(a),
+    "fractionBelowOne": lambda a: _below_one(arithmetic("-", a, _whole(a, math.floor))),
+    "sineOfTurns": lambda a: _through_floats(math.sin, _turns(a)),
+    "cosineOfTurns": lambda a: _through_floats(math.cos, _turns(a)),
 }
+
+CORRECTED = {
+    "V_RNDNE_F16": ("D0.f16 = toNearestEven(S0.f16)", "x + 0.5 rounds: 1 too much at 0.49999997 and beyond 2^10"),
+    "V_RNDNE_F32": ("D0.f32 = toNearestEven(S0.f32)", "x + 0.5 rounds: 1 too much at 0.49999997 and beyond 2^23"),
+    "V_RNDNE_F64": ("D0.f64 = toNearestEven(S0.f64)", "the sign of a zero is lost"),
+    "V_FRACT_F16": ("D0.f16 = fractionBelowOne(S0.f16)", "1 for a tiny negative number; the result is below 1"),
+    "V_FRACT_F32": ("D0.f32 = fractionBelowOne(S0.f32)", "1 for a tiny negative number; the result is below 1"),
+    "V_FRACT_F64": ("D0.f64 = fractionBelowOne(S0.f64)", "1 for a tiny negative number; the result is below 1"),
+    "V_FREXP_EXP_I16_F16": ("D0.i16 = powerOfTwo(S0.f16)", "takes the field: wrong for denormals and zero"),
+    "V_FREXP_EXP_I32_F32": ("D0.i32 = powerOfTwo(S0.f32)", "takes the field: wrong for denormals and zero"),
+    "V_FREXP_EXP_I32_F64": ("D0.i32 = powerOfTwo(S0.f64)", "takes the field: wrong for denormals and zero"),
+    "V_SIN_F16": ("D0.f16 = sineOfTurns(S0.f16)", "2 pi x is rounded before the sine is taken"),
+    "V_SIN_F32": ("D0.f32 = sineOfTurns(S0.f32)", "2 pi x is rounded before the sine is taken"),
+    "V_COS_F16": ("D0.f16 = cosineOfTurns(S0.f16)", "2 pi x is rounded before the cosine is taken"),
+    "V_COS_F32": ("D0.f32 = cosineOfTurns(S0.f32)", "2 pi x is rounded before the cosine is taken"),
+}
+"""Instructions whose pseudocode is not meant to the letter: (what is executed in its place, why)."""
+
+
+def _power_of_two(value: Value) -> Value:
+    """The exponent that brings the magnitude to [0.5, 1); 0 for what has none."""
+    what, _, magnitude = decoded(value)
+    return integer("I", 32, _floor_log2(magnitude) + 1 if what == "number" and magnitude else 0)
+
+
+def _below_one(value: Value) -> Value:
+    one = encoded(0, Fraction(1), value.kind, value.width)
+    return Value(value.kind, value.width, one.bits - 1) if value.bits == one.bits else value
+
+
+def _turns(value: Value) -> Value:
+    """2 pi x in fp64, of what x is beyond whole turns."""
+    what, sign, magnitude = decoded(value)
+    if what != "number":
+        return nan("F", 64)
+    rest = magnitude - round(magnitude)
+    angle = Fraction(math.pi) * 2 * abs(rest)
+    return encoded(sign ^ int(rest < 0), angle, "F", 64)
 
 
 def called(scope: Scope, name: str, arguments: list[Value]) -> Value:
@@ -859,6 +938,8 @@ def called(scope: Scope, name: str, arguments: list[Value]) -> Value:
         return result
     if name in FUNCTIONS:
         return FUNCTIONS[name](*arguments)
+    if found := SCALED.match(name):
+        return _scaled(found[1], found[2], *arguments, arch=scope["arch"])
     found = CONVERSION.match(name)
     if found:
         source, size, kind, width = found[1], int(found[2]), found[3].upper(), int(found[4])
@@ -886,7 +967,7 @@ def called(scope: Scope, name: str, arguments: list[Value]) -> Value:
             "D0": Value("B", 64, 0),
         }
         program(name.upper()).run(inner)
-        kind, width = re.search(r"_([uif])(\d+)", name).groups()  # type: ignore[union-attr]
+        kind, width = re.search(r"D0\.([uif])(\d+) =", texts()[name.upper()]).groups()  # type: ignore[union-attr]
         return Value(kind.upper(), int(width), inner["D0"].bits & (1 << int(width)) - 1)
     raise Unreadable(f"the function {name}")
 
@@ -902,4 +983,4 @@ def texts() -> dict[str, str]:
 @functools.cache
 def program(name: str) -> Program:
     """The pseudocode of an instruction; Unreadable if it cannot be read."""
-    return Program(texts()[name])
+    return Program(CORRECTED[name][0] if name in CORRECTED else texts()[name])
