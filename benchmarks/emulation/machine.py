@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 
 from . import matrix, operands, scalar, small_floats, vector
-from .code_object import KernelCode
+from .code_object import OVERFLOW_BIT, KernelCode
 from .memory import Accesses, signed
 from .operands import LITERAL, VECTOR, Unknown
-from .waves import ACCUMULATORS, EXEC, LANES, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
+from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
 
 PATIENCE = 50_000
 """Instructions that one group of waves executes at most before another has its turn."""
 
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
+
+MODE_REGISTER = 1
+"""Number of MODE among the hardware registers of S_SETREG."""
 
 FLOATS = ("f16", "f32", "f64")
 
@@ -290,6 +293,8 @@ def _constant_step(inst: Any, name: str) -> Step:
     value, register = signed(inst.simm16, 16), inst.sdst.offset
     if name == "S_MOVK_I32":
         return lambda w: w.s.__setitem__(register, np.uint32(value & 0xFFFFFFFF))
+    if name in ("S_SETREG_IMM32_B32", "S_SETREG_B32", "S_GETREG_B32"):
+        return _mode_step(inst, name, register)
     if name == "S_CMOVK_I32":
         return lambda w: np.copyto(w.s[register], np.uint32(value & 0xFFFFFFFF), where=w.scc)
     if name in ("S_ADDK_I32", "S_MULK_I32"):
@@ -314,6 +319,26 @@ def _constant_step(inst: Any, name: str) -> Step:
 
         return compare
     raise Unknown(name)
+
+
+def _mode_step(inst: Any, name: str, register: int) -> Step:
+    """Reads and writes of MODE: written may be FP16_OVFL, and whatever is as it was."""
+    number, first, width = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
+    if number != MODE_REGISTER:
+        raise Unknown(f"{name} of hardware register {number}")
+    mask = np.uint32((1 << width) - 1)
+    if name == "S_GETREG_B32":
+        return lambda w: w.s.__setitem__(register, w.s[MODE] >> np.uint32(first) & mask)
+    fixed = np.uint32(getattr(inst, "literal", 0))
+
+    def step(w: Waves) -> None:
+        given = (fixed if "IMM32" in name else w.s[register]) & mask
+        after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
+        if ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)).any():
+            raise Unknown(f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)")
+        w.s[MODE] = after
+
+    return step
 
 
 def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Waves], Any] | None, Any]:
@@ -370,6 +395,8 @@ def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Call
         if clamp:
             value = np.clip(np.nan_to_num(value, nan=0.0), 0, 1)
         raw = _raw(value, kind)
+        if kind == "f16" and (w.s[MODE] >> np.uint32(OVERFLOW_BIT)).any() and np.isinf(value).any():
+            raise Unknown("an infinite fp16 result with FP16_OVFL set")
         lanes = where(w) if where else None
         if operands.is_wide(kind):
             w.set_v(register, raw.astype(np.uint32), lanes)
@@ -665,16 +692,23 @@ def _mixed(inst: Any, name: str, register: int) -> Step:
 
 
 def _matrix_step(inst: Any, name: str, arch: str) -> Step:
-    scaled = "F8F6F4" in name
-    formats = (inst.cbsz, inst.blgp) if scaled else (0, 0)
-    if not scaled and (inst.cbsz or inst.blgp or inst.abid):
-        raise Unknown(f"{name} with broadcast or negation")
-    sizes = matrix.scaled(name, arch, formats) if scaled else matrix.plain(name, arch)
+    from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
+
+    if not hasattr(inst, "cbsz"):  # XF32 is decoded without these fields
+        inst = VOP3P_MFMA.from_bytes(inst.to_bytes())
+    if "F8F6F4" in name:
+        sizes = matrix.scaled(name, arch, (inst.cbsz, inst.blgp))
+    elif inst.blgp:
+        raise Unknown(f"{name} with turned or negative B")
+    else:
+        sizes = matrix.plain(name, arch, (inst.cbsz, inst.abid))
     a_count, b_count, c_count, function = sizes
 
     def registers(code: int, count: int, accumulator: int) -> Callable[[Waves], Any]:
         if code < VECTOR:
-            read = operands.bits(code, "f32")
+            read = operands.bits(code, "f64" if "F64" in name else "f32")
+            if "F64" in name:
+                return lambda w: np.tile(read(w).view(np.uint32).T[:, :, None], (count // 2, len(w), LANES))
             return lambda w: np.broadcast_to(read(w), (count, len(w), LANES))
         start = code - VECTOR + (ACCUMULATORS if accumulator else 0)
         return lambda w: w.v[start : start + count]

@@ -1,7 +1,7 @@
 """Formats of 4 to 8 bits: their values, conversions from and to them, and the instructions that convert.
 
 gfx942's fp8 and bf8 are the FNUZ ones, gfx950's the OCP ones.  A number that does not fit becomes NaN (bf8 of OCP: an
-infinity; fp4 and fp6: the largest), as with FP16_OVFL = 0.  Sources: OCP 8-bit Floating Point Specification 1.0, OCP
+infinity; fp4 and fp6: the largest); with FP16_OVFL set in MODE, the largest.  Sources: OCP 8-bit Floating Point Specification 1.0, OCP
 Microscaling Formats 1.0, and AMD Instinct MI300 and MI350 Instruction Set Architecture, V_CVT_*.
 """
 
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from . import operands
+from .code_object import OVERFLOW_BIT
 from .operands import VECTOR, Unknown
 from .vector import bf16_bits
-from .waves import LANES, Waves
+from .waves import LANES, MODE, Waves
 
 BITS = {"FP8": 8, "BF8": 8, "FP6": 6, "BF6": 6, "FP4": 4}
 CONVERT = re.compile(
@@ -61,14 +62,15 @@ def small_floats(arch: str) -> dict[str, Any]:
     return tables
 
 
-def encoded(value: Any, name: str, arch: str) -> Any:
-    """fp64 numbers as codes of a format (uint32), to nearest even."""
+def encoded(value: Any, name: str, arch: str, limited: Any = False) -> Any:
+    """fp64 numbers as codes of a format (uint32), to nearest even; where `limited`, never more than the largest."""
     magnitudes, largest, beyond, none = _format(name, arch)
     size = np.abs(value)
     middles = (magnitudes[:-1] + magnitudes[1:]) / 2
     code = np.searchsorted(middles, size, side="left")
     tie = (code < len(middles)) & (size == middles[np.minimum(code, len(middles) - 1)])
     code = np.where(tie, code + (code & 1), code)
+    code = np.where(limited, np.minimum(code, largest), code)
     sign = np.signbit(value).astype(np.int64) << (BITS[name] - 1)
     if beyond == 128:  # one NaN and one zero, neither with a sign
         return np.where((code > largest) | np.isnan(value), none, np.where(code == 0, 0, code | sign)).astype(np.uint32)
@@ -156,7 +158,8 @@ def _to_small(
 
     def step(w: Waves) -> None:
         power = scale(w)
-        low, high = (encoded(read(w).astype(np.float64) / power, kind, arch) for read in readers)
+        limited = (w.s[MODE] >> np.uint32(OVERFLOW_BIT) & np.uint32(1)).astype(np.bool_)[:, None]
+        low, high = (encoded(read(w).astype(np.float64) / power, kind, arch, limited) for read in readers)
         write(w, np.broadcast_to(low | high << np.uint32(bits), (len(w), LANES)))
 
     return step

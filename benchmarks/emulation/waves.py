@@ -19,6 +19,9 @@ U32, U64, Bools = NDArray[np.uint32], NDArray[np.uint64], NDArray[np.bool_]
 LANES, VCC, M0, EXEC = 64, 106, 124, 126
 """Numbers of scalar registers with a meaning: the condition mask, the LDS base, the mask of active lanes."""
 
+MODE = 125
+"""Where each wave's MODE is kept among its scalar registers: a number that no instruction has."""
+
 ACCUMULATORS = 256
 """Index of the first accumulation register; vector registers are 0 to 255."""
 

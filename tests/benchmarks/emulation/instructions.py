@@ -156,7 +156,7 @@ def is_known(case: Case, arch: str) -> bool:
 
 def _machine(case: Case, waves: int, arch: str) -> Machine:
     image = case.inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode(str(case), arch, image, 0, (), 0, 0, (), 0, (False, False, False), (False, False))
+    code = KernelCode(str(case), arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
     return Machine(code, Memory(), waves, 0, 100)
 
 
@@ -399,8 +399,9 @@ def distance(case: Case, ours: Any, theirs: Any) -> Any:
         dtype = np.dtype(kinds[kind])
         a, b = (np.ascontiguousarray(np.moveaxis(one, 0, -1)).view(dtype) for one in (ours, theirs))
         if case.name.startswith(("V_SIN_", "V_COS_")):  # whose error is one of the result's largest values
-            apart = np.abs(a.astype(np.float64) - b) / np.finfo(dtype).eps
-            return np.where(np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(apart), np.inf, apart))
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(a.astype(np.float64) - b) / np.finfo(dtype).eps
+            return np.where((a == b) | np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(apart), np.inf, apart))
         integer = np.dtype(f"i{dtype.itemsize}")
         x, y = (one.view(integer).astype(np.float64) for one in (a, b))
         low = float(np.iinfo(integer).min)
