@@ -77,7 +77,11 @@ class Machine:
 
     def _places(self) -> str:
         groups = [*self._ready, *self._parked]
-        return ", ".join(f"{group.pc - self.code.entry:#x} ({len(group)} waves)" for group in groups[:8])
+        return ", ".join(
+            f"{group.pc - self.code.entry:#x} ({len(group)} waves, the first is wave {group.ids[0, 1]} of workgroup "
+            f"{group.ids[0, 0]})"
+            for group in groups[:8]
+        )
 
     def _turn(self) -> int:
         """Let the group at the lowest address go on; how many instructions it executed."""
@@ -94,7 +98,7 @@ class Machine:
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:
-                raise type(error)(f"{error}; {self._where(instruction, w)}") from error
+                raise type(error)(f"{error}; {self._where(instruction, w, error)}") from error
             w.pc = instruction.at + instruction.size
             if instruction.kind == "plain":
                 continue
@@ -116,10 +120,14 @@ class Machine:
         self._meet(w)
         return steps
 
-    def _where(self, instruction: Instruction, w: Waves) -> str:
-        workgroup, wave = w.ids[0]
+    def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
+        place = getattr(error, "place", None)
+        index, lane = place if isinstance(place, tuple) else (0, None)
+        workgroup, wave = w.ids[index]
         offset = instruction.at - self.code.entry
-        return f"{instruction.name} at {offset:#x} of {self.code.name}, workgroup {workgroup}, wave {wave}"
+        told = f"{instruction.name} at {offset:#x} of {self.code.name}, workgroup {workgroup}, wave {wave}"
+        scalar_load = instruction.name.startswith("S_")
+        return told if lane is None or scalar_load else f"{told}, lane {lane}"
 
     def _split(self, w: Waves, goes: Any, target: int) -> None:
         away, stays = w.taken(goes), w.taken(~goes)
@@ -335,7 +343,9 @@ def _mode_step(inst: Any, name: str, register: int) -> Step:
         given = (fixed if "IMM32" in name else w.s[register]) & mask
         after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
         if ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)).any():
-            raise Unknown(f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)")
+            raise Unknown(
+                f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)"
+            )
         w.s[MODE] = after
 
     return step
@@ -688,7 +698,9 @@ def _mixed(inst: Any, name: str, register: int) -> Step:
     kind = "f32" if name.endswith("F32") else "f16"
     place = operands.placed(5 if "HI" in name else 4, 2) if kind == "f16" else None
     write = _writer(inst, kind, register, None, place)
-    return lambda w: write(w, vector.fused(*(read(w).astype(np.float32) for read in readers)).astype(operands.TYPES[kind]))
+    return lambda w: write(
+        w, vector.fused(*(read(w).astype(np.float32) for read in readers)).astype(operands.TYPES[kind])
+    )
 
 
 def _matrix_step(inst: Any, name: str, arch: str) -> Step:

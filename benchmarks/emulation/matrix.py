@@ -50,7 +50,11 @@ def values_of(words: Any, kind: str, arch: str) -> Any:
         return raw.view(np.float32).astype(np.float64)
     if kind == "XF32":
         bits = raw + np.uint32(0xFFF) + (raw >> np.uint32(13) & np.uint32(1))
-        return (np.where(np.isfinite(raw.view(np.float32)), bits, raw) & ~np.uint32(0x1FFF)).view(np.float32).astype(np.float64)
+        return (
+            (np.where(np.isfinite(raw.view(np.float32)), bits, raw) & ~np.uint32(0x1FFF))
+            .view(np.float32)
+            .astype(np.float64)
+        )
     if kind == "F64":
         return raw.view(np.float64)
     octets = raw.view(np.uint8)

@@ -6,8 +6,9 @@ Instruction Set Architecture, chapters Scalar Memory, Vector Memory, Flat Memory
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,18 @@ def taken(w: Waves, register: int, where: Any, size: int, upper: bool) -> Any:
     return np.ascontiguousarray(value.astype(f"u{size}"))[:, None].view(np.uint8)
 
 
+@contextlib.contextmanager
+def told_by_lane(inside: Any) -> Iterator[None]:
+    """A Fault of one of these accesses names its wave and lane: inside is [waves, lanes], true where one is made."""
+    try:
+        yield
+    except Fault as error:
+        if not isinstance(error.place, int):
+            raise
+        wave, lane = (int(one) for one in np.argwhere(inside)[error.place])
+        raise Fault(str(error), (wave, lane)) from error
+
+
 class Accesses:
     """Compiles accesses to memory for one launch; counts bytes by space and direction."""
 
@@ -108,7 +121,8 @@ class Accesses:
             address = w.s64(base) + np.int64(offset).astype(np.uint64)
             if register is not None:
                 address = address + w.s[register].astype(np.uint64)
-            words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
+            with told_by_lane(np.ones((len(w), 1), np.bool_)):
+                words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
             w.s[into : into + size // 4] = words.T
 
         return load
@@ -177,7 +191,9 @@ class Accesses:
                 if left is not None and (active & ~inside).any():
                     self._partly(w, register, where, active & ~inside, left, size)
                 if inside.any():
-                    put(w, register, inside, self.memory.load(where[inside], size), extend, half)
+                    with told_by_lane(inside):
+                        loaded = self.memory.load(where[inside], size)
+                    put(w, register, inside, loaded, extend, half)
 
             return load
         register = destination(inst, "vdata" if hasattr(inst, "vdata") else "data")
@@ -189,7 +205,8 @@ class Accesses:
                 raise Unknown(f"{name} that crosses the end of its buffer")
             self._count("store", size * int(inside.sum()))
             if inside.any():
-                self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
+                with told_by_lane(inside):
+                    self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
 
         return store
 
@@ -209,7 +226,8 @@ class Accesses:
             inside = active if left is None else active & (left >= size)
             data = np.zeros((len(w), LANES, size), np.uint8)
             if inside.any():
-                data[inside] = self.memory.load(where[inside], size)
+                with told_by_lane(inside):
+                    data[inside] = self.memory.load(where[inside], size)
             self._count("load", size * int(inside.sum()))
             into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
             self._local_store(w, into, active, data[active])
@@ -233,6 +251,8 @@ class Accesses:
             places = where[inside]
             before = np.empty(len(places), dtype)
             waiting = np.arange(len(places))
+            with told_by_lane(inside):
+                self.memory.at(places, size)
             while len(waiting):  # of several lanes at one address, one at a time, in their order
                 _, first = np.unique(places[waiting], return_index=True)
                 now = waiting[first]
@@ -250,9 +270,11 @@ class Accesses:
 
     def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
         """Offsets of accesses in the LDS of all workgroups: [accesses]."""
-        if ((addresses < 0) | (addresses + size > self.lds_bytes))[active].any():
-            where = int(addresses[active].max())
-            raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes")
+        wrong = ((addresses < 0) | (addresses + size > self.lds_bytes)) & active
+        if wrong.any():
+            wave, lane = (int(one) for one in np.argwhere(wrong)[0])
+            where = int(addresses[wave, lane])
+            raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes", (wave, lane))
         return (addresses + w.own()[:, None] * self.lds_bytes)[active]
 
     def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
@@ -361,8 +383,10 @@ def joined_bits(values: Any, bits: int) -> Any:
     if bits == 6:
         four = values.reshape(*values.shape[:-1], -1, 4).astype(np.uint32)
         word = four[..., 0] | four[..., 1] << 6 | four[..., 2] << 12 | four[..., 3] << 18
-        return np.stack([word >> place & 255 for place in (0, 8, 16)], axis=-1).astype(np.uint8).reshape(
-            *values.shape[:-1], -1
+        return (
+            np.stack([word >> place & 255 for place in (0, 8, 16)], axis=-1)
+            .astype(np.uint8)
+            .reshape(*values.shape[:-1], -1)
         )
     if bits == 4:
         return values[..., ::2] | values[..., 1::2] << 4

@@ -201,7 +201,6 @@ _define(
 )
 
 
-
 def _any_of(value: Any, spread: bool) -> Any:
     """Of every four bits whether one is set: in all four (spread), or packed together."""
     bits = 8 * value.dtype.itemsize

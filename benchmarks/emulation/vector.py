@@ -283,12 +283,7 @@ _define(
     COS_F32=_wide(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
     FREXP_MANT_F32=lambda a: _mantissa(a),
 )
-_define(
-    "i32",
-    "f32",
-    CVT_I32_F32=lambda a: to_int(a, np.int32),
-    FREXP_EXP_I32_F32=lambda a: _power(a),
-)
+_define("i32", "f32", CVT_I32_F32=lambda a: to_int(a, np.int32), FREXP_EXP_I32_F32=lambda a: _power(a))
 _define("u32", "f32", CVT_U32_F32=lambda a: to_int(a, np.uint32))
 _define("f32", "i32", CVT_F32_I32=lambda a: a.astype(np.float32))
 _define(

@@ -58,7 +58,14 @@ def _register(op: Any, field: str, name: str, arguments: dict[str, tuple[Any, in
 
     known = arguments.get(field) or arguments.get(field.removeprefix("v"))
     size = max(1, known[1] // 32) if known else 1
-    scalar = known is not None and known[2].name in ("OPR_SREG", "OPR_SSRC", "OPR_SSRC_LANESEL", "OPR_SSRC_NOLIT", "OPR_SDST", "OPR_VCC")
+    scalar = known is not None and known[2].name in (
+        "OPR_SREG",
+        "OPR_SSRC",
+        "OPR_SSRC_LANESEL",
+        "OPR_SSRC_NOLIT",
+        "OPR_SDST",
+        "OPR_VCC",
+    )
     if field in ("vdst", "sdst"):
         if field == "sdst" and "vdst" in arguments:
             return Reg(SECOND, 2)

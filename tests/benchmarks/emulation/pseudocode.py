@@ -82,7 +82,9 @@ def decoded(value: Value) -> tuple[str, int, Fraction]:
 
 def _rounded(magnitude: Fraction, exponent_bits: int, fraction_bits: int, bias: int, toward_zero: bool) -> int:
     """Exponent and fraction of a positive number as bits, to nearest even or toward zero; may carry past the top."""
-    power = math.frexp(float(magnitude))[1] - 1 if Fraction(1, 10**300) < magnitude < 10**300 else _floor_log2(magnitude)
+    power = (
+        math.frexp(float(magnitude))[1] - 1 if Fraction(1, 10**300) < magnitude < 10**300 else _floor_log2(magnitude)
+    )
     if Fraction(2) ** power > magnitude:
         power -= 1
     exponent = max(power, 1 - bias)
@@ -878,7 +880,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "ldexp": lambda a, b: arithmetic("*", a, Value("X", 0, Fraction(2) ** max(-5000, min(5000, b.number)))),
     "fma": lambda a, b, c: total([times(a, b), decoded(c)], a.kind, a.width),
     "signext": lambda a: integer("I", 64, integer("I", a.width, a.bits).number),
-    "signext_from_bit": lambda a, b: integer(a.kind, a.width, integer("I", b.number, a.bits & (1 << b.number) - 1).number if b.number else 0),  # fmt: skip
+    "signext_from_bit": lambda a, b: integer(
+        a.kind, a.width, integer("I", b.number, a.bits & (1 << b.number) - 1).number if b.number else 0
+    ),  # fmt: skip
     "bitCount": lambda a: integer("U", 32, a.bits.bit_count()),
     "v_minimum_f32": lambda a, b: _largest(a, b, True),
     "v_maximum_f32": lambda a, b: _largest(a, b, False),

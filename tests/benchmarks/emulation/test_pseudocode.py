@@ -123,5 +123,3 @@ def test_a_wrong_operation_is_seen(monkeypatch):
 )
 def test_the_interpreter_rounds_to_nearest_even(value, kind, bits):
     assert pseudocode.encoded(0, pseudocode.Fraction(value), *kind).bits == bits
-
-
