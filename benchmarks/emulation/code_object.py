@@ -9,6 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+OVERFLOW_BIT = 23
+"""Bit of MODE (FP16_OVFL) by which conversions give the largest number for what does not fit."""
+
 NOTE_METADATA = 32
 """Type of the ELF note that holds the metadata, as MessagePack (NT_AMDGPU_METADATA)."""
 
@@ -48,8 +51,8 @@ class KernelCode:
     user_sgprs: tuple[tuple[str, int], ...]
     user_sgpr_count: int
     workgroup_ids: tuple[bool, bool, bool]
-    flushes: tuple[bool, bool]
-    """fp32 and fp16/fp64: whether denormals are flushed to zero."""
+    mode: int
+    """What MODE is at the first instruction: rounding in bits 0 to 3, denormals in 4 to 7, then DX10_CLAMP and IEEE."""
 
 
 # Bits of kernel_code_properties in the order of the registers, each with how many it takes.
@@ -102,7 +105,7 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
         user_sgprs=tuple(taken for bit, taken in enumerate(_USER_SGPRS) if properties >> bit & 1),
         user_sgpr_count=rsrc2 >> 1 & 0x1F,
         workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
-        flushes=(not rsrc1 >> 16 & 3, not rsrc1 >> 18 & 3),
+        mode=rsrc1 >> 12 & 0xFF | (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9 | (rsrc1 >> 26 & 1) << OVERFLOW_BIT,
     )
 
 

@@ -14,7 +14,7 @@ from kernels.hardware import lds_limit
 
 from .code_object import KernelCode, NotExecutable, read
 from .machine import Machine
-from .waves import EXEC, LANES, Memory, Waves
+from .waves import EXEC, LANES, MODE, Memory, Waves
 
 LIMIT = 200_000_000
 """Instructions of one launch, each counted once for all waves that execute it together."""
@@ -100,6 +100,17 @@ def _packed(value: Any, size: int) -> bytes:
     return array.tobytes()
 
 
+def _check_mode(code: KernelCode) -> None:
+    """Executed are rounding to nearest even and kept denormals, which is what compilers ask for."""
+    if code.mode & 15:
+        raise NotExecutable(f"{code.name} rounds otherwise than to nearest even (FLOAT_MODE {code.mode & 255:#x})")
+    if code.mode >> 4 & 15 != 15:
+        raise NotExecutable(
+            f"{code.name} flushes denormals (FLOAT_MODE {code.mode & 255:#x}), which is not executed: compile it without "
+            "allow_flush_denorm, or with -fgpu-flush-denormals-to-zero off"
+        )
+
+
 def launch(
     code: KernelCode,
     memory: Memory,
@@ -110,6 +121,7 @@ def launch(
     limit: int = LIMIT,
 ) -> Execution:
     """As `execute`, with memory and argument segment as they are given."""
+    _check_mode(code)
     dispatch = np.frombuffer(
         struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid).ljust(64, b"\0"), np.uint8
     ).copy()
@@ -132,6 +144,7 @@ def launch(
             s[register] = ids[:, 0] // below % grid[dimension]
             register += 1
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    s[MODE] = code.mode
     v = np.zeros((512, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
     size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)

@@ -14,17 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from . import matrix, operands, scalar, vector
-from .code_object import KernelCode
+from . import matrix, operands, scalar, small_floats, vector
+from .code_object import OVERFLOW_BIT, KernelCode
 from .memory import Accesses, signed
 from .operands import LITERAL, VECTOR, Unknown
-from .waves import ACCUMULATORS, EXEC, LANES, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
+from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
 
 PATIENCE = 50_000
 """Instructions that one group of waves executes at most before another has its turn."""
 
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
+
+MODE_REGISTER = 1
+"""Number of MODE among the hardware registers of S_SETREG."""
+
+FLOATS = ("f16", "f32", "f64")
 
 Step = Callable[[Waves], None]
 
@@ -72,7 +77,11 @@ class Machine:
 
     def _places(self) -> str:
         groups = [*self._ready, *self._parked]
-        return ", ".join(f"{group.pc - self.code.entry:#x} ({len(group)} waves)" for group in groups[:8])
+        return ", ".join(
+            f"{group.pc - self.code.entry:#x} ({len(group)} waves, the first is wave {group.ids[0, 1]} of workgroup "
+            f"{group.ids[0, 0]})"
+            for group in groups[:8]
+        )
 
     def _turn(self) -> int:
         """Let the group at the lowest address go on; how many instructions it executed."""
@@ -89,7 +98,7 @@ class Machine:
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:
-                raise type(error)(f"{error}; {self._where(instruction, w)}") from error
+                raise type(error)(f"{error}; {self._where(instruction, w, error)}") from error
             w.pc = instruction.at + instruction.size
             if instruction.kind == "plain":
                 continue
@@ -111,10 +120,14 @@ class Machine:
         self._meet(w)
         return steps
 
-    def _where(self, instruction: Instruction, w: Waves) -> str:
-        workgroup, wave = w.ids[0]
+    def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
+        place = getattr(error, "place", None)
+        index, lane = place if isinstance(place, tuple) else (0, None)
+        workgroup, wave = w.ids[index]
         offset = instruction.at - self.code.entry
-        return f"{instruction.name} at {offset:#x} of {self.code.name}, workgroup {workgroup}, wave {wave}"
+        told = f"{instruction.name} at {offset:#x} of {self.code.name}, workgroup {workgroup}, wave {wave}"
+        scalar_load = instruction.name.startswith("S_")
+        return told if lane is None or scalar_load else f"{told}, lane {lane}"
 
     def _split(self, w: Waves, goes: Any, target: int) -> None:
         away, stays = w.taken(goes), w.taken(~goes)
@@ -182,7 +195,7 @@ class Machine:
         if name.startswith("V_MFMA"):
             return "plain", _matrix_step(inst, name, self.code.arch), 0
         if name.startswith("V_"):
-            return "plain", _vector_step(inst, name), 0
+            return "plain", _vector_step(inst, name, self.code.arch), 0
         raise Unknown(name)
 
 
@@ -236,6 +249,21 @@ def _scalar_step(inst: Any, name: str, form: str) -> Step:
             w.scc = w.s64(EXEC) != 0
 
         return save
+    if name.endswith("_WREXEC_B64"):
+        function = scalar.SAVING[name.removeprefix("S_").removesuffix("_WREXEC_B64")]
+        read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
+
+        def replace(w: Waves) -> None:
+            w.set_s64(EXEC, function(np.broadcast_to(read(w), len(w)), w.s64(EXEC)))
+            w.set_s64(into, w.s64(EXEC))
+            w.scc = w.s64(EXEC) != 0
+
+        return replace
+    if name in scalar.CHANGING:
+        kind, other, function = scalar.CHANGING[name]
+        read, old = operands.scalar(first, other, literal), operands.scalar(inst.sdst.offset, kind)
+        put = _write_scalar(inst.sdst.offset, kind)
+        return lambda w: put(w, function(old(w), read(w), w.scc))
     if name in ("S_CSELECT_B32", "S_CSELECT_B64"):
         kind = "u64" if name.endswith("64") else "u32"
         a, b = operands.scalar(first, kind, literal), operands.scalar(inst.ssrc1.offset, kind, literal)
@@ -273,6 +301,10 @@ def _constant_step(inst: Any, name: str) -> Step:
     value, register = signed(inst.simm16, 16), inst.sdst.offset
     if name == "S_MOVK_I32":
         return lambda w: w.s.__setitem__(register, np.uint32(value & 0xFFFFFFFF))
+    if name in ("S_SETREG_IMM32_B32", "S_SETREG_B32", "S_GETREG_B32"):
+        return _mode_step(inst, name, register)
+    if name == "S_CMOVK_I32":
+        return lambda w: np.copyto(w.s[register], np.uint32(value & 0xFFFFFFFF), where=w.scc)
     if name in ("S_ADDK_I32", "S_MULK_I32"):
         operation = scalar.SALU["S_ADD_I32" if "ADD" in name else "S_MUL_I32"][2]
         given = np.array([value], np.int32)
@@ -295,6 +327,28 @@ def _constant_step(inst: Any, name: str) -> Step:
 
         return compare
     raise Unknown(name)
+
+
+def _mode_step(inst: Any, name: str, register: int) -> Step:
+    """Reads and writes of MODE: written may be FP16_OVFL, and whatever is as it was."""
+    number, first, width = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
+    if number != MODE_REGISTER:
+        raise Unknown(f"{name} of hardware register {number}")
+    mask = np.uint32((1 << width) - 1)
+    if name == "S_GETREG_B32":
+        return lambda w: w.s.__setitem__(register, w.s[MODE] >> np.uint32(first) & mask)
+    fixed = np.uint32(getattr(inst, "literal", 0))
+
+    def step(w: Waves) -> None:
+        given = (fixed if "IMM32" in name else w.s[register]) & mask
+        after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
+        if ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)).any():
+            raise Unknown(
+                f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)"
+            )
+        w.s[MODE] = after
+
+    return step
 
 
 def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Waves], Any] | None, Any]:
@@ -345,12 +399,14 @@ def _raw(value: Any, kind: str) -> Any:
 
 
 def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Callable[[Waves, Any], None]:
-    clamp = bool(getattr(inst, "clmp", 0)) and kind in ("f32", "f16")
+    clamp = bool(getattr(inst, "clmp", 0)) and kind in FLOATS
 
     def write(w: Waves, value: Any) -> None:
         if clamp:
             value = np.clip(np.nan_to_num(value, nan=0.0), 0, 1)
         raw = _raw(value, kind)
+        if kind == "f16" and (w.s[MODE] >> np.uint32(OVERFLOW_BIT)).any() and np.isinf(value).any():
+            raise Unknown("an infinite fp16 result with FP16_OVFL set")
         lanes = where(w) if where else None
         if operands.is_wide(kind):
             w.set_v(register, raw.astype(np.uint32), lanes)
@@ -361,18 +417,22 @@ def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Call
     return write
 
 
-def _vector_step(inst: Any, name: str) -> Step:
+def _vector_step(inst: Any, name: str, arch: str) -> Step:
     form = type(inst).__name__
     if name in ("V_NOP", "V_CLREXCP"):
         return lambda w: None
     if name.startswith(("V_CMP_", "V_CMPX_")):
         return _comparison(inst, name, form)
-    if "_CO_U32" in name or name.startswith("V_MAD_U64_U32"):
+    if "_CO_U32" in name or name.startswith(("V_MAD_U64_U32", "V_MAD_I64_I32")):
         return _carrying(inst, name, form)
     if name.startswith(("V_READFIRSTLANE", "V_READLANE", "V_WRITELANE", "V_MBCNT", "V_PERMLANE", "V_SWAP")):
         return _across_lanes(inst, name)
     if name.startswith("V_PK_"):
         return _packed(inst, name)
+    if name.startswith("V_DOT") and form == "VOP3P" and (inst.opsel or inst.neg or inst.neg_hi or inst.opsel_hi != 3):
+        raise Unknown(f"{name} with selected halves or signs")
+    if name.startswith("V_MAD_MIX"):
+        return _mixed(inst, name, inst.vdst.offset - VECTOR)
     register = inst.vdst.offset - VECTOR + (ACCUMULATORS if name == "V_ACCVGPR_WRITE" else 0)
     if name in ("V_ACCVGPR_READ", "V_ACCVGPR_WRITE"):
         code = inst.src0.offset
@@ -386,13 +446,13 @@ def _vector_step(inst: Any, name: str) -> Step:
         mask = inst.src2.offset if form.startswith("VOP3") else VCC
         write = _writer(inst, "b32", register, where, place)
         return lambda w: write(w, np.where(lanes_of(w.s64(mask)), readers[1](w), readers[0](w)))
-    if name.startswith(("V_DIV_SCALE_F32", "V_DIV_FMAS_F32")):
-        return _division(inst, name)
-    if name == "V_BITOP3_B32":
-        return _any_logic(inst, register)
+    if name.startswith(("V_DIV_SCALE_", "V_DIV_FMAS_")):
+        return _division(inst, name, name[-3:].lower())
+    if name.startswith("V_BITOP3_"):
+        return _any_logic(inst, name[-3:].lower(), register)
     if name in vector.ACCUMULATING:
-        kind, function = vector.ACCUMULATING[name]
-        readers, where, place = _sources(inst, (kind, kind))
+        kind, kinds, function = vector.ALU[vector.ACCUMULATING[name]]
+        readers, where, place = _sources(inst, kinds[:2])
         third = operands.typed(operands.bits(register + VECTOR, kind), kind)
         write = _writer(inst, kind, register, where, place)
         return lambda w: write(w, function(readers[0](w), readers[1](w), third(w)))
@@ -405,20 +465,25 @@ def _vector_step(inst: Any, name: str) -> Step:
         if name == "V_FMAMK_F32":
             return lambda w: write(w, vector.fused(a(w), fixed(w), b(w)))
         return lambda w: write(w, vector.fused(a(w), b(w), fixed(w)))
+    if name.startswith("V_CVT_") and name not in vector.ALU:
+        return small_floats.convert(inst, name, arch, _sources, _writer)
     if name not in vector.ALU:
         raise Unknown(name)
     kind, kinds, function = vector.ALU[name]
-    if getattr(inst, "clmp", 0) and kind not in ("f32", "f16"):
+    if getattr(inst, "clmp", 0) and kind not in FLOATS:
         function = vector.saturated(name, kind)
     readers, where, place = _sources(inst, kinds)
+    if name.startswith("V_ASHR_PK_"):
+        place = operands.placed(4 + (inst.opsel >> 3 & 1), 2)
     write = _writer(inst, kind, register, where, place)
     return lambda w: write(w, function(*(read(w) for read in readers)))
 
 
-def _division(inst: Any, name: str) -> Step:
+def _division(inst: Any, name: str, kind: str) -> Step:
     """The two steps of a division that set or read VCC."""
-    readers, _, _ = _sources(inst, ("f32", "f32", "f32"))
-    write = _writer(inst, "f32", inst.vdst.offset - VECTOR, None, None)
+    readers, _, _ = _sources(inst, (kind, kind, kind))
+    write = _writer(inst, kind, inst.vdst.offset - VECTOR, None, None)
+    fused, back = (vector.fused, np.float32(2.0**32)) if kind == "f32" else (vector.fused64, np.float64(2.0**64))
 
     def scale(w: Waves) -> None:
         value, flags = vector.division_scale(*(read(w) for read in readers))
@@ -426,24 +491,28 @@ def _division(inst: Any, name: str) -> Step:
         w.set_s64(inst.sdst.offset, mask_of(np.broadcast_to(flags, (len(w), LANES)) & w.active))
 
     def add(w: Waves) -> None:
-        value = vector.fused(*(read(w) for read in readers))
-        write(w, np.where(lanes_of(w.s64(VCC)), np.float32(2.0**32) * value, value))
+        value = fused(*(read(w) for read in readers))
+        write(w, np.where(lanes_of(w.s64(VCC)), back * value, value))
 
-    return scale if name == "V_DIV_SCALE_F32" else add
+    return scale if "_SCALE_" in name else add
 
 
-def _any_logic(inst: Any, register: int) -> Step:
+def _any_logic(inst: Any, kind: str, register: int) -> Step:
     """V_BITOP3: any function of three bits; its table is in the modifiers: omod, abs, neg hold 8 bits."""
     table = inst.omod << 6 | inst.abs << 3 | inst.neg
-    readers = [operands.bits(getattr(inst, f"src{index}").offset, "b32") for index in range(3)]
+    readers = []
+    for index in range(3):
+        half = inst.opsel >> index & 1
+        readers.append(operands.typed(operands.bits(getattr(inst, f"src{index}").offset, kind), kind, half=half))
+    write = _writer(inst, kind, register, None, operands.placed(5, 2) if inst.opsel >> 3 & 1 else None)
 
     def step(w: Waves) -> None:
         a, b, c = (read(w) for read in readers)
-        result = np.zeros((len(w), LANES), np.uint32)
+        result = np.zeros((len(w), LANES), operands.TYPES[kind])
         for index in range(8):
             if table >> index & 1:
                 result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
-        w.set_v(register, result)
+        write(w, result)
 
     return step
 
@@ -461,7 +530,7 @@ def _comparison(inst: Any, name: str, form: str) -> Step:
     if how not in vector.COMPARISONS or kind.lower() not in operands.TYPES:
         raise Unknown(name)
     test, kind = vector.COMPARISONS[how], kind.lower()
-    readers, _, _ = _sources(inst, (kind, kind))
+    readers, _, _ = _sources(inst, (kind, "u32" if how == "CLASS" else kind))
     into, sets_exec = _mask_destination(inst, form), "CMPX" in name
 
     def compare(w: Waves) -> None:
@@ -477,20 +546,8 @@ def _carrying(inst: Any, name: str, form: str) -> Step:
     """Sums with a carry out per lane, some with one in; and the multiply-add of 64 bits."""
     register = inst.vdst.offset - VECTOR
     into = inst.sdst.offset if form == "VOP3SD" else VCC
-    if name == "V_MAD_U64_U32":
-        a, b, c = (
-            operands.bits(getattr(inst, f"src{index}").offset, kind) for index, kind in enumerate(("u32", "u32", "u64"))
-        )
-
-        def multiply(w: Waves) -> None:
-            product = a(w).astype(np.uint64) * b(w).astype(np.uint64)
-            total = np.broadcast_to(product + c(w), (len(w), LANES))
-            over = mask_of(np.broadcast_to(total < product, total.shape) & w.active)
-            w.set_v(register, total.astype(np.uint32))
-            w.set_v(register + 1, (total >> np.uint64(32)).astype(np.uint32))
-            w.set_s64(into, over)
-
-        return multiply
+    if name in ("V_MAD_U64_U32", "V_MAD_I64_I32"):
+        return _wide_multiply(inst, register, into, signed="I64" in name)
     readers, where, _ = _sources(inst, ("u32", "u32"))
     if where is not None:
         raise Unknown(f"{name} of other lanes")
@@ -507,6 +564,31 @@ def _carrying(inst: Any, name: str, form: str) -> Step:
         w.set_s64(into, mask_of(((total < 0) | (total > 0xFFFFFFFF)) & w.active))
 
     return step
+
+
+def _wide_multiply(inst: Any, register: int, into: int, *, signed: bool) -> Step:
+    """Product of 32 bits each and a sum of 64, with what is carried out: of signed ones, bit 64 of the exact sum."""
+    kinds = ("i32", "i32", "i64") if signed else ("u32", "u32", "u64")
+    a, b, c = (
+        operands.typed(operands.bits(getattr(inst, f"src{index}").offset, kind), kind)
+        for index, kind in enumerate(kinds)
+    )
+    wide = np.int64 if signed else np.uint64
+
+    def multiply(w: Waves) -> None:
+        product, other = a(w).astype(wide) * b(w).astype(wide), c(w)
+        total = np.broadcast_to(product + other, (len(w), LANES))
+        if signed:
+            over = ((product >= 0) == (other >= 0)) & ((total >= 0) != (product >= 0))
+            carried = (total < 0) ^ over
+        else:
+            carried = total < product
+        bits = total.view(np.uint64) if total.flags.c_contiguous else np.ascontiguousarray(total).view(np.uint64)
+        w.set_v(register, bits.astype(np.uint32))
+        w.set_v(register + 1, (bits >> np.uint64(32)).astype(np.uint32))
+        w.set_s64(into, mask_of(np.broadcast_to(carried, (len(w), LANES)) & w.active))
+
+    return multiply
 
 
 def _across_lanes(inst: Any, name: str) -> Step:
@@ -566,7 +648,7 @@ def _packed(inst: Any, name: str) -> Step:
         raise Unknown(name)
     kind, function = vector.PACKED[name]
     register = inst.vdst.offset - VECTOR
-    count = 3 if "_FMA_" in name else 2
+    count = 3 if "_FMA_" in name or "_MAD_" in name or "3_" in name else 2
     high_select = inst.opsel_hi | inst.opsel_hi2 << 2
     readers: list[list[Any]] = [[], []]
     for index in range(count):
@@ -581,8 +663,8 @@ def _packed(inst: Any, name: str) -> Step:
             else:
                 raw = operands.bits(code, "b16" if 128 <= code < VECTOR else "b32")
                 readers[part].append(operands.typed(raw, kind, negative=bool(negative >> index & 1), half=half))
-    if name == "V_PK_MOV_B32":
-        readers[1].reverse()
+    if name == "V_PK_MOV_B32":  # each result has a source of its own, both selected by opsel
+        readers = [readers[0], [operands.bits(inst.src1.offset + (inst.opsel >> 1 & 1), "b32")] * 2]
     clamp = bool(inst.clmp)
     if clamp:
         raise Unknown("a clamped packed result")
@@ -598,17 +680,47 @@ def _packed(inst: Any, name: str) -> Step:
     return step
 
 
+def _mixed(inst: Any, name: str, register: int) -> Step:
+    """V_FMA_MIX (V_MAD_MIX in AMD's tables): each operand is fp32, or a half of a register as fp16; one rounding."""
+    high_select = inst.opsel_hi | inst.opsel_hi2 << 2
+    readers = []
+    for index in range(3):
+        kind = "f16" if high_select >> index & 1 else "f32"
+        readers.append(
+            operands.typed(
+                operands.bits(getattr(inst, f"src{index}").offset, kind),
+                kind,
+                negative=bool(inst.neg >> index & 1),
+                absolute=bool(inst.neg_hi >> index & 1),
+                half=inst.opsel >> index & 1 if kind == "f16" else 0,
+            )
+        )
+    kind = "f32" if name.endswith("F32") else "f16"
+    place = operands.placed(5 if "HI" in name else 4, 2) if kind == "f16" else None
+    write = _writer(inst, kind, register, None, place)
+    return lambda w: write(
+        w, vector.fused(*(read(w).astype(np.float32) for read in readers)).astype(operands.TYPES[kind])
+    )
+
+
 def _matrix_step(inst: Any, name: str, arch: str) -> Step:
-    scaled = "F8F6F4" in name
-    formats = (inst.cbsz, inst.blgp) if scaled else (0, 0)
-    if not scaled and (inst.cbsz or inst.blgp or inst.abid):
-        raise Unknown(f"{name} with broadcast or negation")
-    sizes = matrix.scaled(name, arch, formats) if scaled else matrix.plain(name, arch)
+    from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
+
+    if not hasattr(inst, "cbsz"):  # XF32 is decoded without these fields
+        inst = VOP3P_MFMA.from_bytes(inst.to_bytes())
+    if "F8F6F4" in name:
+        sizes = matrix.scaled(name, arch, (inst.cbsz, inst.blgp))
+    elif inst.blgp:
+        raise Unknown(f"{name} with turned or negative B")
+    else:
+        sizes = matrix.plain(name, arch, (inst.cbsz, inst.abid))
     a_count, b_count, c_count, function = sizes
 
     def registers(code: int, count: int, accumulator: int) -> Callable[[Waves], Any]:
         if code < VECTOR:
-            read = operands.bits(code, "f32")
+            read = operands.bits(code, "f64" if "F64" in name else "f32")
+            if "F64" in name:
+                return lambda w: np.tile(read(w).view(np.uint32).T[:, :, None], (count // 2, len(w), LANES))
             return lambda w: np.broadcast_to(read(w), (count, len(w), LANES))
         start = code - VECTOR + (ACCUMULATORS if accumulator else 0)
         return lambda w: w.v[start : start + count]

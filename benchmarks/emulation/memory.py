@@ -6,12 +6,14 @@ Instruction Set Architecture, chapters Scalar Memory, Vector Memory, Flat Memory
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from .matrix import sixes
 from .operands import VECTOR, Unknown, scalar
 from .vector import ALU
 from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
@@ -37,6 +39,14 @@ ACCESS = re.compile(
 )
 ATOMIC = re.compile(r"(?:GLOBAL|FLAT|BUFFER)_ATOMIC_(?P<what>[A-Z_0-9]+?)(?P<wide>_X2)?$")
 LOCAL = re.compile(r"DS_(?P<what>READ|WRITE)(?P<two>2)?(?P<far>ST64)?_(?P<size>[BUI]\d+)(?P<d16>_D16)?(?P<hi>_HI)?$")
+
+TRANSPOSED = {
+    "DS_READ_B64_TR_B16": (8, 16),
+    "DS_READ_B64_TR_B8": (8, 8),
+    "DS_READ_B64_TR_B4": (8, 4),
+    "DS_READ_B96_TR_B6": (12, 6),
+}
+"""Loads that transpose: bytes of a lane, bits of a value."""
 
 
 def signed(value: int, bits: int) -> int:
@@ -76,6 +86,18 @@ def taken(w: Waves, register: int, where: Any, size: int, upper: bool) -> Any:
     return np.ascontiguousarray(value.astype(f"u{size}"))[:, None].view(np.uint8)
 
 
+@contextlib.contextmanager
+def told_by_lane(inside: Any) -> Iterator[None]:
+    """A Fault of one of these accesses names its wave and lane: inside is [waves, lanes], true where one is made."""
+    try:
+        yield
+    except Fault as error:
+        if not isinstance(error.place, int):
+            raise
+        wave, lane = (int(one) for one in np.argwhere(inside)[error.place])
+        raise Fault(str(error), (wave, lane)) from error
+
+
 class Accesses:
     """Compiles accesses to memory for one launch; counts bytes by space and direction."""
 
@@ -99,7 +121,8 @@ class Accesses:
             address = w.s64(base) + np.int64(offset).astype(np.uint64)
             if register is not None:
                 address = address + w.s[register].astype(np.uint64)
-            words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
+            with told_by_lane(np.ones((len(w), 1), np.bool_)):
+                words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
             w.s[into : into + size // 4] = words.T
 
         return load
@@ -168,7 +191,9 @@ class Accesses:
                 if left is not None and (active & ~inside).any():
                     self._partly(w, register, where, active & ~inside, left, size)
                 if inside.any():
-                    put(w, register, inside, self.memory.load(where[inside], size), extend, half)
+                    with told_by_lane(inside):
+                        loaded = self.memory.load(where[inside], size)
+                    put(w, register, inside, loaded, extend, half)
 
             return load
         register = destination(inst, "vdata" if hasattr(inst, "vdata") else "data")
@@ -180,7 +205,8 @@ class Accesses:
                 raise Unknown(f"{name} that crosses the end of its buffer")
             self._count("store", size * int(inside.sum()))
             if inside.any():
-                self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
+                with told_by_lane(inside):
+                    self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
 
         return store
 
@@ -200,7 +226,8 @@ class Accesses:
             inside = active if left is None else active & (left >= size)
             data = np.zeros((len(w), LANES, size), np.uint8)
             if inside.any():
-                data[inside] = self.memory.load(where[inside], size)
+                with told_by_lane(inside):
+                    data[inside] = self.memory.load(where[inside], size)
             self._count("load", size * int(inside.sum()))
             into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
             self._local_store(w, into, active, data[active])
@@ -224,6 +251,8 @@ class Accesses:
             places = where[inside]
             before = np.empty(len(places), dtype)
             waiting = np.arange(len(places))
+            with told_by_lane(inside):
+                self.memory.at(places, size)
             while len(waiting):  # of several lanes at one address, one at a time, in their order
                 _, first = np.unique(places[waiting], return_index=True)
                 now = waiting[first]
@@ -241,9 +270,11 @@ class Accesses:
 
     def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
         """Offsets of accesses in the LDS of all workgroups: [accesses]."""
-        if ((addresses < 0) | (addresses + size > self.lds_bytes))[active].any():
-            where = int(addresses[active].max())
-            raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes")
+        wrong = ((addresses < 0) | (addresses + size > self.lds_bytes)) & active
+        if wrong.any():
+            wave, lane = (int(one) for one in np.argwhere(wrong)[0])
+            where = int(addresses[wave, lane])
+            raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes", (wave, lane))
         return (addresses + w.own()[:, None] * self.lds_bytes)[active]
 
     def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
@@ -259,7 +290,7 @@ class Accesses:
         name = inst.op.name
         if name in ("DS_BPERMUTE_B32", "DS_PERMUTE_B32", "DS_SWIZZLE_B32"):
             return _permuted(inst)
-        if name.startswith("DS_READ_B64_TR_"):
+        if name in TRANSPOSED:
             return self._transposed(inst)
         found = LOCAL.match(name)
         if not found:
@@ -295,19 +326,18 @@ class Accesses:
         return write
 
     def _transposed(self, inst: Any) -> Step:
-        """DS_READ_B64_TR_B16: 16 lanes read 4 values each, as rows of a tile of 4 x 16, and get its columns."""
-        if not inst.op.name.endswith("_B16"):
-            raise Unknown(inst.op.name)
+        """DS_READ_..._TR: 16 lanes read rows of a tile 16 wide, and each gets one of its columns."""
+        size, bits = TRANSPOSED[inst.op.name]
         address, into, offset = inst.addr.offset - VECTOR, destination(inst, "vdst"), inst.offset0 | inst.offset1 << 8
 
         def read(w: Waves) -> None:
             if not w.full:
                 raise Unknown(f"{inst.op.name} with inactive lanes")
-            data = self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, 8)
-            tiles = data.view(np.uint16).reshape(len(w), 4, 4, 16)
-            turned = np.ascontiguousarray(tiles.transpose(0, 1, 3, 2)).reshape(len(w), LANES, 4)
-            words = turned.view(np.uint32)
-            w.v[into], w.v[into + 1] = words[..., 0], words[..., 1]
+            data = self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, size)
+            turned = split(data.reshape(len(w), 4, 16 * size), bits).reshape(len(w), 4, -1, 16).transpose(0, 1, 3, 2)
+            words = joined_bits(turned.reshape(len(w), LANES, -1), bits).view(np.uint32)
+            for index in range(size // 4):
+                w.v[into + index] = words[..., index]
 
         return read
 
@@ -337,6 +367,30 @@ class Accesses:
                 put(w, destination(inst, "vdst"), w.active, before[:, None].view(np.uint8))
 
         return both
+
+
+def split(octets: Any, bits: int) -> Any:
+    """Bytes [..., n] as numbers of 4, 6, 8 or 16 bits."""
+    if bits == 6:
+        return sixes(octets).astype(np.uint8)
+    if bits == 4:
+        return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
+    return np.ascontiguousarray(octets).view(f"u{bits // 8}")
+
+
+def joined_bits(values: Any, bits: int) -> Any:
+    """The other way."""
+    if bits == 6:
+        four = values.reshape(*values.shape[:-1], -1, 4).astype(np.uint32)
+        word = four[..., 0] | four[..., 1] << 6 | four[..., 2] << 12 | four[..., 3] << 18
+        return (
+            np.stack([word >> place & 255 for place in (0, 8, 16)], axis=-1)
+            .astype(np.uint8)
+            .reshape(*values.shape[:-1], -1)
+        )
+    if bits == 4:
+        return values[..., ::2] | values[..., 1::2] << 4
+    return np.ascontiguousarray(values).view(np.uint8)
 
 
 def atomic(what: str, size: int) -> Callable[..., Any]:

@@ -14,6 +14,8 @@ import numpy as np
 
 Function = Callable[..., tuple[Any, Any]]
 
+TYPES_OF_BITS = {32: np.uint32, 64: np.uint64}
+
 SALU: dict[str, tuple[str | None, tuple[str, ...], Function]] = {}
 
 
@@ -197,6 +199,87 @@ _define(
 _define(
     "u64", "u32 u32", BFM_B64=_plain(lambda a, b: ((np.uint64(1) << u64(low(a, 64))) - np.uint64(1)) << u64(low(b, 64)))
 )
+
+
+def _any_of(value: Any, spread: bool) -> Any:
+    """Of every four bits whether one is set: in all four (spread), or packed together."""
+    bits = 8 * value.dtype.itemsize
+    groups = [value >> value.dtype.type(4 * index) & value.dtype.type(15) for index in range(bits // 4)]
+    result = np.zeros_like(value)
+    for index, group in enumerate(groups):
+        place = value.dtype.type(4 * index if spread else index)
+        result |= np.where(group != 0, value.dtype.type(15 if spread else 1), value.dtype.type(0)) << place
+    return result
+
+
+def _signed_zeros(value: Any) -> Any:
+    """How many bits, with the sign, are like the sign; all ones if every bit is."""
+    bits = 8 * value.dtype.itemsize
+    same = np.where(value >> value.dtype.type(bits - 1) != 0, ~value, value)
+    return np.where(same == 0, np.uint32(0xFFFFFFFF), _highest_zeros(same))
+
+
+def _replicated(value: Any) -> Any:
+    """Each of 32 bits twice."""
+    result = np.zeros(value.shape, np.uint64)
+    for bit in range(32):
+        result |= u64(value >> np.uint32(bit) & np.uint32(1)) * np.uint64(3) << np.uint64(2 * bit)
+    return result
+
+
+def _reversed64(value: Any) -> Any:
+    low_half, high_half = (reversed_bits((value >> np.uint64(place)).astype(np.uint32)) for place in (0, 32))
+    return u64(low_half) << np.uint64(32) | u64(high_half)
+
+
+_define(
+    "u32",
+    "u32",
+    WQM_B32=_logic(lambda a: _any_of(a, True)),
+    QUADMASK_B32=_logic(lambda a: _any_of(a, False)),
+    BCNT0_I32_B32=_logic(lambda a: _count(~a)),
+    FF0_I32_B32=_plain(lambda a: _lowest(~a)),
+    FLBIT_I32=_plain(_signed_zeros),
+)
+_define(
+    "u64",
+    "u64",
+    WQM_B64=_logic(lambda a: _any_of(a, True)),
+    QUADMASK_B64=_logic(lambda a: _any_of(a, False)),
+    BREV_B64=_plain(_reversed64),
+)
+_define(
+    "u32",
+    "u64",
+    BCNT0_I32_B64=_logic(lambda a: _count(~a)),
+    FF0_I32_B64=_plain(lambda a: _lowest(~a)),
+    FLBIT_I32_I64=_plain(_signed_zeros),
+)
+_define("u64", "u32", BITREPLICATE_B64_B32=_plain(_replicated))
+_define("i32", "i32 i32", ABSDIFF_I32=_logic(lambda a, b: np.abs(a - b)))
+_define(
+    None,
+    "u64 u32",
+    BITCMP0_B64=lambda a, b: (None, a >> u64(low(b, 64)) & np.uint64(1) == 0),
+    BITCMP1_B64=lambda a, b: (None, a >> u64(low(b, 64)) & np.uint64(1) == 1),
+)
+
+CHANGING: dict[str, tuple[str, str, Callable[[Any, Any, Any], Any]]] = {}
+"""What changes its destination: name -> (its type, the operand's, (before, operand, SCC) -> after)."""
+
+for _kind, _bits in (("u32", 32), ("u64", 64)):
+    _one = TYPES_OF_BITS[_bits](1)
+    CHANGING[f"S_CMOV_B{_bits}"] = (_kind, _kind, lambda before, value, scc: np.where(scc, value, before))
+    CHANGING[f"S_BITSET0_B{_bits}"] = (
+        _kind,
+        "u32",
+        lambda before, place, _, one=_one: before & ~(one << low(place, 8 * one.itemsize).astype(one.dtype)),
+    )
+    CHANGING[f"S_BITSET1_B{_bits}"] = (
+        _kind,
+        "u32",
+        lambda before, place, _, one=_one: before | one << low(place, 8 * one.itemsize).astype(one.dtype),
+    )
 
 _TESTS = {
     "EQ": operator.eq,

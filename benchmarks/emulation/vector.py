@@ -7,8 +7,10 @@ hardware: V_RCP, V_RSQ, V_SQRT, V_EXP, V_LOG, V_SIN, V_COS are within 1 ulp ther
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -99,12 +101,50 @@ def _trailing(value: Any) -> Any:
     return np.where(value == 0, np.uint32(0xFFFFFFFF), np.uint32(31) - _leading(value & (~value + np.uint32(1))))
 
 
+def _quiet(value: Any) -> Any:
+    """A NaN with its quiet bit set."""
+    places = np.finfo(value.dtype).nmant - 1
+    bits = np.ascontiguousarray(value).view(f"u{value.itemsize}")
+    return (bits | bits.dtype.type(1 << places)).view(value.dtype)
+
+
+def _signals(value: Any) -> Any:
+    """Which are signalling NaNs."""
+    places = np.finfo(value.dtype).nmant - 1
+    return np.isnan(value) & (np.ascontiguousarray(value).view(f"u{value.itemsize}") >> places & 1 == 0)
+
+
+def _extreme(a: Any, b: Any, wins: Any, on_tie: Function) -> Any:
+    """The smaller or larger; of a NaN and a number the number, but a signalling NaN stays one (the IEEE mode)."""
+    value = np.where(wins(a, b), a, b)
+    tie = (a == 0) & (b == 0)
+    if tie.any():
+        value = np.where(tie, on_tie(a, b), value)
+    none_a, none_b = np.isnan(a), np.isnan(b)
+    if none_a.any() or none_b.any():
+        value = np.where(none_a, b, np.where(none_b, a, value))
+        value = np.where(_signals(a), _quiet(a), np.where(_signals(b), _quiet(b), value))
+    return value
+
+
 def _least(a: Any, b: Any) -> Any:
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), a, np.minimum(a, b))))
+    return _extreme(a, b, operator.lt, lambda a, b: np.where(np.signbit(a), a, b))
 
 
 def _most(a: Any, b: Any) -> Any:
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), b, np.maximum(a, b))))
+    return _extreme(a, b, operator.gt, lambda a, b: np.where(np.signbit(a), b, a))
+
+
+def _with_nan(value: Any, *operands: Any) -> Any:
+    """NaN where an operand is one: the minimum and maximum of IEEE 754-2019."""
+    return np.where(np.any([np.isnan(one) for one in np.broadcast_arrays(*operands)], axis=0), np.nan, value)
+
+
+def _median(a: Any, b: Any, c: Any) -> Any:
+    """Of floats; with a NaN among them, the smallest of the others."""
+    value = _most(_least(a, b), _least(_most(a, b), c))
+    none = np.isnan(a) | np.isnan(b) | np.isnan(c)
+    return np.where(none, _least(_least(a, b), c), value) if none.any() else value
 
 
 def _med(a: Any, b: Any, c: Any) -> Any:
@@ -215,9 +255,9 @@ _define(
     FMA_F32=fused,
     MIN3_F32=lambda a, b, c: _least(_least(a, b), c),
     MAX3_F32=lambda a, b, c: _most(_most(a, b), c),
-    MED3_F32=lambda a, b, c: _most(_least(a, b), _least(_most(a, b), c)),
-    MAXIMUM3_F32=lambda a, b, c: np.maximum(np.maximum(a, b), c),
-    MINIMUM3_F32=lambda a, b, c: np.minimum(np.minimum(a, b), c),
+    MED3_F32=_median,
+    MAXIMUM3_F32=lambda a, b, c: _with_nan(_most(_most(a, b), c), a, b, c),
+    MINIMUM3_F32=lambda a, b, c: _with_nan(_least(_least(a, b), c), a, b, c),
 )
 
 
@@ -232,23 +272,18 @@ _define(
     CEIL_F32=np.ceil,
     RNDNE_F32=np.rint,
     FLOOR_F32=np.floor,
-    FRACT_F32=lambda a: np.minimum(a - np.floor(a), np.float32(1) - np.float32(2**-24)),
+    FRACT_F32=lambda a: _fraction(a),
     EXP_F32=_wide(np.exp2),
     LOG_F32=_wide(np.log2),
     RCP_F32=_wide(np.reciprocal),
     RCP_IFLAG_F32=_wide(np.reciprocal),
     RSQ_F32=_wide(lambda a: 1 / np.sqrt(a)),
     SQRT_F32=_wide(np.sqrt),
-    SIN_F32=_wide(lambda a: np.sin(2 * np.pi * a)),
-    COS_F32=_wide(lambda a: np.cos(2 * np.pi * a)),
-    FREXP_MANT_F32=lambda a: np.where(np.isfinite(a), np.frexp(a)[0], a),
+    SIN_F32=_wide(lambda a: np.sin(2 * np.pi * (a - np.rint(a)))),
+    COS_F32=_wide(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
+    FREXP_MANT_F32=lambda a: _mantissa(a),
 )
-_define(
-    "i32",
-    "f32",
-    CVT_I32_F32=lambda a: to_int(a, np.int32),
-    FREXP_EXP_I32_F32=lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0),
-)
+_define("i32", "f32", CVT_I32_F32=lambda a: to_int(a, np.int32), FREXP_EXP_I32_F32=lambda a: _power(a))
 _define("u32", "f32", CVT_U32_F32=lambda a: to_int(a, np.uint32))
 _define("f32", "i32", CVT_F32_I32=lambda a: a.astype(np.float32))
 _define(
@@ -316,6 +351,16 @@ def saturated(name: str, kind: str) -> Function:
     return function
 
 
+def float_class(value: Any, wanted: Any) -> Any:
+    """V_CMP_CLASS: whether the number is of one of the kinds whose bits are set, from a signalling NaN (0) to +inf (9)."""
+    negative = np.signbit(value)
+    normal = np.abs(value) >= np.finfo(value.dtype).tiny
+    positive = np.select([np.isinf(value), normal, value != 0], [9, 8, 7], 6)
+    number = np.where(negative, 11 - positive, positive)
+    kind = np.where(np.isnan(value), np.where(_signals(value), 0, 1), number)
+    return (wanted >> kind.astype(np.uint32) & np.uint32(1)).astype(np.bool_)
+
+
 COMPARISONS: dict[str, Function] = {
     "F": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
     "LT": operator.lt,
@@ -335,30 +380,35 @@ COMPARISONS: dict[str, Function] = {
     "NLT": lambda a, b: ~(a < b),
     "TRU": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
     "T": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
+    "CLASS": float_class,
 }
 
 
 def _exponent(value: Any) -> Any:
-    return (np.ascontiguousarray(value).view(np.uint32) >> np.uint32(23) & np.uint32(255)).astype(np.int32)
+    """The field of the exponent."""
+    layout = np.finfo(value.dtype)
+    bits = np.ascontiguousarray(value).view(f"u{value.itemsize}").astype(np.uint64)
+    return (bits >> np.uint64(layout.nmant) & np.uint64((1 << layout.nexp) - 1)).astype(np.int32)
 
 
 def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, Any]:
-    """V_DIV_SCALE_F32: the operand, scaled so that the steps stay normal, and which lanes FMAS scales back."""
-    d, n = denominator.astype(np.float64), numerator.astype(np.float64)
-    up, down = (np.ldexp(given.astype(np.float64), power).astype(np.float32) for power in (64, -64))
-    least = float(np.finfo(np.float32).tiny)
-    small = np.abs(n / d) < least
-    inverse = np.abs(1 / d) < float(np.finfo(np.float64).tiny)
+    """V_DIV_SCALE: the operand, scaled so that the steps stay normal, and which lanes FMAS scales back."""
+    dtype = given.dtype
+    places, far, tiny = (64, 96, 23) if dtype == np.float32 else (128, 768, 53)
+    least, wide = np.finfo(dtype).tiny, np.finfo(np.float64).tiny
+    up, down = (np.ldexp(given.astype(np.float64), power).astype(dtype) for power in (places, -places))
+    ratio = np.abs((numerator.astype(np.float64) / denominator.astype(np.float64)).astype(dtype))
+    reciprocal = np.abs(1 / denominator.astype(np.float64))
+    small, inverse = (ratio < least) & (ratio > 0), (reciprocal < wide) & (reciprocal > 0)
     of_denominator, of_numerator = given == denominator, given == numerator
-    far = _exponent(numerator) - _exponent(denominator) >= 96
     cases = [
-        ((n == 0) | (d == 0), np.float32(np.nan), False),
-        (far, np.where(of_denominator, up, given), True),
-        ((np.abs(d) < least), up, False),
+        ((numerator == 0) | (denominator == 0), dtype.type(np.nan), False),
+        (_exponent(numerator) - _exponent(denominator) >= far, np.where(of_denominator, up, given), True),
+        ((np.abs(denominator) < least), up, False),
         (inverse & small, np.where(of_denominator, up, given), True),
         (inverse, down, False),
         (small, np.where(of_numerator, up, given), True),
-        (_exponent(numerator) <= 23, up, False),
+        (_exponent(numerator) <= tiny, up, False),
     ]
     tests = [test for test, _, _ in cases]
     return np.select(tests, [value for _, value, _ in cases], given), np.select(
@@ -367,26 +417,285 @@ def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, A
 
 
 def division_fixup(quotient: Any, denominator: Any, numerator: Any) -> Any:
-    """V_DIV_FIXUP_F32: the quotient with its special cases."""
+    """V_DIV_FIXUP: the quotient with its special cases."""
+    dtype = quotient.dtype
     d, n = np.abs(denominator), np.abs(numerator)
-    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), np.float32(-1), np.float32(1))
-    infinite = np.float32(np.inf)
+    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), dtype.type(-1), dtype.type(1))
+    infinite, zero = dtype.type(np.inf), dtype.type(0)
+    far = {"float16": -(2**31), "float32": -150, "float64": -1075}[dtype.name]
     magnitude = np.select(
-        [(d == 0) | (n == infinite), (d == infinite) | (n == 0), _exponent(numerator) - _exponent(denominator) < -150],
-        [infinite, np.float32(0), np.float32(0)],
+        [(d == 0) | (n == infinite), (d == infinite) | (n == 0), _exponent(numerator) - _exponent(denominator) < far],
+        [infinite, zero, zero],
         np.abs(quotient),
     )
     wrong = ((d == 0) & (n == 0)) | ((d == infinite) & (n == infinite))
-    value = np.where(wrong, np.float32(np.nan), np.copysign(magnitude, sign))
-    return np.where(np.isnan(numerator), numerator, np.where(np.isnan(denominator), denominator, value)).astype(
-        np.float32
-    )
+    value = np.where(wrong, dtype.type(np.nan), np.copysign(magnitude, sign))
+    return np.where(np.isnan(numerator), numerator, np.where(np.isnan(denominator), denominator, value)).astype(dtype)
 
 
 _define("f32", "f32 f32 f32", DIV_FIXUP_F32=division_fixup)
 
-ACCUMULATING = {"V_FMAC_F32": ("f32", fused), "V_FMAC_F16": ("f16", ALU["V_FMA_F16"][2])}
-"""The result is the third operand."""
+
+# fp64, fp16, and what kernels use less often.
+
+
+def _exact_fused(a: float, b: float, c: float) -> float:
+    """a * b + c of finite numbers with one rounding, by rational numbers."""
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    if total == 0:
+        return a * b + c
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def fused64(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c of fp64 with one rounding: with the errors of product and sum kept, the last addition rounded to odd.
+
+    Source: Boldo and Melquiond, Emulation of a FMA and Correctly Rounded Sums, 2008.  Operands so large or small that
+    those errors are not representable are computed one by one with rational numbers.
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    split = 134217729.0
+
+    def halves(x: Any) -> tuple[Any, Any]:
+        high = x * split - (x * split - x)
+        return high, x - high
+
+    def added(x: Any, y: Any) -> tuple[Any, Any]:
+        total = x + y
+        part = total - x
+        return total, (x - (total - part)) + (y - part)
+
+    product = a * b
+    (ah, al), (bh, bl) = halves(a), halves(b)
+    error = ((ah * bh - product) + ah * bl + al * bh) + al * bl
+    low, lowest = added(c, error)
+    high, middle = added(product, low)
+    rest, lost = added(middle, lowest)
+    bits = np.ascontiguousarray(rest).view(np.int64)
+    odd = (lost != 0) & (bits & 1 == 0)
+    toward = np.where((lost > 0) == (rest > 0), 1, -1)
+    result = high + np.where(odd, bits + toward, bits).view(np.float64)
+    plain = a * b + c
+    sizes = [np.frexp(one)[1] for one in (a, b, c)]
+    unsafe = (np.abs(sizes[0] + sizes[1]) > 900) | np.any([np.abs(size) > 900 for size in sizes], axis=0)
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    result = np.where(finite & (a * b != 0) & (result != 0), result, plain)
+    for place in zip(*np.nonzero(unsafe & finite & (a != 0) & (b != 0)), strict=True):
+        result[place] = _exact_fused(float(a[place]), float(b[place]), float(c[place]))
+    return result
+
+
+def _root_of(value: Any) -> Any:
+    return 1 / np.sqrt(value)
+
+
+def _fraction(value: Any) -> Any:
+    """Below 1, also where the difference rounds to 1."""
+    return np.minimum(value - np.floor(value), np.nextafter(value.dtype.type(1), value.dtype.type(0)))
+
+
+def _mantissa(value: Any) -> Any:
+    return np.where(np.isfinite(value), np.frexp(value)[0], value)
+
+
+def _power(value: Any) -> Any:
+    return np.where(np.isfinite(value), np.frexp(value)[1], 0)
+
+
+def _narrow(function: Function) -> Function:
+    return lambda a: function(a.astype(np.float64)).astype(np.float16)
+
+
+def _three(function: Function) -> Function:
+    return lambda a, b, c: function(function(a, b), c)
+
+
+def _dot(count: int, dtype: Any, signed: bool) -> Function:
+    """Sum of products of the parts of two registers, of 32 / count bits each, and a third operand, modulo 2^32."""
+    width = 32 // count
+
+    def part(value: Any, index: int) -> Any:
+        bits = (value >> np.uint32(width * index) & _mask(width)).astype(np.int64)
+        return bits - (bits >> (width - 1) << width) if signed else bits
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        total = c.astype(np.int64)
+        for index in range(count):
+            total = total + part(a, index) * part(b, index)
+        return total.astype(dtype)
+
+    return function
+
+
+def _dot_floats(wide: Function) -> Function:
+    """As the pseudocode adds: the low product, then the high one, each sum rounded to fp32."""
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        total = c
+        for upper in (0, 1):
+            total = total + wide(a >> np.uint32(16 * upper)) * wide(b >> np.uint32(16 * upper))
+        return total
+
+    return function
+
+
+def _dot_bf16(a: Any, b: Any, c: Any) -> Any:
+    """As its pseudocode adds: both products, then the third operand."""
+    low, high = ((_bf16(a >> np.uint32(16 * upper)) * _bf16(b >> np.uint32(16 * upper))) for upper in (0, 1))
+    return low + high + c
+
+
+def _f16(value: Any) -> Any:
+    return value.astype(np.uint16).view(np.float16).astype(np.float32)
+
+
+def _bf16(value: Any) -> Any:
+    return (value << np.uint32(16)).view(np.float32)
+
+
+def _difference(a: Any, b: Any) -> Any:
+    return np.where(a > b, a - b, b - a)
+
+
+def _sad(width: int, shift: int = 0) -> Function:
+    """Sum of absolute differences of the parts of two registers, shifted, and a third operand."""
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        total = np.zeros(np.broadcast_shapes(a.shape, b.shape), np.uint32)
+        for place in range(0, 32, width):
+            total = total + _difference(a >> np.uint32(place) & _mask(width), b >> np.uint32(place) & _mask(width))
+        return (total << np.uint32(shift)) + c
+
+    return function
+
+
+def _first_difference(value: Any) -> Any:
+    """How many bits below the sign are like it, and the sign; all ones if every bit is."""
+    return _leading(np.where(value >> np.uint32(31) != 0, ~value, value))
+
+
+def _saturated(dtype: Any) -> Function:
+    limits = np.iinfo(dtype)
+    return lambda a: np.clip(a, limits.min, limits.max).astype(dtype)
+
+
+def _pack_shifted(dtype: Any) -> Function:
+    def function(a: Any, b: Any, c: Any) -> Any:
+        low, high = (_saturated(dtype)(one >> low_places(c)).view(np.uint8).astype(np.uint32) for one in (a, b))
+        return low | high << np.uint32(8)
+
+    def low_places(value: Any) -> Any:
+        return low(value, 32).view(np.int32)
+
+    return function
+
+
+_define("i32", "f64", CVT_I32_F64=lambda a: to_int(a, np.int32), FREXP_EXP_I32_F64=_power)
+_define("u32", "f64", CVT_U32_F64=lambda a: to_int(a, np.uint32))
+_define("f64", "i32", CVT_F64_I32=lambda a: a.astype(np.float64))
+_define("f64", "u32", CVT_F64_U32=lambda a: a.astype(np.float64))
+_define(
+    "f64",
+    "f64",
+    TRUNC_F64=np.trunc,
+    CEIL_F64=np.ceil,
+    RNDNE_F64=np.rint,
+    FLOOR_F64=np.floor,
+    FRACT_F64=_fraction,
+    RCP_F64=np.reciprocal,
+    RSQ_F64=_root_of,
+    SQRT_F64=np.sqrt,
+    FREXP_MANT_F64=_mantissa,
+)
+_define("f64", "f64 i32", LDEXP_F64=np.ldexp)
+_define("f64", "f64 f64 f64", FMA_F64=fused64, DIV_FIXUP_F64=division_fixup)
+_define(
+    "f16",
+    "f16",
+    TRUNC_F16=np.trunc,
+    CEIL_F16=np.ceil,
+    RNDNE_F16=np.rint,
+    FLOOR_F16=np.floor,
+    FRACT_F16=_fraction,
+    RCP_F16=_narrow(np.reciprocal),
+    RSQ_F16=_narrow(_root_of),
+    SQRT_F16=_narrow(np.sqrt),
+    LOG_F16=_narrow(np.log2),
+    EXP_F16=_narrow(np.exp2),
+    SIN_F16=_narrow(lambda a: np.sin(2 * np.pi * (a - np.rint(a)))),
+    COS_F16=_narrow(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
+    FREXP_MANT_F16=_mantissa,
+)
+_define("i16", "f16", CVT_I16_F16=lambda a: to_int(a, np.int16), FREXP_EXP_I16_F16=_power)
+_define("u16", "f16", CVT_U16_F16=lambda a: to_int(a, np.uint16))
+_define("f16", "f16 i16", LDEXP_F16=lambda a, b: np.ldexp(a.astype(np.float64), b).astype(np.float16))
+_define(
+    "f16",
+    "f16 f16 f16",
+    MIN3_F16=_three(_least),
+    MAX3_F16=_three(_most),
+    MED3_F16=_median,
+    DIV_FIXUP_F16=division_fixup,
+)
+for _kind in ("u16", "i16"):
+    _define(
+        _kind,
+        f"{_kind} {_kind} {_kind}",
+        **{
+            f"MIN3_{_kind.upper()}": _three(np.minimum),
+            f"MAX3_{_kind.upper()}": _three(np.maximum),
+            f"MED3_{_kind.upper()}": _med,
+            f"MAD_{_kind.upper()}": lambda a, b, c: a * b + c,
+        },
+    )
+_define("i16", "i16 i16", ADD_I16=np.add, SUB_I16=np.subtract)
+_define("u32", "u16 u16 u32", MAD_U32_U16=lambda a, b, c: a.astype(np.uint32) * b.astype(np.uint32) + c)
+_define("i32", "i16 i16 i32", MAD_I32_I16=lambda a, b, c: a.astype(np.int32) * b.astype(np.int32) + c)
+_define("i32", "f32", CVT_RPI_I32_F32=lambda a: to_int(np.floor(a + np.float32(0.5)), np.int32))
+_define("i32", "f32", CVT_FLR_I32_F32=lambda a: to_int(np.floor(a), np.int32))
+_define("u32", "u32", FFBH_I32=_first_difference, PRNG_B32=lambda a: a << np.uint32(1) ^ (a >> np.uint32(31)) * 197)
+_define(
+    "u32",
+    "i32 i32",
+    CVT_PK_I16_I32=lambda a, b: _pack16(*(_saturated(np.int16)(one).view(np.uint16) for one in (a, b))),
+)
+_define("u32", "u32 u32", MUL_HI_I32_I24=lambda a, b: _high(_signed24(a).astype(np.int64) * _signed24(b)))
+_define(
+    "u32",
+    "u32 u32 u32",
+    SAD_U8=_sad(8),
+    SAD_HI_U8=_sad(8, 16),
+    SAD_U16=_sad(16),
+    SAD_U32=lambda a, b, c: _difference(a, b) + c,
+    DOT2_U32_U16=_dot(2, np.uint32, False),
+    DOT4_U32_U8=_dot(4, np.uint32, False),
+    DOT8_U32_U4=_dot(8, np.uint32, False),
+)
+_define(
+    "i32",
+    "u32 u32 i32",
+    DOT2_I32_I16=_dot(2, np.int32, True),
+    DOT4_I32_I8=_dot(4, np.int32, True),
+    DOT8_I32_I4=_dot(8, np.int32, True),
+)
+_define("f32", "u32 u32 f32", DOT2_F32_F16=_dot_floats(_f16), DOT2_F32_BF16=_dot_bf16)
+_define("f32", "u32 u32 f32", DOT2C_F32_BF16=_dot_floats(_bf16))
+_define("u32", "i32 i32 u32", ASHR_PK_I8_I32=_pack_shifted(np.int8), ASHR_PK_U8_I32=_pack_shifted(np.uint8))
+
+ACCUMULATING = {
+    "V_FMAC_F32": "V_FMA_F32",
+    "V_FMAC_F16": "V_FMA_F16",
+    "V_FMAC_F64": "V_FMA_F64",
+    "V_DOT2C_F32_F16": "V_DOT2_F32_F16",
+    "V_DOT2C_F32_BF16": "V_DOT2C_F32_BF16",
+    "V_DOT2C_I32_I16": "V_DOT2_I32_I16",
+    "V_DOT4C_I32_I8": "V_DOT4_I32_I8",
+    "V_DOT8C_I32_I4": "V_DOT8_I32_I4",
+}
+"""The result is the third operand of this operation."""
 
 PACKED: dict[str, tuple[str, Function]] = {
     "V_PK_ADD_F16": ("f16", np.add),
@@ -402,6 +711,13 @@ PACKED: dict[str, tuple[str, Function]] = {
     "V_PK_LSHLREV_B16": ("u16", lambda a, b: b << low(a, 16)),
     "V_PK_LSHRREV_B16": ("u16", lambda a, b: b >> low(a, 16)),
     "V_PK_MIN_U16": ("u16", np.minimum),
+    "V_PK_MIN_I16": ("i16", np.minimum),
+    "V_PK_MAX_I16": ("i16", np.maximum),
+    "V_PK_MAD_U16": ("u16", ALU["V_MAD_U16"][2]),
+    "V_PK_MAD_I16": ("i16", ALU["V_MAD_I16"][2]),
+    "V_PK_ASHRREV_I16": ("i16", lambda a, b: b >> low(a, 16)),
+    "V_PK_MINIMUM3_F16": ("f16", ALU["V_MINIMUM3_F32"][2]),
+    "V_PK_MAXIMUM3_F16": ("f16", ALU["V_MAXIMUM3_F32"][2]),
     "V_PK_MAX_U16": ("u16", np.maximum),
     "V_PK_ADD_F32": ("f32", np.add),
     "V_PK_MUL_F32": ("f32", np.multiply),

@@ -19,12 +19,22 @@ U32, U64, Bools = NDArray[np.uint32], NDArray[np.uint64], NDArray[np.bool_]
 LANES, VCC, M0, EXEC = 64, 106, 124, 126
 """Numbers of scalar registers with a meaning: the condition mask, the LDS base, the mask of active lanes."""
 
+MODE = 125
+"""Where each wave's MODE is kept among its scalar registers: a number that no instruction has."""
+
 ACCUMULATORS = 256
 """Index of the first accumulation register; vector registers are 0 to 255."""
 
 
 class Fault(NotExecutable):
-    """What a kernel must not do, with the wave, lane and instruction that did it."""
+    """What a kernel must not do, with the wave, lane and instruction that did it.
+
+    place: of an access, (which of the waves, which lane of it); before the lanes are known, which access it is.
+    """
+
+    def __init__(self, message: str, place: tuple[int, int] | int | None = None) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 @dataclass(eq=False)
@@ -142,8 +152,9 @@ class Memory:
             offsets = (addresses[which] - np.uint64(start)).astype(np.int64)
             wrong = (offsets < 0) | (offsets + size > len(contents))
             if number < 0 or wrong.any():
-                where = int(addresses[which][np.argmax(wrong)])
-                raise Fault(f"{size} bytes at {where:#x}: outside of every buffer ({self._nearest(where)})")
+                first = int(np.arange(len(addresses))[which][np.argmax(wrong)])
+                where = int(addresses[first])
+                raise Fault(f"{size} bytes at {where:#x}: outside of every buffer ({self._nearest(where)})", first)
             found.append((which, contents, offsets))
         return found
 

@@ -1,0 +1,418 @@
+"""One instruction by itself, for the tests: encoded, run by the executor, and run by AMD's pseudocode.
+
+Registers: sources in 10, 20 and 30 (scalar ones in s, vector ones in v), the result in 40, a second scalar result in
+s[50:51], a mask in s[60:61].
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.emulation.code_object import KernelCode
+from benchmarks.emulation.machine import Machine
+from benchmarks.emulation.operands import Unknown
+from benchmarks.emulation.waves import EXEC, LANES, VCC, Memory, Waves
+from tests.benchmarks.emulation import pseudocode
+from tests.benchmarks.emulation.pseudocode import Value
+
+SOURCES = {"src0": 10, "vsrc0": 10, "ssrc0": 10, "src1": 20, "vsrc1": 20, "ssrc1": 20, "src2": 30}
+TARGET, SECOND, MASK, SCALAR, VECTOR = 40, 50, 60, 0, 256
+MASKED = ("V_CNDMASK_B32", "V_ADDC_CO_U32", "V_SUBB_CO_U32", "V_SUBBREV_CO_U32")
+"""Third operand: a mask with a bit per lane."""
+
+WHOLE_WAVE = ("V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32", "V_PERMLANE16_SWAP_B32", "V_PERMLANE32_SWAP_B32")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """An instruction in one encoding, with the modifiers that were set."""
+
+    name: str
+    form: str
+    inst: Any
+    neg: int = 0
+    absolute: int = 0
+    opsel: int = 0
+    clamp: int = 0
+
+    def __str__(self) -> str:
+        changed = [f"{what}={value}" for what, value in (("neg", self.neg), ("abs", self.absolute), ("opsel", self.opsel), ("clamp", self.clamp)) if value]  # fmt: skip
+        return " ".join([self.name, self.form, *changed])
+
+    def format(self, field: str) -> str:
+        """Format of an operand: F32, I16, B64 ...; empty for a mask."""
+        return str(self.inst.operands[field][0].name.removeprefix("FMT_NUM_")) if field in self.inst.operands else ""
+
+    def words(self, field: str) -> int:
+        return int(self.inst.op_regs.get(field, 1))
+
+
+def _register(op: Any, field: str, name: str, arguments: dict[str, tuple[Any, int, Any]]) -> Any:
+    from tinygrad.renderer.amd.dsl import Reg
+
+    known = arguments.get(field) or arguments.get(field.removeprefix("v"))
+    size = max(1, known[1] // 32) if known else 1
+    scalar = known is not None and known[2].name in (
+        "OPR_SREG",
+        "OPR_SSRC",
+        "OPR_SSRC_LANESEL",
+        "OPR_SSRC_NOLIT",
+        "OPR_SDST",
+        "OPR_VCC",
+    )
+    if field in ("vdst", "sdst"):
+        if field == "sdst" and "vdst" in arguments:
+            return Reg(SECOND, 2)
+        scalar = field == "sdst" or scalar or name.startswith(("V_CMP", "V_READ"))
+        return Reg(TARGET + (SCALAR if scalar and not name.startswith("V_READ") else VECTOR), size)
+    if field == "src2" and name in MASKED:
+        return Reg(MASK, 2)
+    return Reg(SOURCES[field] + (SCALAR if field.startswith("s") and field[1] == "s" or scalar else VECTOR), size)
+
+
+def encoded(op: Any, form: str, **modifiers: int) -> Any:
+    """The instruction as tinygrad encodes it; TypeError or RuntimeError where there is no such form."""
+    from tinygrad.renderer.amd.dsl import OPERANDS, BitField, SrcField
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    name = op.name.removesuffix("_E32").removesuffix("_E64")
+    arguments = OPERANDS.get(op, {})
+    fields = {}
+    if form == "VOP3" and op in (ins.VOP3_SDST.op.allowed or ()):
+        form = "VOP3_SDST"
+    other = {"VOP2": "VOP2_LIT", "SOPK": "SOPK_LIT"}.get(form)
+    if other and op not in (getattr(ins, form).op.allowed or [op]):
+        form = other
+    if form.endswith("_LIT"):
+        modifiers = {**modifiers, "literal": 0x40490FDB}
+    for field, kind in getattr(ins, form)._fields:
+        if field in modifiers:
+            fields[field] = modifiers[field]
+        elif isinstance(kind, (SrcField,)) and (field in SOURCES or field in ("vdst", "sdst")):
+            if field in arguments or field.removeprefix("v") in arguments or field in ("vdst", "sdst"):
+                fields[field] = _register(op, field, name, arguments)
+        elif field == "opsel_hi":
+            fields[field] = 3
+        elif field == "opsel_hi2":
+            fields[field] = 1
+        elif field == "simm16":
+            fields[field] = 0x8005
+        elif not isinstance(kind, BitField):
+            raise TypeError(field)
+    return getattr(ins, form)(op=op, **fields)
+
+
+@functools.cache
+def known(arch: str) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """(every case of an operation that has pseudocode and that the executor knows, names that it does not know)."""
+    from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
+
+    cases: list[Case] = []
+    unknown = []
+    for op in PCODE:
+        form = type(op).__name__.removesuffix("Op")
+        name = op.name.removesuffix("_E32").removesuffix("_E64")
+        if not form.startswith(("SOP", "VOP")) or form == "SOPP" or "MFMA" in name or "SMFMAC" in name:
+            continue
+        if form == "VOP3" and name == "V_CLREXCP":
+            continue
+        for modifiers in _modifiers(form, name):
+            fields = {{"absolute": "abs", "clamp": "clmp"}.get(key, key): value for key, value in modifiers.items()}
+            case = Case(name, form, encoded(op, form, **fields), **modifiers)
+            if is_known(case, arch):
+                cases.append(case)
+            elif not modifiers:
+                unknown.append(str(case))
+    return tuple(cases), tuple(unknown)
+
+
+def _modifiers(form: str, name: str) -> Iterator[dict[str, int]]:
+    yield {}
+    if form == "VOP3" and "BITOP3" in name:
+        yield {"neg": 5, "absolute": 3}
+        return
+    if form == "VOP3" and name.endswith(("F32", "F16", "F64")) and not name.startswith(("V_CVT_", "V_READ")):
+        yield {"neg": 5, "absolute": 2}
+        if "CMP" not in name:
+            yield {"clamp": 1}
+    wide = ("V_CVT_", "V_PACK", "V_MAD_U32", "V_MAD_I32", "V_SAD", "V_DOT", "V_CMP_CLASS", "V_CMPX_CLASS")
+    if form == "VOP3" and name.endswith("16") and not name.startswith(wide):
+        yield {"opsel": 5 if "CMP" in name else 13}
+    if form == "VOP3" and re.match(r"V_CVT_(SCALEF32_)?PK_(FP8|BF8|FP4)", name):
+        yield {"opsel": 8}
+    if form == "VOP3" and re.match(r"V_CVT_SCALEF32_.*_(FP8|BF8|FP4)$", name):
+        yield {"opsel": 1}
+    if form == "VOP3P" and name.startswith("V_PK_") and name.endswith(("F16", "F32")):
+        yield {"neg": 2}
+
+
+def is_known(case: Case, arch: str) -> bool:
+    """Whether the executor knows what it does."""
+    try:
+        _machine(case, 1, arch)._decoded(0)
+    except Unknown:
+        return False
+    return True
+
+
+def _machine(case: Case, waves: int, arch: str) -> Machine:
+    image = case.inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
+    code = KernelCode(str(case), arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+    return Machine(code, Memory(), waves, 0, 100)
+
+
+def edges() -> list[int]:
+    """32-bit operands at which something changes, as integers, fp32, two fp16 or bytes."""
+    floats = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 0.9999999, 65504, 65520, 1e38, -3.4e38, 2**31, 2**32, -(2.0**31), 2**-14, 2**-24, 2**-25, 448, 464, 240, 57344, 2**23 + 0.5, 1e-38, 3e-39, 1e-45, -1e-45, np.inf, -np.inf], np.float32)  # fmt: skip
+    halves = [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x3801, 0xFFFF, 0x7FFF]  # fmt: skip
+    integers = [1, 2, 3, 7, 15, 16, 23, 24, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0xFFFFFF, 0x800000, 0x7FFFFFFF, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE, 0x0C0D0E0F, 0x08090A0B, 0x00100004, 0x00200000]  # fmt: skip
+    nans = [0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFBFFFFF]
+    return [*floats.view(np.uint32).tolist(), *integers, *nans, *(half << 16 | halves[i - 3] for i, half in enumerate(halves))]  # fmt: skip
+
+
+def operands(random: np.random.Generator, count: int, words: int, kind: str = "") -> Any:
+    """Random registers [words, count]: a quarter edges, the others numbers of all sizes, small integers and bits."""
+    choose = random.integers(0, 4, count)
+    result = random.integers(0, 1 << 32, (words, count)).astype(np.uint32)
+    result[:, choose == 0] = random.choice(np.array(edges(), np.uint32), (words, int((choose == 0).sum())))
+    some = choose == 1
+    numbers = random.standard_normal(int(some.sum())) * 2.0 ** random.integers(-12, 13, int(some.sum()))
+    if words == 2 and kind == "F64":
+        special = np.array([0.0, -0.0, 1, -1, 0.5, 1e308, 5e-324, 2e-308, np.inf, -np.inf, np.nan, 2**31, 2**32, -(2.0**31) - 1, 2.5, 3e-39, 1e-45, 3.4028235e38, 3.4028236e38, 65520])  # fmt: skip
+        numbers = np.where(random.integers(0, 2, len(numbers)), numbers, random.choice(special, len(numbers)))
+        result[:, some] = numbers.view(np.uint32).reshape(-1, 2).T
+    elif kind.endswith("16") or kind == "":
+        result[:, some] = numbers.astype(np.float16).view(np.uint16).astype(np.uint32) * np.uint32(0x10001)
+    else:
+        result[:, some] = numbers.astype(np.float32).view(np.uint32)
+    small = choose == 2
+    result[:, small] &= np.uint32(63)
+    return result
+
+
+@dataclass
+class State:
+    """Registers of some waves before or after an instruction: s [128, waves], v [512, waves, 64], scc [waves]."""
+
+    s: Any
+    v: Any
+    scc: Any
+
+
+def before(case: Case, waves: int, seed: int) -> State:
+    """Registers with operands for an instruction; some lanes of every other wave are inactive."""
+    random = np.random.default_rng([seed, *case.name.encode()])
+    s, v = np.zeros((128, waves), np.uint32), np.zeros((512, waves, LANES), np.uint32)
+    for field, first in SOURCES.items():
+        if field in case.inst.operands or field.removeprefix("v") in case.inst.operands:
+            words, kind = case.words(field), case.format(field)
+            v[first : first + words] = operands(random, waves * LANES, words, kind).reshape(words, waves, LANES)
+            s[first : first + words] = operands(random, waves, words, kind)
+    if case.name.startswith("V_DIV_") and case.name[6:11] != "FMAS_":
+        related = random.integers(1, 3, (waves, LANES)) * 10 + 10  # a numerator or denominator, as in a division
+        for word in range(case.words("src0")):
+            v[10 + word] = np.where(related == 20, v[20 + word], v[30 + word])
+    v[TARGET : TARGET + 4] = operands(random, waves * LANES, 4).reshape(4, waves, LANES)
+    for first in (TARGET, TARGET + 1, SECOND, SECOND + 1, MASK, MASK + 1, VCC, VCC + 1):
+        s[first] = operands(random, waves, 1)[0] if first < MASK else random.integers(0, 1 << 32, waves)
+    s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    s[EXEC : EXEC + 2, 1::2] = random.integers(0, 1 << 32, (2, waves // 2))
+    return State(s, v, random.integers(0, 2, waves).astype(np.bool_))
+
+
+def by_executor(case: Case, given: State, arch: str) -> State:
+    """What the executor makes of it."""
+    waves = len(given.scc)
+    ids = np.stack([np.arange(waves), np.zeros(waves, np.int64)], axis=1)
+    state = Waves(0, given.s.copy(), given.v.copy(), given.scc.copy(), ids)
+    _machine(case, waves, arch).run(state)
+    return State(state.s, state.v, state.scc)
+
+
+def _pair(registers: Any, first: int) -> int:
+    return int(registers[first]) | int(registers[first + 1]) << 32
+
+
+def _wide(registers: Any, first: int, words: int) -> int:
+    return sum(int(registers[first + word]) << 32 * word for word in range(words))
+
+
+def _set(registers: Any, first: int, value: int, words: int) -> None:
+    for word in range(words):
+        registers[first + word] = value >> 32 * word & 0xFFFFFFFF
+
+
+def _source(case: Case, field: str, index: int, bits: int) -> Value:
+    """An operand with its modifiers, as the pseudocode finds it in S0, S1, S2."""
+    kind, words = case.format(field), case.words(field)
+    width = 16 if kind.endswith("16") and not kind.startswith("PK") else 32 * words
+    if width == 16 and case.form == "VOP3":
+        bits = bits >> (16 * (case.opsel >> index & 1)) & 0xFFFF
+    if case.form == "VOP3P":
+        if case.neg >> index & 1:
+            bits ^= 0x80000000 if words == 2 else 0x8000
+    elif "BITOP3" not in case.name:
+        if case.absolute >> index & 1:
+            bits &= ~(1 << width - 1)
+        if case.neg >> index & 1:
+            bits ^= 1 << width - 1
+    return Value("B", 32 * words, bits)
+
+
+def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> State:
+    """What AMD's pseudocode makes of it, in the first lanes of each wave.  Unreadable if it cannot be read."""
+    program = pseudocode.program(case.name)
+    text = pseudocode.texts()[case.name]
+    after = State(given.s.copy(), given.v.copy(), given.scc.copy())
+    scalar = case.form.startswith("SOP")
+    masked = case.name in MASKED and case.form.startswith("VOP3")
+    flags_at = SECOND if case.form == "VOP3SD" else VCC
+    compares = "D0.u64[laneId]" in text
+    for wave in range(len(given.scc)):
+        s, v = given.s[:, wave], given.v[:, wave]
+        mask = _pair(s, EXEC)
+        scope: dict[str, Any] = {
+            "arch": arch,
+            "modes": {
+                "IEEE": Value("U", 1, 1),
+                "OMOD": Value("U", 2, 0),
+                "ABS": Value("U", 3, case.absolute),
+                "NEG": Value("U", 3, case.neg),
+            },
+            "WAVE_MODE": Value("U", 32, 0),
+            "INST": Value("U", 32, 0),
+            "ROUND_MODE": Value("U", 2, 0),
+            "OPSEL": Value("U", 4, case.opsel),
+            "OPSEL_HI": Value("U", 3, 7),
+            "S": [],
+            "SDWA_SRC0_SEL": Value("U", 3, 0),
+            "SIMM32": Value("U", 32, getattr(case.inst, "literal", 0)),
+            "SRC0": Value("U", 32, 10),
+            "VDST": Value("U", 32, TARGET),
+            "SCC": Value("U", 1, int(given.scc[wave])),
+            "EXEC": Value("U", 64, mask),
+            "VCC": Value("U", 64, _pair(s, MASK if masked else VCC)),
+        }
+        if scalar:
+            _scalar(case, program, scope, s, after, wave)
+            continue
+        results = Value("B", 64, 0)
+        for lane in range(lanes):
+            whole = case.name in WHOLE_WAVE
+            if whole and lane:
+                break
+            if not whole and not mask >> lane & 1:
+                continue
+            scope["laneId"] = Value("U", 32, lane)
+            for index, field in enumerate(("src0", "src1", "src2")):
+                name = field if field in case.inst.operands else f"v{field}"
+                if name in case.inst.operands or field in case.inst.operands:
+                    first = SOURCES[field]
+                    is_scalar = getattr(case.inst, field, None) is not None and getattr(case.inst, field).offset < 256
+                    bits = _wide(s if is_scalar else v[:, lane], first, case.words(name))
+                    scope[f"S{index}"] = _source(case, name, index, bits)
+            scope["D0"] = results if compares else scope["S0"] if case.name.startswith("V_DIV_SCALE") else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))  # fmt: skip
+            scope["S"] = [scope[name] for name in ("S0", "S1", "S2") if name in scope]
+            if "VGPR" in text:
+                scope["VGPR"] = [[Value("B", 32, int(v[register, each])) for register in range(44)] if each == lane or whole else [] for each in range(LANES)]  # fmt: skip
+            scope["D1"] = Value("B", 1, 0)
+            before_flags = scope["VCC"]
+            program.run(scope)
+            if compares:
+                results = scope["D0"]
+            elif whole:
+                _whole(case, scope, after, wave)
+            else:
+                _set(after.v[:, wave, lane], TARGET, _result(case, scope, _wide(v[:, lane], TARGET, case.words("vdst"))), case.words("vdst"))  # fmt: skip
+            if case.name == "V_SWAP_B32":
+                after.v[10, wave, lane] = scope["S0"].bits
+            if case.name.startswith("V_DIV_SCALE"):
+                bit = scope["VCC"].bits & 1
+                scope["VCC"] = Value("U", 64, before_flags.bits & ~(1 << lane) | bit << lane)
+            if case.name.startswith("V_MAD_U64") or case.name.startswith("V_MAD_I64"):
+                scope["VCC"] = Value("U", 64, before_flags.bits & ~(1 << lane) | (scope["D1"].bits & 1) << lane)
+        _set(after.s[:, wave], EXEC, scope["EXEC"].bits & mask, 2)
+        if compares:
+            _set(after.s[:, wave], VCC if case.form == "VOPC" else TARGET, results.bits, 2)
+        elif "_CO_" in case.name or case.form == "VOP3SD":
+            _set(after.s[:, wave], flags_at, scope["VCC"].bits & mask, 2)
+    return after
+
+
+def _scalar(case: Case, program: Any, scope: dict[str, Any], s: Any, after: State, wave: int) -> None:
+    words = case.words("sdst")
+    for index, field in enumerate(("ssrc0", "ssrc1")):
+        if hasattr(case.inst, field):
+            scope[f"S{index}"] = Value("B", 32 * case.words(field), _wide(s, SOURCES[field], case.words(field)))
+    scope["D0"] = Value("B", 32 * words, _wide(s, TARGET, words))
+    if case.form == "SOPK":
+        immediate = Value("B", 16, case.inst.simm16)
+        scope["S1" if "CMPK" in case.name else "S0"] = immediate
+        if "CMPK" in case.name:
+            scope["S0"] = scope["D0"]
+    program.run(scope)
+    if case.form != "SOPC" and "CMPK" not in case.name:
+        _set(after.s[:, wave], TARGET, scope["D0"].bits, words)
+    after.scc[wave] = bool(scope["SCC"].bits & 1)
+    _set(after.s[:, wave], EXEC, scope["EXEC"].bits, 2)
+
+
+def _whole(case: Case, scope: dict[str, Any], after: State, wave: int) -> None:
+    if "READ" in case.name:
+        after.s[TARGET, wave] = scope["D0"].bits & 0xFFFFFFFF
+        return
+    for lane, registers in enumerate(scope["VGPR"]):
+        after.v[TARGET, wave, lane] = registers[TARGET].bits
+        after.v[10, wave, lane] = registers[10].bits
+
+
+def _result(case: Case, scope: dict[str, Any], old: int) -> int:
+    """Bits of the destination: a result of 16 bits clears the others, or with opsel is the upper half."""
+    if "VGPR[laneId][VDST" in pseudocode.texts()[case.name]:
+        return int(scope["VGPR"][scope["laneId"].bits][TARGET].bits)
+    bits, kind = (scope["D"] if "D" in scope else scope["D0"]).bits, case.format("vdst")
+    if kind.endswith("16") and not kind.startswith("PK") and case.form != "VOP3P":
+        if case.name.startswith("V_CVT_SCALEF32_F16"):  # as with the other formats, the other half stays
+            return old & 0xFFFF0000 | bits & 0xFFFF
+        bits = _clamped(case, kind, bits & 0xFFFF)
+        return bits << 16 | old & 0xFFFF if case.opsel >> 3 & 1 else bits
+    return _clamped(case, kind, bits & (1 << 32 * case.words("vdst")) - 1)
+
+
+def _clamped(case: Case, kind: str, bits: int) -> int:
+    if not case.clamp or kind[0] != "F":
+        return bits
+    value = Value("F", int(kind[1:]), bits)
+    one = pseudocode.encoded(0, pseudocode.Fraction(1), "F", value.width)
+    what, sign, magnitude = pseudocode.decoded(value)
+    if what == "nan" or (sign and (magnitude or what == "inf")):
+        return 0
+    return int(one.bits) if what == "inf" or magnitude > 1 else bits
+
+
+def distance(case: Case, ours: Any, theirs: Any) -> Any:
+    """Per register, how far two results are apart: 0 equal (or both NaN), else in units in the last place."""
+    kind = case.format("vdst")
+    if case.name.startswith("V_PK_") or case.name.startswith("V_CVT_PK") and "F16" in case.name[6:14]:
+        kind = case.name.rsplit("_", 1)[1] if case.name.startswith("V_PK_") else "F16"
+    kinds = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    if kind in kinds:
+        dtype = np.dtype(kinds[kind])
+        a, b = (np.ascontiguousarray(np.moveaxis(one, 0, -1)).view(dtype) for one in (ours, theirs))
+        if case.name.startswith(("V_SIN_", "V_COS_")):  # whose error is one of the result's largest values
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(a.astype(np.float64) - b) / np.finfo(dtype).eps
+            return np.where((a == b) | np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(apart), np.inf, apart))
+        integer = np.dtype(f"i{dtype.itemsize}")
+        x, y = (one.view(integer).astype(np.float64) for one in (a, b))
+        low = float(np.iinfo(integer).min)
+        x, y = (np.where(one < 0, low - one, one) for one in (x, y))
+        signs = np.where((np.signbit(a) != np.signbit(b)) & (a == 0) & (b == 0), 0.5, 0)
+        return np.where(np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(a) ^ np.isnan(b), np.inf, np.abs(x - y) + signs))  # fmt: skip
+    return np.moveaxis(np.where(ours == theirs, 0.0, np.inf), 0, -1)

@@ -1,0 +1,125 @@
+"""Is the emulator right?  Every operation of the scalar and vector ALU that it knows, against AMD's pseudocode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation.waves import EXEC
+from tests.benchmarks.emulation import instructions, pseudocode
+from tests.benchmarks.emulation.instructions import LANES, TARGET, Case
+
+APART = {
+    "V_MED3_F16": (0.5, "zeros of both signs: the pseudocode's takes the sign of whichever comes first"),
+    "V_MED3_F32": (0.5, "zeros of both signs: the pseudocode's takes the sign of whichever comes first"),
+    "V_RSQ_F16": (1, "the pseudocode rounds the root before it divides"),
+    "V_RSQ_F32": (1, "the pseudocode rounds the root before it divides"),
+    "V_RSQ_F64": (1, "the executor rounds the root before it divides; the hardware's is an estimate"),
+    "V_EXP_F32": (1, "both take a double's power and round it"),
+    "V_LOG_F32": (1, "both take a double's logarithm and round it"),
+    "V_SIN_F16": (1, "both take a double's sine; in units of 2^-10, as all of the result's error is absolute"),
+    "V_SIN_F32": (1, "both take a double's sine; in units of 2^-23"),
+    "V_COS_F16": (1, "both take a double's cosine; in units of 2^-10"),
+    "V_COS_F32": (1, "both take a double's cosine; in units of 2^-23"),
+}
+"""Operations whose result may differ from the pseudocode's: by how many units in the last place, why."""
+
+EVERY_LANE = ("V_PERMLANE16_SWAP_B32", "V_PERMLANE32_SWAP_B32")
+"""Their pseudocode does not say what inactive lanes do (they keep their values): compared where all are active."""
+
+UNREADABLE: dict[str, str] = {}
+"""Operations that the executor knows and whose pseudocode the interpreter cannot read, and why: none."""
+
+
+def difference(case: Case, arch: str, waves: int, lanes: int = LANES) -> str | None:
+    """What the executor does otherwise than the pseudocode: None if it is nothing."""
+    given = instructions.before(case, waves, seed=0)
+    if case.name in EVERY_LANE:
+        given.s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    elif lanes < LANES:
+        given.s[EXEC] &= np.uint32((1 << lanes) - 1)
+        given.s[EXEC + 1] = 0
+    ours = instructions.by_executor(case, given, arch)
+    theirs = instructions.by_pseudocode(case, given, arch)
+    told = []
+    places = slice(TARGET, TARGET + case.words("vdst"))
+    apart = instructions.distance(case, ours.v[places], theirs.v[places])
+    if apart.max() > APART.get(case.name, (0, ""))[0]:
+        wave, lane = (int(one) for one in np.argwhere(apart == apart.max())[0][:2])
+        sources = {f"v{register}": f"{given.v[register, wave, lane]:#x}" for register in (10, 11, 20, 21, 30, 31)}
+        told.append(f"{ours.v[places, wave, lane]} for {theirs.v[places, wave, lane]} of {sources}")
+    others = np.ones(512, np.bool_)
+    others[places] = False
+    if not np.array_equal(ours.v[others], theirs.v[others]):
+        told.append("another vector register")
+    for register, wave in np.argwhere(ours.s != theirs.s)[:1]:
+        told.append(f"s{register} is {ours.s[register, wave]:#x} for {theirs.s[register, wave]:#x}")
+    if not np.array_equal(ours.scc, theirs.scc):
+        told.append("SCC")
+    return f"{case}: {'; '.join(told)}" if told else None
+
+
+def test_the_executor_computes_what_the_pseudocode_says_at_a_few_operands():
+    cases, _ = instructions.known("gfx950")
+    wrong = [told for case in cases[::8] if (told := difference(case, "gfx950", 1, 3))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_the_executor_computes_what_the_pseudocode_says_at_1024_operands(part):
+    cases, _ = instructions.known("gfx942")
+    wrong = [told for case in cases[part::4] if (told := difference(case, "gfx942", 16))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_what_differs_between_the_targets_is_right_on_gfx950_too():
+    of_gfx942 = {str(case) for case in instructions.known("gfx942")[0]}
+    cases = [
+        case
+        for case in instructions.known("gfx950")[0]
+        if str(case) not in of_gfx942 or any(kind in case.name for kind in ("FP8", "BF8"))
+    ]
+    assert len(cases) > 40
+    wrong = [told for case in cases if (told := difference(case, "gfx950", 16))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_all_that_the_executor_knows_is_compared():
+    cases, unknown = instructions.known("gfx950")
+    names = {case.name for case in cases}
+    assert len(names) >= 600, "operations with pseudocode"
+    unreadable = {}
+    for name in names:
+        try:
+            pseudocode.program(name)
+        except pseudocode.Unreadable as error:
+            unreadable[name] = str(error)
+    assert unreadable == UNREADABLE
+    assert not {name.split()[0] for name in unknown} & {"V_ADD_F32", "V_FMA_F64", "S_ADD_U32", "V_CVT_PK_FP8_F32"}
+
+
+def test_a_wrong_operation_is_seen(monkeypatch):
+    from benchmarks.emulation import vector
+
+    kinds = vector.ALU["V_MED3_F32"]
+    monkeypatch.setitem(vector.ALU, "V_MED3_F32", (*kinds[:2], lambda a, b, c: np.maximum(np.minimum(a, b), c)))
+    (case,) = [one for one in instructions.known("gfx942")[0] if str(one) == "V_MED3_F32 VOP3"]
+    assert "V_MED3_F32 VOP3: " in str(difference(case, "gfx942", 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "bits"),
+    [
+        ("1/3", ("F", 32), 0x3EAAAAAB),
+        ("65520", ("F", 16), 0x7C00),
+        ("65519", ("F", 16), 0x7BFF),
+        ("1/33554432", ("F", 16), 0),
+        ("3/67108864", ("F", 16), 1),
+        ("1/1000", ("BF", 16), 0x3A83),
+        ("0.1", ("F", 64), 0x3FB999999999999A),
+    ],
+)
+def test_the_interpreter_rounds_to_nearest_even(value, kind, bits):
+    assert pseudocode.encoded(0, pseudocode.Fraction(value), *kind).bits == bits
