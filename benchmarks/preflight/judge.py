@@ -144,8 +144,8 @@ def _space(facts: NodeFacts) -> Iterator[Problem]:
 
 
 def _libraries(facts: NodeFacts) -> Iterator[Problem]:
-    """NVML alone, or both ways to AMD SMI: without them ECC, links and processes are not known in full."""
-    if {"nvml"} <= facts.absent.keys() or {"amdsmi", "amd-smi"} <= facts.absent.keys():
+    """Without NVML or amdsmi, ECC, links and processes are not known in full."""
+    if facts.absent:
         said = "; ".join(f"{name}: {why}" for name, why in facts.absent.items())
         next_step = "install nvidia-ml-py, or amdsmi of ROCm"
         yield _warning("library", f"the GPUs do not tell their state in full ({said})", next_step)
