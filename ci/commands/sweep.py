@@ -145,13 +145,12 @@ def sweep(given: Given) -> int:
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     ranks = show.rankings(ended.measured, ready.pruned)
-    # Beside the lines: tables, and a figure where it could be drawn.
+    # Beside the lines: a table, and a figure where it could be drawn.
     stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
     plan.out.parent.mkdir(parents=True, exist_ok=True)
-    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    csv = stem.with_name(f"{stem.name}.csv")
     replace(csv, show.csv(ended.measured))
-    replace(markdown, show.markdown(ended.measured, ranks, plan.rungs))
-    written = [str(plan.out), csv.name, markdown.name]
+    written = [str(plan.out), csv.name]
     written += [] if given.no_figure else _drawn(stem, ended.measured, ranks)
     if given.as_json:
         left = ended.left.count if ended.left else 0

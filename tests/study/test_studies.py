@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
-from tests.study import bisection, cpu_times, curve, detectors, scoreboard, step_bar
+from tests.study import bisection, curve, detectors, scoreboard, step_bar
 from tests.study.bisection import CountedCell, SearchCell, cells, counted, page
 from tests.study.budget import early_stop, starts
 from tests.study.causes import __main__ as causes
@@ -165,23 +164,6 @@ def test_an_unknown_kind_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         causes.main(["--kind", "a ghost"])
     assert "no plant is of the kind a ghost; known: a knob, a lost hint" in capsys.readouterr().err
-
-
-# The study of planted slow-downs on a CPU: its repository, and its table.
-
-
-def test_each_change_is_one_commit_on_the_same_base(tmp_path: Path) -> None:
-    heads = cpu_times._repository(tmp_path)
-    assert list(heads) == list(cpu_times.CHANGES)
-    shown = ["git", "-C", str(tmp_path), "diff", "--stat=200"]
-    for change, head in heads.items():
-        said = subprocess.run([*shown, f"{head}^", head], capture_output=True, text=True, check=True).stdout
-        assert said.split()[0] == "work.py", change
-
-
-def test_a_run_that_took_too_long_is_counted_beside_its_verdict() -> None:
-    table = cpu_times.table({("ab", "equal"): [("SAME", 10.0), ("SAME", 30.0), ("CANNOT TELL", 70.0)]})
-    assert "| ab | equal | 3 | 2 SAME, 1 CANNOT TELL | 2 | 30 | 70 |" in table
 
 
 # Bandwidth against CUs, from trials.
