@@ -80,6 +80,7 @@ FAULTS = [
     (one(processes=("vllm (pid 7)",)), "in use", "warning", "GPU 2 is used by somebody else: vllm (pid 7)"),
     (one(processes=("vllm (pid 7)",), used_bytes=9 << 30), "in use", "error", "vllm (pid 7)"),
     (one(processes=("vllm (pid 7)",), busy_percent=90), "in use", "error", "vllm (pid 7)"),
+    (one(used_bytes=9 << 30, busy_percent=7), "in use", "warning", "GPU 2 is used by somebody else: 9.7 GB taken, 7 %"),
     (one(processes=("x (pid 7)",), used_bytes=None, busy_percent=None), "in use", "error", "x (pid 7)"),
     (node(numa_balancing=1), "NUMA balancing", "warning", "automatic NUMA balancing is on"),
     (node(iommu_pt=False), "IOMMU", "warning", "without iommu=pt"),
@@ -245,15 +246,6 @@ def test_other_shapes_and_units(
     assert getattr(list(gpus.by_amdsmi())[0], field) == value
     setattr(fake_amdsmi, f"amdsmi_{name}", refuse)
     assert getattr(list(gpus.by_amdsmi())[0], field) in (None, "")
-
-
-STATIC = {
-    "gpu": 0,
-    "asic": {"market_name": "AMD Instinct MI325X", "device_id": "0x74a5"},
-    "bus": {"bdf": "0000:05:00.0"},
-    "limit": {"max_power": {"value": 1000, "unit": "W"}, "socket_power": {"value": 1000, "unit": "W"}},
-    "partition": {"compute_partition": "SPX", "memory_partition": "NPS1"},
-}
 
 
 # ---- AMD: files --------------------------------------------------------------------------------------------------
