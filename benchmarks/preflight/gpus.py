@@ -156,7 +156,7 @@ def _clock(smi: Any, handle: Any) -> Mapping[str, Any]:
     return _table(smi, "get_clock_info", handle, kind)
 
 
-# ---- values, as releases of amdsmi write them ------------------------------------------------------
+# ---- values, as releases of amdsmi write them --------------------------------------------------------------------
 
 
 def value(given: Any) -> Any:
@@ -320,7 +320,7 @@ def _asked(name: str, read: Callable[[], Iterator[GpuFacts]], absent: dict[str, 
     """What a library says, by address; why it says nothing goes into `absent`."""
     try:
         return {one.address: one for one in read()}
-    except Exception as error:
+    except Exception as error:  # a library of the driver's: whatever it raises, it says nothing
         absent[name] = f"{type(error).__name__}: {error}"[:300]
         return {}
 
