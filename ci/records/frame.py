@@ -198,7 +198,7 @@ def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
 def _is_timed(named: tuple[str, Sequence[Any]]) -> bool:
     """Whether a row of asv's file, by its name, has a time or a failure; a commit without the operator has NaN."""
     name, row = named
-    values = row[0] if name.endswith(f".{TIME}") and row else None
+    values = row[0] if name.endswith(f".{TIME}") and isinstance(row, list) and row else None
     return isinstance(values, list) and not all(value != value for value in values)
 
 
