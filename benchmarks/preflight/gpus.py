@@ -1,13 +1,11 @@
-"""What GPUs tell of themselves, through the libraries of their drivers, a command or files; each may know no answer."""
+"""What GPUs tell of themselves, through the libraries of their drivers or files; each may know no answer."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,38 +125,24 @@ def _of_amdsmi(smi: Any, handle: Any) -> GpuFacts:
     asic, cap = _table(smi, "get_gpu_asic_info", handle), _table(smi, "get_power_cap_info", handle)
     ecc, clock = _table(smi, "get_gpu_total_ecc_count", handle), _clock(smi, handle)
     errors = asked(smi, "amdsmi_gpu_xgmi_error_status", handle)
-    return _of_amd(
-        asic,
-        clock,
-        asked(smi, "amdsmi_get_gpu_perf_level", handle),
-        _table(smi, "get_gpu_xgmi_link_status", handle).get("status"),
-        asked(smi, "amdsmi_get_gpu_process_list", handle),
+    links = link_states(_table(smi, "get_gpu_xgmi_link_status", handle).get("status"))
+    return GpuFacts(
         address=str(smi.amdsmi_get_gpu_device_bdf(handle)).lower(),
+        name=word(asic.get("market_name")),
+        chip_id=chip(asic.get("device_id")),
         compute=word(asked(smi, "amdsmi_get_gpu_compute_partition", handle)),
         memory=word(asked(smi, "amdsmi_get_gpu_memory_partition", handle)),
         power_cap_w=watts(cap.get("power_cap")),
         power_default_w=watts(cap.get("default_power_cap")),
+        max_clock_mhz=whole(clock.get("max_clk")),
+        clock_limit=limit(clock.get("clk_locked"), asked(smi, "amdsmi_get_gpu_perf_level", handle)),
         corrected=whole(ecc.get("correctable_count")),
         uncorrected=whole(ecc.get("uncorrectable_count")),
         bad_pages=pending(asked(smi, "amdsmi_get_gpu_bad_page_info", handle)),
-        link_errors=None if errors is None else "NO_ERROR" not in str(getattr(errors, "name", errors)).upper(),
-    )
-
-
-def _of_amd(
-    asic: Mapping[str, Any], clock: Mapping[str, Any], level: Any, states: Any, running: Any, **facts: Any
-) -> GpuFacts:
-    """What amdsmi and the command amd-smi say in the same words, with the facts that they do not."""
-    links = link_states(states)
-    return GpuFacts(
-        name=word(asic.get("market_name")),
-        chip_id=chip(asic.get("device_id")),
-        max_clock_mhz=whole(clock.get("max_clk")),
-        clock_limit=limit(clock.get("clk_locked"), level),
         links=len(links) if links else None,
         links_down=links.count(False) if links else None,
-        processes=_processes(running),
-        **facts,
+        link_errors=None if errors is None else "NO_ERROR" not in str(getattr(errors, "name", errors)).upper(),
+        processes=_processes(asked(smi, "amdsmi_get_gpu_process_list", handle)),
     )
 
 
@@ -172,7 +156,7 @@ def _clock(smi: Any, handle: Any) -> Mapping[str, Any]:
     return _table(smi, "get_clock_info", handle, kind)
 
 
-# ---- values, as releases and the command amd-smi write them ------------------------------------------------------
+# ---- values, as releases of amdsmi write them --------------------------------------------------------------------
 
 
 def value(given: Any) -> Any:
@@ -192,7 +176,7 @@ def whole(given: Any) -> int | None:
 
 
 def watts(given: Any) -> float | None:
-    """Watts: new releases give microwatts, old ones and the command watts."""
+    """Watts: new releases give microwatts, old ones watts."""
     number = value(given)
     if not isinstance(number, int | float) or number <= 0:
         return None
@@ -236,90 +220,11 @@ def link_states(states: Any) -> list[bool]:
 
 
 def _processes(listed: Any) -> tuple[str, ...] | None:
-    """Entries are objects, in some releases of the command each under "process_info"; a text stands for none."""
+    """Entries are objects; a text stands for none."""
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         return None
-    entries = [one.get("process_info", one) for one in listed if isinstance(one, Mapping)]
-    pids = [whole(one.get("pid")) for one in entries if isinstance(one, Mapping)]
+    pids = [whole(one.get("pid")) for one in listed if isinstance(one, Mapping)]
     return named(pid for pid in pids if pid)
-
-
-# GPUs of AMD, through the command `amd-smi --json`, where amdsmi's Python does not fit the driver.
-
-
-COMMAND_S = 20.0
-"""Seconds for one call: 8 GPUs answer in 1 to 3 s; a driver that hangs must not hang us (2026-11)."""
-
-
-class NoAnswer(Exception):
-    """amd-smi cannot be started, fails, or prints no JSON."""
-
-
-def by_command() -> Iterator[GpuFacts]:
-    """Every GPU that `amd-smi static` lists; raises NoAnswer."""
-    static = _by_gpu(printed_by("static"))
-    if not static:
-        raise NoAnswer("amd-smi static --json lists no GPU")
-    others = {name: _by_gpu(_perhaps(name)) for name in ("metric", "process", "bad-pages", "xgmi")}
-    of = {index: {name: found.get(index, {}) for name, found in others.items()} for index in static}
-    return iter([of_command(one, of[index]) for index, one in static.items()])
-
-
-def printed_by(name: str) -> Any:
-    """What `amd-smi NAME --json` prints; raises NoAnswer."""
-    try:
-        done = subprocess.run(
-            ["amd-smi", name, "--json"], capture_output=True, text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL
-        )
-        return json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise NoAnswer(f"amd-smi {name} --json: {type(error).__name__}: {error}") from error
-
-
-def _perhaps(name: str) -> Any:
-    try:
-        return printed_by(name)
-    except NoAnswer:
-        return []
-
-
-def _by_gpu(answer: Any) -> dict[int, Mapping[str, Any]]:
-    """By number: a list of objects with the key "gpu", or, since ROCm 7, the same under "gpu_data"."""
-    listed = answer.get("gpu_data", []) if isinstance(answer, Mapping) else answer
-    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    return {one["gpu"]: one for one in found if isinstance(one.get("gpu"), int)}
-
-
-def of_command(static: Mapping[str, Any], other: Mapping[str, Mapping[str, Any]]) -> GpuFacts:
-    """One GPU from its sections in `static` and in the other calls, by their names."""
-    asic, power, parts = (_section(static, name) for name in ("asic", "limit", "partition"))
-    ecc, clocks = _section(other["metric"], "ecc"), _section(_section(other["metric"], "clock"), "gfx_0")
-    return _of_amd(
-        asic,
-        clocks,
-        other["metric"].get("perf_level"),
-        _links(other["xgmi"]),
-        other["process"].get("process_list"),
-        address=str(value(_section(static, "bus").get("bdf")) or "").lower(),
-        compute=word(parts.get("compute_partition") or parts.get("accelerator_partition")),
-        memory=word(parts.get("memory_partition")),
-        power_cap_w=watts(power.get("socket_power") or power.get("socket_power_limit") or power.get("power_cap")),
-        power_default_w=watts(power.get("max_power") or power.get("max_power_limit")),
-        corrected=whole(ecc.get("total_correctable_count")),
-        uncorrected=whole(ecc.get("total_uncorrectable_count")),
-        bad_pages=pending(other["bad-pages"].get("pending")),
-    )
-
-
-def _section(whole_: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = whole_.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _links(found: Mapping[str, Any]) -> Sequence[Any]:
-    """`link_status`: a list of "U", "D" (down) and "X" (disabled), or a text of them."""
-    states = found.get("link_status")
-    return states.split() if isinstance(states, str) else states if isinstance(states, list) else ()
 
 
 # GPUs of AMD, from the files of amdgpu and the KFD: what is left where no library answers.
@@ -390,11 +295,7 @@ def _of_microwatts(folder: Path, name: str) -> float | None:
     return round(numbers[0] * 1e-6, 1) if numbers else None
 
 
-# Whom to ask about GPUs: NVIDIA's through NVML; AMD's through amdsmi, then amd-smi, then the files of amdgpu.
-
-
-Reader = Callable[[], Iterator[GpuFacts]]
-"""What reads a library."""
+# Whom to ask about GPUs: NVIDIA's through NVML; AMD's through amdsmi and the files of amdgpu.
 
 
 def gpus(root: Path = Path("/")) -> tuple[list[GpuFacts], dict[str, str]]:
@@ -403,10 +304,10 @@ def gpus(root: Path = Path("/")) -> tuple[list[GpuFacts], dict[str, str]]:
     absent: dict[str, str] = {}
     found: dict[str, GpuFacts] = {}
     if any(gpu.vendor == "nvidia" for gpu in present):
-        found |= _asked({"nvml": by_nvml}, absent)
+        found |= _asked("nvml", by_nvml, absent)
     if any(gpu.vendor == "amd" and _is_open(root, gpu) for gpu in present):
         of_files = {one.address: one for one in by_files(root)}
-        said = _asked({"amdsmi": by_amdsmi, "amd-smi": by_command}, absent)
+        said = _asked("amdsmi", by_amdsmi, absent)
         found |= {address: said[address].or_else(one) if address in said else one for address, one in of_files.items()}
     return [_named(found[address], root) for address in sorted(found)], absent
 
@@ -415,14 +316,13 @@ def _is_open(root: Path, gpu: system.PciGpu) -> bool:
     return any(system.access(root, file) is system.Access.OPEN for file in gpu.files)
 
 
-def _asked(libraries: Mapping[str, Reader], absent: dict[str, str]) -> dict[str, GpuFacts]:
-    """What the first library that answers says, by address; the reasons of those before it go into `absent`."""
-    for name, read in libraries.items():
-        try:
-            return {one.address: one for one in read()}
-        except Exception as error:  # a library of the driver's: whatever it raises, it says nothing
-            absent[name] = f"{type(error).__name__}: {error}"[:300]
-    return {}
+def _asked(name: str, read: Callable[[], Iterator[GpuFacts]], absent: dict[str, str]) -> dict[str, GpuFacts]:
+    """What a library says, by address; why it says nothing goes into `absent`."""
+    try:
+        return {one.address: one for one in read()}
+    except Exception as error:  # a library of the driver's: whatever it raises, it says nothing
+        absent[name] = f"{type(error).__name__}: {error}"[:300]
+        return {}
 
 
 def _named(one: GpuFacts, root: Path) -> GpuFacts:

@@ -108,10 +108,12 @@ def _links(facts: NodeFacts) -> Iterator[Problem]:
 
 def _others(facts: NodeFacts) -> Iterator[Problem]:
     for index, gpu in enumerate(facts.gpus):
-        if gpu.processes:
-            said = f"GPU {index} is used by somebody else: {', '.join(gpu.processes[:5])}"
-            silent = gpu.used_bytes is None and gpu.busy_percent is None
-            level: Level = "error" if silent or is_busy(gpu) else "warning"
+        busy, silent = is_busy(gpu), gpu.used_bytes is None and gpu.busy_percent is None
+        if gpu.processes or busy:
+            taken = f"{(gpu.used_bytes or 0) / 1e9:.1f} GB taken, {gpu.busy_percent or 0} % busy"
+            said = f"GPU {index} is used by somebody else: {', '.join((gpu.processes or (taken,))[:5])}"
+            # Without a process, it may be what one left that has just ended, and not given back yet.
+            level: Level = "error" if gpu.processes and (silent or busy) else "warning"
             yield Problem("in use", level, said, "wait or stop them, or choose other GPUs")
 
 
@@ -144,8 +146,8 @@ def _space(facts: NodeFacts) -> Iterator[Problem]:
 
 
 def _libraries(facts: NodeFacts) -> Iterator[Problem]:
-    """NVML alone, or both ways to AMD SMI: without them ECC, links and processes are not known in full."""
-    if {"nvml"} <= facts.absent.keys() or {"amdsmi", "amd-smi"} <= facts.absent.keys():
+    """Without NVML or amdsmi, ECC, links and processes are not known in full."""
+    if facts.absent:
         said = "; ".join(f"{name}: {why}" for name, why in facts.absent.items())
         next_step = "install nvidia-ml-py, or amdsmi of ROCm"
         yield _warning("library", f"the GPUs do not tell their state in full ({said})", next_step)

@@ -37,7 +37,7 @@ from ci.report.words import plain, plural
 from ci.sweeps import catalogue, grid, run, show
 from ci.sweeps.grid import Prepared, prepared
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.pruning import CodeLimits, PointCompiler
+from ci.sweeps.pruning import PointCompiler
 from ci.sweeps.run import BATCH, FOLDER, Progressed, SweepPlan, measure, sweep_id, trials_of
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
 from ci.whole_files import replace
@@ -106,8 +106,6 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
 @option("--seed", "Seed of the inputs.", click.IntRange(0), default=0)
 @option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS)
 @option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS))
-@option("--registers N", "Leave out points whose code has more registers.", click.IntRange(1))
-@option("--spills N", "Leave out points whose code spills more.", click.IntRange(0))
 @NO_COMPILE
 @option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE)
 @flag("--resume", "What every call does anyway: go on with --out.")
@@ -145,13 +143,12 @@ def sweep(given: Given) -> int:
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     ranks = show.rankings(ended.measured, ready.pruned)
-    # Beside the lines: tables, and a figure where it could be drawn.
+    # Beside the lines: a table, and a figure where it could be drawn.
     stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
     plan.out.parent.mkdir(parents=True, exist_ok=True)
-    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    csv = stem.with_name(f"{stem.name}.csv")
     replace(csv, show.csv(ended.measured))
-    replace(markdown, show.markdown(ended.measured, ranks, plan.rungs))
-    written = [str(plan.out), csv.name, markdown.name]
+    written = [str(plan.out), csv.name]
     written += [] if given.no_figure else _drawn(stem, ended.measured, ranks)
     if given.as_json:
         left = ended.left.count if ended.left else 0
@@ -187,8 +184,7 @@ def planned(given: Given) -> tuple[Prepared, SweepPlan]:
     operator, checkout = given.operator, one_checkout(given)
     everything = catalogue.ask(operator, checkout.path, (), given.arch, given.compute_units)
     chosen = everything.chosen(given.cases, given.backends, harness.TIERS[: harness.TIERS.index(given.tier) + 1])
-    limits = CodeLimits(given.registers, given.spills)
-    compiler = PointCompiler(checkout.path, err_console(), limits, launched=given.arch is None)
+    compiler = PointCompiler(checkout.path, err_console(), launched=given.arch is None)
     chosen = chosen if given.backends else grid.swept(chosen, wish)
     ready = prepared(everything, chosen, wish, given.anchor, None if given.no_compile else compiler)
     halving = not given.everything

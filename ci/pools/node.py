@@ -18,7 +18,7 @@ from ci.pools.file import NO_GPU, Pool
 from ci.trials.trial import NodeFault, faults_of
 
 EXAMINE_S = 120.0
-"""Seconds for the preflight: amd-smi on a loaded node takes some seconds a call, a hanging driver for ever."""
+"""Seconds for the preflight: the driver of a loaded node takes some seconds, a hanging driver for ever."""
 
 PASSING = {"in use", "disk", "product", "preflight", "drained"}
 """Kinds of faults that do not drain a node: they pass, or are of the pool's description."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -28,20 +28,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks import trial_file
 from ci.git.repository import history_order
 from ci.records.cache import CACHED, SCHEMA, TEXT, UNIT, Column, ParsedFiles, Parts, table_of, unified
 from ci.records.ledger import machine_folders
 from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
-from ci.records.rows import EXACT, TIME, Json, checked, names_of, notes_of, software
-from ci.stats.types import FloatArray
+from ci.records.rows import EXACT, TIME, checked, notes_of, software
 from ci.trials.file import TrialFile, read
 from ci.trials.pooled import PairedRatio, PooledTimes
 from ci.trials.trial import DeclaredCase, Machine
 
 Codes = npt.NDArray[np.signedinteger]
 
-VERSION = 9
+VERSION = 10
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
@@ -173,12 +171,17 @@ UNTIMED = PooledTimes(math.nan, math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 
 def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
-    """Rows of an asv file in the folder of its machine and of the notes beside it, and what could not be used."""
+    """Rows of the trials beside an asv file in the folder of its machine, and what could not be used.
+
+    A file of asv without trials is another tool's: `ridgeline records import` reads it.
+    """
     machine = path.parent.name
     try:
         data, why = checked(path.read_bytes(), machine)
     except OSError as error:
         data, why = {}, f"cannot be read: {error.strerror}"
+    if not why and not notes.exists() and any(map(_is_timed, data["results"].items())):
+        why = f"no {notes.name} lies beside it; `ridgeline records import {shlex.quote(str(path))}` reads asv's numbers"
     if why:
         return CACHED.empty_table(), [f"{path.name}: {why}; left out"]
     file = read(notes) if notes.exists() else TrialFile(notes)
@@ -189,12 +192,14 @@ def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
         problems += [_outdated(one, notes) for one in outdated(file.trials, place, file.pooled)]
     except ValueError as error:
         pooled, problems = None, [*problems, f"{notes.name}: {error}; its trials belong elsewhere"]
-    noted = [_noted(pooled)] if pooled else []
-    try:
-        return unified([*noted, *_bare(data, pooled)], CACHED), problems
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        said = f"{path.name}: holds what asv does not write ({type(error).__name__}: {error}); its notes alone are used"
-        return unified(noted, CACHED), [*problems, said]
+    return _noted(pooled) if pooled else CACHED.empty_table(), problems
+
+
+def _is_timed(named: tuple[str, Sequence[Any]]) -> bool:
+    """Whether a row of asv's file, by its name, has a time or a failure; a commit without the operator has NaN."""
+    name, row = named
+    values = row[0] if name.endswith(f".{TIME}") and isinstance(row, list) and row else None
+    return isinstance(values, list) and not all(value != value for value in values)
 
 
 def _noted(pooled: PooledTrials) -> pa.Table:
@@ -230,76 +235,6 @@ def _noted(pooled: PooledTrials) -> pa.Table:
 def _outdated(operator: str, notes: Path) -> str:
     said = f"{notes.name}: the line with the times of {operator} is missing or older than its trials"
     return f"{said}; `ridgeline records add {shlex.quote(str(notes))}` makes it anew from the samples"
-
-
-def _bare(data: Json, pooled: PooledTrials | None) -> Iterator[pa.Table]:
-    """What only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
-    params = data["params"]
-    if not trial_file.EARLIEST_MS <= int(data["date"]) <= trial_file.LATEST_MS:
-        raise ValueError(f"the date {data['date']} ms since 1970 is not before 2100")
-    place = {
-        **_where(Place(params["machine"], data["commit_hash"], data["env_name"]), _machine(params), data["date"]),
-        **software(data.get("requirements") or {}),
-    }
-    rows = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
-    for name, row in rows.items():
-        kernel, _, series = name.rpartition(".")
-        if series == TIME and len(row.get("params") or ()) == 2 and row.get("result"):
-            found = _bare_kernel(kernel, row, rows, pooled)
-            if len(found):
-                columns = {str(name): found[name].to_list() for name in found}
-                yield table_of({**place, **columns}, len(found), CACHED)
-
-
-def _bare_kernel(kernel: str, row: Json, rows: Mapping[str, Json], pooled: PooledTrials | None) -> pd.DataFrame:
-    """The combinations of one time series that asv's file has and the notes lack; what asv skipped is no row."""
-    keys = list(itertools.product(*map(names_of, row["params"])))
-    if len(row["result"]) != len(keys):
-        raise ValueError(f"{kernel} has {len(row['result'])} results for {len(keys)} combinations of parameters")
-    values, failed = np.array(row["result"], np.float64), np.array([value is None for value in row["result"]])
-    known = np.array([pooled is not None and (kernel, *key) in pooled.cells for key in keys])
-    wanted = (failed | ~np.isnan(values)) & ~known
-    if not wanted.any():
-        return pd.DataFrame()
-    found = pd.DataFrame(keys, columns=["backend", "case"]).assign(
-        kernel=kernel,
-        seconds=values,
-        seconds_low=row.get("stats_ci_99_a"),
-        seconds_high=row.get("stats_ci_99_b"),
-        samples=[value or 0 for value in row.get("stats_repeat") or [0] * len(keys)],
-        trials=np.where(failed, 0, 1),
-        status=np.where(failed, "error", "ok"),
-        why=np.where(failed, "failed under asv, without notes", ""),
-        yardstick=str(row.get("version") or ""),
-        **{field: _of_cases(rows.get(f"{kernel}.{name}"), row) for name, (field, _) in EXACT.items()},
-    )
-    rest: pd.DataFrame = found.loc[wanted]
-    return rest
-
-
-def _of_cases(exact: Json | None, row: Json) -> FloatArray | float:
-    """An exact series at the cases of every combination of a time series; NaN where it lacks one."""
-    if not exact or not exact.get("params") or not exact.get("result"):
-        return math.nan
-    known = dict(zip(exact["params"][0], exact["result"], strict=False))
-    return np.array([known.get(case) for _, case in itertools.product(*row["params"])], np.float64)
-
-
-def _machine(params: Json) -> Machine:
-    """What asv's file says of the machine, as far as it is told."""
-    arch = str(params.get("arch") or "")
-    kind = str(params.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
-    return Machine(
-        params["machine"],
-        kind,
-        arch,
-        str(params.get("device") or ""),
-        str(params.get("market_name") or ""),
-        int(params.get("count") or 1),
-        params.get("compute_units"),
-        params.get("memory_bytes"),
-        chip_id=str(params.get("chip_id") or ""),
-    )
 
 
 def _where(place: Place, machine: Machine, date_ms: int) -> dict[str, Column]:

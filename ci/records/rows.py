@@ -136,6 +136,8 @@ def checked(content: bytes, machine: str) -> tuple[Json, str]:
     needed = {"commit_hash", "env_name", "params", "results", "result_columns", "date"}
     if not isinstance(data, dict) or not needed <= data.keys():
         return {}, "not an asv result file"
+    if not (isinstance(data["params"], dict) and isinstance(data["results"], dict)):
+        return {}, "holds what asv does not write"
     if data.get("version") != VERSION:
         return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {VERSION}; update it"
     if data["params"].get("machine") != machine:

@@ -26,23 +26,12 @@ from kernels import project
 CACHE = ".ridgeline/isa"
 """Below the root of the project: where compiled points are kept, beside those of `ridgeline isa`."""
 
-WILL_NOT_LOAD, SPILLS, REGISTERS, REFUSED, FAILED = (
-    *("cannot load", "spills too much", "too many registers", "refused", "does not compile"),
-)
+WILL_NOT_LOAD, REFUSED, FAILED = "cannot load", "refused", "does not compile"
 """Reasons why a point is not measured, in few words."""
 
 
 DECLARED = "its isa() declaration failed: ValueError: "
 """Begins the sentence of a launch that the operator itself refuses (benchmarks.isa.worker)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CodeLimits:
-    """What a point's code may have at most; None: anything.  registers: per lane (thread).  spills: vector registers,
-    on NVIDIA bytes of local memory per thread."""
-
-    registers: int | None = None
-    spills: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +145,6 @@ class PointCompiler:
 
     tree: Path
     console: Console
-    limits: CodeLimits = CodeLimits()
     launched: bool = False
     program: harness.OneProgram | None = None
 
@@ -169,7 +157,7 @@ class PointCompiler:
             for case, own in points.items()
         )
         told = self.told(catalogue.operator, batches, catalogue.arch, catalogue.compute_units, "compiling ahead")
-        return read_compiled(told, self.limits)
+        return read_compiled(told)
 
     def told(self, operator: str, batches: tuple[Batch, ...], arch: str, compute_units: int | None, title: str) -> Json:
         """What `python -m benchmarks.isa metrics --points` writes of some points on a device."""
@@ -184,18 +172,18 @@ class PointCompiler:
             return dict(json.loads(out.read_text()))
 
 
-def read_compiled(document: Json, limits: CodeLimits) -> Known:
+def read_compiled(document: Json) -> Known:
     """What `python -m benchmarks.isa metrics --points` wrote."""
     if document.get("failure"):
         raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
     found = {}
     for one in document["points"]:
         point = Point(one["case"], one["backend"], one.get("knobs") or {})
-        found[point.case, point.label] = _compiled(one, limits)
+        found[point.case, point.label] = _compiled(one)
     return found
 
 
-def _compiled(one: Json, limits: CodeLimits) -> Compiled:
+def _compiled(one: Json) -> Compiled:
     if one["status"] == "undeclared":
         return Compiled()  # a library's: nothing is compiled
     if one["status"] == "unsupported":
@@ -205,11 +193,4 @@ def _compiled(one: Json, limits: CodeLimits) -> Compiled:
         return Compiled(FAILED, refused) if refused else Compiled(REFUSED, why)
     if one.get("will_not_load"):
         return Compiled(WILL_NOT_LOAD, one["will_not_load"])
-    metrics = one.get("metrics") or {}
-    registers = metrics.get("vgpr", metrics.get("registers")) or 0
-    spills = metrics.get("vgpr_spills", metrics.get("scratch_bytes")) or 0
-    if limits.registers is not None and registers > limits.registers:
-        return Compiled(REGISTERS, f"{registers} registers, and at most {limits.registers} are allowed")
-    if limits.spills is not None and spills > limits.spills:
-        return Compiled(SPILLS, f"{spills} spilled, and at most {limits.spills} are allowed")
     return Compiled(identity=f"{one['backend']} {one['equal']}" if one.get("equal") else "")

@@ -1,4 +1,4 @@
-"""A sweep for people and for other programs: terminal, Markdown, CSV, JSON, and the data of its figure."""
+"""A sweep for people and for other programs: terminal, CSV, JSON, and the data of its figure."""
 
 from __future__ import annotations
 
@@ -76,19 +76,6 @@ def _won(one: CaseRanking) -> str:
         next_ = f"; runner-up {second} {words.percent(runner_up['ratio'] / winner['ratio'])}"
     also = f"; {close} more within 1 % of it" if close > 0 else ""
     return f"winner: {winner['name']}, {words.percent(winner['ratio'])} against the default, {beyond}{next_}{also}"
-
-
-def markdown(measured: Measured, rankings: Sequence[CaseRanking], rungs: Rungs | None = None) -> str:
-    """The same as a document that stands alone."""
-    lines = [f"# Sweep of {', '.join(measured.declarations) or 'an operator'}", "", f"Measured on {measured.origin}."]
-    lines += [chances(rungs), ""] if rungs else [""]
-    for one in rankings:
-        lines += [f"## {one.case}" + ("" if one.regime == "spaced" else f" ({one.regime})"), ""]
-        head = [name.format(anchor=one.anchor) for name in HEAD]
-        lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        lines += ["| " + " | ".join(_cells(row, one)) + " |" for row in best_of(one.ranked, SHOWN)]
-        lines += ["", *told(one), ""]
-    return "\n".join(lines)
 
 
 def chances(rungs: Rungs) -> str:

@@ -118,7 +118,7 @@ def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Pa
     assert found.exit_code == 0, found.output
     assert "triton num_warps=5 (winner)" in found.output
     assert "`ridgeline records add s.jsonl`" in found.output
-    assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl", "s.csv", "s.md"}
+    assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl", "s.csv"}
     starts = (tmp_path / "starts").read_text()
     again = sweep(*asked, "--show", "--json")
     assert again.exit_code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -14,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import json5
 import numpy as np
 import pytest
 from asv.util import UserError
@@ -22,7 +20,7 @@ from asv.util import UserError
 from ci import asv_plugin
 from ci.records import store
 from ci.records import store as records
-from tests.ci.made_trials import HEAD, TIMES, declaration, failed, ok, tree, trial, write
+from tests.ci.made_trials import HEAD, declaration, failed, ok, tree, trial, write
 from tests.kit import git
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -320,45 +318,6 @@ def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     assert values["ours", "middle"] / values["ours", "small"] == pytest.approx(2, rel=0.4), "by name, not by number"
     assert table(project, new)["ours", "small"] > 0
     assert "gone.track_time" in json.loads((project.root / "results" / "benchmarks.json").read_text()), grids.keys()
-
-
-# ---- what `record` writes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_recorded_trials_serve_asv_too(project: Project, tmp_path: Path) -> None:
-    """Trial files measured elsewhere, in a folder of their own: compare, show and publish as if asv had run them."""
-    results = tmp_path / "results"
-    slower = [[2 * t for t in TIMES] for _ in range(2)]
-    for number in range(2):
-        trees = {"base": tree(project.fast, date_ms=1_000_000), "head": tree(project.slow, date_ms=2_000_000)}
-        cases = {
-            "m16": {"base/triton": ok(), "head/triton": ok(slower[number]), "base/blas": ok(), "head/blas": ok()},
-            "m64": {"base/triton": ok(), "head/triton": failed("wrong")},
-        }
-        records.record([write(tmp_path / f"{number}.jsonl", trial(cases, number=number, trees=trees))], results)
-    config = json5.loads((project.root / "asv.conf.json").read_text())
-    config |= {
-        "repo": str(project.root),
-        "results_dir": str(results),
-        "html_dir": str(tmp_path / "html"),
-        "plugins": [],
-        "environment_type": "virtualenv",
-        "env_dir": str(tmp_path / "env"),
-    }
-    (tmp_path / "asv.conf.json").write_text(json.dumps(config))
-    asv = functools.partial(project.asv, "--config", str(tmp_path / "asv.conf.json"))
-    output = asv("compare", project.fast, project.slow)
-    assert lines_of(output, "('triton', 'm16')")[0].startswith("| + ")
-    assert lines_of(output, "('triton', 'm64')")[0].startswith("| ! ")
-    assert not lines_of(output, "('blas', 'm16')")[0].startswith(("| +", "| -"))
-    assert lines_of(asv("compare", project.slow, project.fast), "('triton', 'm16')")[0].startswith("| - ")
-    assert "gemm.track_flops" in asv("show", project.fast)
-    asv("publish", "--no-pull")
-    [graph] = [p for p in (tmp_path / "html" / "graphs").rglob("gemm.track_time.json") if "summary" not in p.parts]
-    points = json.loads(graph.read_text())
-    assert len(points) == 2
-    assert points[1][1][0] == pytest.approx(2 * points[0][1][0])
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ def test_a_lost_line_of_times_is_said_and_made_anew(in_folder: Path) -> None:
     lines, good = notes(in_folder).read_text().splitlines(keepends=True), store.load(in_folder / "results")
     notes(in_folder).write_text("".join(line for line in lines if "ridgeline-pooled" not in line))
     frame = store.load(in_folder / "results")
-    assert sorted(frame["seconds"]) == sorted(good["seconds"]), "asv has them too"
+    assert frame["seconds"].isna().all(), "nobody guesses them"
     assert "times of gemm is missing" in frame.attrs["problems"][0]
     assert record(in_folder, trial()).known == 1
     pd.testing.assert_frame_equal(store.load(in_folder / "results"), good)

@@ -20,8 +20,9 @@ import pytest
 from asv import results as asv_results
 from asv_runner import statistics as asv_statistics
 
-from ci.records import pooling
+from ci.records import foreign, pooling
 from ci.records import store as records
+from ci.records.foreign_csv import ImportOptions
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 from tests.kit import commits_of_one_second
@@ -566,52 +567,14 @@ def test_the_frame(record: Any, results: Path) -> None:
     assert (found["status"], found["why"], found["method"], found["yardstick"]) == ("ok", "", "events", "1" * 16)
 
 
-def test_a_plain_asv_file_without_notes_is_read(record: Any, results: Path) -> None:
-    """`asv run` on a machine whose notes did not travel: times and costs are there, the rest is unknown."""
-    record(trial({"m16": {"head/triton": ok(), "head/blas": failed("crash")}}))
-    asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl").unlink()
-    frame = records.load(results).set_index("backend")
-    assert frame.loc["triton", "seconds"] == pytest.approx(1e-3, rel=0.02)
-    assert frame.loc["triton", "flops"] == 1e9
-    assert frame.loc["triton", "samples"] == 8
-    assert frame.loc["blas", "status"] == "error"
-    assert list(frame["case"]) == ["m16", "m16"], "n/a is no row"
-
-
-def test_exact_series_are_found_by_the_name_of_their_case(record: Any, results: Path) -> None:
-    """An asv file without notes whose exact series lists other cases in another order."""
-    record(trial({case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}))
-    for notes in results.glob("*/*.notes.jsonl"):
-        notes.unlink()
-    data = json.loads(asv_file(results).read_text())
-    data["results"]["gemm.track_flops"][:2] = [[64, 8], [["'m64'", "'m8'"]]]
-    asv_file(results).write_text(json.dumps(data))
-    frame = records.load(results).astype({"case": str})
-    assert dict(zip(frame["case"], frame["flops"].fillna(-1), strict=True)) == {"m16": -1, "m64": 64}
-    assert set(frame["hbm_bytes"]) == {10**6}
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda data: data["results"]["gemm.track_time"][0].pop(), "3 results for 4 combinations"),
-        (lambda data: data["results"]["gemm.track_time"].__setitem__(0, ["x"] * 4), "could not convert"),
-        (lambda data: data["results"]["gemm.track_time"].__setitem__(1, 7), "what asv does not write"),
-        (lambda data: data.update(date=10**18), "is not before 2100"),
-        (lambda data: data.update(date="yesterday"), "what asv does not write"),
-        (lambda data: data.update(results=[1]), "what asv does not write"),
-    ],
-)
-def test_an_asv_file_of_another_shape_leaves_the_notes(record: Any, results: Path, spoil: Any, said: str) -> None:
+def test_an_asv_file_without_its_trials_is_left_to_the_import(record: Any, results: Path) -> None:
     record(trial())
-    data = json.loads(asv_file(results).read_text())
-    spoil(data)
-    asv_file(results).write_text(json.dumps(data))
+    asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl").unlink()
     frame = records.load(results)
-    assert frame["status"].tolist() == ["ok", "ok"]
-    assert len(frame.attrs["problems"]) == 1
-    assert said in frame.attrs["problems"][0]
-    assert records.load(results).attrs == frame.attrs, "told again from the cache"
+    assert len(frame) == 0
+    [said] = frame.attrs["problems"]
+    assert f"`ridgeline records import {asv_file(results)}` reads asv's numbers" in said
+    assert foreign.bring(foreign.sources([asv_file(results)]), results, ImportOptions()).points > 2
 
 
 def test_commits_come_oldest_first(record: Any, results: Path) -> None:

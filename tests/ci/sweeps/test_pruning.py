@@ -18,7 +18,7 @@ from ci.sweeps import grid, pruning
 from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.grid import KnobGrid, PointWish
 from ci.sweeps.measured import SweepError
-from ci.sweeps.pruning import CodeLimits, Compiled, PointCompiler, prune, read_compiled
+from ci.sweeps.pruning import Compiled, PointCompiler, prune, read_compiled
 from ci.sweeps.run import expected
 from ci.sweeps.rungs import Rungs
 from tests.ci.sweeps.made_sweeps import catalogue, offer
@@ -49,29 +49,25 @@ def _entry(point: Point, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("more", "limits", "kind"),
+    ("more", "kind"),
     [
-        ({}, CodeLimits(), ""),
-        ({"status": "failed", "why": "x"}, CodeLimits(), "does not compile"),
-        ({"status": "refused", "why": "x"}, CodeLimits(), "does not compile"),
-        ({"status": "unsupported", "why": "x"}, CodeLimits(), "refused"),
-        ({"status": "undeclared", "why": "x"}, CodeLimits(), ""),
-        ({"will_not_load": "300 KB of LDS"}, CodeLimits(), "cannot load"),
-        ({"metrics": {"vgpr": 300}}, CodeLimits(registers=256), "too many registers"),
-        ({"metrics": {"registers": 256}}, CodeLimits(registers=256), ""),
-        ({"metrics": {"vgpr_spills": 3}}, CodeLimits(spills=2), "spills too much"),
-        ({"metrics": {"scratch_bytes": 3}}, CodeLimits(spills=2), "spills too much"),
+        ({}, ""),
+        ({"status": "failed", "why": "x"}, "does not compile"),
+        ({"status": "refused", "why": "x"}, "does not compile"),
+        ({"status": "unsupported", "why": "x"}, "refused"),
+        ({"status": "undeclared", "why": "x"}, ""),
+        ({"will_not_load": "300 KB of LDS"}, "cannot load"),
     ],
 )
-def test_what_the_code_says_of_a_point(more: dict[str, Any], limits: CodeLimits, kind: str) -> None:
+def test_what_the_code_says_of_a_point(more: dict[str, Any], kind: str) -> None:
     point = _point(num_warps=8)
-    found = read_compiled({"points": [_entry(point, **more)]}, limits)
+    found = read_compiled({"points": [_entry(point, **more)]})
     assert found["m16", point.label].kind == kind
 
 
 def test_a_compiler_that_cannot_start_is_an_error() -> None:
     with pytest.raises(SweepError, match="nothing could be compiled ahead: no Triton"):
-        read_compiled({"points": [], "failure": "no Triton"}, CodeLimits())
+        read_compiled({"points": [], "failure": "no Triton"})
 
 
 def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch: pytest.MonkeyPatch) -> None:

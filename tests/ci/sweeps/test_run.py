@@ -372,7 +372,6 @@ def test_what_is_shown_of_a_sweep(shown: Measured, golden) -> None:
     out = io.StringIO()
     show.terminal(found, Console(file=out, width=120))
     golden("sweeps/terminal.txt", out.getvalue())
-    golden("sweeps/table.md", show.markdown(shown, found, Rungs()))
     assert "Every point was measured in every rung" in show.chances(Rungs((40,), halving=False))
     rows = list(csv.DictReader(io.StringIO(show.csv(shown))))
     assert {row["knob.num_warps"]: row["status"] for row in rows if row["point"]} == {
