@@ -99,7 +99,7 @@ class View:
 
     name: str
     title: str
-    make: Callable[[SiteInput], Made]
+    make: Callable[[SiteInput], Made] = lambda _: iter(())
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
