@@ -37,7 +37,6 @@ SHAPE = {
         },
         "panels": _OBJECTS,
         "code": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
-        "also": {"type": "array"},
         "geomean": {"type": "boolean"},
         "ideal": {"type": ["string", "object", "null"]},
         "ceilings": {

@@ -39,7 +39,6 @@ NEEDED = {
     "roofline": ("flops", "hbm_bytes", "link_bytes", "seconds", "dtype", "case"),
     "sweep": ("point", "ratio", "low", "high", "status"),
     "before_after": ("change", "case", "before", "after", "ratio_low", "ratio_high"),
-    "regime": ("case", "regime"),
     "cus": ("cus", "busbw"),
     "scaling": ("world",),
 }
