@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from ci.history.kept import CaseCheck, case_checks
 from ci.trials.trial import Arm, Checkout, Trial
 from dashboards.lanes import together
 from dashboards.overview import Declared, overview_data
@@ -72,6 +73,11 @@ class SiteInput:
         trials = [one for *place, kernel in places for one in self.notes_of(*place) if one.operator == kernel]
         for trial in sorted(trials, key=lambda trial: trial.order):
             yield from ((case, backend, arm) for case, _, backend, arm in trial.arms())
+
+    @functools.cached_property
+    def checks(self) -> tuple[list[CaseCheck], list[str]]:
+        """What was verified, in time, and a sentence on each line or file that says nothing of it."""
+        return case_checks(self.results)
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
