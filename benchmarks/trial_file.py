@@ -311,7 +311,7 @@ def _apart(line: Any) -> tuple[Any, dict[str, Json]]:
 def _declared(packed: bytes, where: str) -> _Declared:
     """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit."""
     declared = marshal.loads(packed)
-    bounded(declared, where, where.count("."))
+    bounded(declared, where, len(where.split(".")))
     _DECLARATION(declared, where)
     cases = [case["name"] for case in declared["cases"]]
     for field, names in (("backends", declared["backends"]), ("cases", cases)):

@@ -68,8 +68,6 @@ def _named(spec: Json) -> Iterator[str]:
         if key == "panels":
             for panel in value:
                 yield from _named(panel)
-        elif key == "also":
-            yield from (_column(one) for one in value)
         elif key == "code":
             for one in value:
                 yield from (str(one["before"]), str(one["after"]))
@@ -123,8 +121,6 @@ def _with_units(said: Json) -> Json:
 def _with_unit(key: str, value: Any) -> Any:
     if key == "panels":
         return [_with_units(panel) for panel in value]
-    if key == "also":
-        return [_with_unit("y", one) for one in value]
     if key not in AXES or not value:
         return value
     found = described(_column(value))
