@@ -6,6 +6,7 @@ Files that people write (policies, pools, alerts) are `closed`: a key that is no
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -71,7 +72,8 @@ def bounded(value: Any, where: str = "", depth: int = 0) -> None:
         raise Unfit(where, "...", f"at most {DEEPEST} levels of nesting")
     if isinstance(value, dict):
         for key, one in value.items():
-            name(key, f"a key of {where or 'the line'}")
+            if type(key) is not str or len(key) > LONGEST_NAME or not _named(key):
+                name(key, f"a key of {where or 'the line'}")
             if not _sound(one):
                 bounded(one, f"{where}.{key}" if where else key, depth + 1)
     elif isinstance(value, list):
@@ -82,6 +84,12 @@ def bounded(value: Any, where: str = "", depth: int = 0) -> None:
         _any_text(value, where)
     elif not _sound(value):
         raise Unfit(where, str(value)[:20], f"finite numbers up to {LARGEST}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _named(key: str) -> bool:
+    """True for what is surely a name; a trial says the same few hundred a thousand times."""
+    return bool(key) and _sound(key)
 
 
 def _sound(value: Any) -> bool:

@@ -22,7 +22,7 @@ import jinja2
 import pandas as pd
 
 from ci.records import derived, store
-from ci.records.ledger import causes_in
+from ci.records.ledger import causes_in, sweeps_in
 from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
@@ -92,6 +92,7 @@ def build(
     for source in found:
         if isinstance(source, ReadRows):
             source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
+    sweeps_in(results)  # likewise
     past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
     notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
     site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))

@@ -100,17 +100,19 @@ def told(value: Any, digits: int = 6) -> Any:
     Arrays of numbers stay arrays, with NaN for a hole.  Data classes become objects, names of a choice texts.  A whole
     number that must not be rounded is an int.
     """
+    if value is None or type(value) in (str, int, bool):
+        return value
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [told(item, digits) for item in value]
     if isinstance(value, np.ndarray):
         return rounded(value, digits) if value.dtype.kind == "f" else value
     if isinstance(value, enum.Enum):
         return str(value)
     if dataclasses.is_dataclass(value):
         value = vars(value)
-    if isinstance(value, Mapping):
-        return {key: told(item, digits) for key, item in value.items()}
-    return [told(item, digits) for item in value] if isinstance(value, (list, tuple)) else value
+    return {key: told(item, digits) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def minute(date: pd.Timestamp) -> str:

@@ -64,7 +64,14 @@ ROOMS = {
     "ci.tables.published": {"ci.tables.published", "benchmarks.shapes"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "kernels.project", "benchmarks.lifetime"),
+        *(
+            "ci.sweeps.measured",
+            "ci.sweeps.show",
+            "ci.tables.published",
+            "kernels.hardware",
+            "kernels.project",
+            "benchmarks.lifetime",
+        ),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

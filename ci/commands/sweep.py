@@ -149,7 +149,7 @@ def sweep(given: Given) -> int:
     csv = stem.with_name(f"{stem.name}.csv")
     replace(csv, show.csv(ended.measured))
     written = [str(plan.out), csv.name]
-    written += [] if given.no_figure else _drawn(stem, ended.measured, ranks)
+    written += [] if given.no_figure else _drawn(stem, ended.measured)
     if given.as_json:
         left = ended.left.count if ended.left else 0
         print_json(show.document(ended.measured, ranks, left, ended.why if left else ""))
@@ -248,14 +248,14 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     return Progressed(found[0], left, "only what is recorded was asked for")
 
 
-def _drawn(stem: Path, measured: Measured, ranks: list[show.CaseRanking]) -> list[str]:
+def _drawn(stem: Path, measured: Measured) -> list[str]:
     """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
     title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
-    spec, data = show.figure(measured, ranks, title)
+    spec, data = show.figure(measured, title)
     with tempfile.TemporaryDirectory(prefix="ridgeline-figure-") as folder:
         files = Path(folder) / "spec.json", Path(folder) / "data.csv"
         files[0].write_text(json.dumps(spec))
-        files[1].write_text(data)
+        data.to_csv(files[1], index=False)
         argv = harness.program("dashboards.figures.studies", str(files[0]))
         argv += harness.options(data=files[1], out=stem.resolve())
         ended = harness.follow(argv, err_console(), "drawing", stdout=False, echo=False)

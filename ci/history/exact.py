@@ -137,9 +137,9 @@ def points(rows: Mapping[str, list[Any]]) -> dict[CodePoint, float | None]:
     found: dict[CodePoint, float | None] = {}
     for name, (values, params, *_) in rows.items():
         kernel, _, series = name.partition(".track_isa_")
-        for keys, value in zip(itertools.product(*params), values, strict=True):
+        named = itertools.product(*([key[1:-1] for key in keys] for keys in params))  # asv writes them in quotes
+        for (backend, configuration, arch), value in zip(named, values, strict=True):
             if value is None or not math.isnan(value):
-                backend, configuration, arch = (key[1:-1] for key in keys)
                 found[CodePoint(kernel, series, backend, configuration, arch)] = value
     return found
 

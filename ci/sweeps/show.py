@@ -135,29 +135,37 @@ def _point(row: PointRow) -> dict[str, object]:
 # ---- figure -------------------------------------------------------------------------------------------------------
 
 
-def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> tuple[Json, str]:
-    """(SPEC, DATA as CSV) of the figure of kind "sweep" (dashboards.figures.studies): ranked points by case."""
-    anchor = next(iter(rankings)).anchor
-    rows = [
-        {**row, "point": row["name"], "status": "equal to another" if row["equal_to"] else row["status"]}
-        for row in point_rows(measured.frame)
-    ]
-    data = pd.DataFrame(rows)[["point", "ratio", "low", "high", "status", "backend", "case"]]
-    env = measured.environment.requirements
+def figure(measured: Measured, title: str, case: str = "") -> tuple[Json, pd.DataFrame]:
+    """(SPEC, DATA) of the figure of kind "sweep" (dashboards.figures.studies): points by case, of one or of all."""
+    rows = [row for row in point_rows(measured.frame) if case in ("", row["case"])]
+    regimes = sorted({row["regime"] for row in rows})
+    data = pd.DataFrame(rows, columns=["name", "ratio", "low", "high", "status", "backend", "case"])
+    data["status"] = ["equal to another" if row["equal_to"] else row["status"] for row in rows]
+    if len(regimes) > 1:
+        data["case"] = [f"{row['case']}, {row['regime']}" for row in rows]
+    machine, origin = measured.machine, measured.origin
     spec = {
         "kind": "sweep",
         "title": title,
-        "anchor": anchor,
+        "anchor": rows[0]["anchor"] if rows else "",
         "group": "backend",
         "by": "case",
         "foot": {
-            "machine": measured.origin.machine,
-            "versions": ", ".join(f"{name} {version}" for name, version in env.items()),
-            "commit": (measured.origin.commit or "none")[:8] + (" with local changes" if measured.origin.dirty else ""),
+            "machine": f"{machine.market_name or machine.device} ({origin.machine})",
+            "versions": versions(measured),
+            "commit": (origin.commit or "none")[:8] + (" with local changes" if origin.dirty else ""),
             "date": measured.started_at[:10],
+            "regime": ", ".join(regimes),
         },
     }
-    return spec, str(data.to_csv(index=False))
+    return spec, data.rename(columns={"name": "point"})
+
+
+def versions(measured: Measured) -> str:
+    """The software of a sweep: "torch 2.11.0, Triton 3.6.0, driver 570.1"."""
+    said = measured.environment.versions
+    named = {"torch": said.get("torch"), "Triton": said.get("triton"), "driver": measured.machine.driver}
+    return ", ".join(f"{name} {version}" for name, version in named.items() if version)
 
 
 # What came of a sweep: by case, the best points, the winner and what is known of it, and what was not measured.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
+import marshal
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -271,18 +273,25 @@ class Declaration:
     @classmethod
     def of(cls, data: Json) -> Declaration:
         """From its JSON: the declaration of a trial line, or of `python -m benchmarks list --json`."""
-        costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
-        cases = {
-            name: dataclasses.replace(
-                of_known_fields(DeclaredCase, case),
-                cost=of_known_fields(Cost, costs.get(name, {})),
-                definition=definitions.get(name),
-                shape=_shape(case),
-            )
-            for name, case in ((case["name"], case) for case in data["cases"])
-        }
-        backends, baselines = tuple(data["backends"]), tuple(data.get("baselines", ()))
-        return cls(data["kernel"], backends, baselines, cases, data["yardstick"])
+        return _declaration(trial_file.packed(data))
+
+
+@functools.lru_cache(maxsize=64)
+def _declaration(packed: bytes) -> Declaration:
+    """Hundreds of lines of a record hold the same one."""
+    data = marshal.loads(packed)
+    costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
+    cases = {
+        name: dataclasses.replace(
+            of_known_fields(DeclaredCase, case),
+            cost=of_known_fields(Cost, costs.get(name, {})),
+            definition=definitions.get(name),
+            shape=_shape(case),
+        )
+        for name, case in ((case["name"], case) for case in data["cases"])
+    }
+    backends, baselines = tuple(data["backends"]), tuple(data.get("baselines", ()))
+    return Declaration(data["kernel"], backends, baselines, cases, data["yardstick"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,7 +44,7 @@ def _programs(wanted: argparse.Namespace) -> Path:
 
 def _sweep(wanted: argparse.Namespace) -> Path:
     found = sweeps.the_sweep(wanted.results, wanted.kernel, wanted.machine)
-    told, data = sweeps.sweep_figure(found, wanted.case)
+    told, data = found.figure(wanted.case)
     if not len(data):
         raise FigureError(f"the sweep has no case {wanted.case!r}; it has {', '.join(found.cases)}")
     return cases.drawn(told, data, wanted.out)

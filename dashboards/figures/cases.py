@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -310,12 +310,12 @@ def _told(kind: str, what: str, rows: pd.DataFrame) -> dict[str, Any]:
     return {"kind": kind, "title": f"{what} on {where}", "foot": facts}
 
 
-def drawn(told: dict[str, Any], rows: pd.DataFrame, path: Path | str) -> Path:
+def drawn(told: Mapping[str, Any], rows: pd.DataFrame, path: Path | str) -> Path:
     """Draw a SPEC and its rows into a file."""
     return _saved(told, picture(parse(told, KEYS), rows), path)
 
 
-def _saved(told: dict[str, Any], made: Picture, path: Path | str) -> Path:
+def _saved(told: Mapping[str, Any], made: Picture, path: Path | str) -> Path:
     with paper.style():
         return paper.save(paper.draw(parse(told, KEYS), made), path)
 

@@ -1,7 +1,7 @@
 """The kinds of figures: the keys that each may have, and what makes its picture.
 
-Here are those of things beside each other, one name on each line: backends in cases, before and after a change, two
-regimes.  `lines` has those over a quantity.
+Here are those of things beside each other, one name on each line: backends in cases, and before and after a change.
+`lines` has those over a quantity.
 """
 
 from __future__ import annotations
@@ -180,47 +180,6 @@ def _change(before: object, after: object) -> str:
     return first if first == second else f"{first} → {second}"
 
 
-# ---- two regimes ----------------------------------------------------------------------------------------------------
-
-
-def regime(spec: FigureSpec, data: pd.DataFrame) -> Picture:
-    """Spaced (filled) and sustained (hollow) of each case and backend, in one panel for each quantity."""
-    shown = [quantity(said, "y") for said in (spec.keys.get("y") or "us", *(spec.keys.get("also") or ()))]
-    columns.needed(data, "a figure of regimes", ("case", "regime", *(one.column for one in shown)))
-    cases = columns.ordered(data, "case")
-    notes = [f"{len(cases) - MOST_NAMES} more cases are in the table only"] if len(cases) > MOST_NAMES else []
-    axis = PictureAxis("", "category", tuple(cases[:MOST_NAMES]))
-    panels = tuple(_regimes(spec, data, one, axis) for one in shown)
-    return Picture(spec.title, panels, min(lines.ACROSS, len(panels)), tuple(notes))
-
-
-def _regimes(spec: FigureSpec, data: pd.DataFrame, value: Quantity, axis: PictureAxis) -> PicturePanel:
-    group, marks = spec.column("group", data), []
-    looks = columns.groups(data, group, spec.names("baselines"))
-    for n, look in enumerate(looks):
-        rows = columns.within(data, group, look)
-        marks += _two(rows, value, axis, look, _shift(n, len(looks)))
-    x = _wide(value, numeric(data, value.column))
-    return PicturePanel("", x, axis, tuple(marks), False, 1.0 if value.unit == "1" else math.nan)
-
-
-def _two(rows: pd.DataFrame, value: Quantity, axis: PictureAxis, look: GroupLook, shift: float) -> Iterator[Marks]:
-    """The two states of a group and what joins them."""
-    place = {name: n + shift for n, name in enumerate(axis.names)}
-    rows = rows.assign(_case=columns.texts(rows, "case"), _value=numeric(rows, value.column))
-    rows = rows[rows["_case"].isin(place)].drop_duplicates(["_case", "regime"], keep="last")
-    both = rows.pivot(index="_case", columns="regime", values="_value").reindex(columns=["spaced", "sustained"])
-    at = numbers(place[name] for name in both.index)
-    low, high = numbers(both.min(axis=1)), numbers(both.max(axis=1))
-    yield Marks("", "links", low, at, low, high, look.look)
-    for state in ("spaced", "sustained"):
-        part = rows[rows["regime"] == state].dropna(subset=["_value"])
-        ends = lines.ends(part, value)
-        ys = numbers(part["_case"].map(place))
-        name = f"{look.name}, {state}" if look.name else state
-        yield Marks(name, "dots", numbers(part["_value"]), ys, *ends, look.look, look.dashed, state == "sustained")
-
-
 # ---- all kinds ----------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 100_000
@@ -246,7 +205,6 @@ KINDS = {
     "roofline": FigureKind(("group", "baselines", "label", "ceilings"), roofline),
     "before_after": FigureKind(("value", "code"), before_after),
     "bars": FigureKind(("x", "y", "group", "baselines", "by", "geomean"), bars),
-    "regime": FigureKind(("y", "group", "baselines", "also"), regime),
     "sweep": FigureKind(("anchor", "group", "baselines", "by"), sweep),
 }
 

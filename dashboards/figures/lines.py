@@ -95,12 +95,13 @@ def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every:
 def _line(one: _LinePanel, look: GroupLook, x: PictureAxis) -> Marks:
     """One group in order of x; it is not joined where it has several values at one place."""
     rows = columns.within(one.rows, one.group, look)
-    rows = rows.assign(_x=columns.places(rows, one.x, x), _y=numeric(rows, one.y.column)).dropna(subset=["_x", "_y"])
-    rows = rows.sort_values("_x", kind="stable")
-    kind = "line" if rows["_x"].is_unique and len(look.values) < 2 else "dots"
-    low, high = ends(rows, one.y)
-    labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column])
-    return look.marks(kind, rows["_x"], rows["_y"], low=low, high=high, labels=labels)
+    xs, ys = columns.places(rows, one.x, x).to_numpy(), numeric(rows, one.y.column).to_numpy()
+    order = np.argsort(xs, kind="stable")
+    order = order[np.isfinite(xs[order]) & np.isfinite(ys[order])]
+    kind = "line" if len(set(xs[order])) == len(order) and len(look.values) < 2 else "dots"
+    low, high = (tuple(end[n] for n in order) if end else () for end in ends(rows, one.y))
+    labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column].to_numpy()[order])
+    return look.marks(kind, xs[order], ys[order], low=low, high=high, labels=labels)
 
 
 def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -37,7 +37,6 @@ SHAPE = {
         },
         "panels": _OBJECTS,
         "code": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
-        "also": {"type": "array"},
         "geomean": {"type": "boolean"},
         "ideal": {"type": ["string", "object", "null"]},
         "ceilings": {
@@ -320,8 +319,8 @@ def needed(data: pd.DataFrame, kind: str, names: Sequence[str]) -> None:
 
 def numeric(data: pd.DataFrame, column: str) -> pd.Series:
     """A column as numbers; what is none or not finite is NaN."""
-    found = pd.to_numeric(data[column], errors="coerce").astype(float)
-    return found.where(np.isfinite(found))
+    found = pd.to_numeric(data[column], errors="coerce").to_numpy(float, na_value=np.nan)
+    return pd.Series(np.where(np.isfinite(found), found, np.nan), data.index)
 
 
 def text(value: object) -> str:

@@ -46,8 +46,6 @@ Kinds, what their SPEC has, and what they draw:
     bars          x: category column (cases); y: quantity; group: column (backends); baselines; by: column for
                   panels; geomean: true (default) adds the geometric mean of each group over the cases that all have.
                   More than 40 cases x groups: dots instead of bars
-    regime        columns case, regime ("spaced" or "sustained"); y: quantity (default "us"); group: column (backend);
-                  also: [quantity] for a panel each beside it (joules)
     sweep         columns point (its name), ratio, low, high (time / anchor time and interval), status ("ok", else why
                   it was pruned or failed, counted in the foot); anchor (the name of the anchor, in the spec); group:
                   column (colour, optional); by: column for panels (case).  Ranked, the winner is named

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -19,16 +20,24 @@ from dashboards.figures.picture import FigureError
 from dashboards.lanes import slug
 from dashboards.values import told
 
+if TYPE_CHECKING:
+    from ci.sweeps.measured import Measured
+
 MEASURED = "ok"
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordedSweep:
-    """A sweep as the page shows it.  rows: a dict for each point, in the order of its case's ranking."""
+    """A sweep as the page shows it.  rows: a dict for each point, in the order of its case's ranking.
+
+    winners: the fastest point of the anchor's backend of each case and regime; beats: faster beyond its interval.
+    """
 
     file: Path
+    measured: Measured
     facts: dict[str, Any]
     rows: list[dict[str, Any]]
+    winners: list[dict[str, Any]]
 
     @property
     def path(self) -> str:
@@ -39,6 +48,12 @@ class RecordedSweep:
     def cases(self) -> list[str]:
         """In the order of its rows."""
         return list(dict.fromkeys(row["case"] for row in self.rows))
+
+    def figure(self, case: str | None = None) -> tuple[Mapping[str, Any], pd.DataFrame]:
+        """SPEC and DATA (`dashboards.figures.studies`) of its points, of one case or of all."""
+        from ci.sweeps import show
+
+        return show.figure(self.measured, f"{self.facts['operator']}: points beside their anchor", case or "")
 
 
 def newest_sweeps(results: Path) -> list[Path]:
@@ -64,24 +79,35 @@ def _first(path: Path) -> tuple[str, str]:
 def read_sweep(path: Path) -> RecordedSweep:
     """A file of sweeps.  Raises FigureError if no line of it can be used."""
     from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
+    from ci.sweeps import show
 
     try:
         found = sweeps.read([path])
     except sweeps.SweepError as error:
         raise FigureError(str(error)) from None
-    frame = found.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
-    said, driver = found.environment.versions, found.machine.driver
-    named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
+    order = ["operator", "case", "regime", "ratio"]
+    found = dataclasses.replace(found, frame=found.frame.sort_values(order, kind="stable", na_position="last"))
     facts = {
-        "operator": str(frame["operator"].iloc[0]),
+        "operator": str(found.frame["operator"].iloc[0]),
         "machine": found.origin.machine,
         "device": found.machine.market_name or found.machine.device,
         "commit": found.origin.commit or "",
         "date": found.started_at[:10],
-        "versions": ", ".join(f"{name} {value}" for name, value in named if value),
+        "versions": show.versions(found),
         "problems": len(found.problems),
     }
-    return RecordedSweep(path, facts, [_row(row) for row in frame.to_dict("records")])
+    winners = [_row(one.winner) | {"beats": one.beats_anchor} for one in show.rankings(found) if one.winner]
+    return RecordedSweep(path, found, facts, list(map(_row, show.point_rows(found.frame))), winners)
+
+
+_OF_POINT = ("case", "backend", "regime", "anchor", "status", "why", "equal_to", "knobs", "us", "ratio", "low", "high")
+_OF_POINT += ("trials", "rounds", "rung", "is_anchor")
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A point as the page and its files have it."""
+    us = None if row["seconds"] is None else row["seconds"] * 1e6
+    return told({name: us if name == "us" else row[name] for name in _OF_POINT})
 
 
 def the_sweep(results: Path, kernel: str, machine: str | None) -> RecordedSweep:
@@ -98,41 +124,3 @@ def the_sweep(results: Path, kernel: str, machine: str | None) -> RecordedSweep:
         if found
         else f"no sweep of {kernel}{where} is recorded; `ridgeline records add --help` says how its lines are taken"
     )
-
-
-def _row(row: dict[Any, Any]) -> dict[str, Any]:
-    knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
-    texts = ("case", "backend", "regime", "anchor", "status", "why", "equal_to")
-    found = {name: row[name] for name in texts} | {"knobs": knobs, "us": row["seconds"] * 1e6}
-    return told(found | {name: row[name] for name in ("ratio", "low", "high", "trials", "rounds", "rung", "is_anchor")})
-
-
-def name_of(row: dict[str, Any]) -> str:
-    """A point for people."""
-    return f"{row['backend']} {row['knobs']}".strip()
-
-
-def sweep_figure(sweep: RecordedSweep, case: str | None = None) -> tuple[dict[str, Any], pd.DataFrame]:
-    """SPEC and DATA (`dashboards.figures.studies`) of the points of a sweep, of one case or of all."""
-    rows = [row for row in sweep.rows if case in (None, row["case"])]
-    regimes = sorted({row["regime"] for row in rows})
-    drawn = pd.DataFrame(
-        {
-            **{name: [row[name] for row in rows] for name in ("ratio", "low", "high", "backend")},
-            "point": [name_of(row) for row in rows],
-            "status": ["equal to another" if row["equal_to"] else row["status"] for row in rows],
-            "case": [f"{row['case']}, {row['regime']}" if len(regimes) > 1 else row["case"] for row in rows],
-        }
-    )
-    facts = {name: sweep.facts[name] for name in ("versions", "date")}
-    machine = f"{sweep.facts['device']} ({sweep.facts['machine']})"
-    foot = {"machine": machine, "commit": sweep.facts["commit"][:8], **facts, "regime": ", ".join(regimes)}
-    spec = {
-        "kind": "sweep",
-        "title": f"{sweep.facts['operator']}: points beside their anchor",
-        "anchor": rows[0]["anchor"] if rows else "",
-        "group": "backend",
-        "by": "case",
-        "foot": foot,
-    }
-    return spec, drawn

@@ -213,7 +213,7 @@
    *  * chart(host, spec) draws, draws again when the width changes, and returns {redraw(changes)}.
    * spec:
    *   label      what the chart shows, for screen readers
-   *   x          {kind: "commits", count, tick(i) -> [text, text]} or {kind: "log", values, tick(value) -> text}
+   *   x          {count, tick(i) -> [text, text]}
    *   y          {title, tick(value) -> text, zero: start at 0, log: logarithmic}
    *   right      {title, full: the value that is 100 %} or null
    *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole,
@@ -293,15 +293,12 @@
   }
 
   function scales(spec, width, height) {
-    const count = spec.x.kind === "log" ? spec.x.values.length : spec.x.count;
-    const [from, to] = spec.range || [0, count - 1],
+    const [from, to] = spec.range || [0, spec.x.count - 1],
       span = extent(spec, from, to);
     const left = MARGIN.left,
       right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 34),
       bottom = height - MARGIN.bottom - lanesHeight(spec);
-    const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
-      [a, b] = [place(from), place(to)];
-    const x = i => (b > a ? left + 8 + ((place(i) - a) / (b - a)) * (right - left - 16) : (left + right) / 2);
+    const x = i => (to > from ? left + 8 + ((i - from) / (to - from)) * (right - left - 16) : (left + right) / 2);
     const marks = placeMarks(
       (spec.marks || []).filter(({i}) => i >= from && i <= to),
       x,
@@ -366,20 +363,19 @@
   }
 
   function bottomAxis(spec, at) {
-    const wanted = Math.max(2, Math.floor((at.right - at.left) / (spec.x.kind === "log" ? 60 : 96)));
+    const wanted = Math.max(2, Math.floor((at.right - at.left) / 96));
     const every = Math.max(1, Math.ceil((at.to - at.from + 1) / wanted));
     const chosen = [];
     for (let i = at.to; i >= at.from; i -= every) chosen.push(i);
-    return chosen.map(i => {
-      const texts = spec.x.kind === "log" ? [spec.x.tick(spec.x.values[i])] : spec.x.tick(i);
-      return s(
+    return chosen.map(i =>
+      s(
         "g.tick",
         s("line", {x1: at.x(i), x2: at.x(i), y1: at.bottom, y2: at.bottom + 5}),
-        texts.map((text, n) =>
+        spec.x.tick(i).map((text, n) =>
           s("text", {x: at.x(i), y: at.bottom + 17 + 14 * n, "text-anchor": "middle", class: n ? "minor" : null}, text),
         ),
-      );
-    });
+      ),
+    );
   }
 
   function drawMarks(spec, at) {

@@ -358,7 +358,7 @@
       lines,
       ...stepPicture(lines, moved, R.RATES[now.rate].up, now.event),
       label: `${data.kernel}, ${info.name}: ${R.RATES[now.rate].name} over ${commits.length} commits`,
-      x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), short(commits[i][0])]},
+      x: {count: commits.length, tick: i => [commits[i][1].slice(0, 10), short(commits[i][0])]},
       y: {title: R.axisTitle(now.rate), tick: R.tick, zero: now.zero},
       right: roof(info, all, now.rate),
       range: now.range,

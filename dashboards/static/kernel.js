@@ -115,15 +115,6 @@
     document.querySelector(`[aria-controls="case-${touched}"]`)?.focus({preventScroll: true});
   }
 
-  function openCase(number) {
-    const row = view.rows.find(row => row.case === view.data.cases[number].name);
-    if (!row) return;
-    view.query = document.getElementById("filter").value = "";
-    R.setState({q: ""});
-    openRow(row);
-    document.querySelector("tr.opened").scrollIntoView({block: "start"});
-  }
-
   /** The row that the URL names; without one, the first. */
   function wanted(values) {
     return (
@@ -146,6 +137,7 @@
     R.verified(kernel, lane.machine).catch(fail);
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
+    document.getElementById("over-shapes").hash = R.hashOf({machine: lane.machine, env: lane.env, kernel});
     document.getElementById("absent-here").hidden = here;
     document.getElementById("here").hidden = !here;
     if (!here) return;
@@ -161,7 +153,6 @@
     unknown.hidden = !values.case || view.open !== null;
     unknown.textContent = `There is no case “${values.case}” of ${kernel} on this machine; choose one below.`;
     draw();
-    R.curves(document.getElementById("curves"), data, openCase);
     R.downloads(`${lane.slug}/kernel-${slug}`);
     if (values.case && view.open) document.querySelector("tr.opened").scrollIntoView({block: "start"});
   }

@@ -37,7 +37,7 @@
     R.chart(area, {
       lines: drawn,
       label: `${unit} over ${at.length} commits`,
-      x: {kind: "commits", count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
+      x: {count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
       y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
       tip: i => tip(drawn, i, commits[at[i]]),
     });

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from ci.history.kept import CaseCheck, case_checks
 from ci.trials.trial import Arm, Checkout, Trial
 from dashboards.lanes import together
 from dashboards.overview import Declared, overview_data
@@ -74,6 +75,11 @@ class SiteInput:
             yield from ((case, backend, arm) for case, _, backend, arm in trial.arms())
 
     @functools.cached_property
+    def checks(self) -> tuple[list[CaseCheck], list[str]]:
+        """What was verified, in time, and a sentence on each line or file that says nothing of it."""
+        return case_checks(self.results)
+
+    @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
         """By the slug of a lane, the newest rows that stand together (`dashboards.lanes.together`)."""
         return {lane.slug: together(lane.frame) for lane in self.lanes}
@@ -99,7 +105,7 @@ class View:
 
     name: str
     title: str
-    make: Callable[[SiteInput], Made]
+    make: Callable[[SiteInput], Made] = lambda _: iter(())
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()

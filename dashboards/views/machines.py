@@ -106,7 +106,7 @@ def _machines(site: SiteInput) -> Made:
     peers = site.history.peers
     found = machines(readings.load(site.results), peers if len(peers) else None)
     runs = kept.canary_runs(site.results)[0]
-    rows = kept.verified(kept.case_checks(site.results)[0])
+    rows = kept.verified(site.checks[0])
     health = {one.machine: one for one in found}
     listed = machines_data(found, runs, (lane.machine for lane in site.lanes))
     yield "views/machines", listed
@@ -146,7 +146,7 @@ def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str,
 
 
 def _checks(site: SiteInput) -> Made:
-    found, problems = kept.case_checks(site.results)
+    found, problems = site.checks
     verified = kept.verified([*found, *_of_trials(site)])
     data = told(records_data(verified, [text.replace(f"{site.results}/", "") for text in problems]))
     yield "views/checks", data

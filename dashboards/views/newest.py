@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,6 @@ import pandas as pd
 from ci.records import derived, rates
 from ci.records.ledger import RecordedCause, causes_in
 from ci.stats.types import FloatArray
-from ci.trials.file import read
-from ci.trials.trial import Trial
 from dashboards.lanes import (
     BLOCK,
     CASE,
@@ -36,7 +32,7 @@ from dashboards.lanes import (
     timed,
 )
 from dashboards.overview import SPARK_POINTS
-from dashboards.sources import Counts, Lane
+from dashboards.sources import Counts
 from dashboards.values import costs, half_width, in_rate, minute, newest_stated, told
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 from kernels.hardware import Hardware
@@ -154,104 +150,10 @@ def _flat(case: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
 BACKENDS = View("backends", "Backends", newest, scripts=(*CASES, "views/backends.js"), styles=("views/views.css",))
 
 
-# Speed over the shape of a case, and tile configurations over shapes where sweeps are recorded.
+# Speed over the shape of a case, drawn from the same files.
 
 
-SWEEPS = ("sweeps", "curves")
-"""Folders below the records whose trial files hold one operator with many settings of its knobs."""
-
-LEAST_CONFIGURATIONS = 2
-"""Fewer than these in one backend are no sweep."""
-
-Knobs = str
-"""Knobs of an arm as JSON with sorted keys: equal texts are equal settings."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Sweep:
-    """Times of one backend of one operator.  seconds: median over trials of a trial's median, by case and knobs."""
-
-    kernel: str
-    backend: str
-    seconds: Mapping[tuple[str, Knobs], float]
-
-
-def sweeps(trials: Iterable[Trial]) -> list[Sweep]:
-    """The sweeps in the trials of one machine."""
-    found: dict[tuple[str, str], dict[tuple[str, Knobs], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for trial in trials:
-        for case, _, backend, arm in trial.arms():
-            if arm.ok and arm.knobs:
-                found[trial.operator, backend][case, knobs(arm.knobs)].append(float(np.median(arm.seconds)))
-    medians = {key: {at: float(np.median(times)) for at, times in points.items()} for key, points in found.items()}
-    several = {key for key, points in medians.items() if len({k for _, k in points}) >= LEAST_CONFIGURATIONS}
-    return [Sweep(*key, medians[key]) for key in sorted(several)]
-
-
-def knobs(values: Mapping[str, Any]) -> Knobs:
-    """The text that stands for a setting."""
-    return json.dumps(dict(values), sort_keys=True)
-
-
-def configurations(sweep: Sweep, chosen: Mapping[str, Knobs]) -> dict[str, Any]:
-    """What static/views/shapes.js reads; only knobs that differ are told.
-
-    {"kernel", "backend", "cases": [name], "configs": [{knob: value}], "us": [[of config] of case], "running": [config
-    of the newest record of the case, or null], "chosen": [its index where the sweep has it, or null]}
-    """
-    cases = sorted({case for case, _ in sweep.seconds}, key=natural)
-    settings = sorted({setting for _, setting in sweep.seconds}, key=natural)
-    times = [[sweep.seconds.get((case, setting), np.nan) * 1e6 for setting in settings] for case in cases]
-    running = [chosen.get(case) for case in cases]
-    shown = _differing(
-        [json.loads(setting) for setting in {**dict.fromkeys(settings), **dict.fromkeys(running)} if setting]
-    )
-    return {
-        "kernel": sweep.kernel,
-        "backend": sweep.backend,
-        "cases": cases,
-        "configs": [shown(setting) for setting in settings],
-        "running": [shown(setting) if setting else None for setting in running],
-        "us": times,
-        "chosen": [settings.index(setting) if setting in settings else None for setting in running],
-    }
-
-
-def _differing(settings: Sequence[Mapping[str, Any]]) -> Callable[[Knobs], dict[str, Any]]:
-    """What tells a setting from the others."""
-    names = sorted({name for setting in settings for name in setting})
-    kept = [name for name in names if len({json.dumps(setting.get(name)) for setting in settings}) > 1]
-
-    def shown(setting: Knobs) -> dict[str, Any]:
-        values = json.loads(setting)
-        return {name: values[name] for name in kept if name in values}
-
-    return shown
-
-
-def _shapes(site: SiteInput) -> Made:
-    trials = list(_trials(site.results))
-    for lane in site.lanes:
-        found = sweeps(trial for trial in trials if trial.machine.name == lane.machine)
-        yield f"{lane.slug}/configurations", [configurations(one, _chosen(site, lane, one)) for one in found]
-
-
-def _trials(results: Path) -> Iterator[Trial]:
-    for path in sorted(path for folder in SWEEPS for path in (results / folder).glob("*.jsonl*")):
-        yield from read(path).trials
-
-
-def _chosen(site: SiteInput, lane: Lane, sweep: Sweep) -> dict[str, Knobs]:
-    """By case, the knobs with which the newest record of the swept backend was made."""
-    rows = site.newest[lane.slug]
-    rows = rows[(rows["kernel"] == sweep.kernel) & (rows["backend"] == sweep.backend)]
-    arms = site.arms_at(rows)
-    return {case: knobs(arm.knobs) for case, backend, arm in arms if backend == sweep.backend and arm.ok}
-
-
-SHAPES = View(
-    "shapes", "Shapes", _shapes, scripts=(*CASES, "views/shapes.js"), styles=("views/views.css",), reads=("*/newest",)
-)
+SHAPES = View("shapes", "Shapes", scripts=(*CASES, "views/shapes.js"), styles=("views/views.css",), reads=("*/newest",))
 
 
 # The roofline of a machine: what cases achieve over their intensity, under the roofs, and where they were before.

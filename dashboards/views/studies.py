@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from dashboards.figures.kinds import KEYS, picture
 from dashboards.figures.lines import foot
 from dashboards.figures.picture import FigureError
 from dashboards.figures.spec import KNOWN, parse, read_data, read_spec
-from dashboards.figures.sweeps import MEASURED, RecordedSweep, newest_sweeps, read_sweep, sweep_figure
+from dashboards.figures.sweeps import MEASURED, RecordedSweep, newest_sweeps, read_sweep
 from dashboards.lanes import slug
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
@@ -191,43 +190,26 @@ VIEW = View(
 # Sweeps: the newest recorded one of each operator and machine, its points beside their anchor, and the winners.
 
 
-# ---- what the page reads --------------------------------------------------------------------------------------------
-
-
-def winners(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of every case and regime, the fastest point of the anchor's backend; beats: faster beyond its interval."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows:
-        own = row["backend"] == row["anchor"] and row["status"] == MEASURED and row["ratio"] is not None
-        best = found.get((row["case"], row["regime"]))
-        if own and (best is None or row["ratio"] < best["ratio"]):
-            found[row["case"], row["regime"]] = row
-    kept = ("case", "regime", "anchor", "knobs", "us", "ratio", "low", "high", "is_anchor")
-    beats = [not row["is_anchor"] and (row["high"] or math.inf) < 1 for row in found.values()]
-    return [{name: row[name] for name in kept} | {"beats": b} for row, b in zip(found.values(), beats, strict=True)]
-
-
 def listed_sweep(sweep: RecordedSweep) -> dict[str, Any]:
     """A line of the list of sweeps."""
-    best = winners(sweep.rows)
     counts = {
         "cases": len({row["case"] for row in sweep.rows}),
         "points": len(sweep.rows),
         "measured": sum(row["status"] == MEASURED for row in sweep.rows),
-        "faster": sum(row["beats"] for row in best),
+        "faster": sum(row["beats"] for row in sweep.winners),
     }
     return {**sweep.facts, **counts, "path": sweep.path}
 
 
 def shown_sweep(sweep: RecordedSweep) -> dict[str, Any]:
     """All of a sweep, which static/views/sweeps.js reads."""
-    said, drawn = sweep_figure(sweep)
+    said, drawn = sweep.figure()
     try:
         made = picture(spec := parse(said, KEYS), drawn)
         shown_figure: dict[str, Any] | None = {"picture": made, "foot": foot(spec, made)}
     except FigureError:  # nothing of it was measured; the table says why
         shown_figure = None
-    return {"figure": shown_figure, "winners": winners(sweep.rows), "points": sweep.rows}
+    return {"figure": shown_figure, "winners": sweep.winners, "points": sweep.rows}
 
 
 def _sweeps(site: SiteInput) -> Made:

@@ -33,6 +33,24 @@ def test_what_is_not_a_trial_is_not_written():
         notes.finished({"kernel": "gemm"})
 
 
+@pytest.mark.parametrize("world", [True, 1.0, "1"])
+def test_a_declaration_that_only_equals_one_that_was_found_right_is_refused(world):
+    line = notes.finished(trial())
+    notes.check(line)
+    line["trees"]["head"]["declaration"]["cases"][0]["world"] = 1
+    notes.check(line)
+    line["trees"]["head"]["declaration"]["cases"][0]["world"] = world
+    with pytest.raises(notes.Unfit, match=r"trees\.head\.declaration\.cases\[0\]\.world is"):
+        notes.check(line)
+
+
+def test_a_declaration_of_another_operator_is_refused_each_time():
+    line = notes.finished(trial())
+    for _ in range(2):
+        with pytest.raises(notes.Unfit, match="softmax, the operator of the trial"):
+            notes.check({**line, "kernel": "softmax"})
+
+
 def test_lines_are_appended(tmp_path):
     path = tmp_path / "new" / "trials.jsonl"
     for number in range(3):

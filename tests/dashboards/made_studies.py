@@ -157,17 +157,6 @@ def bars(cases: int = 4, backends: int = 4) -> Made:
     return found, pd.DataFrame(rows)
 
 
-def regime() -> Made:
-    rows = [
-        {"case": f"m4096_k{4096 * k}", "backend": b, "regime": r, "us": 610 * k * f * g, "joules": 0.4 * k * f * g * g}
-        for k in (1, 2, 3)
-        for b, f in (("cublas", 1.0), ("triton", 1.01))
-        for r, g in (("spaced", 1.0), ("sustained", 1.18))
-    ]
-    found = spec("regime", "Spaced and sustained", group="backend", baselines=["cublas"], also=["joules"])
-    return found, pd.DataFrame(rows)
-
-
 def sweep(points: int = 60) -> Made:
     random = np.random.default_rng(3)
     ratio = 0.86 + np.sort(random.gamma(2.0, 0.12, points))
@@ -182,7 +171,7 @@ def sweep(points: int = 60) -> Made:
 
 MADE = {
     "curve": curve, "panels": panels, "three": three_panels, "cus": cus, "scaling": scaling, "heatmap": heatmap,
-    "roofline": roofline, "before_after": before_after, "bars": bars, "regime": regime, "sweep": sweep,
+    "roofline": roofline, "before_after": before_after, "bars": bars, "sweep": sweep,
 }  # fmt: skip
 
 

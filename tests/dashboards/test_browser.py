@@ -224,24 +224,14 @@ def test_csv_fields_are_data(page: chromium.Page, tmp_path: Path) -> None:
     assert float(row["microseconds"]) == pytest.approx(truth["seconds"] * 1e6, rel=1e-5)
 
 
-def test_curves_over_the_message_size(page: chromium.Page, site: str) -> None:
+def test_a_kernels_page_leads_to_its_speed_over_the_message_size(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
-    ticks = page.run(
-        "[...document.querySelectorAll('#curves .tick text')].map(t => t.textContent).filter(t => t.endsWith('B'))"
-    )
-    assert sorted(ticks) == sorted(["64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB", "1 GiB"])
-    dots = "document.querySelector('#curves .line').querySelectorAll('circle')"
-    places = page.run(f"[...{dots}].map(c => Number(c.getAttribute('cx')))")
-    steps = [b - a for a, b in itertools.pairwise(places)]
-    assert max(steps) - min(steps) < 0.3, "sizes that grow by 4 stand at equal distances"
-    page.run("document.querySelector('#curves .chart').focus()")
+    page.run("document.querySelector('#over-shapes').click()")
+    page.wait("document.querySelector('#view canvas')")
+    said = page.run("document.querySelector('#view .plot').getAttribute('aria-label')")
+    assert said.startswith("busbw over message bytes, all_gather"), said
+    page.run("document.querySelector('#view .plot').focus()")
     page.key("Home")
-    assert page.texts("#curves .tip")[0].startswith("64 KiB")
-    page.key("End")
-    page.key("Enter")
-    assert page.texts("tr.opened .opener") == ["w8_1048576k"]
-    page.open(f"{site}/kernels/gemm.html#machine={MI300X}")
-    assert page.run("document.querySelector('#curves').hidden")
 
 
 def test_pages_that_have_nothing_to_show_say_so(

@@ -239,7 +239,6 @@ def test_every_kind_of_figure_is_drawn_and_fits(page: chromium.Page, site: str) 
         "scaling": 2,
         "roofline": 2,
         "before_after": 2,
-        "regime": 2,
     }
     for width, scheme in ((1400, "light"), (390, "dark")):
         page.size(width, 900, scheme)

@@ -26,18 +26,7 @@ from dashboards.figures.spec import parse
 from tests.dashboards import made_studies
 
 MADE = {**{name: make() for name, make in made_studies.MADE.items()}, **made_studies.hostile()}
-DRAWN = (
-    "curve",
-    "three",
-    "scaling",
-    "heatmap",
-    "roofline",
-    "before_after",
-    "bars",
-    "regime",
-    "long_sweep",
-    "one_point",
-)
+DRAWN = ("curve", "three", "scaling", "heatmap", "roofline", "before_after", "bars", "long_sweep", "one_point")
 """Kinds and hard data that are drawn on paper here; all of them become pictures."""
 
 
@@ -222,18 +211,6 @@ def test_bars_have_the_geometric_mean_of_the_cases_that_all_have() -> None:
     assert "geometric mean over 3 cases that every backend has" in found.notes
     assert {marks.kind for marks in found.panels[0].marks} == {"bars"}
     assert {marks.kind for marks in made("many_bars").panels[0].marks} == {"dots"}
-
-
-def test_regimes_stand_in_one_line_filled_and_hollow() -> None:
-    time, energy = made("regime").panels
-    assert (time.x.title, energy.x.title) == ("time, µs", "energy per call, J")
-    marks = {one.name: one for one in time.marks if one.kind == "dots"}
-    assert [(name, one.hollow) for name, one in marks.items()] == [
-        *(("triton, spaced", False), ("triton, sustained", True)),
-        *(("cublas, spaced", False), ("cublas, sustained", True)),
-    ]
-    assert marks["triton, spaced"].y == marks["triton, sustained"].y
-    np.testing.assert_allclose(np.divide(marks["cublas, sustained"].x, marks["cublas, spaced"].x), 1.18)
 
 
 def test_a_sweep_ranks_names_the_fastest_and_counts_what_was_not_measured() -> None:

@@ -39,7 +39,6 @@ NEEDED = {
     "roofline": ("flops", "hbm_bytes", "link_bytes", "seconds", "dtype", "case"),
     "sweep": ("point", "ratio", "low", "high", "status"),
     "before_after": ("change", "case", "before", "after", "ratio_low", "ratio_high"),
-    "regime": ("case", "regime"),
     "cus": ("cus", "busbw"),
     "scaling": ("world",),
 }
@@ -69,8 +68,6 @@ def _named(spec: Json) -> Iterator[str]:
         if key == "panels":
             for panel in value:
                 yield from _named(panel)
-        elif key == "also":
-            yield from (_column(one) for one in value)
         elif key == "code":
             for one in value:
                 yield from (str(one["before"]), str(one["after"]))
@@ -124,8 +121,6 @@ def _with_units(said: Json) -> Json:
 def _with_unit(key: str, value: Any) -> Any:
     if key == "panels":
         return [_with_units(panel) for panel in value]
-    if key == "also":
-        return [_with_unit("y", one) for one in value]
     if key not in AXES or not value:
         return value
     found = described(_column(value))

@@ -69,8 +69,7 @@
     return axes[sizes.indexOf(Math.max(...sizes))];
   }
 
-  /* Heat maps: of shapes by their ratio to the baseline, and of tile configurations by their share of the best.
-   */
+  /* A heat map of shapes by their ratio to the baseline. */
 
   const SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
     MOST_ROWS = 80,
@@ -109,100 +108,10 @@
       .filter(({row, arm}) => arm && C.ratioOf(row, arm) !== null)
       .map(({row, arm}) => ({row, arm, ratio: C.ratioOf(row, arm)}));
 
-  /** Where a value lies between the two full colours, -1 to 1: of a ratio around 1, of a share of the best. */
+  /** Where a ratio around 1 lies between the two full colours, -1 to 1. */
   const byRatio = ratio => Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(SPAN)));
-  const byShare = share => Math.max(-1, 1 - (1 - share) * 2 * SPAN);
 
-  /* ---- tile configurations ---- */
-
-  const knobText = knobs =>
-    Object.entries(knobs)
-      .map(([name, value]) => `${name}=${value}`)
-      .join(" ");
-
-  /** Speed of every configuration relative to the best of the case; the one that records were made with is ringed. */
-  function configurations(host, sweeps, kernel) {
-    const mine = sweeps.filter(sweep => sweep.kernel === kernel);
-    host.append(h("h2", "Configurations"));
-    if (!mine.length) {
-      return host.append(h("p.hint", "No sweep of this operator is recorded on this machine."));
-    }
-    for (const sweep of mine) configurationsOf(host, sweep);
-  }
-
-  function configurationsOf(host, {backend, configs, cases, chosen, running, us}) {
-    const best = us.map(times => Math.min(...times.filter(time => time !== null)));
-    const cells = configs.flatMap((knobs, y) =>
-      cases.map((name, x) => ({
-        x,
-        y,
-        time: us[x][y],
-        ringed: chosen[x] === y,
-        name,
-        knobs,
-        share: us[x][y] === null ? null : best[x] / us[x][y],
-      })),
-    );
-    const measured = cells.filter(({time}) => time !== null);
-    host.append(
-      h(
-        "h3",
-        R.foreign(backend),
-        h(
-          "span.sub",
-          ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`,
-        ),
-      ),
-    );
-    const other = cases
-      .filter((_, x) => running[x] && chosen[x] === null)
-      .map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
-    if (other.length)
-      host.append(h("p.hint", "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
-    const shown = configs.slice(0, MOST_ROWS),
-      at = ({x, y}) => cells[y * cases.length + x];
-    const map = of => shown.map((_, y) => cases.map((_, x) => (at({x, y}).time === null ? null : of(at({x, y})))));
-    R.panelChart(host, {
-      label: `Speed of ${configs.length} configurations of ${backend} relative to the best`,
-      x: {names: cases},
-      y: {names: shown.map(knobText)},
-      cells: {
-        values: map(({share}) => byShare(share)),
-        texts: map(({ringed, share}) => (ringed ? "◉ " : "") + number(share, 3)),
-        best: map(({ringed}) => ringed),
-        ends: [-1, 1],
-        bar: ["best", `1/${SPAN} of it`],
-      },
-      tip: cell =>
-        box(at(cell).name, [
-          ["time", R.duration(at(cell).time)],
-          ["speed / best", number(at(cell).share, 3)],
-          ["knobs", knobText(at(cell).knobs)],
-        ]),
-    });
-    const columns = [
-      {key: "case", value: cell => cell.name},
-      {key: "knobs", title: "configuration", value: cell => knobText(cell.knobs)},
-      {key: "us", title: "time, µs", number: true, value: cell => cell.time, cell: cell => number(cell.time)},
-      {
-        key: "share",
-        title: "speed / best",
-        number: true,
-        value: cell => cell.share,
-        cell: cell => number(cell.share, 3),
-      },
-      {key: "chosen", value: cell => (cell.ringed ? "yes" : "")},
-    ];
-    host.append(
-      h(
-        "details.numbers",
-        h("summary", "Numbers behind the map"),
-        R.grid({caption: "configurations", columns, rows: measured, file: "configurations-" + backend}),
-      ),
-    );
-  }
-
-  /* Speed over the shape: lines over one dimension under the roof, and grids of shapes and of tile configurations.
+  /* Speed over the shape: lines over one dimension under the roof, and a grid of shapes.
    */
 
   const WIDE = 50; // times the least value: from there on the speeds get a logarithmic axis
@@ -219,7 +128,8 @@
       value = ({row, arm}) => C.valueOf(row, arm, rate);
     const marks = backends.map(({name}) => {
       const those = rows.map(row => ({row, arm: C.armOf(row, name)})).filter(one => one.arm && value(one) !== null);
-      return {...looks.get(name), kind: "line", rows: those, x: those.map(({row}) => x.of(row)), y: those.map(value)};
+      const end = column => those.map(({row, arm}) => C.valueOf(row, arm, rate, column));
+      return {...looks.get(name), kind: "line", rows: those, x: those.map(({row}) => x.of(row)), y: those.map(value), low: end("low"), high: end("high")};
     });
     const values = marks.flatMap(({y}) => y),
       wide = Math.max(...values) > WIDE * Math.min(...values), // most of them would lie on the ground of a linear axis
@@ -264,11 +174,11 @@
 
   async function show(values) {
     const lane = R.laneOf(values, choose);
-    const [{cases}, sweeps] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/configurations")]);
-    return host => draw(host, values, lane, cases.filter(C.runsHere), sweeps);
+    const {cases} = await R.data(lane.slug + "/newest");
+    return host => draw(host, values, lane, cases.filter(C.runsHere));
   }
 
-  function draw(host, values, lane, all, sweeps) {
+  function draw(host, values, lane, all) {
     const kernels = [...new Set(all.map(row => row.kernel))],
       kernel = kernels.includes(values.kernel) ? values.kernel : kernels[0];
     const rows = all.filter(row => row.kernel === kernel),
@@ -317,7 +227,6 @@
     );
     overShape(host, {members: families.get(family) || [], x, rate, backends, off, title: `${kernel}, ${family}`});
     overGrid(host, {families, x, backends, values});
-    configurations(host, sweeps, kernel);
     const points = placed.flatMap(row => row.arms.filter(arm => arm.us !== null).map(arm => ({row, arm})));
     host.append(
       h("h2", "Numbers"),
