@@ -1,8 +1,9 @@
 """`make setup` and `make check` in stand-ins of AMD's images: they keep the torch that the image brings.
 
-An image is a whole Python with a pip of its own, an old setuptools, and torch in one of three places.  Its torch is the
-real one of this environment under another version, which names a ROCm.  Nothing can be written into it, and there is no
-network: what Ridgeline needs beyond the image lies in a folder of wheels.
+An image is a whole Python with a pip of its own, an old setuptools, and torch in one of three places.  Where
+something is measured, its torch is the real one of this environment under another version, which names a ROCm;
+elsewhere a package that knows this version only.  Nothing can be written into an image, and there is no network: what
+Ridgeline needs beyond it lies in a folder of wheels.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import filelock
@@ -77,8 +78,9 @@ def link(source: Path, target: Path, without: Callable[[str], bool]) -> Path:
 class Image:
     """An image in a folder: a whole Python, packages wherever a kind of image has them, and variables."""
 
-    def __init__(self, folder: Path, setuptools: Path, pip: Path) -> None:
+    def __init__(self, folder: Path, setuptools: Path, pip: Path, measures: bool) -> None:
         self.folder, self._setuptools, self.variables = folder, setuptools, dict[str, str]()
+        self._measures = measures
         library = Path(sysconfig.get_path("stdlib", vars={"installed_base": str(BASE)}))
         prefix = link(BASE, folder / "prefix", lambda name: name in ("bin", "lib"))
         link(library.parent, prefix / "lib", lambda name: name == MINOR)
@@ -104,6 +106,11 @@ class Image:
         pinned = self.folder / "constraint.txt"  # as NVIDIA's images pin what they bring
         pinned.write_text(f"setuptools=={self._setuptools.name.split('-')[1]}\n")
         self.variables["PIP_CONSTRAINT"] = str(pinned)
+        if not self._measures:
+            (packages / "torch").mkdir()
+            (packages / "torch/__init__.py").write_text("from torch.version import __version__ as __version__\n")
+            (packages / "torch/version.py").write_text(f"__version__, hip, cuda = {VERSION!r}, {HIP!r}, None\n")
+            return
         ours = link(Path(torch.__file__).parent, packages / "torch", lambda name: name in ("version.py", "__pycache__"))
         compiled = Path(torch.__file__).parent / "__pycache__"
         if compiled.is_dir():  # so that torch is not compiled for each image
@@ -131,8 +138,8 @@ def system(image: Image) -> None:
     image.variables["PYTHONUSERBASE"] = str(image.folder / "user")
 
 
-def made(tree: Path, target: str, image: Image, wheel: Path) -> str:
-    """What `make TARGET` prints with the image's Python, which root cannot write to either, and no network."""
+def made(tree: Path, target: Sequence[str], image: Image, wheel: Path) -> str:
+    """What `make` of these words prints with the image's Python, which root cannot write to either, and no network."""
     inherited = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST", "MAKE", "PIP"))
     }
@@ -141,7 +148,7 @@ def made(tree: Path, target: str, image: Image, wheel: Path) -> str:
     obey = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.getuid() == 0 else []
     try:
         done = subprocess.run(
-            [*obey, "make", target, f"PYTHON={image.python}"],
+            [*obey, "make", *target, f"PYTHON={image.python}"],
             cwd=tree, env={**inherited, **offline, **image.variables}, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
     finally:
@@ -152,10 +159,8 @@ def made(tree: Path, target: str, image: Image, wheel: Path) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """This tree with one kernel and no records, as a repository whose last two commits it is."""
-    made = repository(copied(tmp_path / "tree"))
-    commit(made)
-    return made
+    """This tree with one kernel and no records."""
+    return copied(tmp_path / "tree")
 
 
 SEEN = "import json, torch; print(json.dumps([torch.__version__, torch.version.hip]))"
@@ -165,24 +170,27 @@ COMBINED = [
     pytest.param(
         kind,
         setuptools,
-        PIPS[(k + s) % 2],
-        id=f"{kind.__name__}-setuptools-{setuptools}-pip-{PIPS[(k + s) % 2]}",
+        pip,
+        setuptools == SETUPTOOLS[0] and pip == PIPS[k % 2],
+        id=f"{kind.__name__}-setuptools-{setuptools}-pip-{pip}",
         marks=pytest.mark.xdist_group(f"{kind.__name__} {setuptools}"),
     )
     for k, kind in enumerate(KINDS)
-    for s, setuptools in enumerate(SETUPTOOLS)
+    for setuptools in SETUPTOOLS
+    for pip in PIPS
 ]
-"""Each kind with each setuptools and each pip, and each setuptools with each pip."""
+"""Each kind with each setuptools and each pip; one of each kind measures."""
 
 
-@pytest.mark.parametrize(("kind", "setuptools", "pip"), COMBINED)
+@pytest.mark.parametrize(("kind", "setuptools", "pip", "checked"), COMBINED)
 def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
-    kind: Callable[[Image], None], setuptools: str, pip: str, tree: Path, tmp_path: Path, wheels: Wheels
+    kind: Callable[[Image], None], setuptools: str, pip: str, checked: bool, tree: Path, tmp_path: Path, wheels: Wheels
 ) -> None:
-    image = Image(tmp_path / "image", wheels["setuptools", setuptools], wheels["pip", pip])
+    image = Image(tmp_path / "image", wheels["setuptools", setuptools], wheels["pip", pip], checked)
     kind(image)
-    checked = setuptools == SETUPTOOLS[0]
-    made(tree, "check" if checked else "setup", image, wheels["setuptools", "newest"])
+    if checked:
+        commit(repository(tree))
+    made(tree, ["check"] if checked else ["setup", "USED=torch"], image, wheels["setuptools", "newest"])
     python = tree / ".venv/bin/python"
     asked = {"cwd": tmp_path, "capture_output": True, "text": True, "env": {**os.environ, **image.variables}}
     said = subprocess.run([python, "-m", "pip", "--version"], check=True, **asked).stdout

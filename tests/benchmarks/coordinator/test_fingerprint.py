@@ -163,6 +163,15 @@ def test_the_name_of_a_machine_is_its_static_identity():
     assert fingerprint.fingerprint([MI300X], {**static, "chip_id": "74a1"})["name"].startswith("mi300xx1-")
 
 
+def test_a_cpu_is_named_as_linux_does_and_otherwise_as_python_does(monkeypatch):
+    told = "processor\t: 0\nmodel name\t: Fast CPU: 96 cores \nmodel name\t: another\n"
+    monkeypatch.setattr(Path, "read_text", lambda file: told)
+    assert fingerprint.cpu_name() == "Fast CPU: 96 cores"
+    monkeypatch.setattr(Path, "read_text", lambda file: "processor\t: 0\n")
+    monkeypatch.setattr(fingerprint.platform, "processor", lambda: "arm")
+    assert fingerprint.cpu_name() == "arm"
+
+
 def test_an_unknown_device_is_measured_with_a_warning_that_names_the_table():
     strange = fingerprint.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}], {})
     assert strange["market_name"] is None

@@ -236,6 +236,9 @@ def test_a_shared_movement_of_baseline_and_case_cancels():
 def test_a_baseline_of_too_few_common_trials_is_none():
     trials = [trial(0, baseline=0.0), trial(1)]
     assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
+    few = [trial(n, rounds, baseline=0.0) for n, rounds in enumerate((2, 9, 1))]
+    (found,) = samples([few], baseline=True)
+    assert found.numbers == (0, 1), "a shift needs two rounds"
 
 
 def test_order_is_kept_over_different_numbers_of_trials():
