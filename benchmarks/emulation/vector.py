@@ -2,7 +2,10 @@
 
 Functions take and give numpy arrays of these types.  Names are AMD's, without the suffix of the encoding.
 Source: AMD Instinct MI300 and MI350 Instruction Set Architecture, chapter Instructions.  Rounded otherwise by the
-hardware: V_RCP, V_RSQ, V_SQRT, V_EXP, V_LOG, V_SIN, V_COS are within 1 ulp there and correctly rounded here.
+hardware: V_RCP, V_RSQ, V_SQRT, V_EXP, V_LOG, V_SIN, V_COS are within 1 ulp there and correctly rounded here; those of
+fp64 (V_RCP, V_RSQ, V_SQRT) are estimates of 2^-23 or so there, which code refines.  V_EXP_F32 and V_LOG_F32 flush
+denormals there (below 2^-126) and keep them here.  The payload of a NaN may differ.  Every other difference between
+this and AMD's pseudocode is in tests/benchmarks/emulation/test_pseudocode.py.
 """
 
 from __future__ import annotations
@@ -352,7 +355,7 @@ def saturated(name: str, kind: str) -> Function:
 
 
 def float_class(value: Any, wanted: Any) -> Any:
-    """V_CMP_CLASS: whether the number is of one of the kinds whose bits are set, from a signalling NaN (0) to +inf (9)."""
+    """V_CMP_CLASS: is the number of a kind whose bit is set?  Kinds are from a signalling NaN (0) to +inf (9)."""
     negative = np.signbit(value)
     normal = np.abs(value) >= np.finfo(value.dtype).tiny
     positive = np.select([np.isinf(value), normal, value != 0], [9, 8, 7], 6)

@@ -11,7 +11,12 @@ import torch
 from benchmarks.emulation.triton_driver import emulated
 from tests.benchmarks.emulation import classes
 
-F8 = {"fnuz e4m3": torch.float8_e4m3fnuz, "fnuz e5m2": torch.float8_e5m2fnuz, "ocp e4m3": torch.float8_e4m3fn, "ocp e5m2": torch.float8_e5m2}  # fmt: skip
+F8 = {
+    "fnuz e4m3": torch.float8_e4m3fnuz,
+    "fnuz e5m2": torch.float8_e5m2fnuz,
+    "ocp e4m3": torch.float8_e4m3fn,
+    "ocp e5m2": torch.float8_e5m2,
+}
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
 
 
@@ -114,7 +119,9 @@ def test_conversion_to_and_from_fp8(random, name):
     assert torch.equal(back, small.float())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, *F8.values()])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, *F8.values()]
+)
 def test_products(random, dtype):
     whole = dtype == torch.int8
     a, b = (
@@ -129,7 +136,9 @@ def test_products(random, dtype):
 
 
 @pytest.mark.parametrize("shape", [16, 32])
-@pytest.mark.parametrize("kinds", [("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e2m1", "e2m1"), ("e4m3", "e2m1"), ("e2m1", "e5m2")])
+@pytest.mark.parametrize(
+    "kinds", [("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e2m1", "e2m1"), ("e4m3", "e2m1"), ("e2m1", "e5m2")]
+)
 def test_scaled_products(arch, random, kinds, shape):
     size, k = 32, 256
 
@@ -166,7 +175,12 @@ def test_atomics(random):
     classes.atomics[(1,)](x, whole, single, wide, 256)
     for bin in range(7):
         values = x[bin::7].tolist()
-        expected = [sum(values), max(values), min(values), *(functools.reduce(how, values) for how in (operator.or_, operator.xor, operator.and_))]  # fmt: skip
+        expected = [
+            sum(values),
+            max(values),
+            min(values),
+            *(functools.reduce(how, values) for how in (operator.or_, operator.xor, operator.and_)),
+        ]
         assert whole[bin:42:7].tolist() == expected
         assert int(whole[42 + bin]) in values
         assert single[bin::7].tolist() == wide[bin::7].tolist() == [sum(values), max(values)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,19 @@ NAME = re.compile(
     r"V_MFMA_(?P<scale>SCALE_)?(?P<out>F32|I32|F64)_(?P<m>\d+)X\d+X(?P<k>\d+)_((?P<b>\d+)B_)?(?P<types>[A-Z0-9_]+)$"
 )
 ARCHS = {"gfx942": ("XF32",), "gfx950": ()}
-WIDTH = {"F16": 16, "BF16": 16, "F32": 32, "XF32": 32, "F64": 64, "I8": 8, "FP8": 8, "BF8": 8, "FP6": 6, "BF6": 6, "FP4": 4}  # fmt: skip
+WIDTH = {
+    "F16": 16,
+    "BF16": 16,
+    "F32": 32,
+    "XF32": 32,
+    "F64": 64,
+    "I8": 8,
+    "FP8": 8,
+    "BF8": 8,
+    "FP6": 6,
+    "BF6": 6,
+    "FP4": 4,
+}
 CODES = {"FP8": 0, "BF8": 1, "FP6": 2, "BF6": 3, "FP4": 4}
 A, B, C, D = 10, 20, 64, 128
 
@@ -28,7 +41,7 @@ def instructions() -> list[str]:
     """Names of all V_MFMA of tinygrad's tables; F8F6F4 with the formats of A and B."""
     from tinygrad.runtime.autogen.amd.cdna import ins
 
-    names = [op.name for op in ins.VOP3POp if op.name.startswith("V_MFMA_") and "F8F6F4" not in op.name]
+    names = [op.name for op in ins.VOP3POp if NAME.match(op.name) and "F8F6F4" not in op.name]
     mixed = [(left, right) for left in CODES for right in CODES]
     return names + [f"V_MFMA_F32_{shape}_F8F6F4 {a} {b}" for shape in ("16X16X128", "32X32X64") for a, b in mixed]
 
@@ -53,7 +66,9 @@ def value(bits: int, kind: str, arch: str) -> float:
     return -size if sign else size
 
 
-def source_place(kind: str, out: str, m: int, k_total: int, blocks: int, block: int, row: int, k: int, mixed: bool) -> tuple[int, int]:  # fmt: skip
+def source_place(
+    kind: str, out: str, m: int, k_total: int, blocks: int, block: int, row: int, k: int, mixed: bool
+) -> tuple[int, int]:
     """(lane, position among its values) of element (row, k) of A, or (k, column) of B."""
     if blocks > 1:
         return (row + 4 * block + 16 * k, 0) if out == "F64" else (row + m * block, k)
@@ -98,6 +113,12 @@ def as_lanes(words: np.ndarray) -> list[int]:
     return [sum(int(word) << 32 * index for index, word in enumerate(words[:, lane])) for lane in range(LANES)]
 
 
+def kernel_of(inst: Any, arch: str) -> KernelCode:
+    """A kernel of one instruction."""
+    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
+    return KernelCode("one", arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+
+
 @functools.cache
 def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(registers before, after, scales) of one instruction."""
@@ -137,8 +158,7 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray,
     v[C : C + results, 0] = registers(random, found["out"], results)
     s = np.zeros((128, 1), np.uint32)
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
-    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode(name, arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+    code = kernel_of(inst, arch)
     waves = Waves(0, s, v.copy(), np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
     Machine(code, Memory(), 1, 0, 10).run(waves)
     return v[:, 0], waves.v[:, 0], v[1:3, 0]
@@ -156,17 +176,18 @@ def check(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> None:
     kind = {"F32": "F32", "I32": "I32", "F64": "F64"}[out]
     for block in range(blocks):
         from_block = block >> cbsz << cbsz | abid
-        rows = [
-            [element(lanes_a, left, *source_place(left, out, m, k_total, blocks, from_block, i, k, bool(formats)), arch) for k in range(k_total)]
-            for i in range(m)
-        ]  # fmt: skip
-        columns = [
-            [element(lanes_b, right, *source_place(right, out, m, k_total, blocks, block, j, k, bool(formats)), arch) for k in range(k_total)]
-            for j in range(m)
-        ]  # fmt: skip
+
+        def values(lanes: list[int], kind: str, which: int, line: int) -> list[float]:
+            places = (
+                source_place(kind, out, m, k_total, blocks, which, line, k, bool(formats)) for k in range(k_total)
+            )
+            return [element(lanes, kind, lane, position, arch) for lane, position in places]
+
+        rows = [values(lanes_a, left, from_block, i) for i in range(m)]
+        columns = [values(lanes_b, right, block, j) for j in range(m)]
         if formats:
-            for values, which in ((rows, 0), (columns, 1)):
-                for i, line in enumerate(values):
+            for lines, which in ((rows, 0), (columns, 1)):
+                for i, line in enumerate(lines):
                     for k in range(k_total):
                         line[k] *= 2.0 ** (int(scales[which, i + m * (k // 32)]) - 127)
         for i in range(0, m, 3):
@@ -231,11 +252,11 @@ def test_blocks_of_a_stand_for_others():
 
 
 def test_what_has_no_lane_map_is_refused():
-    with pytest.raises(Unknown, match="SMFMAC"):
-        from tinygrad.renderer.amd.dsl import Reg
-        from tinygrad.runtime.autogen.amd.cdna import ins
+    from tinygrad.renderer.amd.dsl import Reg
+    from tinygrad.runtime.autogen.amd.cdna import ins
 
-        op = next(one for one in ins.VOP3POp if one.name == "V_SMFMAC_F32_16X16X32_F16")
-        inst = ins.VOP3P_MFMA(op=op, vdst=Reg(256, 4), src0=Reg(266, 2), src1=Reg(276, 4), src2=Reg(286, 1))
-        code = KernelCode("k", "gfx942", inst.to_bytes() + bytes(8), 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
-        Machine(code, Memory(), 1, 0, 10)._decoded(0)
+    op = ins.VOP3POp["V_SMFMAC_F32_16X16X32_F16"]
+    inst = ins.VOP3P_MFMA(op=op, vdst=Reg(256, 4), src0=Reg(266, 2), src1=Reg(276, 4), src2=Reg(286, 1))
+    machine = Machine(kernel_of(inst, "gfx942"), Memory(), 1, 0, 10)
+    with pytest.raises(Unknown, match="SMFMAC"):
+        machine._decoded(0)
