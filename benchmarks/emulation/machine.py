@@ -69,9 +69,9 @@ class Machine:
         spent = 0
         with np.errstate(all="ignore"):
             while self._ready:
-                spent += self._turn()
-                if spent > self.limit:
+                if spent >= self.limit:
                     raise Fault(f"no end after {self.limit} instructions; waves stand at {self._places()}")
+                spent += self._turn(min(PATIENCE, self.limit - spent))
         if self._parked:
             raise Fault(f"a barrier that not all waves of a workgroup reach: {self._places()}")
 
@@ -83,13 +83,13 @@ class Machine:
             for group in groups[:8]
         )
 
-    def _turn(self) -> int:
-        """Let the group at the lowest address go on; how many instructions it executed."""
+    def _turn(self, most: int) -> int:
+        """Let the group at the lowest address go on for so many instructions at most; how many it executed."""
         w = min(self._ready, key=lambda group: (group.turns, group.pc))
         self._ready.remove(w)
         others = {group.pc for group in self._ready}
         steps = 0
-        while steps < PATIENCE:
+        while steps < most:
             if steps and w.pc in others:
                 break
             steps += 1
