@@ -148,7 +148,10 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray,
             op=op, cbsz=cbsz, blgp=blgp, scale_src0=256 + 1, scale_src1=256 + 2, x2encoding=0xD3AC, **fields
         )
     else:
-        inst = ins.VOP3P_MFMA(op=op, cbsz=cbsz, abid=abid, **fields)
+        like = {"V_MFMA_F32_16X16X8_XF32": "16X16X16_F16", "V_MFMA_F32_32X32X4_XF32": "32X32X8_F16"}.get(plain)
+        known = ins.VOP3POp[f"V_MFMA_F32_{like}"] if like else op  # tinygrad decodes XF32, and does not encode it
+        inst = ins.VOP3P_MFMA(op=known, cbsz=cbsz, abid=abid, **fields)
+        inst._raw += op.value - known.value << 16
     random = np.random.default_rng(list(name.encode()))
     v = np.zeros((512, 1, LANES), np.uint32)
     v[1:3, 0] = random.integers(120, 135, (2, LANES))
