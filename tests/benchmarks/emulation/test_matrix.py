@@ -263,3 +263,27 @@ def test_what_has_no_lane_map_is_refused():
     machine = Machine(kernel_of(inst, "gfx942"), Memory(), 1, 0, 10)
     with pytest.raises(Unknown, match="SMFMAC"):
         machine._decoded(0)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("B64_TR_B16", 16), ("B64_TR_B8", 8), ("B64_TR_B4", 4), ("B96_TR_B6", 6)])
+def test_a_transposing_load_gives_each_of_16_lanes_a_column(name, bits):
+    from tinygrad.renderer.amd.dsl import Reg
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    size = 12 if bits == 6 else 8
+    inst = ins.DS(op=ins.DSOp[f"DS_READ_{name}"], vdst=Reg(256 + D, size // 4), addr=Reg(256 + A, 1))
+    machine = Machine(kernel_of(inst, "gfx950"), Memory(), 1, LANES * size, 10)
+    contents = np.random.default_rng(bits).integers(0, 256, LANES * size).astype(np.uint8)
+    machine.accesses.lds[: LANES * size] = contents
+    s, v = np.zeros((128, 1), np.uint32), np.zeros((512, 1, LANES), np.uint32)
+    s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    v[A, 0] = size * np.arange(LANES)
+    waves = Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
+    machine.run(waves)
+    loaded = as_lanes(waves.v[D : D + size // 4, 0])
+    rows = 8 * size // bits
+    for group in range(4):
+        tile = int.from_bytes(contents[16 * size * group : 16 * size * (group + 1)].tobytes(), "little")
+        for lane in range(16):
+            column = [tile >> bits * (16 * row + lane) & (1 << bits) - 1 for row in range(rows)]
+            assert loaded[16 * group + lane] == sum(one << bits * row for row, one in enumerate(column))
