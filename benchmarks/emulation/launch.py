@@ -106,8 +106,8 @@ def _check_mode(code: KernelCode) -> None:
         raise NotExecutable(f"{code.name} rounds otherwise than to nearest even (FLOAT_MODE {code.mode & 255:#x})")
     if code.mode >> 4 & 15 != 15:
         raise NotExecutable(
-            f"{code.name} flushes denormals (FLOAT_MODE {code.mode & 255:#x}), which is not executed: compile it without "
-            "allow_flush_denorm, or with -fgpu-flush-denormals-to-zero off"
+            f"{code.name} flushes denormals (FLOAT_MODE {code.mode & 255:#x}), which is not executed: "
+            "compile it without allow_flush_denorm"
         )
 
 

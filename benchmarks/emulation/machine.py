@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from . import matrix, operands, scalar, small_floats, vector
+from . import matrix, operands, rounding, small_floats, vector
 from .code_object import OVERFLOW_BIT, KernelCode
 from .memory import Accesses, signed
 from .operands import LITERAL, VECTOR, Unknown
+from .scalar_steps import scalar_step
 from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
 
 PATIENCE = 50_000
@@ -25,9 +26,6 @@ PATIENCE = 50_000
 
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
-
-MODE_REGISTER = 1
-"""Number of MODE among the hardware registers of S_SETREG."""
 
 FLOATS = ("f16", "f32", "f64")
 
@@ -69,9 +67,9 @@ class Machine:
         spent = 0
         with np.errstate(all="ignore"):
             while self._ready:
-                spent += self._turn()
-                if spent > self.limit:
+                if spent >= self.limit:
                     raise Fault(f"no end after {self.limit} instructions; waves stand at {self._places()}")
+                spent += self._turn(min(PATIENCE, self.limit - spent))
         if self._parked:
             raise Fault(f"a barrier that not all waves of a workgroup reach: {self._places()}")
 
@@ -83,13 +81,13 @@ class Machine:
             for group in groups[:8]
         )
 
-    def _turn(self) -> int:
-        """Let the group at the lowest address go on; how many instructions it executed."""
+    def _turn(self, most: int) -> int:
+        """Let the group at the lowest address go on for so many instructions at most; how many it executed."""
         w = min(self._ready, key=lambda group: (group.turns, group.pc))
         self._ready.remove(w)
         others = {group.pc for group in self._ready}
         steps = 0
-        while steps < PATIENCE:
+        while steps < most:
             if steps and w.pc in others:
                 break
             steps += 1
@@ -185,7 +183,7 @@ class Machine:
         if form == "SOPP":
             return _program(name, inst.simm16, after)
         if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
-            return "plain", _scalar_step(inst, name, form), 0
+            return "plain", scalar_step(inst, name, form), 0
         if form == "SMEM":
             return "plain", self.accesses.scalar_load(inst), 0
         if form == "DS":
@@ -219,136 +217,6 @@ def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], 
     if name not in tests:
         raise Unknown(name)
     return "branch", tests[name], after + 4 * signed(field, 16)
-
-
-def _write_scalar(register: int, kind: str) -> Callable[[Waves, Any], None]:
-    if operands.is_wide(kind):
-        return lambda w, value: w.set_s64(register, np.broadcast_to(value, len(w)).view(np.uint64))
-
-    def write(w: Waves, value: Any) -> None:
-        w.s[register] = value.view(np.uint32)
-        if register in (EXEC, EXEC + 1):
-            w.mask_changed()
-
-    return write
-
-
-def _scalar_step(inst: Any, name: str, form: str) -> Step:
-    literal = getattr(inst, "literal", None)
-    if form == "SOPK":
-        return _constant_step(inst, name)
-    first = inst.ssrc0.offset
-    if name.endswith("_SAVEEXEC_B64"):
-        function = scalar.SAVING[name.removeprefix("S_").removesuffix("_SAVEEXEC_B64")]
-        read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
-
-        def save(w: Waves) -> None:
-            before, given = w.s64(EXEC), np.broadcast_to(read(w), len(w)).copy()
-            w.set_s64(into, before)
-            w.set_s64(EXEC, function(given, before))
-            w.scc = w.s64(EXEC) != 0
-
-        return save
-    if name.endswith("_WREXEC_B64"):
-        function = scalar.SAVING[name.removeprefix("S_").removesuffix("_WREXEC_B64")]
-        read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
-
-        def replace(w: Waves) -> None:
-            w.set_s64(EXEC, function(np.broadcast_to(read(w), len(w)), w.s64(EXEC)))
-            w.set_s64(into, w.s64(EXEC))
-            w.scc = w.s64(EXEC) != 0
-
-        return replace
-    if name in scalar.CHANGING:
-        kind, other, function = scalar.CHANGING[name]
-        read, old = operands.scalar(first, other, literal), operands.scalar(inst.sdst.offset, kind)
-        put = _write_scalar(inst.sdst.offset, kind)
-        return lambda w: put(w, function(old(w), read(w), w.scc))
-    if name in ("S_CSELECT_B32", "S_CSELECT_B64"):
-        kind = "u64" if name.endswith("64") else "u32"
-        a, b = operands.scalar(first, kind, literal), operands.scalar(inst.ssrc1.offset, kind, literal)
-        put = _write_scalar(inst.sdst.offset, kind)
-        return lambda w: put(w, np.where(w.scc, a(w), b(w)))
-    if name in ("S_ADDC_U32", "S_SUBB_U32"):
-        a, b = operands.scalar(first, "u32", literal), operands.scalar(inst.ssrc1.offset, "u32", literal)
-        put, sign = _write_scalar(inst.sdst.offset, "u32"), 1 if "ADD" in name else -1
-
-        def carry(w: Waves) -> None:
-            total = a(w).astype(np.int64) + sign * (b(w).astype(np.int64) + w.scc)
-            put(w, total.astype(np.uint32))
-            w.scc = np.broadcast_to((total < 0) | (total >> 32 != 0), len(w)).copy()
-
-        return carry
-    if name not in scalar.SALU:
-        raise Unknown(name)
-    result, kinds, function = scalar.SALU[name]
-    codes = [first] if len(kinds) == 1 else [first, inst.ssrc1.offset]
-    readers = [operands.scalar(code, kind, literal) for code, kind in zip(codes, kinds, strict=True)]
-    write = _write_scalar(inst.sdst.offset, result) if result else None
-
-    def step(w: Waves) -> None:
-        value, flag = function(*(read(w) for read in readers))
-        if flag is not None:
-            w.scc = np.array(np.broadcast_to(flag, len(w)))
-        if write:
-            write(w, np.ascontiguousarray(value))
-
-    return step
-
-
-def _constant_step(inst: Any, name: str) -> Step:
-    """SOPK: an immediate of 16 bits."""
-    value, register = signed(inst.simm16, 16), inst.sdst.offset
-    if name == "S_MOVK_I32":
-        return lambda w: w.s.__setitem__(register, np.uint32(value & 0xFFFFFFFF))
-    if name in ("S_SETREG_IMM32_B32", "S_SETREG_B32", "S_GETREG_B32"):
-        return _mode_step(inst, name, register)
-    if name == "S_CMOVK_I32":
-        return lambda w: np.copyto(w.s[register], np.uint32(value & 0xFFFFFFFF), where=w.scc)
-    if name in ("S_ADDK_I32", "S_MULK_I32"):
-        operation = scalar.SALU["S_ADD_I32" if "ADD" in name else "S_MUL_I32"][2]
-        given = np.array([value], np.int32)
-
-        def step(w: Waves) -> None:
-            result, flag = operation(w.s[register].view(np.int32), given)
-            w.s[register] = result.view(np.uint32)
-            if flag is not None:
-                w.scc = flag
-
-        return step
-    if name.startswith("S_CMPK_"):
-        kind = name.rsplit("_", 1)[1]
-        test = scalar.SALU[f"S_CMP_{name.removeprefix('S_CMPK_')}"][2]
-        fixed = np.array([value if kind == "I32" else inst.simm16]).astype(operands.TYPES[kind.lower()])
-        read = operands.scalar(register, kind.lower())
-
-        def compare(w: Waves) -> None:
-            w.scc = np.array(np.broadcast_to(test(read(w), fixed)[1], len(w)))
-
-        return compare
-    raise Unknown(name)
-
-
-def _mode_step(inst: Any, name: str, register: int) -> Step:
-    """Reads and writes of MODE: written may be FP16_OVFL, and whatever is as it was."""
-    number, first, width = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
-    if number != MODE_REGISTER:
-        raise Unknown(f"{name} of hardware register {number}")
-    mask = np.uint32((1 << width) - 1)
-    if name == "S_GETREG_B32":
-        return lambda w: w.s.__setitem__(register, w.s[MODE] >> np.uint32(first) & mask)
-    fixed = np.uint32(getattr(inst, "literal", 0))
-
-    def step(w: Waves) -> None:
-        given = (fixed if "IMM32" in name else w.s[register]) & mask
-        after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
-        if ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)).any():
-            raise Unknown(
-                f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)"
-            )
-        w.s[MODE] = after
-
-    return step
 
 
 def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Waves], Any] | None, Any]:
@@ -463,8 +331,8 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
         fixed = operands.typed(operands.bits(LITERAL, "f32", inst.literal), "f32")
         write = _writer(inst, "f32", register, None, None)
         if name == "V_FMAMK_F32":
-            return lambda w: write(w, vector.fused(a(w), fixed(w), b(w)))
-        return lambda w: write(w, vector.fused(a(w), b(w), fixed(w)))
+            return lambda w: write(w, rounding.fused(a(w), fixed(w), b(w)))
+        return lambda w: write(w, rounding.fused(a(w), b(w), fixed(w)))
     if name.startswith("V_CVT_") and name not in vector.ALU:
         return small_floats.convert(inst, name, arch, _sources, _writer)
     if name not in vector.ALU:
@@ -483,10 +351,10 @@ def _division(inst: Any, name: str, kind: str) -> Step:
     """The two steps of a division that set or read VCC."""
     readers, _, _ = _sources(inst, (kind, kind, kind))
     write = _writer(inst, kind, inst.vdst.offset - VECTOR, None, None)
-    fused, back = (vector.fused, np.float32(2.0**32)) if kind == "f32" else (vector.fused64, np.float64(2.0**64))
+    fused, back = (rounding.fused, np.float32(2.0**32)) if kind == "f32" else (rounding.fused64, np.float64(2.0**64))
 
     def scale(w: Waves) -> None:
-        value, flags = vector.division_scale(*(read(w) for read in readers))
+        value, flags = rounding.division_scale(*(read(w) for read in readers))
         write(w, np.broadcast_to(value, (len(w), LANES)))
         w.set_s64(inst.sdst.offset, mask_of(np.broadcast_to(flags, (len(w), LANES)) & w.active))
 
@@ -699,7 +567,7 @@ def _mixed(inst: Any, name: str, register: int) -> Step:
     place = operands.placed(5 if "HI" in name else 4, 2) if kind == "f16" else None
     write = _writer(inst, kind, register, None, place)
     return lambda w: write(
-        w, vector.fused(*(read(w).astype(np.float32) for read in readers)).astype(operands.TYPES[kind])
+        w, rounding.fused(*(read(w).astype(np.float32) for read in readers)).astype(operands.TYPES[kind])
     )
 
 

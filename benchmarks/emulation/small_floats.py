@@ -1,8 +1,9 @@
 """Formats of 4 to 8 bits: their values, conversions from and to them, and the instructions that convert.
 
 gfx942's fp8 and bf8 are the FNUZ ones, gfx950's the OCP ones.  A number that does not fit becomes NaN (bf8 of OCP: an
-infinity; fp4 and fp6: the largest); with FP16_OVFL set in MODE, the largest.  Sources: OCP 8-bit Floating Point Specification 1.0, OCP
-Microscaling Formats 1.0, and AMD Instinct MI300 and MI350 Instruction Set Architecture, V_CVT_*.
+infinity; fp4 and fp6: the largest); with FP16_OVFL set in MODE, the largest.  With random rounding: Unknown.
+Sources: OCP 8-bit Floating Point Specification 1.0, OCP Microscaling Formats 1.0, and AMD Instinct MI300 and MI350
+Instruction Set Architecture, V_CVT_*.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _values(exponent_bits: int, fraction_bits: int, bias: int) -> Any:
 
 @lru_cache
 def _format(name: str, arch: str) -> tuple[Any, int, int, int]:
-    """(magnitudes by code, the largest number's code, what is written for more, for NaN) of a format; codes unsigned."""
+    """(magnitudes by code, the largest number's code, the code for more, for NaN) of a format, without signs."""
     if name == "FP4":
         return _values(2, 1, 1), 7, 7, 7
     if name in ("FP6", "BF6"):

@@ -26,7 +26,13 @@ TARGET, SECOND, MASK, SCALAR, VECTOR = 40, 50, 60, 0, 256
 MASKED = ("V_CNDMASK_B32", "V_ADDC_CO_U32", "V_SUBB_CO_U32", "V_SUBBREV_CO_U32")
 """Third operand: a mask with a bit per lane."""
 
-WHOLE_WAVE = ("V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32", "V_PERMLANE16_SWAP_B32", "V_PERMLANE32_SWAP_B32")  # fmt: skip
+WHOLE_WAVE = (
+    "V_READFIRSTLANE_B32",
+    "V_READLANE_B32",
+    "V_WRITELANE_B32",
+    "V_PERMLANE16_SWAP_B32",
+    "V_PERMLANE32_SWAP_B32",
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,11 @@ class Case:
     clamp: int = 0
 
     def __str__(self) -> str:
-        changed = [f"{what}={value}" for what, value in (("neg", self.neg), ("abs", self.absolute), ("opsel", self.opsel), ("clamp", self.clamp)) if value]  # fmt: skip
+        changed = [
+            f"{what}={value}"
+            for what, value in (("neg", self.neg), ("abs", self.absolute), ("opsel", self.opsel), ("clamp", self.clamp))
+            if value
+        ]
         return " ".join([self.name, self.form, *changed])
 
     def format(self, field: str) -> str:
@@ -169,11 +179,96 @@ def _machine(case: Case, waves: int, arch: str) -> Machine:
 
 def edges() -> list[int]:
     """32-bit operands at which something changes, as integers, fp32, two fp16 or bytes."""
-    floats = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 0.9999999, 65504, 65520, 1e38, -3.4e38, 2**31, 2**32, -(2.0**31), 2**-14, 2**-24, 2**-25, 448, 464, 240, 57344, 2**23 + 0.5, 1e-38, 3e-39, 1e-45, -1e-45, np.inf, -np.inf], np.float32)  # fmt: skip
-    halves = [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x3801, 0xFFFF, 0x7FFF]  # fmt: skip
-    integers = [1, 2, 3, 7, 15, 16, 23, 24, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0xFFFFFF, 0x800000, 0x7FFFFFFF, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE, 0x0C0D0E0F, 0x08090A0B, 0x00100004, 0x00200000]  # fmt: skip
+    floats = np.array(
+        [
+            0.0,
+            -0.0,
+            1,
+            -1,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            -2.5,
+            0.49999997,
+            0.9999999,
+            65504,
+            65520,
+            1e38,
+            -3.4e38,
+            2**31,
+            2**32,
+            -(2.0**31),
+            2**-14,
+            2**-24,
+            2**-25,
+            448,
+            464,
+            240,
+            57344,
+            2**23 + 0.5,
+            1e-38,
+            3e-39,
+            1e-45,
+            -1e-45,
+            np.inf,
+            -np.inf,
+        ],
+        np.float32,
+    )
+    halves = [
+        0x0000,
+        0x8000,
+        0x3C00,
+        0xBC00,
+        0x0001,
+        0x83FF,
+        0x0400,
+        0x7BFF,
+        0xFBFF,
+        0x7C00,
+        0xFC00,
+        0x7E00,
+        0x7C01,
+        0x3801,
+        0xFFFF,
+        0x7FFF,
+    ]
+    integers = [
+        1,
+        2,
+        3,
+        7,
+        15,
+        16,
+        23,
+        24,
+        31,
+        32,
+        33,
+        63,
+        64,
+        0x7F,
+        0x80,
+        0xFF,
+        0xFFFFFF,
+        0x800000,
+        0x7FFFFFFF,
+        0x80000001,
+        0xFFFFFFFF,
+        0xFFFFFFFE,
+        0x0C0D0E0F,
+        0x08090A0B,
+        0x00100004,
+        0x00200000,
+    ]
     nans = [0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFBFFFFF]
-    return [*floats.view(np.uint32).tolist(), *integers, *nans, *(half << 16 | halves[i - 3] for i, half in enumerate(halves))]  # fmt: skip
+    return [
+        *floats.view(np.uint32).tolist(),
+        *integers,
+        *nans,
+        *(half << 16 | halves[i - 3] for i, half in enumerate(halves)),
+    ]
 
 
 def operands(random: np.random.Generator, count: int, words: int, kind: str = "") -> Any:
@@ -184,7 +279,30 @@ def operands(random: np.random.Generator, count: int, words: int, kind: str = ""
     some = choose == 1
     numbers = random.standard_normal(int(some.sum())) * 2.0 ** random.integers(-12, 13, int(some.sum()))
     if words == 2 and kind == "F64":
-        special = np.array([0.0, -0.0, 1, -1, 0.5, 1e308, 5e-324, 2e-308, np.inf, -np.inf, np.nan, 2**31, 2**32, -(2.0**31) - 1, 2.5, 3e-39, 1e-45, 3.4028235e38, 3.4028236e38, 65520])  # fmt: skip
+        special = np.array(
+            [
+                0.0,
+                -0.0,
+                1,
+                -1,
+                0.5,
+                1e308,
+                5e-324,
+                2e-308,
+                np.inf,
+                -np.inf,
+                np.nan,
+                2**31,
+                2**32,
+                -(2.0**31) - 1,
+                2.5,
+                3e-39,
+                1e-45,
+                3.4028235e38,
+                3.4028236e38,
+                65520,
+            ]
+        )
         numbers = np.where(random.integers(0, 2, len(numbers)), numbers, random.choice(special, len(numbers)))
         result[:, some] = numbers.view(np.uint32).reshape(-1, 2).T
     elif kind.endswith("16") or kind == "":
@@ -317,10 +435,19 @@ def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> St
                     is_scalar = getattr(case.inst, field, None) is not None and getattr(case.inst, field).offset < 256
                     bits = _wide(s if is_scalar else v[:, lane], first, case.words(name))
                     scope[f"S{index}"] = _source(case, name, index, bits)
-            scope["D0"] = results if compares else scope["S0"] if case.name.startswith("V_DIV_SCALE") else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))  # fmt: skip
+            scope["D0"] = (
+                results
+                if compares
+                else scope["S0"]
+                if case.name.startswith("V_DIV_SCALE")
+                else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))
+            )
             scope["S"] = [scope[name] for name in ("S0", "S1", "S2") if name in scope]
             if "VGPR" in text:
-                scope["VGPR"] = [[Value("B", 32, int(v[register, each])) for register in range(44)] if each == lane or whole else [] for each in range(LANES)]  # fmt: skip
+                scope["VGPR"] = [
+                    [Value("B", 32, int(v[register, each])) for register in range(44)] if each == lane or whole else []
+                    for each in range(LANES)
+                ]
             scope["D1"] = Value("B", 1, 0)
             before_flags = scope["VCC"]
             program.run(scope)
@@ -329,7 +456,12 @@ def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> St
             elif whole:
                 _whole(case, scope, after, wave)
             else:
-                _set(after.v[:, wave, lane], TARGET, _result(case, scope, _wide(v[:, lane], TARGET, case.words("vdst"))), case.words("vdst"))  # fmt: skip
+                _set(
+                    after.v[:, wave, lane],
+                    TARGET,
+                    _result(case, scope, _wide(v[:, lane], TARGET, case.words("vdst"))),
+                    case.words("vdst"),
+                )
             if case.name == "V_SWAP_B32":
                 after.v[10, wave, lane] = scope["S0"].bits
             if case.name.startswith("V_DIV_SCALE"):
@@ -414,5 +546,7 @@ def distance(case: Case, ours: Any, theirs: Any) -> Any:
         low = float(np.iinfo(integer).min)
         x, y = (np.where(one < 0, low - one, one) for one in (x, y))
         signs = np.where((np.signbit(a) != np.signbit(b)) & (a == 0) & (b == 0), 0.5, 0)
-        return np.where(np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(a) ^ np.isnan(b), np.inf, np.abs(x - y) + signs))  # fmt: skip
+        return np.where(
+            np.isnan(a) & np.isnan(b), 0, np.where(np.isnan(a) ^ np.isnan(b), np.inf, np.abs(x - y) + signs)
+        )
     return np.moveaxis(np.where(ours == theirs, 0.0, np.inf), 0, -1)

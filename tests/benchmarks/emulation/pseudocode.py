@@ -247,7 +247,19 @@ def negated(value: Value) -> Value:
 
 Scope = dict[str, Any]
 Expression = Callable[[Scope], Value]
-LEVELS = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!=", "<>"], ["<", "<=", ">", ">="], ["<<", ">>"], ["+", "-"], ["*", "/"], ["**"]]  # fmt: skip
+LEVELS = [
+    ["||"],
+    ["&&"],
+    ["|"],
+    ["^"],
+    ["&"],
+    ["==", "!=", "<>"],
+    ["<", "<=", ">", ">="],
+    ["<<", ">>"],
+    ["+", "-"],
+    ["*", "/"],
+    ["**"],
+]
 
 
 class Break(Exception):
@@ -755,7 +767,11 @@ def small_float(sign: int, what: str, magnitude: Fraction, name: str, arch: str)
 def from_small_float(value: Value, arch: str) -> Value:
     """fp8 or bf8 as fp32: every one is exact."""
     if value.kind == "FP4":
-        low = Fraction(value.bits & 1, 2) if not value.bits & 6 else Fraction(2 + (value.bits & 1), 2) * 2 ** ((value.bits >> 1 & 3) - 1)  # fmt: skip
+        low = (
+            Fraction(value.bits & 1, 2)
+            if not value.bits & 6
+            else Fraction(2 + (value.bits & 1), 2) * 2 ** ((value.bits >> 1 & 3) - 1)
+        )
         return encoded(value.bits >> 3 & 1, low, "F", 32)
     exponent_bits, fraction_bits, bias = SMALL[arch][value.kind]
     sign, magnitude = value.bits >> 7, value.bits & 0x7F
@@ -882,7 +898,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "signext": lambda a: integer("I", 64, integer("I", a.width, a.bits).number),
     "signext_from_bit": lambda a, b: integer(
         a.kind, a.width, integer("I", b.number, a.bits & (1 << b.number) - 1).number if b.number else 0
-    ),  # fmt: skip
+    ),
     "bitCount": lambda a: integer("U", 32, a.bits.bit_count()),
     "v_minimum_f32": lambda a, b: _largest(a, b, True),
     "v_maximum_f32": lambda a, b: _largest(a, b, False),

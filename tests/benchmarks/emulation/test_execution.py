@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.emulation.code_object import NotExecutable, read
-from benchmarks.emulation.launch import execute
+from benchmarks.emulation.launch import execute, launch
+from benchmarks.emulation.waves import Memory
 from tests.benchmarks.emulation import kernels
 
 ARCHS = ("gfx942", "gfx950")
@@ -95,11 +98,16 @@ def test_an_access_outside_of_every_buffer_is_told_with_wave_lane_and_instructio
 
 def test_a_kernel_that_does_not_end_is_stopped(arch):
     code = kernels.compiled(kernels.endless, arch, ("*i32", "*i32"), (), 1).asm["hsaco"]
-    with pytest.raises(NotExecutable, match="no end after 2000 instructions; waves stand at 0x"):
+    with pytest.raises(
+        NotExecutable, match="no end after 2000 instructions; waves stand at 0x.* wave 0 of workgroup 0"
+    ):
         execute(code, [np.zeros(4, np.int32), np.zeros(4, np.int32)], (1, 1, 1), 1, limit=2000)
     out = np.zeros(4, np.int32)
-    execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1)
+    done = execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1)
     assert out[0] == 1
+    execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1, limit=done.total)
+    with pytest.raises(NotExecutable, match=f"no end after {done.total - 1} instructions; waves stand at 0x"):
+        execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1, limit=done.total - 1)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +137,17 @@ def test_what_a_code_object_says_of_its_kernel(arch):
     assert dict(code.user_sgprs)["kernarg_ptr"] == 2
     assert code.workgroup_ids[0]
     assert code.mode & 0xFF == 0xF0, "Triton rounds to nearest even and keeps denormals"
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        (0x00, r"flushes denormals \(FLOAT_MODE 0x0\)"),
+        (0xC0, "flushes denormals"),
+        (0xF5, "rounds otherwise than to near"),
+    ],
+)
+def test_other_modes_of_rounding_and_denormals_are_refused(mode, told):
+    code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
+    with pytest.raises(NotExecutable, match=told):
+        launch(replace(code, mode=mode), Memory(), b"", (1, 1, 1), 1)

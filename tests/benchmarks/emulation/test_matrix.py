@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,19 @@ NAME = re.compile(
     r"V_MFMA_(?P<scale>SCALE_)?(?P<out>F32|I32|F64)_(?P<m>\d+)X\d+X(?P<k>\d+)_((?P<b>\d+)B_)?(?P<types>[A-Z0-9_]+)$"
 )
 ARCHS = {"gfx942": ("XF32",), "gfx950": ()}
-WIDTH = {"F16": 16, "BF16": 16, "F32": 32, "XF32": 32, "F64": 64, "I8": 8, "FP8": 8, "BF8": 8, "FP6": 6, "BF6": 6, "FP4": 4}  # fmt: skip
+WIDTH = {
+    "F16": 16,
+    "BF16": 16,
+    "F32": 32,
+    "XF32": 32,
+    "F64": 64,
+    "I8": 8,
+    "FP8": 8,
+    "BF8": 8,
+    "FP6": 6,
+    "BF6": 6,
+    "FP4": 4,
+}
 CODES = {"FP8": 0, "BF8": 1, "FP6": 2, "BF6": 3, "FP4": 4}
 A, B, C, D = 10, 20, 64, 128
 
@@ -28,7 +41,7 @@ def instructions() -> list[str]:
     """Names of all V_MFMA of tinygrad's tables; F8F6F4 with the formats of A and B."""
     from tinygrad.runtime.autogen.amd.cdna import ins
 
-    names = [op.name for op in ins.VOP3POp if op.name.startswith("V_MFMA_") and "F8F6F4" not in op.name]
+    names = [op.name for op in ins.VOP3POp if NAME.match(op.name) and "F8F6F4" not in op.name]
     mixed = [(left, right) for left in CODES for right in CODES]
     return names + [f"V_MFMA_F32_{shape}_F8F6F4 {a} {b}" for shape in ("16X16X128", "32X32X64") for a, b in mixed]
 
@@ -53,7 +66,9 @@ def value(bits: int, kind: str, arch: str) -> float:
     return -size if sign else size
 
 
-def source_place(kind: str, out: str, m: int, k_total: int, blocks: int, block: int, row: int, k: int, mixed: bool) -> tuple[int, int]:  # fmt: skip
+def source_place(
+    kind: str, out: str, m: int, k_total: int, blocks: int, block: int, row: int, k: int, mixed: bool
+) -> tuple[int, int]:
     """(lane, position among its values) of element (row, k) of A, or (k, column) of B."""
     if blocks > 1:
         return (row + 4 * block + 16 * k, 0) if out == "F64" else (row + m * block, k)
@@ -98,6 +113,12 @@ def as_lanes(words: np.ndarray) -> list[int]:
     return [sum(int(word) << 32 * index for index, word in enumerate(words[:, lane])) for lane in range(LANES)]
 
 
+def kernel_of(inst: Any, arch: str) -> KernelCode:
+    """A kernel of one instruction."""
+    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
+    return KernelCode("one", arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+
+
 @functools.cache
 def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(registers before, after, scales) of one instruction."""
@@ -127,7 +148,10 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray,
             op=op, cbsz=cbsz, blgp=blgp, scale_src0=256 + 1, scale_src1=256 + 2, x2encoding=0xD3AC, **fields
         )
     else:
-        inst = ins.VOP3P_MFMA(op=op, cbsz=cbsz, abid=abid, **fields)
+        like = {"V_MFMA_F32_16X16X8_XF32": "16X16X16_F16", "V_MFMA_F32_32X32X4_XF32": "32X32X8_F16"}.get(plain)
+        known = ins.VOP3POp[f"V_MFMA_F32_{like}"] if like else op  # tinygrad decodes XF32, and does not encode it
+        inst = ins.VOP3P_MFMA(op=known, cbsz=cbsz, abid=abid, **fields)
+        inst._raw += op.value - known.value << 16
     random = np.random.default_rng(list(name.encode()))
     v = np.zeros((512, 1, LANES), np.uint32)
     v[1:3, 0] = random.integers(120, 135, (2, LANES))
@@ -137,8 +161,7 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> tuple[np.ndarray,
     v[C : C + results, 0] = registers(random, found["out"], results)
     s = np.zeros((128, 1), np.uint32)
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
-    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode(name, arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+    code = kernel_of(inst, arch)
     waves = Waves(0, s, v.copy(), np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
     Machine(code, Memory(), 1, 0, 10).run(waves)
     return v[:, 0], waves.v[:, 0], v[1:3, 0]
@@ -153,20 +176,20 @@ def check(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> None:
     m, k_total, blocks, out = int(found["m"]), int(found["k"]), int(found["b"] or 1), found["out"]
     given, after, scales = run(name, arch, cbsz, abid)
     lanes_a, lanes_b = as_lanes(given[A : A + 8]), as_lanes(given[B : B + 8])
-    kind = {"F32": "F32", "I32": "I32", "F64": "F64"}[out]
     for block in range(blocks):
         from_block = block >> cbsz << cbsz | abid
-        rows = [
-            [element(lanes_a, left, *source_place(left, out, m, k_total, blocks, from_block, i, k, bool(formats)), arch) for k in range(k_total)]
-            for i in range(m)
-        ]  # fmt: skip
-        columns = [
-            [element(lanes_b, right, *source_place(right, out, m, k_total, blocks, block, j, k, bool(formats)), arch) for k in range(k_total)]
-            for j in range(m)
-        ]  # fmt: skip
+
+        def values(lanes: list[int], kind: str, which: int, line: int) -> list[float]:
+            places = (
+                source_place(kind, out, m, k_total, blocks, which, line, k, bool(formats)) for k in range(k_total)
+            )
+            return [element(lanes, kind, lane, position, arch) for lane, position in places]
+
+        rows = [values(lanes_a, left, from_block, i) for i in range(m)]
+        columns = [values(lanes_b, right, block, j) for j in range(m)]
         if formats:
-            for values, which in ((rows, 0), (columns, 1)):
-                for i, line in enumerate(values):
+            for lines, which in ((rows, 0), (columns, 1)):
+                for i, line in enumerate(lines):
                     for k in range(k_total):
                         line[k] *= 2.0 ** (int(scales[which, i + m * (k // 32)]) - 127)
         for i in range(0, m, 3):
@@ -185,7 +208,7 @@ def check(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> None:
                         float(one.view(np.float32)) for one in (given[C + register, lane], after[D + register, lane])
                     )
                 wanted = sum(products) + before
-                if kind == "I32":
+                if out == "I32":
                     assert (got - wanted) % 2**32 == 0, (name, block, i, j)
                     continue
                 size = sum(abs(one) for one in products) + abs(before)
@@ -231,11 +254,35 @@ def test_blocks_of_a_stand_for_others():
 
 
 def test_what_has_no_lane_map_is_refused():
-    with pytest.raises(Unknown, match="SMFMAC"):
-        from tinygrad.renderer.amd.dsl import Reg
-        from tinygrad.runtime.autogen.amd.cdna import ins
+    from tinygrad.renderer.amd.dsl import Reg
+    from tinygrad.runtime.autogen.amd.cdna import ins
 
-        op = next(one for one in ins.VOP3POp if one.name == "V_SMFMAC_F32_16X16X32_F16")
-        inst = ins.VOP3P_MFMA(op=op, vdst=Reg(256, 4), src0=Reg(266, 2), src1=Reg(276, 4), src2=Reg(286, 1))
-        code = KernelCode("k", "gfx942", inst.to_bytes() + bytes(8), 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
-        Machine(code, Memory(), 1, 0, 10)._decoded(0)
+    op = ins.VOP3POp["V_SMFMAC_F32_16X16X32_F16"]
+    inst = ins.VOP3P_MFMA(op=op, vdst=Reg(256, 4), src0=Reg(266, 2), src1=Reg(276, 4), src2=Reg(286, 1))
+    machine = Machine(kernel_of(inst, "gfx942"), Memory(), 1, 0, 10)
+    with pytest.raises(Unknown, match="SMFMAC"):
+        machine._decoded(0)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("B64_TR_B16", 16), ("B64_TR_B8", 8), ("B64_TR_B4", 4), ("B96_TR_B6", 6)])
+def test_a_transposing_load_gives_each_of_16_lanes_a_column(name, bits):
+    from tinygrad.renderer.amd.dsl import Reg
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    size = 12 if bits == 6 else 8
+    inst = ins.DS(op=ins.DSOp[f"DS_READ_{name}"], vdst=Reg(256 + D, size // 4), addr=Reg(256 + A, 1))
+    machine = Machine(kernel_of(inst, "gfx950"), Memory(), 1, LANES * size, 10)
+    contents = np.random.default_rng(bits).integers(0, 256, LANES * size).astype(np.uint8)
+    machine.accesses.lds[: LANES * size] = contents
+    s, v = np.zeros((128, 1), np.uint32), np.zeros((512, 1, LANES), np.uint32)
+    s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    v[A, 0] = size * np.arange(LANES)
+    waves = Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
+    machine.run(waves)
+    loaded = as_lanes(waves.v[D : D + size // 4, 0])
+    rows = 8 * size // bits
+    for group in range(4):
+        tile = int.from_bytes(contents[16 * size * group : 16 * size * (group + 1)].tobytes(), "little")
+        for lane in range(16):
+            column = [tile >> bits * (16 * row + lane) & (1 << bits) - 1 for row in range(rows)]
+            assert loaded[16 * group + lane] == sum(one << bits * row for row, one in enumerate(column))
