@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from kernels.hardware import Hardware
-
 from ..isa import amd
 from ..isa.code import Instruction as Named
 from .waves import LANES, Waves
@@ -292,8 +290,10 @@ class Bound:
     unit: str
 
 
-def bound(counts: Counts, hardware: Hardware, roofline_seconds: float) -> Bound | None:
-    """The share of the roofline that remains if the busiest unit never waits; None without a roofline.
+def bound(counts: Counts, hardware: Any, roofline_seconds: float) -> Bound | None:
+    """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
+
+    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch, by kernels.hardware.roofline_seconds.
 
     A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64 bytes
     that the launch touches, once) are each taken at their peak, with the work spread evenly over the whole device.

@@ -15,8 +15,8 @@ from benchmarks.reach.operators import compared, declared
 from benchmarks.reach.sources import Unreadable
 from benchmarks.reach.tree import SourceTree
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError, TreeCompiler, Wanted
-from ci.isa.judge import pairs
-from ci.isa.rules import IsaPolicy, findings
+from ci.isa.judge import launches, pairs
+from ci.isa.rules import IsaPolicy, executed_findings, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import search
 from ci.why.experiments import BothSides, Question
@@ -86,6 +86,11 @@ def differences(base: CompiledTree, head: CompiledTree, cache: Path) -> Iterator
         if one and two and one.emitted.hash != two.emitted.hash:
             label = f"[{two.label}] " if two.label and len(both) > 1 else ""
             yield from (f"{label}{sentence}" for sentence in _of_pair(one, two, cache))
+    for (old, new), _ in launches(base, head):
+        if old and new and old.counts and new.counts and old.at == new.at:
+            yield from (
+                f"executed in {new.at}: {finding.sentence}" for finding in executed_findings(old, new, IsaPolicy())
+            )
 
 
 def _of_pair(base: CompiledEntry, head: CompiledEntry, cache: Path) -> Iterator[str]:
