@@ -230,8 +230,8 @@ class ExecutedLaunch:
 class CompiledTree:
     """A source tree as compiled; triton: the version that compiled it, None if nothing was listed.
 
-    executed: what its launches execute, if that was asked for.  broken: why a module with kernels cannot be imported, by module.  failures: why nothing could be listed or compiled,
-    by architecture.
+    broken: why a module with kernels cannot be imported, by module.  failures: why nothing could be listed or compiled,
+    by architecture.  executed: what its launches execute, where that was asked for.
     """
 
     triton: str | None
@@ -290,15 +290,15 @@ def _tree(found: Json, where: str) -> CompiledTree:
 
 def _launch(found: Any, where: str) -> ExecutedLaunch:
     LAUNCH(found, where)
-    about = [found[name] for name in ("kernel", "backend", "arch", "at")]
+    kernel, backend, arch, at = (found[name] for name in ("kernel", "backend", "arch", "at"))
     cases, ok = tuple(found["cases"]), found["status"] == CompileStatus.OK
     if not ok:
         FAILED(found, where)
-        return ExecutedLaunch(*about, cases, _prose(found["why"]), None, None)
+        return ExecutedLaunch(kernel, backend, arch, at, cases, _prose(found["why"]), None, None)
     COUNTED(found, where)
     counts, bound = found["counts"], found["bound"]
     known = Executed(**{field.name: counts[field.name] for field in dataclasses.fields(Executed)})
-    return ExecutedLaunch(*about, cases, "", known, bound and (bound["unit"], bound["percent"]))
+    return ExecutedLaunch(kernel, backend, arch, at, cases, "", known, bound and (bound["unit"], bound["percent"]))
 
 
 def _entry(found: Any, where: str) -> CompiledEntry:

@@ -360,8 +360,8 @@ BUSY: dict[Rule, tuple[str, str, Callable[[Executed], int]]] = {
     Rule.MATRIX_CYCLES: ("MFMA issue", "cycles of matrix units", lambda one: one.matrix_cycles),
     Rule.LDS_CYCLES: ("LDS", "cycles of the LDS", lambda one: one.lds_cycles),
 }
-"""The unit that a rule is about, as in ExecutedLaunch.bound, and what is counted of it.  More of it costs time where the
-unit is busy longest, and may hide behind another's work elsewhere: only the former is judged."""
+"""The unit that a rule is about, as in ExecutedLaunch.bound, and what is counted of it.  More of it costs time where
+the unit is busy longest, and may hide behind another's work elsewhere: only the former is judged."""
 
 
 def executed_findings(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPolicy) -> tuple[CodeFinding, ...]:

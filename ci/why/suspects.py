@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -43,7 +44,10 @@ SAME_CODE = "the machine code is the same: what differs is the launch (grid, arg
 
 @dataclasses.dataclass(frozen=True)
 class CodeDifference:
-    """Compiles both sides.  pythons: by role, where they are others than this one; cache: of compiled results."""
+    """Compiles both sides, and executes them where the emulator is installed.
+
+    pythons: by role, where they are others than this one; cache: of compiled results.
+    """
 
     base: Path
     head: Path
@@ -72,6 +76,7 @@ class CodeDifference:
             lenient=True,
             python=self.pythons.get(role),
             knobs=arm.knobs if question.plan.knobs else None,
+            execute=not question.plan.knobs and role not in self.pythons and find_spec("tinygrad") is not None,
         )
         quiet = Console(file=io.StringIO())
         return TreeCompiler(self.cache, quiet).compile(self.base if role == "base" else self.head, wanted)
