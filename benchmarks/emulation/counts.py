@@ -290,13 +290,15 @@ class Bound:
     unit: str
 
 
-def bound(counts: Counts, hardware: Any, roofline_seconds: float) -> Bound | None:
+UNITS = ("MFMA issue", "LDS", "memory")
+
+
+def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Bound | None:
     """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
 
-    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch, by kernels.hardware.roofline_seconds.
-
-    A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64 bytes
-    that the launch touches, once) are each taken at their peak, with the work spread evenly over the whole device.
+    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: among which the busiest is looked
+    for.  A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64
+    bytes that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
     """
     clock = hardware.clock_mhz * 1e6
     least = {
@@ -304,7 +306,7 @@ def bound(counts: Counts, hardware: Any, roofline_seconds: float) -> Bound | Non
         "LDS": counts.lds_cycles / (hardware.compute_units * clock),
         "memory": LINE * sum(counts.lines.values()) / hardware.hbm_bandwidth,
     }
-    unit = max(least, key=lambda name: least[name])
+    unit = max(units, key=lambda name: least[name])
     if not roofline_seconds or not least[unit]:
         return None
     return Bound(round(min(100.0, 100 * roofline_seconds / least[unit]), 1), unit)

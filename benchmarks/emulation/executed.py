@@ -60,10 +60,12 @@ class Launches:
 
     def __init__(self, arch: str, tree: Path) -> None:
         self._arch, self._tree = arch, tree
-        self._found: list[tuple[Any, str, Any, dict[str, Any]]] = []
+        self._found: list[tuple[Any, str, Any, dict[str, Any], str]] = []
+        self._device = next(one for one in naming.our("kernels.hardware").DEVICES if one.arch == arch)
 
     def gather(self, choose: Mapping[str, Any]) -> dict[str, Any]:
-        """{"units": [{kernel, module, backend, case, at, knobs}]}: at: the name of the shape that is executed."""
+        """{"units": [{kernel, module, backend, case, at, knobs, limit}]}: at: the name of the shape that is executed;
+        limit: what the case in its own shape is bound by, "memory" or "compute"."""
         registry = naming.contract("registry")
         found = registry.discover(registry.listed_packages(self._tree))
         units = []
@@ -89,21 +91,30 @@ class Launches:
         except spec.Unsupported:
             return None
         small = cut(case, MOST[kernel.name])
-        self._found.append((kernel, backend, small, knobs))
+        compute, memory = self._least(kernel, case)
+        limit = "memory" if memory >= compute else "compute"
+        self._found.append((kernel, backend, small, knobs, limit))
         home = min((n for n, m in sys.modules.items() if vars(m).get(kernel.name) is kernel), key=len, default="")
         about = {"kernel": kernel.name, "module": home, "backend": backend}
-        return about | {"case": case.name, "at": small.name, "knobs": knobs}
+        return about | {"case": case.name, "at": small.name, "knobs": knobs, "limit": limit}
+
+    def _least(self, kernel: Any, case: Any) -> tuple[float, float]:
+        """Seconds of the roofline on the first product of the target: of its FLOP, and of its bytes through HBM."""
+        cost = kernel.function("cost")(case)
+        return cost.flops / self._device.peak(case.dtype), cost.hbm_bytes / self._device.hbm_bandwidth
 
     def counted(self, index: int) -> dict[str, Any]:
-        """{"counts": of all launches of a call, "bound": {percent, unit} or None on the target's first product}."""
-        kernel, backend, case, knobs = self._found[index]
-        hardware = naming.our("kernels.hardware")
-        device = next(one for one in hardware.DEVICES if one.arch == self._arch)
-        found = functools.reduce(
-            operator.add, (one.counts for one in self._executed(kernel, backend, case, knobs)), Counts()
-        )
-        roofline = hardware.roofline_seconds(kernel.function("cost")(case), case.dtype, device)
-        least = bound(found, device, roofline)
+        """{"counts": of all launches of a call, "bound": {percent, unit} or None}.
+
+        The shape that is executed has less to compute per byte than the case: so the case's own limit says whether the
+        bound is that of memory, or of what computes.
+        """
+        kernel, backend, case, knobs, limit = self._found[index]
+        done = self._executed(kernel, backend, case, knobs)
+        found = functools.reduce(operator.add, (one.counts for one in done), Counts())
+        compute, memory = self._least(kernel, case)
+        units = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}[limit]
+        least = bound(found, self._device, {"memory": memory, "compute": compute}[limit], units)
         return {"counts": found.as_json(), "bound": least and vars(least)}
 
     def _executed(self, kernel: Any, backend: str, case: Any, knobs: Mapping[str, Any]) -> list[Execution]:

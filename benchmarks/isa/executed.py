@@ -82,7 +82,7 @@ def _of_arch(
             raise Ended(listing["why"])
         by_launch: dict[str, dict[str, Any]] = {}
         for index, unit in enumerate(listing["units"]):
-            name = {part: unit[part] for part in ("kernel", "backend", "at", "knobs")}
+            name = {part: unit[part] for part in ("kernel", "backend", "at", "knobs", "limit")}
             key = _key(arch, code, unit["module"], name)
             if key not in by_launch:
                 entry = {part: unit[part] for part in ("kernel", "backend", "at")} | {"arch": arch, "cases": []}
