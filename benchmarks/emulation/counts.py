@@ -296,9 +296,9 @@ UNITS = ("MFMA issue", "LDS", "memory")
 def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Bound | None:
     """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
 
-    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: among which the busiest is looked
-    for.  A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64
-    bytes that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
+    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: of which the busiest is taken.
+    A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64 bytes
+    that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
     """
     clock = hardware.clock_mhz * 1e6
     least = {
