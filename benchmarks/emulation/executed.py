@@ -31,7 +31,7 @@ from .triton_driver import emulated
 
 GROUPED = {"G": 4, "M": 64, "N": 128, "K": 256}
 MOST: dict[str, dict[str, int]] = {
-    "gemm": {"M": 128, "N": 128, "K": 1024},
+    "gemm": {"M": 256, "N": 256, "K": 1024},
     "grouped_gemm_forward": GROUPED,
     "grouped_gemm_dgrad": GROUPED,
     "grouped_gemm_wgrad": GROUPED,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.emulation import counts
 from benchmarks.emulation.counts import Counts, Observer, bound, lds_cycles, matrix_cycles
 from benchmarks.emulation.launch import execute
 from benchmarks.emulation.triton_driver import emulated
 from benchmarks.emulation.waves import EXEC, Waves
+from ci.commands.emulate import emulate
 from kernels.hardware import by_market_name
 from kernels.spec import Place
 from tests.benchmarks.emulation import kernels
@@ -217,3 +221,18 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     memory = Counts(lines={"load": int(mi300x.hbm_bandwidth) // 64})
     assert bound(memory, mi300x, 2.0) == counts.Bound(100.0, "memory")
     assert bound(Counts(), mi300x, 1.0) is None
+
+
+def test_the_command_prints_the_counts(tmp_path):
+    code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    (tmp_path / "added.hsaco").write_bytes(code)
+    arrays = {"0_x": np.ones(512, np.float32), "1_y": np.ones(512, np.float32), "2_out": np.zeros(512, np.float32)}
+    np.savez(tmp_path / "in.npz", **arrays, **{"3_n": np.int32(512)})
+    asked = [str(tmp_path / "added.hsaco"), "--arguments", str(tmp_path / "in.npz")]
+    told = CliRunner().invoke(emulate, [*asked, "--json"])
+    found = json.loads(told.output)["counts"]
+    assert found["requests"] == {"load": 64, "store": 32}
+    assert (found["coalescing"], found["idle"]) == (1.0, 0)
+    text = CliRunner().invoke(emulate, asked).output
+    assert "64  requests of 64 bytes: load" in text
+    assert "100.0  % of the requested bytes are used" in text
