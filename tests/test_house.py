@@ -41,7 +41,7 @@ ROOMS = {
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
-    "benchmarks.emulation": {"benchmarks.emulation", "kernels.hardware"},
+    "benchmarks.emulation": {"benchmarks"},
     "ci.commands.emulate": {"ci", "benchmarks.emulation"},
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernels.hardware import lds_limit
-
+from .. import naming
 from .code_object import KernelCode, NotExecutable, read
+from .counts import Counts
 from .machine import Machine
 from .waves import EXEC, LANES, MODE, Memory, Waves
 
@@ -25,12 +25,17 @@ FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
 
 @dataclass(frozen=True)
 class Execution:
-    """What a launch did: executions of each operation (by wave), and bytes moved by space and direction."""
+    """What a launch did: executions of each operation (by wave), and what is counted beside them."""
 
     kernel: str
     arch: str
     instructions: dict[str, int]
-    bytes: dict[str, int]
+    counts: Counts
+
+    @property
+    def bytes(self) -> Mapping[str, int]:
+        """Bytes that lanes loaded, stored, changed atomically, and moved to and from the LDS."""
+        return self.counts.bytes
 
     @property
     def total(self) -> int:
@@ -147,10 +152,12 @@ def launch(
     s[MODE] = code.mode
     v = np.zeros((512, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
-    size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     machine = Machine(code, memory, groups, size, limit)
     machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
     executed: Counter[str] = Counter()
-    for at, times in machine.executed.items():
-        executed[machine.instructions[at].name.lower()] += times
-    return Execution(code.name, code.arch, dict(executed.most_common()), dict(machine.accesses.moved))
+    each = [(machine.instructions[at], times) for at, times in machine.executed.items()]
+    for one, times in each:
+        executed[one.name.lower()] += times
+    counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each])
+    return Execution(code.name, code.arch, dict(executed.most_common()), counts)

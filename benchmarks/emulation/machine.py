@@ -16,6 +16,7 @@ import numpy as np
 
 from . import matrix, operands, rounding, small_floats, vector
 from .code_object import OVERFLOW_BIT, KernelCode
+from .counts import Observer, matrix_cycles
 from .memory import Accesses, signed
 from .operands import LITERAL, VECTOR, Unknown
 from .scalar_steps import scalar_step
@@ -36,7 +37,8 @@ Step = Callable[[Waves], None]
 class Instruction:
     """One instruction: where it is, what it is, and what it does.
 
-    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "barrier" or "end".
+    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "barrier" or "end".  cycles: in the matrix
+    unit.
     """
 
     at: int
@@ -45,6 +47,7 @@ class Instruction:
     kind: str
     do: Callable[[Waves], Any]
     target: int = 0
+    cycles: int = 0
 
 
 class Machine:
@@ -52,7 +55,9 @@ class Machine:
 
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
-        self.accesses = Accesses(memory, np.zeros(max(8, workgroups * lds_bytes), np.uint8), lds_bytes)
+        self.observer = Observer()
+        lds = np.zeros(max(8, workgroups * lds_bytes), np.uint8)
+        self.accesses = Accesses(memory, lds, lds_bytes, self.observer)
         self.instructions: dict[int, Instruction] = {}
         self.executed: Counter[int] = Counter()
         """Address of an instruction -> how often a wave executed it."""
@@ -93,6 +98,9 @@ class Machine:
             steps += 1
             instruction = self.instructions.get(w.pc) or self._decoded(w.pc)
             self.executed[w.pc] += len(w)
+            self.observer.at, self.observer.name = w.pc - self.code.entry, instruction.name
+            if not w.full:
+                self.observer.partly(w)
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:
@@ -101,6 +109,7 @@ class Machine:
             if instruction.kind == "plain":
                 continue
             if instruction.kind == "branch":
+                self.observer.branch(w, result)
                 if result.all():
                     w.pc = instruction.target
                 elif result.any():
@@ -175,7 +184,8 @@ class Machine:
             raise Unknown(
                 f"{error} cannot be executed: {inst} at {at - self.code.entry:#x} of {self.code.name}"
             ) from error
-        self.instructions[at] = instruction = Instruction(at, size, name, kind, do, target)
+        cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
+        self.instructions[at] = instruction = Instruction(at, size, name, kind, do, target, cycles)
         return instruction
 
     def _compiled(self, inst: Any, name: str, after: int) -> tuple[str, Callable[[Waves], Any], int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .counts import Observer
 from .matrix import sixes
 from .operands import VECTOR, Unknown, scalar
 from .vector import ALU
@@ -99,11 +100,10 @@ def told_by_lane(inside: Any) -> Iterator[None]:
 
 
 class Accesses:
-    """Compiles accesses to memory for one launch; counts bytes by space and direction."""
+    """Compiles accesses to memory for one launch, each of which the observer sees."""
 
-    def __init__(self, memory: Memory, lds: Any, lds_bytes: int) -> None:
-        self.memory, self.lds, self.lds_bytes = memory, lds, lds_bytes
-        self.moved: dict[str, int] = {}
+    def __init__(self, memory: Memory, lds: Any, lds_bytes: int, observer: Observer) -> None:
+        self.memory, self.lds, self.lds_bytes, self.observer = memory, lds, lds_bytes, observer
 
     def scalar_load(self, inst: Any) -> Step:
         """S_LOAD: into consecutive scalar registers."""
@@ -170,9 +170,6 @@ class Accesses:
 
         return address
 
-    def _count(self, what: str, amount: int) -> None:
-        self.moved[what] = self.moved.get(what, 0) + amount
-
     def _access(self, inst: Any, found: re.Match[str], address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
         size, name = SIZES[found["size"]], inst.op.name
         extend, half = (
@@ -187,7 +184,7 @@ class Accesses:
             def load(w: Waves) -> None:
                 where, active, left = address(w)
                 inside = active if left is None else active & (left >= size)
-                self._count("load", size * int(inside.sum()))
+                self.observer.memory("load", where, inside, size)
                 if left is not None and (active & ~inside).any():
                     self._partly(w, register, where, active & ~inside, left, size)
                 if inside.any():
@@ -203,7 +200,7 @@ class Accesses:
             inside = active if left is None else active & (left >= size)
             if left is not None and ((left > 0) & active & ~inside).any():
                 raise Unknown(f"{name} that crosses the end of its buffer")
-            self._count("store", size * int(inside.sum()))
+            self.observer.memory("store", where, inside, size)
             if inside.any():
                 with told_by_lane(inside):
                     self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
@@ -228,7 +225,7 @@ class Accesses:
             if inside.any():
                 with told_by_lane(inside):
                     data[inside] = self.memory.load(where[inside], size)
-            self._count("load", size * int(inside.sum()))
+            self.observer.memory("load", where, inside, size)
             into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
             self._local_store(w, into, active, data[active])
 
@@ -244,7 +241,7 @@ class Accesses:
         def both(w: Waves) -> None:
             where, active, left = address(w)
             inside = active if left is None else active & (left >= size)
-            self._count("atomic", size * int(inside.sum()))
+            self.observer.memory("atomic", where, inside, size)
             dtype = f"u{size}"
             count = registers * (2 if what == "CMPSWAP" else 1)
             given = taken(w, register, inside, 4 * count, False).view(dtype)
@@ -278,11 +275,11 @@ class Accesses:
         return (addresses + w.own()[:, None] * self.lds_bytes)[active]
 
     def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
-        self._count("lds", data.size)
+        self.observer.local(addresses, active, data.shape[1], reads=False)
         scattered(self.lds, self._local(w, addresses, active, data.shape[1]), data)
 
     def _local_load(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
-        self._count("lds", size * int(active.sum()))
+        self.observer.local(addresses, active, size, reads=True)
         return gathered(self.lds, self._local(w, addresses, active, size), size)
 
     def local(self, inst: Any) -> Step:
@@ -356,7 +353,9 @@ class Accesses:
         )
 
         def both(w: Waves) -> None:
-            places = self._local(w, w.v[address].astype(np.int64) + offset, w.active, size)
+            addresses = w.v[address].astype(np.int64) + offset
+            places = self._local(w, addresses, w.active, size)
+            self.observer.local(addresses, w.active, size, reads=False)
             given = taken(w, register, w.active, size, False).view(f"u{size}")[:, 0]
             before = np.empty(len(places), f"u{size}")
             words = self.lds.view(f"u{size}")

@@ -19,6 +19,7 @@ from benchmarks import points
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa import kept
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
+from benchmarks.isa.executed import executed
 from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
@@ -35,6 +36,8 @@ POINTS = """only the points of this file (benchmarks/points.py), for one --arch:
 or are the same code in the same launch as others"""
 LAUNCH_CACHE = """leave the binaries where the launches of this environment look for them (TRITON_CACHE_DIR), so that
 measuring on this machine compiles nothing"""
+EXECUTE = """also execute every case of one GPU in an emulator of gfx942 and gfx950, in a small shape, and count what it
+does: `executed` in the result (extra `emulate`)"""
 PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
 
 
@@ -53,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--knobs", type=Path, metavar="FILE", help=KNOBS)
     add("--points", type=Path, metavar="FILE", help=POINTS)
     add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
+    add("--execute", action="store_true", help=EXECUTE)
     add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
@@ -103,7 +107,12 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     runs = _runs(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
-    return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+    result = document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+    if asked.execute:
+        if asked.knobs:
+            raise ValueError("--execute counts the launches that config() chooses; leave --knobs out")
+        result["executed"] = executed(arches, choice, _setting(asked), _reporter(asked.progress))
+    return result
 
 
 def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:

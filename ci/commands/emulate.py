@@ -14,6 +14,9 @@ from benchmarks.emulation.launch import LIMIT, Execution, execute
 from ci.options import ANY, JSON, Given, NewFile, option, verb
 from ci.whole_files import replace
 
+MOST_CONFLICTS = 5
+"""Instructions with the most bank conflicts that are listed; --json has all."""
+
 EXAMPLE = "ridgeline emulate softmax.hsaco --grid 5,1,1 --warps 4 --arguments in.npz --out out.npz"
 
 
@@ -76,10 +79,24 @@ def _as_json(done: Execution) -> dict[str, Any]:
         "instructions": done.total,
         "by_instruction": done.instructions,
         "bytes": done.bytes,
+        "counts": done.counts.as_json(),
     }
 
 
 def _text(done: Execution) -> str:
     lines = [f"{done.kernel} on {done.arch}: {done.total:,} instructions executed by waves; an emulator: no times"]
     lines += [f"{times:12,}  {name}" for name, times in done.instructions.items()]
-    return "\n".join([*lines, *(f"{count:12,}  bytes: {what}" for what, count in done.bytes.items())])
+    counts = done.counts
+    lines += [f"{count:12,}  bytes: {what}" for what, count in counts.bytes.items()]
+    lines += [f"{count:12,}  requests of 64 bytes: {what}" for what, count in counts.requests.items()]
+    others = {
+        "% of the requested bytes are used": round(100 * (counts.coalescing or 0), 1) if counts.requests else 0,
+        "cycles of matrix units": counts.matrix_cycles,
+        "cycles of the LDS": counts.lds_cycles,
+        "of them for bank conflicts": counts.lds_cycles - counts.lds_passes,
+        "branches into code that only some lanes need": counts.divergent,
+        "lanes off in vector instructions": counts.idle,
+    }
+    lines += [f"{count:12,}  {what}" for what, count in others.items() if count]
+    conflicts = sorted(counts.conflicts.items(), key=lambda item: -item[1])[:MOST_CONFLICTS]
+    return "\n".join([*lines, *(f"{count:12,}  cycles for bank conflicts of {what}" for what, count in conflicts)])

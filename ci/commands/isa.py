@@ -44,6 +44,7 @@ from ci.whole_files import replace
 EXAMPLES = """\
 ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
+  ridgeline isa main --execute --kernel gemm     and what its launches execute, in an emulator
   ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
   ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it stopped
   ridgeline isa --history --kernel gemm          what changed in it, commit by commit
@@ -61,6 +62,7 @@ ridgeline isa                                  the code of the working tree
 @DRY_RUN
 @option("--timeout S -> timeout_s", "Time of one compilation.", Finite(min=0.1))
 @option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
+@flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed loop of both sides next to each other.")
 @flag("--explain", "What bounds each kernel statically, as Markdown.")
 @option("--triton V,V,... -> versions", "The same kernels under these versions of Triton.")
@@ -111,7 +113,8 @@ class IsaJob:
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
         chosen = (given.arches, given.tier, given.kernels, given.cases, given.backends)
-        self.wanted = Wanted(*chosen, timeout_s=given.timeout_s, memory_mb=given.memory_mb)
+        limits = {"timeout_s": given.timeout_s, "memory_mb": given.memory_mb}
+        self.wanted = Wanted(*chosen, **limits, execute=given.execute)
 
     def describe(self) -> int:
         """The working tree: its metrics, or (--explain) what bounds each kernel."""

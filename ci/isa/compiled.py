@@ -168,11 +168,70 @@ class CompiledEntry:
 
 
 @dataclasses.dataclass(frozen=True)
+class Executed:
+    """What all waves of a launch executed, not what its code contains; benchmarks.emulation.counts has the meanings."""
+
+    classes: Counts
+    matrix: Counts
+    matrix_cycles: int
+    bytes: Counts
+    touched: Counts
+    requests: Counts
+    lines: Counts
+    lds_passes: int
+    lds_cycles: int
+    conflicts: Counts
+    branches: int
+    taken: int
+    divergent: int
+    vector: int
+    idle: int
+
+    @property
+    def total(self) -> int:
+        """Instructions."""
+        return sum(self.classes.values())
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Cycles that bank conflicts add to accesses to the LDS."""
+        return self.lds_cycles - self.lds_passes
+
+    @property
+    def all_requests(self) -> int:
+        """Requests of 64 bytes to memory."""
+        return sum(self.requests.values())
+
+    @property
+    def used(self) -> float | None:
+        """Bytes that are used / bytes that are requested from memory; None without a request."""
+        return sum(self.touched.values()) / (64 * self.all_requests) if self.all_requests else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExecutedLaunch:
+    """A launch that was executed in an emulator, in the small shape `at` that stands for its cases.
+
+    counts: None where it could not be executed, which `why` says.  bound: the unit that is busy longest by the counts,
+    and the most of the roofline in percent that this allows; None where nothing is to be done.
+    """
+
+    kernel: str
+    backend: str
+    arch: str
+    at: str
+    cases: tuple[str, ...]
+    why: str
+    counts: Executed | None
+    bound: tuple[str, float] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class CompiledTree:
     """A source tree as compiled; triton: the version that compiled it, None if nothing was listed.
 
     broken: why a module with kernels cannot be imported, by module.  failures: why nothing could be listed or compiled,
-    by architecture.
+    by architecture.  executed: what its launches execute, where that was asked for.
     """
 
     triton: str | None
@@ -180,6 +239,7 @@ class CompiledTree:
     entries: tuple[CompiledEntry, ...]
     broken: Mapping[str, str] = dataclasses.field(default_factory=dict)
     failures: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    executed: tuple[ExecutedLaunch, ...] = ()
 
 
 def called(kernel: str, backend: str, label: str) -> str:
@@ -224,7 +284,21 @@ def _tree(found: Json, where: str) -> CompiledTree:
         tuple(_entry(one, f"{where}: entry {number}") for number, one in enumerate(found["entries"], 1)),
         {one["module"]: _prose(one["why"]) for one in found["broken"]},
         {one["arch"]: _prose(one["why"]) for one in found["failures"]},
+        tuple(_launch(one, f"{where}: executed {number}") for number, one in enumerate(found.get("executed", ()), 1)),
     )
+
+
+def _launch(found: Any, where: str) -> ExecutedLaunch:
+    LAUNCH(found, where)
+    kernel, backend, arch, at = (found[name] for name in ("kernel", "backend", "arch", "at"))
+    cases, ok = tuple(found["cases"]), found["status"] == CompileStatus.OK
+    if not ok:
+        FAILED(found, where)
+        return ExecutedLaunch(kernel, backend, arch, at, cases, _prose(found["why"]), None, None)
+    COUNTED(found, where)
+    counts, bound = found["counts"], found["bound"]
+    known = Executed(**{field.name: counts[field.name] for field in dataclasses.fields(Executed)})
+    return ExecutedLaunch(kernel, backend, arch, at, cases, "", known, bound and (bound["unit"], bound["percent"]))
 
 
 def _entry(found: Any, where: str) -> CompiledEntry:
@@ -289,7 +363,7 @@ HEAD = record(
         "broken": items(record({"module": _NAME, **_LOST}, {})),
         "failures": items(record({"arch": _NAME, **_LOST}, {})),
     },
-    {},
+    {"executed": items(anything)},
 )
 ENTRY = record(
     {
@@ -310,6 +384,23 @@ CODE = record(
     {"notes": items(_PROSE)},
 )
 LOOP = record({"instructions": _COUNT, "depth": _COUNT, "mix": _COUNTS, "matrix_share": number(0, 1)}, {})
+
+
+LAUNCH = record(
+    {
+        **dict.fromkeys(("kernel", "backend", "arch", "at"), _NAME),
+        "cases": items(_NAME),
+        "status": one_of(CompileStatus.OK, CompileStatus.FAILED),
+    },
+    {},
+)
+COUNTED = record(
+    {
+        "counts": record({field.name: _KINDS[str(field.type)] for field in dataclasses.fields(Executed)}, {}),
+        "bound": maybe(record({"unit": _NAME, "percent": number(0, 100)}, {})),
+    },
+    {},
+)
 
 
 def _metric(name: str) -> Check:
@@ -339,6 +430,7 @@ class Wanted:
     packages: folder put before the Python's own packages, with another Triton in it.  python: that compiles.
     knobs: over those that the declaration chooses, in every case.
     lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
+    execute: also count what the launches execute in an emulator.
     """
 
     arches: Sequence[str] = ()
@@ -352,13 +444,14 @@ class Wanted:
     lenient: bool = False
     python: str | None = None
     knobs: Mapping[str, Scalar] | None = None
+    execute: bool = False
 
     def options(self) -> list[str]:
         """As options of `python -m benchmarks.isa`."""
         chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
         limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
         others = harness.options(packages=self.packages, python=self.python)
-        return [*chosen, *limits, *others, *["--lenient"] * self.lenient]
+        return [*chosen, *limits, *others, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, called
-from ci.isa.rules import CodeFinding, IsaPolicy, findings
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
+from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
 from ci.report.words import plural
 
 
@@ -95,6 +95,7 @@ def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJud
     """Judge head's code against base's."""
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     found = [_difference(sides, cases, policy) for sides, cases in pairs(base, head)]
+    found += [_launched(*sides, cases, policy) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
     lost = _lost_modules(base, head)
@@ -151,6 +152,23 @@ def _matched(base: Sequence[CompiledEntry], head: Sequence[CompiledEntry]) -> It
     yield from itertools.zip_longest(left_base, left_head)
 
 
+LaunchSides = tuple[ExecutedLaunch | None, ExecutedLaunch | None]
+
+
+def launches(base: CompiledTree, head: CompiledTree) -> list[tuple[LaunchSides, tuple[str, ...]]]:
+    """((base launch, head launch), cases) of all that is executed; none where one side was not executed at all."""
+    if not (base.executed and head.executed):
+        return []
+    old, new = (
+        {(one.kernel, one.backend, one.arch, case): one for one in tree.executed for case in one.cases}
+        for tree in (base, head)
+    )
+    grouped: dict[LaunchSides, list[str]] = {}
+    for where in dict.fromkeys([*old, *new]):
+        grouped.setdefault((old.get(where), new.get(where)), []).append(where[3])
+    return [(sides, tuple(cases)) for sides, cases in grouped.items()]
+
+
 # ---- verdicts ------------------------------------------------------------------------------------------------------
 
 Decided = tuple[CodeVerdict, tuple[CodeFinding, ...]]
@@ -162,6 +180,38 @@ def _difference(sides: Sides, cases: tuple[str, ...], policy: IsaPolicy) -> Diff
     assert known is not None
     verdict, found = _decide(base, head, policy)
     return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, found, base, head)
+
+
+def _launched(
+    base: ExecutedLaunch | None, head: ExecutedLaunch | None, cases: tuple[str, ...], policy: IsaPolicy
+) -> Difference:
+    """What two launches execute: the counts of an emulator, without noise."""
+    known = head or base
+    assert known is not None
+    verdict, found = _compare_launches(base, head, policy)
+    label = f"executed, {known.at}"
+    return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, found)
+
+
+def _compare_launches(base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy) -> Decided:
+    if head is None:
+        return CodeVerdict.GONE, ()
+    if head.counts is None:
+        failed = CodeFinding("execute", f"cannot be executed: {head.why}", judged=False)
+        ran = base is not None and base.counts is not None
+        return (
+            (CodeVerdict.BROKEN, (dataclasses.replace(failed, judged=True),))
+            if ran
+            else (CodeVerdict.CANNOT_TELL, (failed,))
+        )
+    if base is None or base.counts is None:
+        return CodeVerdict.NEW, ()
+    if base.at != head.at:
+        return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
+    found = executed_findings(base, head, policy)
+    if not found:
+        return CodeVerdict.SAME, ()
+    return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
 
 
 def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy) -> Decided:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shapes import Check, Unfit, flag, one_of, record, that, whole
-from ci.isa.compiled import CompiledCode, CompiledEntry, Counts, HotLoop, Metrics, Widths
+from ci.isa.compiled import CompiledCode, CompiledEntry, Counts, Executed, ExecutedLaunch, HotLoop, Metrics, Widths
 from ci.judging.policy import DATED, PATTERN, PolicyError, day_of, default_file, document
 
 # Section [isa] of policy.toml: from when on a change of machine code counts as a regression, and what is accepted.
@@ -34,6 +34,9 @@ class Rule(enum.StrEnum):
     HEAP_BASES = "heap_bases"
     SPILLS = "spills"
     OCCUPANCY = "occupancy"
+    MEMORY_REQUESTS = "memory_requests"
+    MATRIX_CYCLES = "matrix_cycles"
+    LDS_CYCLES = "lds_cycles"
     OTHER = "other"
 
 
@@ -48,7 +51,7 @@ class Accepted:
     backend: str = "*"
     arch: str = "*"
 
-    def fits(self, entry: CompiledEntry, rule: Rule) -> bool:
+    def fits(self, entry: CompiledEntry | ExecutedLaunch, rule: Rule) -> bool:
         """Whether it is about this rule on this configuration."""
         wanted = ((entry.kernel, self.kernel), (entry.backend, self.backend), (entry.arch, self.arch))
         return rule == self.rule and all(fnmatch.fnmatchcase(value, pattern) for value, pattern in wanted)
@@ -63,7 +66,8 @@ class IsaPolicy:
     collapsed.  heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
     drains: more waits for remote stores inside a block of them (benchmarks/isa/amd.py).
     occupancy_step: fewer resident waves per SIMD.  matrix_kind: a faster kind of matrix instruction is gone.
-    lds_limit: the kernel no longer loads on the chip.
+    lds_limit: the kernel no longer loads on the chip.  executed: head / base of what a launch executes on the unit that
+    is busy longest (requests to memory, cycles of matrix units or of the LDS), from which it is expected to be slower.
     """
 
     spills: int = 1
@@ -75,9 +79,10 @@ class IsaPolicy:
     occupancy_step: int = 1
     matrix_kind: bool = True
     lds_limit: bool = True
+    executed: float = 1.05
     accept: tuple[Accepted, ...] = ()
 
-    def reason_to_accept(self, entry: CompiledEntry, rule: Rule) -> str:
+    def reason_to_accept(self, entry: CompiledEntry | ExecutedLaunch, rule: Rule) -> str:
         """Why a finding of this rule on this configuration passes, "" if nobody has accepted it."""
         return next((one.reason for one in self.accept if one.fits(entry, rule)), "")
 
@@ -346,6 +351,83 @@ def matrix_rate(name: str) -> float:
         return float(int(shape[1]) * int(shape[2]) * int(shape[3] or 1))
     family = name.split(".")[0]
     return (2.0 if "G" in family else 1.0) * (2.0 if family.startswith(("Q", "I")) else 1.0)
+
+
+# What launches execute, counted in an emulator.
+
+BUSY: dict[Rule, tuple[str, str, Callable[[Executed], int]]] = {
+    Rule.MEMORY_REQUESTS: ("memory", "bytes moved", lambda one: 64 * one.all_requests),
+    Rule.MATRIX_CYCLES: ("MFMA issue", "cycles of matrix units", lambda one: one.matrix_cycles),
+    Rule.LDS_CYCLES: ("LDS", "cycles of the LDS", lambda one: one.lds_cycles),
+}
+"""The unit that a rule is about, as in ExecutedLaunch.bound, and what is counted of it.  More of it costs time where
+the unit is busy longest, and may hide behind another's work elsewhere: only the former is judged."""
+
+
+def executed_findings(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPolicy) -> tuple[CodeFinding, ...]:
+    """Everything that differs in what two launches execute, judged findings first; () where nothing does."""
+    old, new = base.counts, head.counts
+    assert old is not None
+    assert new is not None
+    if old == new:
+        return ()
+    found = []
+    for rule, (unit, words, of) in BUSY.items():
+        before, now = of(old), of(new)
+        if before == now:
+            continue
+        busiest = head.bound is not None and head.bound[0] == unit
+        bad = busiest and now >= before * policy.executed
+        reason = policy.reason_to_accept(head, rule) if bad else ""
+        case = f": {BOUND_BY[unit]}" if bad else ""
+        found.append(CodeFinding(rule, f"{words} {_grown(before, now)}{case}", bad and not reason, reason))
+    found += [CodeFinding(Rule.OTHER, sentence, judged=False) for sentence in _executed_words(base, head)]
+    found.sort(key=lambda finding: not finding.judged)
+    return tuple(found)
+
+
+BOUND_BY = {
+    "memory": "SLOWER is expected of a memory-bound case",
+    "MFMA issue": "SLOWER is expected where matrix units are busy longest",
+    "LDS": "SLOWER is expected where the LDS is busy longest",
+}
+
+
+def _executed_words(base: ExecutedLaunch, head: ExecutedLaunch) -> Iterator[str]:
+    old, new = base.counts, head.counts
+    assert old is not None
+    assert new is not None
+    if old.classes != new.classes:
+        kinds = [(name, old.classes.get(name, 0), new.classes.get(name, 0)) for name in {**old.classes, **new.classes}]
+        mix = ", ".join(f"{name} {_step(before, now)}" for name, before, now in kinds if before != now)
+        yield f"instructions executed: {_step(old.total, new.total)} ({mix})"
+    if old.matrix != new.matrix:
+        yield f"MFMA executed: {_counts(old.matrix)} → {_counts(new.matrix)}"
+    if old.used != new.used:
+        yield "of the bytes requested from memory are used: " + " → ".join(_percent(one.used) for one in (old, new))
+    for words, before, now in (
+        ("cycles for bank conflicts of the LDS", old.bank_conflicts, new.bank_conflicts),
+        ("branches into code that only some lanes need", old.divergent, new.divergent),
+        ("lanes off in vector instructions", old.idle, new.idle),
+    ):
+        if before != now:
+            yield f"{words}: {_step(before, now)}"
+    if base.bound != head.bound:
+        yield f"by its counts at most {_bound(base)} → {_bound(head)} of the roofline: a bound, no time"
+
+
+def _bound(launch: ExecutedLaunch) -> str:
+    return f"{launch.bound[1]:g} % ({launch.bound[0]})" if launch.bound else "all"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.1f} %"
+
+
+def _grown(before: int, now: int) -> str:
+    """+6.2 % (9472 → 10060)"""
+    share = f"{100 * (now / before - 1):+.3g} % " if before else ""
+    return f"{share}({before} → {now})"
 
 
 def _collapsed(old: Widths, new: Widths, most: float) -> bool:

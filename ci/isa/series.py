@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,18 @@ from rich.text import Text
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
 from ci.history.exact import CodePoint, RecordedCommit, sentences
-from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, CompileStatus, IsaError, Json, Metrics, Wanted
+from ci.isa.compiled import (
+    CompiledEntry,
+    CompiledTree,
+    CompileError,
+    CompileStatus,
+    Executed,
+    ExecutedLaunch,
+    IsaError,
+    Json,
+    Metrics,
+    Wanted,
+)
 from ci.isa.judge import entries_by_case
 from ci.judging.reach import NO_FILES, file_labels
 from ci.records import rows as asv_files
@@ -63,10 +74,28 @@ SERIES: dict[str, tuple[str, ValueOf]] = {
 }
 """Unit and value of each series, None where the architecture does not have it."""
 
+EXECUTED: dict[str, tuple[str, Callable[[Executed], int]]] = {
+    "executed_instructions": ("instructions", lambda c: c.total),
+    "executed_valu": ("instructions", lambda c: c.classes.get("valu", 0)),
+    "executed_matrix_cycles": ("cycles", lambda c: c.matrix_cycles),
+    "executed_memory_requests": ("requests", lambda c: c.all_requests),
+    "executed_memory_bytes": ("bytes", lambda c: 64 * sum(c.lines.values())),
+    "executed_lds_cycles": ("cycles", lambda c: c.lds_cycles),
+    "executed_bank_conflicts": ("cycles", lambda c: c.bank_conflicts),
+    "executed_scalar_loads": ("instructions", lambda c: c.classes.get("scalar_load", 0)),
+    "executed_waits": ("instructions", lambda c: c.classes.get("wait", 0)),
+    "executed_divergent_branches": ("branches", lambda c: c.divergent),
+    "executed_idle_lanes": ("lanes", lambda c: c.idle),
+}
+"""The same of what the launch of a case executes in an emulator, in the small shape that stands for it."""
+
 Rows = dict[str, list[Any]]
 """Results in asv's format: benchmark name -> [values, params, version, start]."""
 
-Grid = dict[str, dict[tuple[str, str, str], CompiledEntry]]
+Cell = tuple[str, str, str]
+"""backend, configuration, arch"""
+
+Grid = dict[str, dict[Cell, CompiledEntry]]
 
 
 def asked_of(wanted: Wanted, triton: str | None) -> Json:
@@ -76,7 +105,8 @@ def asked_of(wanted: Wanted, triton: str | None) -> Json:
     """
     chosen = {name: list(getattr(wanted, name)) for name in ("kernels", "cases", "backends")}
     head: Json = {"arches": list(wanted.arches), "tier": wanted.tier}
-    return {**head, **chosen, "triton": triton, "series": SERIES_VERSION}
+    executed: Json = {"execute": True} if wanted.execute else {}
+    return {**head, **chosen, **executed, "triton": triton, "series": SERIES_VERSION}
 
 
 def env_name(triton: str | None) -> str:
@@ -116,13 +146,34 @@ def benchmarks(tree: CompiledTree, date_ms: int) -> dict[str, dict[str, Any]]:
 def _series(tree: CompiledTree) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
     """Name, unit, parameters and values of each series, the values in the order of the parameters' product."""
     for kernel, cells in grid(tree).items():
-        axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
-        params = [[repr(value) for value in axis] for axis in axes]
-        entries = [cells.get((backend, name, arch)) for backend, name, arch in itertools.product(*axes)]
-        for series, (unit, value_of) in SERIES.items():
-            values = [_value(entry, value_of) for entry in entries]
-            if any(value is None or not math.isnan(value) for value in values):
-                yield f"{kernel}.track_isa_{series}", unit, params, values
+        yield from _of_cells(kernel, cells, SERIES, _value)
+    launched: dict[str, dict[Cell, ExecutedLaunch]] = {}
+    for one in tree.executed:
+        launched.setdefault(one.kernel, {}).update({(one.backend, case, one.arch): one for case in one.cases})
+    for kernel, launches in launched.items():
+        yield from _of_cells(kernel, launches, EXECUTED, _executed) if launches else ()
+
+
+def _of_cells(
+    kernel: str,
+    cells: Mapping[Cell, Any],
+    series: Mapping[str, tuple[str, Any]],
+    value: Callable[[Any, Any], float | None],
+) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
+    axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
+    params = [[repr(one) for one in axis] for axis in axes]
+    entries = [cells.get((backend, name, arch)) for backend, name, arch in itertools.product(*axes)]
+    for name, (unit, value_of) in series.items():
+        values = [value(entry, value_of) for entry in entries]
+        if any(one is None or not math.isnan(one) for one in values):
+            yield f"{kernel}.track_isa_{name}", unit, params, values
+
+
+def _executed(launch: ExecutedLaunch | None, value_of: Callable[[Executed], int]) -> float | None:
+    """As `_value`: NaN for what does not exist, None for what could not be executed."""
+    if launch is None:
+        return math.nan
+    return None if launch.counts is None else value_of(launch.counts)
 
 
 def _value(entry: CompiledEntry | None, value_of: ValueOf) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from ci.isa.compiled import CompiledTree, Metrics
+from ci.isa.compiled import CompiledTree, ExecutedLaunch, Metrics, called
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
 from ci.isa.rules import CodeFinding
 from ci.report.markdown import code, text
@@ -257,11 +257,30 @@ def listing(tree: CompiledTree) -> Text:
             out.append(f"    ! does not load: {entry.code.will_not_load}\n", "bold red")
         for note in entry.code.notes:
             out.append(f"    note: {note}\n", "yellow")
+    for launch in tree.executed:
+        name = called(launch.kernel, launch.backend, f"executed, {launch.at}")
+        out.append(f"{name} on {launch.arch} ({few(launch.cases)}): ", "bold")
+        out.append(f"{executed_summary(launch)}\n", "" if launch.counts else "yellow")
     for module, why in tree.broken.items():
         out.append(f"module {module} cannot be imported: {why}\n", "yellow")
     for why in tree.failures.values():
         out.append(f"{why}\n", "bold red")
     return out
+
+
+def executed_summary(launch: ExecutedLaunch) -> str:
+    """20320 instructions, 16384 matrix cycles, 6144 requests of 64 B (86 % used), 0 bank conflicts; at most ..."""
+    counts = launch.counts
+    if counts is None:
+        return f"failed: {launch.why}"
+    parts = [
+        f"{counts.total} instructions",
+        f"{counts.matrix_cycles} matrix cycles" if counts.matrix_cycles else "",
+        f"{counts.all_requests} requests of 64 B ({100 * counts.used:.0f} % used)" if counts.used is not None else "",
+        f"{counts.lds_cycles} LDS cycles ({counts.bank_conflicts} of bank conflicts)" if counts.lds_cycles else "",
+        f"at most {launch.bound[1]:g} % of the roofline by {launch.bound[0]}" if launch.bound else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def summary(metrics: Metrics) -> str:

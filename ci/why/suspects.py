@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -15,8 +16,8 @@ from benchmarks.reach.operators import compared, declared
 from benchmarks.reach.sources import Unreadable
 from benchmarks.reach.tree import SourceTree
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError, TreeCompiler, Wanted
-from ci.isa.judge import pairs
-from ci.isa.rules import IsaPolicy, findings
+from ci.isa.judge import launches, pairs
+from ci.isa.rules import IsaPolicy, executed_findings, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import search
 from ci.why.experiments import BothSides, Question
@@ -43,7 +44,10 @@ SAME_CODE = "the machine code is the same: what differs is the launch (grid, arg
 
 @dataclasses.dataclass(frozen=True)
 class CodeDifference:
-    """Compiles both sides.  pythons: by role, where they are others than this one; cache: of compiled results."""
+    """Compiles both sides, and executes them where the emulator is installed.
+
+    pythons: by role, where they are others than this one; cache: of compiled results.
+    """
 
     base: Path
     head: Path
@@ -72,6 +76,7 @@ class CodeDifference:
             lenient=True,
             python=self.pythons.get(role),
             knobs=arm.knobs if question.plan.knobs else None,
+            execute=not question.plan.knobs and role not in self.pythons and find_spec("tinygrad") is not None,
         )
         quiet = Console(file=io.StringIO())
         return TreeCompiler(self.cache, quiet).compile(self.base if role == "base" else self.head, wanted)
@@ -86,6 +91,11 @@ def differences(base: CompiledTree, head: CompiledTree, cache: Path) -> Iterator
         if one and two and one.emitted.hash != two.emitted.hash:
             label = f"[{two.label}] " if two.label and len(both) > 1 else ""
             yield from (f"{label}{sentence}" for sentence in _of_pair(one, two, cache))
+    for (old, new), _ in launches(base, head):
+        if old and new and old.counts and new.counts and old.at == new.at:
+            yield from (
+                f"executed in {new.at}: {finding.sentence}" for finding in executed_findings(old, new, IsaPolicy())
+            )
 
 
 def _of_pair(base: CompiledEntry, head: CompiledEntry, cache: Path) -> Iterator[str]:

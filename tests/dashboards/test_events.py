@@ -216,6 +216,15 @@ def test_changes_of_machine_code_say_every_value() -> None:
     assert page["commits"][1] == [f"{1:040x}", "1970-01-01 00:01"]
 
 
+def test_what_is_executed_stands_beside_what_is_contained() -> None:
+    places = [CodePoint("gemm", name, "triton", "m64", "gfx942") for name in ("vgpr", "executed_instructions")]
+    found = [CodeRecord(f"{n:040x}", n * 60_000, "triton3.8.0", dict.fromkeys(places, 100.0 + n)) for n in range(2)]
+    [line] = events.by_kernel(found)["gemm"]["series"]
+    assert line["metrics"] == {"vgpr": [[0, 100], [1, 101]], "executed_instructions": [[0, 100], [1, 101]]}
+    units = events.by_kernel(found)["gemm"]["units"]
+    assert (units["executed_memory_bytes"], units["executed_instructions"]) == ("bytes", "")
+
+
 def test_a_kernel_without_recorded_code_has_an_empty_list(shown_site: SiteInput) -> None:
     told = made_site.data_of(events.VIEW, shown_site)["views/history-gemm"]
     assert told["code"] == events.no_code()

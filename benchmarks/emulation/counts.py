@@ -1,0 +1,309 @@
+"""What a launch executed, counted exactly: instructions by class, matrix cycles, memory requests, LDS conflicts, lanes.
+
+The same code and inputs give the same numbers to the last digit.  They say what is done, never how long it takes; what
+they bound from below is said by :func:`bound`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..isa import amd
+from ..isa.code import Instruction as Named
+from .waves import LANES, Waves
+
+# Matrix instructions.
+
+PASSES: dict[str, tuple[int, int]] = {
+    "F16": (4, 8),
+    "BF16": (4, 8),
+    "I8": (4, 8),
+    "FP8": (4, 8),
+    "BF8": (4, 8),
+    "F32": (8, 16),
+    "F8F6F4": (8, 16),
+    "F8F6F4 of 4 bits": (4, 8),
+}
+"""Passes of an MFMA of 16 x 16 and of 32 x 32 rows and columns, by the type of its first operand, whatever its K.
+
+They make the peaks of AMD's data sheets (kernels/hardware.py), against which tests hold them.  gfx950's instructions of half the K (16x16x16 of fp16) take as long as those of the full
+one.  F8F6F4 is as fast as its wider operand."""
+
+CYCLES_PER_PASS = 4
+
+_MATRIX = re.compile(r"V_MFMA(?:_SCALE)?_[FI]32_(16|32)X\1X\d+_([A-Z]+[0-9A-Z]*)")
+_FOUR_BITS = 4
+"""Code of FP4 in the fields cbsz and blgp."""
+
+
+def matrix_cycles(name: str, formats: tuple[int, int] = (0, 0)) -> int | None:
+    """Cycles for which an MFMA occupies the matrix unit of its SIMD; 0 for every other instruction.
+
+    formats: cbsz and blgp of an F8F6F4.  None for an MFMA that is in no table (several blocks, XF32, fp64).
+    """
+    if not name.startswith("V_MFMA"):
+        return 0
+    found = _MATRIX.match(name)
+    kind = found[2] if found else ""
+    if kind == "F8F6F4" and formats == (_FOUR_BITS, _FOUR_BITS):
+        kind = "F8F6F4 of 4 bits"
+    return CYCLES_PER_PASS * PASSES[kind][found[1] == "32"] if found and kind in PASSES else None
+
+
+# Requests to memory.
+
+LINE = 64
+"""Bytes of a request: what the L2 of CDNA3 and CDNA4 is asked for (TCP_TCC_READ_REQ of AMD's counters)."""
+
+
+def distinct(values: Any, active: Any) -> Any:
+    """Of each row the distinct values of its active columns, one after another: [n] from [rows, columns] of int64."""
+    if active.all() and (values[:, 1:] >= values[:, :-1]).all():
+        ordered = values
+    else:
+        ordered = np.sort(np.where(active, values, -1), axis=1)
+    fresh = np.empty(ordered.shape, np.bool_)
+    fresh[:, 0] = ordered[:, 0] >= 0
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=fresh[:, 1:])
+    return ordered[fresh]
+
+
+# Bank conflicts of the LDS.
+
+BANKS, BANK_BYTES = 32, 4
+"""Of the LDS of CDNA3 (ISA document, chapter Data Share Operations).  gfx950 has 64 banks, but which of its lanes go
+together is not published: it is counted like gfx942, which is no less than what the same lanes would need there."""
+
+_READ_16 = [
+    lane
+    for half in (0, 32)
+    for first, second in ((0, 20), (4, 16), (8, 28), (12, 24))
+    for start in (first, second)
+    for lane in range(half + start, half + start + 4)
+]
+"""Lanes of a read of 16 bytes in the order of its passes, eight at a time."""
+
+
+def passes_of(reads: bool, size: int) -> tuple[Any, int]:
+    """(lanes in the order of the passes, lanes of a pass) of an LDS access of `size` bytes per lane.
+
+    A pass serves as many lanes as fill the banks: 32 of up to 4 bytes, 16 of 8, 8 of 12 and 16, next to each other,
+    but for reads of 16 bytes: lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and 32 further.
+    Source: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts", for 16 bytes; for 4 and 8
+    the half and quarter waves of AMD's OpenCL optimization guide, section Local Memory (LDS) Optimization.
+    """
+    together = max(8, BANKS * BANK_BYTES // max(size, BANK_BYTES)) if size != 12 else 8
+    lanes = _READ_16 if reads and size == 16 else range(LANES)
+    return np.array(lanes), together
+
+
+def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int, int]:
+    """(cycles that the banks need, passes) of an access [waves, 64] of `size` bytes per active lane.
+
+    A pass takes as many cycles as its fullest bank has distinct words; lanes at one word share it.  A pass without an
+    active lane takes none.
+    """
+    lanes, together = passes_of(reads, size)
+    unit, words = BANK_BYTES, max(1, size // BANK_BYTES)
+    if words in (2, 4) and not (addresses & size - 1)[active].any():
+        unit, words = size, 1  # each lane has a group of banks to itself, which are full or empty together
+    banks = BANKS * BANK_BYTES // unit
+    rows = (addresses // unit)[:, lanes].reshape(-1, together, 1) + np.arange(words)
+    there = np.repeat(active[:, lanes].reshape(-1, together), words, axis=1)
+    rows = rows.reshape(len(there), -1)
+    ordered = np.sort(np.where(there, rows, -1), axis=1)
+    fresh = ordered >= 0
+    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    where = np.arange(len(rows))[:, None] * banks + ordered % banks
+    filled = np.bincount(where[fresh], minlength=len(rows) * banks).reshape(len(rows), banks)
+    return int(filled.max(1).sum()), int(there.any(1).sum())
+
+
+# The observer of a launch, and what it saw.
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What all waves of a launch executed, or of several launches together (`+`).
+
+    classes: instructions, by the classes of the machine code's metrics (benchmarks.isa.amd.kind).
+    matrix: MFMA by name; matrix_cycles: for which they occupy matrix units, None if that is not known of one of them.
+    bytes: asked for by lanes, by what is done (load, store, atomic; lds); touched: of the first three, those at
+    distinct addresses of a wave's instruction; requests: its distinct lines of 64 bytes; lines: distinct ones of the
+    whole launch.
+    lds_passes, lds_cycles: of accesses to the LDS with and without what their banks add; conflicts: cycles that they
+    add, by instruction and its place in the kernel.
+    branches: conditional ones; taken: of these; divergent: into a part of the code that only some lanes need.
+    vector: lanes of all vector instructions but MFMA; idle: of these, lanes that were off.
+    """
+
+    classes: Mapping[str, int] = field(default_factory=dict)
+    matrix: Mapping[str, int] = field(default_factory=dict)
+    matrix_cycles: int | None = 0
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    touched: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    lds_passes: int = 0
+    lds_cycles: int = 0
+    conflicts: Mapping[str, int] = field(default_factory=dict)
+    branches: int = 0
+    taken: int = 0
+    divergent: int = 0
+    vector: int = 0
+    idle: int = 0
+
+    @property
+    def total(self) -> int:
+        """Instructions."""
+        return sum(self.classes.values())
+
+    @property
+    def coalescing(self) -> float | None:
+        """Bytes that are used / bytes that are requested from memory; None without a request."""
+        asked = LINE * sum(self.requests.values())
+        return sum(self.touched.values()) / asked if asked else None
+
+    def __add__(self, other: Counts) -> Counts:
+        """Of both, one after the other: lines that both touch count twice, as each may have to fetch them."""
+        mine, theirs = vars(self), vars(other)
+        return Counts(**{name: _sum(mine[name], theirs[name]) for name in mine})
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it by name, with the share of used bytes."""
+        coalescing = self.coalescing
+        return vars(self) | {"coalescing": coalescing if coalescing is None else round(coalescing, 6)}
+
+
+def _sum(mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, Mapping):
+        return {name: mine.get(name, 0) + theirs.get(name, 0) for name in dict.fromkeys([*mine, *theirs])}
+    return None if mine is None or theirs is None else mine + theirs
+
+
+VECTOR = ("valu", "load", "store", "atomic", "lds", "scratch")
+"""Classes of instructions that the active lanes execute; an MFMA takes all lanes, whether they are active or not."""
+
+_KEPT = 1 << 20
+"""Lines that are kept before doublets among them are dropped."""
+
+
+class Observer:
+    """Sees every instruction that does not run in all lanes, every branch and every access of a launch.
+
+    at: offset in the kernel of the instruction under way, name: its name; the machine sets them.
+    """
+
+    def __init__(self) -> None:
+        self.at, self.name = 0, ""
+        self._bytes, self._touched, self._requests = Counter[str](), Counter[str](), Counter[str]()
+        self._lines: dict[str, list[Any]] = {}
+        self._conflicts: Counter[tuple[int, str]] = Counter()
+        self._off: Counter[str] = Counter()
+        self._lds = [0, 0]
+        self._branches = [0, 0, 0]
+
+    def partly(self, w: Waves) -> None:
+        """The instruction runs with some lanes off."""
+        self._off[self.name] += len(w) * LANES - int(np.count_nonzero(w.active))
+
+    def branch(self, w: Waves, goes: Any) -> None:
+        """A branch that the waves of `goes` take."""
+        if self.name == "S_BRANCH":
+            return
+        inside = ~goes if self.name == "S_CBRANCH_EXECZ" else goes
+        partly = inside & ~w.active.all(1) if "EXEC" in self.name else inside & False
+        for index, waves in enumerate((len(w), np.count_nonzero(goes), np.count_nonzero(partly))):
+            self._branches[index] += int(waves)
+
+    def memory(self, what: str, where: Any, active: Any, size: int) -> None:
+        """An access of `size` bytes at addresses [waves, 64] in the active lanes: what is "load", "store", "atomic"."""
+        where = where.view(np.int64)
+        first, last = where // LINE, (where + (size - 1)) // LINE
+        crosses = bool((first != last)[active].any())
+        lines = np.concatenate([first, last], axis=1) if crosses else first
+        found = distinct(lines, np.concatenate([active, active], axis=1) if crosses else active)
+        self._bytes[what] += size * int(np.count_nonzero(active))
+        self._touched[what] += size * len(distinct(where, active))
+        self._requests[what] += len(found)
+        kept = self._lines.setdefault(what, [])
+        kept.append(found)
+        if sum(map(len, kept[1:])) > max(_KEPT, len(kept[0])):
+            kept[:] = [np.unique(np.concatenate(kept))]
+
+    def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
+        """An access to the LDS of each wave's workgroup, as in `memory`."""
+        self._bytes["lds"] += size * int(np.count_nonzero(active))
+        cycles, passes = lds_cycles(addresses, active, size, reads)
+        self._lds[0] += passes
+        self._lds[1] += cycles
+        if cycles > passes:
+            self._conflicts[self.at, self.name] += cycles - passes
+
+    def counts(self, executed: Sequence[tuple[str, int | None, int]]) -> Counts:
+        """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel."""
+        classes, matrix, vector = Counter[str](), Counter[str](), 0
+        cycles: int | None = 0
+        for name, issue, times in executed:
+            kind = class_of(name)
+            classes[kind] += times
+            cycles = None if cycles is None or issue is None else cycles + issue * times
+            if kind == "mfma":
+                matrix[name.lower()] += times
+            vector += times * LANES if kind in VECTOR else 0
+        off = sum(lanes for name, lanes in self._off.items() if class_of(name) in VECTOR)
+        lines = {what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()}
+        return Counts(
+            _sorted(classes), _sorted(matrix), cycles,
+            _sorted(self._bytes), _sorted(self._touched), _sorted(self._requests), _sorted(lines),
+            *self._lds, {f"{name.lower()} at {at:#x}": count for (at, name), count in sorted(self._conflicts.items())},
+            *self._branches, vector, off,
+        )  # fmt: skip
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts[name] for name in sorted(counts) if counts[name]}
+
+
+def class_of(name: str) -> str:
+    """The class of an instruction, as the metrics of contained code have it."""
+    return amd.kind(Named(name.lower()))
+
+
+# What the counts bound.
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most of a case's roofline that its counts allow on a device, by the unit that is busy longest."""
+
+    percent: float
+    unit: str
+
+
+UNITS = ("MFMA issue", "LDS", "memory")
+
+
+def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Bound | None:
+    """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
+
+    hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: of which the busiest is taken.
+    A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64 bytes
+    that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
+    """
+    clock = hardware.clock_mhz * 1e6
+    least = {
+        "MFMA issue": (counts.matrix_cycles or 0) / (hardware.compute_units * hardware.simds * clock),
+        "LDS": counts.lds_cycles / (hardware.compute_units * clock),
+        "memory": LINE * sum(counts.lines.values()) / hardware.hbm_bandwidth,
+    }
+    unit = max(units, key=lambda name: least[name])
+    if not roofline_seconds or not least[unit]:
+        return None
+    return Bound(round(min(100.0, 100 * roofline_seconds / least[unit]), 1), unit)

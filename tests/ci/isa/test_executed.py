@@ -1,0 +1,142 @@
+"""What launches execute, from the result file to series, comparison, rules and text."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from ci.history import exact
+from ci.isa import series
+from ci.isa.compiled import IsaError, parse
+from ci.isa.judge import CodeVerdict, compare
+from ci.isa.rules import IsaPolicy, Rule, parse_policy
+from ci.isa.text import listing, terminal
+from tests.ci.isa.documents import document_json, entry_json
+
+COUNTS = {
+    "classes": {"mfma": 64, "load": 40, "valu": 600},
+    "matrix": {"v_mfma_f32_16x16x16_f16": 64},
+    "matrix_cycles": 1024,
+    "bytes": {"load": 20480, "lds": 40960},
+    "touched": {"load": 20480},
+    "requests": {"load": 400},
+    "lines": {"load": 320},
+    "lds_passes": 320,
+    "lds_cycles": 320,
+    "conflicts": {},
+    "branches": 8,
+    "taken": 4,
+    "divergent": 0,
+    "vector": 40960,
+    "idle": 0,
+}
+
+
+def launch(unit="memory", at="m1_n2", cases=("one",), why="", **counts):
+    about = {"kernel": "gemm", "backend": "triton", "arch": "gfx942", "at": at, "cases": list(cases)}
+    if why:
+        return about | {"status": "failed", "why": why}
+    bound = {"unit": unit, "percent": 80.0}
+    return about | {"status": "ok", "counts": {**COUNTS, **counts, "coalescing": 0.8}, "bound": bound}
+
+
+def tree(*launches):
+    return parse(json.dumps(document_json(entry_json()) | {"executed": list(launches)}), "a result file")
+
+
+def compared(base, head, policy=None):
+    judgement = compare(tree(base), tree(head), policy or IsaPolicy())
+    [found] = [one for one in judgement.differences if one.label.startswith("executed")]
+    return judgement, found
+
+
+def test_bytes_moved_count_where_memory_is_busiest():
+    judgement, found = compared(launch(), launch(requests={"load": 424}))
+    assert judgement.verdict is found.verdict is CodeVerdict.SLOWER
+    assert found.alarms[0].rule == Rule.MEMORY_REQUESTS
+    assert found.alarms[0].sentence == "bytes moved +6 % (25600 → 27136): SLOWER is expected of a memory-bound case"
+    assert "of the bytes requested from memory are used: 80.0 % → 75.5 %" in {one.sentence for one in found.findings}
+    assert "bytes moved +6 %" in terminal(judgement).plain
+
+
+@pytest.mark.parametrize(
+    ("unit", "changed", "verdict"),
+    [
+        ("memory", {"requests": {"load": 419}}, CodeVerdict.CHANGED),
+        ("MFMA issue", {"requests": {"load": 800}}, CodeVerdict.CHANGED),
+        ("memory", {"matrix_cycles": 2048}, CodeVerdict.CHANGED),
+        ("MFMA issue", {"matrix_cycles": 1088}, CodeVerdict.SLOWER),
+        ("LDS", {"lds_cycles": 640}, CodeVerdict.SLOWER),
+        ("LDS", {"lds_cycles": 300, "lds_passes": 300}, CodeVerdict.CHANGED),
+        ("memory", {"idle": 1}, CodeVerdict.CHANGED),
+        ("memory", {}, CodeVerdict.SAME),
+    ],
+)
+def test_only_more_work_of_the_busiest_unit_is_judged(unit, changed, verdict):
+    assert compared(launch(unit), launch(unit, **changed))[1].verdict is verdict
+
+
+def test_one_step_more_is_told_exactly():
+    more = {"classes": {"mfma": 68, "load": 42, "valu": 600}, "matrix": {"v_mfma_f32_16x16x16_f16": 68}}
+    _, found = compared(launch(), launch(**more, matrix_cycles=1088))
+    assert [one.sentence for one in found.findings] == [
+        "cycles of matrix units +6.25 % (1024 → 1088)",
+        "instructions executed: 704 → 710 (mfma 64 → 68, load 40 → 42)",
+        "MFMA executed: 64 v_mfma_f32_16x16x16_f16 → 68 v_mfma_f32_16x16x16_f16",
+    ]
+
+
+def test_a_person_accepts_and_moves_the_bound():
+    accept = {"kernel": "gemm", "rule": "memory_requests", "reason": "reads ahead", "date": "2026-11-24"}
+    head = launch(requests={"load": 800})
+    dated = {"reason": "tried", "date": "2026-11-24"}
+    _, found = compared(launch(), head, parse_policy({**dated, "accept": [accept]}))
+    assert found.verdict is CodeVerdict.CHANGED
+    assert found.findings[0].accepted == "reads ahead"
+    assert compared(launch(), head, parse_policy({**dated, "executed": 2.5}))[1].verdict is CodeVerdict.CHANGED
+
+
+def test_what_cannot_be_executed_any_more_is_broken():
+    _, found = compared(launch(), launch(why="a jump out of the code"))
+    assert found.verdict is CodeVerdict.BROKEN
+    assert found.findings[0].sentence == "cannot be executed: a jump out of the code"
+    assert compared(launch(why="no"), launch(why="no"))[1].verdict is CodeVerdict.CANNOT_TELL
+    assert compared(launch(why="no"), launch())[1].verdict is CodeVerdict.NEW
+    assert compared(launch(), launch(at="m2_n2"))[1].verdict is CodeVerdict.CHANGED
+
+
+def test_a_side_that_was_not_executed_is_not_compared():
+    assert len(compare(tree(), tree(launch()), IsaPolicy()).differences) == 1
+
+
+def test_series_stand_beside_those_of_the_contained_code():
+    both = tree(launch(lds_cycles=330), launch(cases=("two",), why="no"))
+    rows = series.rows(both, 0)
+    assert {name.partition(".track_isa_")[2] for name in rows} <= set(exact.SERIES)
+    assert set(series.EXECUTED) <= set(exact.SERIES)
+    values = exact.points(rows)
+    wanted = {
+        "executed_instructions": 704,
+        "executed_bank_conflicts": 10,
+        "executed_memory_bytes": 64 * 320,
+        "vgpr": 86,
+    }
+    for name, value in wanted.items():
+        assert values[exact.CodePoint("gemm", name, "triton", "one", "gfx942")] == value
+    assert values[exact.CodePoint("gemm", "executed_waits", "triton", "two", "gfx942")] is None
+    assert not any(math.isnan(value) for value in values.values() if value is not None)
+
+
+def test_the_listing_says_what_was_executed_and_what_bounds_it():
+    text = listing(tree(launch(lds_cycles=330), launch(cases=("two",), why="no memory"))).plain
+    assert "gemm/triton [executed, m1_n2] on gfx942 (one): 704 instructions, 1024 matrix cycles" in text
+    assert "400 requests of 64 B (80 % used), 330 LDS cycles (10 of bank conflicts)" in text
+    assert "at most 80 % of the roofline by memory" in text
+    assert "failed: no memory" in text
+
+
+def test_a_broken_count_is_named():
+    with pytest.raises(IsaError, match=r"executed 1\S*counts\.lds_cycles"):
+        tree(launch(lds_cycles=-1))
