@@ -80,6 +80,9 @@ BANKS, BANK_BYTES = 32, 4
 """Of the LDS of CDNA3 (ISA document, chapter Data Share Operations).  gfx950 has 64 banks, but which of its lanes go
 together is not published: it is counted like gfx942, which is no less than what the same lanes would need there."""
 
+SERVED = {"gfx942": 1, "gfx950": 2}
+"""Passes of BANKS that an LDS can serve in a cycle at most: gfx950's has twice the banks."""
+
 _READ_16 = [
     lane
     for half in (0, 32)
@@ -95,8 +98,8 @@ def passes_of(reads: bool, size: int) -> tuple[Any, int]:
 
     A pass serves as many lanes as fill the banks: 32 of up to 4 bytes, 16 of 8, 8 of 12 and 16, next to each other,
     but for reads of 16 bytes: lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and 32 further.
-    Source: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts", for 16 bytes; for 4 and 8
-    the half and quarter waves of AMD's OpenCL optimization guide, section Local Memory (LDS) Optimization.
+    Source for 16 bytes: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts".  For other
+    sizes it is taken that lanes next to each other go together; no GPU has confirmed that.
     """
     together = max(8, BANKS * BANK_BYTES // max(size, BANK_BYTES)) if size != 12 else 8
     lanes = _READ_16 if reads and size == 16 else range(LANES)
@@ -294,13 +297,13 @@ def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequenc
     """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
 
     hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: of which the busiest is taken.
-    A bound, not a time: matrix units (one per SIMD), LDS (one pass per cycle and CU) and HBM (each line of 64 bytes
+    A bound, not a time: matrix units (one per SIMD), LDS (SERVED per cycle and CU) and HBM (each line of 64 bytes
     that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
     """
     clock = hardware.clock_mhz * 1e6
     least = {
         "MFMA issue": (counts.matrix_cycles or 0) / (hardware.compute_units * hardware.simds * clock),
-        "LDS": counts.lds_cycles / (hardware.compute_units * clock),
+        "LDS": counts.lds_cycles / (SERVED[hardware.arch] * hardware.compute_units * clock),
         "memory": LINE * sum(counts.lines.values()) / hardware.hbm_bandwidth,
     }
     unit = max(units, key=lambda name: least[name])

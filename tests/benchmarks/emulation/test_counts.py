@@ -221,6 +221,9 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     memory = Counts(lines={"load": int(mi300x.hbm_bandwidth) // 64})
     assert bound(memory, mi300x, 2.0) == counts.Bound(100.0, "memory")
     assert bound(Counts(), mi300x, 1.0) is None
+    mi355x = by_market_name("MI355X")
+    cycles = Counts(lds_cycles=mi355x.compute_units * mi355x.clock_mhz * 1_000_000)
+    assert bound(cycles, mi355x, 0.25) == counts.Bound(50.0, "LDS"), "twice the banks"
 
 
 def test_the_command_prints_the_counts(tmp_path):
