@@ -1,8 +1,8 @@
 """Small cases of every operator that compiles for a target, and how one of them is executed and compared.
 
 An operator's declared cases say which knobs its launches have: those of tuned.toml, or by rule.  Each set of knobs is
-executed on two shapes of its own: one with a tail in every dimension, on a device of so few compute units that
-persistent programs take several tiles, and one without, on the device that is assumed.
+executed on small shapes, with a tail in every dimension and without, on a device of so few compute units that
+persistent programs take several tiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import naming
-from ..points import Point
+from ..points import Point, label
 from ..shapes import JsonObject
 from ..worker.arms import CaseBench
 from .launch import Execution
@@ -42,14 +42,9 @@ class SmallCase:
     units: int | None = None
 
     @property
-    def label(self) -> str:
-        """The backend and its knobs, as an arm of a sweep is called."""
-        return Point(self.case.name, self.backend, self.knobs).label
-
-    @property
     def name(self) -> str:
-        """For people: gemm/triton m21_n80_k264_bf16 on gfx942."""
-        return f"{self.operator}/{self.label} {self.case.name} on {self.arch}"
+        """The case and its knobs, as an arm of a sweep is called: m21_n88_k1064_fp16@b714574333."""
+        return label(self.case.name, Point(self.case.name, self.backend, self.knobs).id)
 
 
 def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
@@ -60,10 +55,7 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[S
     for name, kernel in kernels.items():
         for arch in arches:
             for backend in sorted(kernel.compilations):
-                found: dict[tuple[str, str], SmallCase] = {}
-                for one in _of_backend(name, kernel, backend, arch):
-                    found.setdefault((one.case.name, one.label), one)
-                yield from found.values()
+                yield from {one.name: one for one in _of_backend(name, kernel, backend, arch)}.values()
 
 
 def _of_backend(name: str, kernel: Any, backend: str, arch: str) -> Iterator[SmallCase]:
@@ -76,8 +68,9 @@ def _of_backend(name: str, kernel: Any, backend: str, arch: str) -> Iterator[Sma
             continue
         if _is_small(kernel, declared):
             yield SmallCase(name, backend, arch, declared, {}, FEW_UNITS)
-        for dims, units in shapes(declared, knobs) if shapes else ():
-            yield SmallCase(name, backend, arch, _case(declared, dims), knobs, units)
+            continue
+        for dims in shapes(declared, backend, knobs) if shapes else ():
+            yield SmallCase(name, backend, arch, _case(declared, dims), knobs, FEW_UNITS)
 
 
 def _knobs(kernel: Any, backend: str, case: Any, arch: str) -> dict[str, Any] | None:
@@ -101,36 +94,36 @@ def _case(declared: Any, dims: Mapping[str, Any]) -> Any:
     return type(declared)(name, tier="sweep", dtype=declared.dtype, distribution=declared.distribution, **shape)
 
 
-# Shapes: of a declared case and its knobs, the small shapes to execute, each with the compute units of the device.
+# Shapes: of a declared case, a backend and its knobs, the small shapes to execute.  Where several declared cases have
+# the same knobs, of other dtypes or depths, one has the tails and another none: compiling takes longer than executing.
 
-Shapes = Iterator[tuple[dict[str, Any], int | None]]
+Shapes = Iterator[dict[str, Any]]
 
 
-def _gemm(case: Any, knobs: Mapping[str, Any]) -> Shapes:
+def _gemm(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
+    n, k, tails = knobs["block_n"], knobs["block_k"], case.dtype == "bf16"
     if knobs["variant"] == "vector":
-        n, k = knobs["block_n"], knobs["block_k"]
-        yield {"M": 1, "N": 3 * n + 1, "K": k + 72}, FEW_UNITS
-        yield {"M": 1, "N": 4 * n, "K": 2 * k}, None
+        yield {"M": 1, "N": 3 * n + 1, "K": k + 72} if tails else {"M": 1, "N": 4 * n, "K": 2 * k}
         return
-    m, n, k, slices = (knobs[name] for name in ("block_m", "block_n", "block_k", "split_k"))
-    rows = case.M if m > case.M else m
-    yield {"M": rows + 5 if m > rows else m + 5, "N": n + 24, "K": k * slices + 40}, FEW_UNITS
-    yield {"M": m, "N": n, "K": 2 * k * slices}, None
+    m, slices = knobs["block_m"], knobs["split_k"]
+    yield {"M": m + 5, "N": n + 24, "K": k * slices + 40} if tails else {"M": m, "N": n, "K": 2 * k * slices}
 
 
-def _grouped(case: Any, knobs: Mapping[str, Any]) -> Shapes:
+def _grouped(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
     m, n, k = (knobs[name] for name in ("block_m", "block_n", "block_k"))
-    yield {"G": 5, "M": 24, "N": n + 16, "K": k + 40, "routing": case.routing}, FEW_UNITS
-    yield {"G": 2, "M": m // 2, "N": 128, "K": 128, "routing": case.routing}, None
+    yield {"G": 5, "M": 24, "N": n + 16, "K": k + 40, "routing": "extreme"}
+    yield {"G": 2, "M": m // 2, "N": 128, "K": 128, "routing": "mild"}
 
 
-def _experts(case: Any, knobs: Mapping[str, Any]) -> Shapes:
-    shared = {"E": 4, "topk": 3, "BM": case.BM}
-    yield {**shared, "M": 2 * case.BM + 3, "N": knobs["block_n"] + 48, "K": case.K - 64}, FEW_UNITS
-    yield {**shared, "M": 7, "N": knobs["block_n"], "K": case.K}, None
+def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
+    shared = {"E": 3, "topk": 2, "BM": case.BM}
+    if (case.K > 256) == (backend == "triton_reduce"):
+        yield {**shared, "M": case.BM + 3, "N": knobs["block_n"] + 48, "K": case.K - 64}
+    else:
+        yield {**shared, "M": 7, "N": 2 * knobs["block_n"], "K": case.K}
 
 
-SHAPES: dict[str, Callable[[Any, Mapping[str, Any]], Shapes]] = {
+SHAPES: dict[str, Callable[[Any, str, Mapping[str, Any]], Shapes]] = {
     "gemm": _gemm,
     "grouped_gemm_forward": _grouped,
     "grouped_gemm_dgrad": _grouped,
@@ -167,8 +160,8 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
     with emulated(small.arch, second_call):
         bench = CaseBench(kernel, case, SEED, 1, StillClock(), naming.our("kernels.numerics"))
         bench.make_reference()
-        bench.build(small.label, small.backend, dict(small.knobs))
-        bench.call(small.label)
-        bench.poison(small.label)
+        bench.build(small.name, small.backend, dict(small.knobs))
+        bench.call(small.name)
+        bench.poison(small.name)
         first = False
-        return bench.check(small.label)
+        return bench.check(small.name)

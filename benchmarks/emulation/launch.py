@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.hardware import lds_limit
-
+from .. import naming
 from .code_object import KernelCode, NotExecutable, read
 from .machine import Machine
 from .waves import EXEC, LANES, Memory, Waves
@@ -134,7 +133,7 @@ def launch(
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     v = np.zeros((512, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
-    size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     machine = Machine(code, memory, groups, size, limit)
     machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
     executed: Counter[str] = Counter()

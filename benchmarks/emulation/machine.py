@@ -7,6 +7,7 @@ gets it.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -151,11 +152,9 @@ class Machine:
     # Decoding.
 
     def _decoded(self, at: int) -> Instruction:
-        from tinygrad.renderer.amd import decode_inst
-
         if not 0 <= at < len(self.code.image):
             raise Fault(f"a jump to {at - self.code.entry:#x}, outside of the code of {self.code.name}")
-        inst = decode_inst(self.code.image[at : at + 16].ljust(16, b"\0"), "cdna")
+        inst = decoded(self.code.image[at : at + 16])
         size = inst.size()
         name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
         try:
@@ -184,6 +183,14 @@ class Machine:
         if name.startswith("V_"):
             return "plain", _vector_step(inst, name), 0
         raise Unknown(name)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def decoded(image: bytes) -> Any:
+    """The instruction that these bytes begin with; kernels of one operator share most of theirs."""
+    from tinygrad.renderer.amd import decode_inst
+
+    return decode_inst(image.ljust(16, b"\0"), "cdna")
 
 
 def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], Any], int]:

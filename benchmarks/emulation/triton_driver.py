@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.hardware import lds_limit
-
+from .. import naming
 from . import code_object, launch
 from .waves import Memory
 
@@ -31,7 +30,9 @@ class EmulatedDriver:
         self.arch, self.told = arch, told
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
-            get_device_properties=lambda device: {"max_shared_mem": lds_limit(arch)},
+            get_device_properties=lambda device: {
+                "max_shared_mem": naming.our("kernels.hardware").lds_limit(arch)
+            },
             load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, 1024),
             unload_module=lambda module: None,
         )

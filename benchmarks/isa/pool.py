@@ -87,21 +87,19 @@ class Ended(Exception):
 
 
 class CompileProcess:
-    """One compiling process."""
+    """A process that compiles, or executes what it compiles; arguments: its module of ours, then what that takes."""
 
-    def __init__(
-        self, arch: str, compute_units: int, setting: CompileSetting, code: CheckoutCode, scratch: Path
-    ) -> None:
+    what = "compiling"
+
+    def __init__(self, arguments: Sequence[str], setting: CompileSetting, code: CheckoutCode, scratch: Path) -> None:
         self._code = code
         self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
-        folders = (str(setting.tree.resolve()), str(setting.cache.resolve()))
-        arguments = (arch, *folders, str(compute_units), self._log.name)
         variables = dict(setting.variables or {}) or _clean(scratch / f"triton-{id(self)}")
         if setting.packages:
             variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming.py"), MODULE, *arguments]
+        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming.py"), *arguments, self._log.name]
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
         self._process = subprocess.Popen(command, **own, **pipes)
 
@@ -142,7 +140,7 @@ class CompileProcess:
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = Path(self._log.name).read_text(errors="replace")[-_TAIL:]
-        return f"the compiling process died ({how}): {last_words(tail)}"
+        return f"the {self.what} process died ({how}): {last_words(tail)}"
 
     def kill(self) -> None:
         """End the process with everything it started."""
@@ -224,7 +222,9 @@ class CompilePool:
 
     def _ready(self) -> CompileProcess | None:
         """A process that has listed the tree; None if it cannot."""
-        process = CompileProcess(self.arch, self._compute_units, self.setting, self._code, self._scratch)
+        folders = (str(self.setting.tree.resolve()), str(self.setting.cache.resolve()))
+        arguments = (MODULE, self.arch, *folders, str(self._compute_units))
+        process = CompileProcess(arguments, self.setting, self._code, self._scratch)
         try:
             limits = Limits(LIST_LIMIT_S, self.setting.limits.memory_mb)
             listing = process.ask({"op": "list", "choose": self._choice}, limits)
