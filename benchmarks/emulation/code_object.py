@@ -34,7 +34,8 @@ class Argument:
 class KernelCode:
     """One kernel of a code object.
 
-    image holds the loaded segments, entry is the offset of the first instruction in it.  Sizes are in bytes.
+    image holds the loaded segments, entry is the offset of the first instruction in it.  Sizes are in bytes; that of
+    scratch memory is of one lane.
     user_sgprs names what stands in the first scalar registers, in order, each with its number of registers.
     """
 
@@ -45,6 +46,7 @@ class KernelCode:
     arguments: tuple[Argument, ...]
     argument_bytes: int
     lds_bytes: int
+    scratch_bytes: int
     user_sgprs: tuple[tuple[str, int], ...]
     user_sgpr_count: int
     workgroup_ids: tuple[bool, bool, bool]
@@ -84,7 +86,7 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
     image = _image(data)
     symbols = _symbols(data)
     descriptor = symbols[metadata[".symbol"]]
-    lds, _, argument_bytes, _, entry, _, _, rsrc1, rsrc2, properties = struct.unpack_from(
+    lds, scratch, argument_bytes, _, entry, _, _, rsrc1, rsrc2, properties = struct.unpack_from(
         "<IIIIq20sIIIH", image, descriptor
     )
     arguments = tuple(
@@ -99,6 +101,7 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
         arguments=arguments,
         argument_bytes=argument_bytes,
         lds_bytes=lds,
+        scratch_bytes=scratch,
         user_sgprs=tuple(taken for bit, taken in enumerate(_USER_SGPRS) if properties >> bit & 1),
         user_sgpr_count=rsrc2 >> 1 & 0x1F,
         workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),

@@ -51,6 +51,7 @@ class Machine:
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
         self.accesses = Accesses(memory, np.zeros(max(8, workgroups * lds_bytes), np.uint8), lds_bytes)
+        self.accesses.add_scratch(workgroups, code.scratch_bytes)
         self.instructions: dict[int, Instruction] = {}
         self.executed: Counter[int] = Counter()
         """Address of an instruction -> how often a wave executed it."""
@@ -176,7 +177,7 @@ class Machine:
             return "plain", self.accesses.scalar_load(inst), 0
         if form == "DS":
             return "plain", self.accesses.local(inst), 0
-        if form in ("GLOBAL", "FLAT", "MUBUF"):
+        if form in ("GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
             return "plain", self.accesses.vector(inst), 0
         if name.startswith("V_MFMA"):
             return "plain", _matrix_step(inst, name, self.code.arch), 0
