@@ -14,11 +14,14 @@ from typing import Any
 from .. import naming
 from ..points import Point, label
 from ..shapes import JsonObject
+from ..worker import guards
 from ..worker.arms import CaseBench
+from ..worker.failures import Refused
 from .launch import Execution
-from .triton_driver import emulated
+from .triton_driver import EmulatedDriver, emulated
+from .watching import LastWrite, Trace, Watch
 
-FEW_UNITS = 3
+FEW_UNITS = 2
 """Compute units of a device on which a persistent program has several tiles of a small case."""
 
 MOST_FLOPS, MOST_BYTES = 50_000_000, 4_000_000
@@ -118,7 +121,7 @@ def _grouped(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
 def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
     shared = {"E": 3, "topk": 2, "BM": case.BM}
     if (case.K > 256) == (backend == "triton_reduce"):
-        yield {**shared, "M": case.BM + 3, "N": knobs["block_n"] + 48, "K": case.K - 64}
+        yield {**shared, "M": case.BM + 3, "N": 3 * knobs["block_n"] + 48, "K": case.K - 64}
     else:
         yield {**shared, "M": 7, "N": 2 * knobs["block_n"], "K": case.K}
 
@@ -157,11 +160,79 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
 
     spec = naming.contract("spec")
     case = small.case.at(spec.Place(device="cpu", arch=small.arch, compute_units=small.units))
-    with emulated(small.arch, second_call):
+    with emulated(small.arch, second_call) as driver:
         bench = CaseBench(kernel, case, SEED, 1, StillClock(), naming.our("kernels.numerics"))
         bench.make_reference()
         bench.build(small.name, small.backend, dict(small.knobs))
         bench.call(small.name)
         bench.poison(small.name)
         first = False
-        return bench.check(small.name)
+        try:
+            return bench.check(small.name)
+        except Refused as error:
+            if error.status != "wrong":
+                raise
+            sentence, lines = _explained(driver, bench, small.name)
+            raise WrongOutput("; ".join(filter(None, [str(error), sentence])), lines) from None
+
+
+# What a person sees of a wrong output.
+
+LAST = 16
+"""Instructions before the wrong write that are shown."""
+
+
+class WrongOutput(Refused):
+    """A wrong output; lines: the registers of the wave that wrote its first wrong element, and what it did before."""
+
+    def __init__(self, why: str, lines: Sequence[str]) -> None:
+        super().__init__("wrong", why)
+        self.lines = list(lines)
+
+
+def _explained(driver: EmulatedDriver, bench: CaseBench, name: str) -> tuple[str, list[str]]:
+    """Who wrote the first wrong element, in a sentence and in lines; found by calling twice again."""
+    arm = bench.arms[name]
+    pairs = zip(guards.tensors(arm.outputs[0]), guards.tensors(bench.expected[0]), strict=False)
+    wrong = ((out, expected, first_wrong(out, expected, bench.tolerance)) for out, expected in pairs)
+    out, expected, place = next(((o, e, p) for o, e, p in wrong if p is not None), (None, None, None))
+    if place is None:
+        return "", []
+    offset = sum(index * step for index, step in zip(place, out.stride(), strict=True))
+    watch = LastWrite(out.data_ptr() + offset * out.element_size(), out.element_size())
+    _called_again(driver, bench, name, watch)
+    told = f"the first wrong element is {list(place)}: {out[place].item()!r}, expected {expected[place].item()!r}"
+    if watch.found is None:
+        return f"{told}; no instruction of the kernel writes it", []
+    trace = Trace(watch.found.workgroup, watch.found.wave, LAST, watch.found.launch, watch.found.instruction.at)
+    _called_again(driver, bench, name, trace)
+    times = f", the last of {watch.times} writes" if watch.times > 1 else ""
+    lines = ["registers of the wave, and of the lane:", *watch.found.registers(), "its instructions:", *trace.lines]
+    return f"{told}; written by {watch.found.in_words()}{times}", lines
+
+
+def _called_again(driver: EmulatedDriver, bench: CaseBench, name: str, watch: Watch) -> None:
+    driver.watch = watch
+    try:
+        bench.poison(name)
+        bench.arms[name].calls[0]()
+    finally:
+        driver.watch = None
+
+
+def first_wrong(out: Any, expected: Any, tolerance: Any) -> tuple[int, ...] | None:
+    """Index of the first element beyond the tolerance's peak or not finite; the worst one where only the norm is
+    exceeded; None where the shapes differ or all elements are equal."""
+    if out.shape != expected.shape:
+        return None
+    error = (out.double() - expected.double()).abs()
+    bound = tolerance.peak * float(expected.double().square().mean().sqrt())
+    bad = ~(error <= bound)
+    if not bad.any() and not error.any():
+        return None
+    flat = int(bad.flatten().int().argmax()) if bad.any() else int(error.flatten().argmax())
+    place = []
+    for size in reversed(out.shape):
+        flat, index = divmod(flat, size)
+        place.insert(0, index)
+    return tuple(place)

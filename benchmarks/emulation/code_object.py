@@ -52,6 +52,8 @@ class KernelCode:
     workgroup_ids: tuple[bool, bool, bool]
     flushes: tuple[bool, bool]
     """fp32 and fp16/fp64: whether denormals are flushed to zero."""
+    file: bytes = b""
+    """The whole code object, with the lines of the source if it has them."""
 
 
 # Bits of kernel_code_properties in the order of the registers, each with how many it takes.
@@ -106,6 +108,7 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
         user_sgpr_count=rsrc2 >> 1 & 0x1F,
         workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
         flushes=(not rsrc1 >> 16 & 3, not rsrc1 >> 18 & 3),
+        file=data,
     )
 
 

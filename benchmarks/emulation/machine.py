@@ -50,6 +50,7 @@ class Machine:
 
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
+        self.watch: Callable[[Machine, Instruction, Waves], None] | None = None
         self.accesses = Accesses(memory, np.zeros(max(8, workgroups * lds_bytes), np.uint8), lds_bytes)
         self.accesses.add_scratch(workgroups, code.scratch_bytes)
         self.instructions: dict[int, Instruction] = {}
@@ -88,6 +89,8 @@ class Machine:
             steps += 1
             instruction = self.instructions.get(w.pc) or self._decoded(w.pc)
             self.executed[w.pc] += len(w)
+            if self.watch:
+                self.watch(self, instruction, w)
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:

@@ -22,7 +22,7 @@ from ..lifetime import end_with_starter
 from ..shapes import JsonObject
 from ..worker import failures
 from ..worker.ran import RanFiles
-from .cases import SmallCase, execute, small_cases
+from .cases import SmallCase, WrongOutput, execute, small_cases
 from .launch import Execution
 
 DECIDES = ("torch", "triton", "numpy", "tinygrad", "msgpack")
@@ -67,6 +67,7 @@ class Cases:
         except Exception as error:
             told = failures.answer(error)
             arm = {"status": told["status"], "why": told["why"]}
+            arm |= {"detail": "\n".join(error.lines)} if isinstance(error, WrongOutput) else {}
         counted = {"instructions": sum(one.total for one in done), "seconds": round(time.process_time() - start, 3)}
         return {**arm, "knobs": dict(small.knobs), **counted}
 
