@@ -266,11 +266,18 @@ def _verify(arguments: argparse.Namespace) -> int:
                 trial_file.append(arguments.out, line)
             for sentence in tally.add_check(line):
                 print(sentence, file=sys.stderr, flush=True)
+            for detail in _details(line):
+                print(detail, file=sys.stderr, flush=True)
     finally:
         lines.close()
         trial_file.remove_if_empty(arguments.out)
     print(json.dumps(tally.as_json(), allow_nan=False) if arguments.json else tally.in_words())
     return tally.exit_code(arguments.kernel)
+
+
+def _details(line: JsonObject) -> list[str]:
+    """What an emulator saw of wrong outputs: registers and instructions."""
+    return [arm["detail"] for arm in line["arms"].values() if line.get("emulated") and arm.get("detail")]
 
 
 def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> None:

@@ -31,9 +31,7 @@ class EmulatedDriver:
         self.watch: Any = None
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
-            get_device_properties=lambda device: {
-                "max_shared_mem": naming.our("kernels.hardware").lds_limit(arch)
-            },
+            get_device_properties=lambda device: {"max_shared_mem": naming.our("kernels.hardware").lds_limit(arch)},
             load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, 1024),
             unload_module=lambda module: None,
         )

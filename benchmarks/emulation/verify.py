@@ -212,4 +212,3 @@ class _Pool:
             **about,
         }
         return clean(line)
-

@@ -66,7 +66,8 @@ class Write:
         """Who it was."""
         line = source_line(self.code, self.instruction.at)
         where = f"{self.instruction.name} at {self.instruction.at - self.code.entry:#x} of {self.code.name}"
-        return f"{where}, workgroup {self.workgroup}, wave {self.wave}, lane {self.lane}" + (f", {line}" if line else "")
+        whose = f"workgroup {self.workgroup}, wave {self.wave}, lane {self.lane}"
+        return ", ".join(filter(None, [where, whose, line]))
 
     def registers(self) -> list[str]:
         """Those of the wave that are not 0: scalar ones, then vector ones of the lane."""
@@ -78,7 +79,7 @@ class Write:
 
 
 class LastWrite:
-    """Watches launches for what is stored to bytes of memory; `found` is the last write, `times` how many there were."""
+    """Watches launches for what is stored to bytes of memory.  found: the last write; times: how many there were."""
 
     def __init__(self, address: int, size: int) -> None:
         self._address, self._size = address, size

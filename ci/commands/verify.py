@@ -1,4 +1,6 @@
-"""`ridgeline verify`: is every backend right in every case, here or as executed for another target; `ridgeline bringup`: first contact with a node."""
+"""`ridgeline verify`: is every backend right in every case, here or in an emulator; `ridgeline bringup`: first contact
+with a node.
+"""
 
 from __future__ import annotations
 
