@@ -52,7 +52,14 @@ FORWARD, DGRAD, WGRAD, MOE = "grouped_gemm_forward", "grouped_gemm_dgrad", "grou
 FAULTS = (
     Fault("K tail: one column too many", "gemm", "gfx942", PRODUCT, "k < K)[None", "k <= K)[None"),
     Fault("K tail: one column too few", "gemm", "gfx950", PRODUCT, "k < K)[None", "k < K - 1)[None"),
-    Fault("K tail: masked elements are 1", "gemm", "gfx942", PRODUCT, "other=0.0", "other=1.0", -1),
+    Fault(
+        "K tail: masked elements are 1",
+        "gemm",
+        "gfx942",
+        PRODUCT,
+        "mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)",
+        "mask=inside, other=1.0), tl.load(y_at, mask=inside, other=1.0)",
+    ),
     Fault("A advances one element too few", "gemm", "gfx942", PRODUCT, "x_at += BLOCK_K", "x_at += BLOCK_K - 1"),
     Fault("W advances one element too few", "gemm", "gfx950", PRODUCT, "y_at += BLOCK_K", "y_at += BLOCK_K - 1"),
     Fault("last column reads another row of W", "gemm", "gfx942", PRODUCT, "BLOCK_N)) % N)", "BLOCK_N)) % (N - 1))"),

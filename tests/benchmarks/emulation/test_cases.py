@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 from benchmarks import trial_file
 from benchmarks.coordinator.checkouts import Checkout
@@ -16,6 +19,7 @@ from benchmarks.emulation import verify as emulated
 from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, execute
 from benchmarks.emulation.watching import LastWrite, Trace, source_line
 from benchmarks.plan import UsageError
+from ci.__main__ import main
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
@@ -166,3 +170,28 @@ def test_a_wrong_output_is_told_with_instruction_and_registers(monkeypatch, smal
         cases.execute(gemm, one)
     assert caught.value.lines[0].startswith("registers")
     assert "store" in caught.value.lines[-1]
+
+
+def test_the_commands_of_the_guide(tmp_path, monkeypatch, sums):
+    guide = (ROOT / ".github/guides/emulation.md").read_text(encoding="utf-8")
+    told = re.findall(r"^ridgeline (.+)$", guide, re.MULTILINE)
+    verifying = [shlex.split(words) for words in told if words.startswith("verify")]
+    assert len(verifying) == 2
+    for words in verifying:
+        done = CliRunner().invoke(main, [*words, "--dry-run"])
+        assert done.exit_code == 0, done.output
+        assert "small cases for gfx942" in done.output
+    [words] = [shlex.split(words) for words in told if words.startswith("emulate")]
+    code = kernels.compiled(kernels.softmax, "gfx942", ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    (tmp_path / "softmax.hsaco").write_bytes(code)
+    np.savez(
+        tmp_path / "in.npz",
+        **{"00_x": np.ones((5, 496), np.float32), "01_out": np.zeros((5, 496), np.float32), "02": 496},
+    )
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^ +0x\w+ +s_load_dword.* -> s", done.output, re.MULTILINE)
+    wrong = CliRunner().invoke(main, [*words[:-1], "5,0"])
+    assert wrong.exit_code == 3
+    assert "there are workgroups 0 to 4, each with waves 0 to 3" in wrong.output
