@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import queue
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -82,6 +83,7 @@ class _Pool:
         self._checkout, self._scratch = checkout, scratch
         self._asked = dict(zip(("kernels", "backends", "arches"), choice, strict=True))
         self._listing: JsonObject = {}
+        self._processes: list[ExecutingProcess] = []
 
     def lines(self, out: Path, patterns: Sequence[str], report: Report) -> Iterator[tuple[JsonObject, bool]]:
         """See verify."""
@@ -96,6 +98,9 @@ class _Pool:
                 for index, case in enumerate(self._listing["cases"])
                 if not patterns or any(fnmatch(case["case"], pattern) for pattern in patterns)
             ]
+            if self._listing["without"]:
+                names = ", ".join(self._listing["without"])
+                print(f"not executed: {names}: of several ranks, or without a small case", file=sys.stderr)
             about = {(case["kernel"], case["arch"]): self._about(case["kernel"], case["arch"]) for _, case in chosen}
             left = []
             known = {arch: self._known(out, about, arch) for arch in {arch for _, arch in about}}
@@ -135,6 +140,8 @@ class _Pool:
                 yield case, arm
         finally:
             waiting.clear()
+            for process in self._processes:
+                process.kill()
             for thread in threads:
                 thread.join()
 
@@ -169,6 +176,7 @@ class _Pool:
         tree = self._checkout.path
         setting = CompileSetting(tree, self._scratch, self._checkout.python, variables=self._variables())
         process = ExecutingProcess((MODULE, str(tree), str(self._scratch)), setting, self._checkout.code, self._scratch)
+        self._processes.append(process)
         try:
             listing = process.ask({"op": "list", **self._asked}, Limits(LIST_S, MEMORY_MB))
             if not listing.pop("ok"):

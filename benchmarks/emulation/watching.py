@@ -13,6 +13,7 @@ import numpy as np
 
 from .code_object import KernelCode
 from .machine import Instruction, Machine, decoded
+from .memory import ACCESS, ATOMIC, SIZES
 from .waves import EXEC, VCC, Waves
 
 Watch = Callable[[Machine, Instruction, Waves], None]
@@ -97,7 +98,7 @@ class LastWrite:
         inst = decoded(machine.code.image[instruction.at : instruction.at + 16])
         where, active, left = machine.accesses.address_of(inst)(w)
         first, most = np.uint64(self._address), np.uint64(self._address + self._size)
-        hit = active & (where < most) & (where + np.uint64(STORED.get(name.rpartition("_")[2], 4)) > first)
+        hit = active & (where < most) & (where + np.uint64(_written_bytes(name)) > first)
         if left is not None:
             hit &= left > 0
         if not hit.any():
@@ -109,8 +110,10 @@ class LastWrite:
         self.found = Write(len(self._machines) - 1, machine.code, instruction, group, number, lane, *copies)
 
 
-STORED = {"BYTE": 1, "SHORT": 2, "DWORD": 4, "DWORDX2": 8, "DWORDX3": 12, "DWORDX4": 16, "X2": 8, "F64": 8}
-"""Bytes that a lane writes, by the end of the instruction's name; of others 4."""
+def _written_bytes(name: str) -> int:
+    """Of each lane of a store or an atomic."""
+    stored, updated = ACCESS.match(name), ATOMIC.match(name)
+    return SIZES[stored["size"]] if stored else 8 if updated and (updated["wide"] or name.endswith("64")) else 4
 
 
 class Trace:

@@ -11,14 +11,12 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, MeasurePlan, command, follow, options
+from ci.history.kept import OWN
 from ci.judging.types import Judgement, Verdict
 from ci.report.words import plain
 from kernels import project
 
 TARGETS = ("gfx942", "gfx950")
-
-KEPT = ".ridgeline/checks.jsonl"
-"""Where checks are kept (ci.commands.verify): what was right with the same code is not executed again."""
 
 _FAULT = re.compile(r"^\S+ \S+ \S+: (wrong|error|crash|hang): ")
 """A line of the measuring program about an arm that is not right (benchmarks.program.ArmFault)."""
@@ -30,7 +28,7 @@ def executed(judgement: Judgement, head: LocalCheckout, kernels: Sequence[str], 
         return judgement
     if find_spec("tinygrad") is None:
         return _said(judgement, "not executed for gfx942 and gfx950: `pip install 'ridgeline[emulate]'` makes it so")
-    out = project.place(KEPT)
+    out = project.place(OWN)
     out.parent.mkdir(parents=True, exist_ok=True)
     argv = command([head], MeasurePlan(kernels=tuple(kernels)), out, "verify") + options(arch=TARGETS)
     ended = follow(argv, console, "executing for gfx942, gfx950", echo=False, stdout=False)

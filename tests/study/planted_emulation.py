@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # lines of the source are in the text that metrics are read from
 
 import torch
-from triton.runtime.jit import JITFunction
 
 from benchmarks.emulation import cases
 from benchmarks.isa import amd
+
+JITFunction = importlib.import_module("triton.runtime.jit").JITFunction  # without types
 
 ROOT = Path(__file__).parents[2]
 
