@@ -16,19 +16,20 @@ from benchmarks import trial_file
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.emulation import cases
 from benchmarks.emulation import verify as emulated
-from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, execute
+from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, Execution, execute
 from benchmarks.emulation.watching import LastWrite, Trace, source_line
 from benchmarks.plan import UsageError
 from ci.__main__ import main
 from kernels.gemm import gemm
-from kernels.grouped_gemm import grouped_gemm_forward, grouped_gemm_wgrad
+from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
 from kernels.spec import Tolerance
 from tests.benchmarks.emulation import kernels
 
 ROOT = Path(__file__).parents[3]
 ARCHS = ("gfx942", "gfx950")
-OPERATORS = {one.name: one for one in (gemm, grouped_gemm_forward, grouped_gemm_wgrad, moe_gemm2_mxfp4)}
+DECLARED = (gemm, grouped_gemm_forward, grouped_gemm_dgrad, grouped_gemm_wgrad, moe_gemm2_mxfp4)
+OPERATORS = {one.name: one for one in DECLARED}
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,17 @@ def test_what_is_right_is_kept_and_not_executed_again(tmp_path):
     arm = first["arms"]["triton"]
     assert arm["status"] == "ok"
     assert arm["instructions"] > 1000
+
+
+@pytest.mark.slow
+def test_registers_that_were_spilled_come_back(small):
+    chosen = [one for one in small if one.operator == "grouped_gemm_dgrad" and one.case.N % 128 and one.knobs]
+    done: list[Execution] = []
+    for one in chosen:
+        cases.execute(grouped_gemm_dgrad, one, done.append)
+    executed = [one.instructions for one in done if any(name.startswith("scratch_store") for name in one.instructions)]
+    assert executed, "no case spills any more: look for another one"
+    assert all(any(name.startswith("scratch_load") for name in one) for one in executed)
 
 
 @pytest.mark.slow
