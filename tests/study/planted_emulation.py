@@ -110,7 +110,12 @@ FAULTS = (
         "(n ^ 1)[None, :]\n    if SPLIT_K",
     ),
     Fault(
-        "arrivals not set back", "gemm", "gfx942", GEMM, "tl.store(arrivals + tile, 0)", "tl.store(arrivals + tile, 1)"
+        "arrivals not set back",
+        "gemm",
+        "gfx942",
+        GEMM,
+        "tl.store(arrivals + tile, 0)",
+        "tl.store(arrivals + tile, SPLIT_K)",
     ),
     Fault("two slices share a workspace", "gemm", "gfx950", GEMM, "sums + part * (", "sums + (part // 2) * ("),
     Fault("tiles share a workspace", "gemm", "gfx942", GEMM, "tile * (SPLIT_K * BLOCK_M", "tile * (BLOCK_M"),
