@@ -21,8 +21,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # lines of the source are in the text that metrics are read from
-
 import torch
 
 from benchmarks.emulation import cases
@@ -256,6 +254,7 @@ def executed(fault: Fault, tree: Path, only: str) -> dict[str, Any]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "kernels"]:
         del sys.modules[name]
     sys.path.insert(0, str(tree))
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # they would be in the text that metrics are read from
     kernel = importlib.import_module("kernels.registry").discover().kernels[fault.operator]
     compiled, compiling = [], JITFunction._do_compile
 
