@@ -6,8 +6,8 @@ Each fault is an edit of one line.  It is planted in a copy of the tree, and the
 executed until one is wrong, as `verify` does.  Beside it stand the static metrics (benchmarks.isa) in which the
 compiled code of that case differs from that of the tree without the fault.  About five minutes on two cores.
 
-Faults whose effect depends on an order (a counter set back to 1, a slice summed before it is stored) are not among them:
-workgroups advance together in the emulator, and such a fault does not show.
+Faults whose effect depends on an order (a counter set back to 1, a slice summed before it is stored) are not among
+them: workgroups advance together in the emulator, and such a fault does not show.
 """
 
 from __future__ import annotations
