@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import os
 import platform
@@ -93,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     verb("run", _run, "measure and append trial lines to a file", __doc__, *WHAT, *HOW)
     verb(
         *("verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__),
-        *(*WHAT, ("out", NEEDED_FILE, checks), ("json", FLAG, "print the summary as JSON")),
+        *(*WHAT, ("out", NEEDED_FILE, checks), ("json", FLAG, "print the summary as JSON"), EMULATED),
     )
     verb("list", _list, "what a checkout declares", None, *LISTED)
     verb("candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__, *TRIED)
@@ -130,6 +131,11 @@ WHAT: tuple[program.Option, ...] = (
         *("heap", {"type": program.heap, "default": os.environ.get(HEAP_VARIABLE) or DEFAULT.heap, "metavar": "HOME"}),
         f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)",
     ),
+)
+
+EMULATED: program.Option = (
+    *("arch", several({"metavar": "ARCH"})),
+    "execute small cases of what compiles for gfx942 or gfx950 on this CPU, in place of the GPU's cases; repeatable",
 )
 
 HOW: tuple[program.Option, ...] = (
@@ -242,9 +248,16 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.out.suffix == ".gz":
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
     _refuse_early(arguments, checkouts)
-    what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
-    how = (arguments.seed, arguments.deadline, program.reporter(arguments.progress), arguments.heap)
-    lines, sources = verify.verify(*what, *how), _sources(checkouts)
+    what = (arguments.kernel, checkouts[0], arguments.out)
+    report, sources = program.reporter(arguments.progress), _sources(checkouts)
+    if arguments.arch:
+        if arguments.set or arguments.seed:
+            raise UsageError("--set and --seed beside --arch: small cases have the knobs and the seed of their own")
+        emulation = importlib.import_module("benchmarks.emulation.verify")
+        lines = emulation.verify(*what, arguments.arch, arguments.case, arguments.backend, report)
+    else:
+        how = (_selection(arguments), arguments.seed, arguments.deadline, report, arguments.heap)
+        lines = verify.verify(*what, *how)
     tally = Tally()
     try:
         for line, new in lines:
@@ -253,11 +266,18 @@ def _verify(arguments: argparse.Namespace) -> int:
                 trial_file.append(arguments.out, line)
             for sentence in tally.add_check(line):
                 print(sentence, file=sys.stderr, flush=True)
+            for detail in _details(line):
+                print(detail, file=sys.stderr, flush=True)
     finally:
         lines.close()
         trial_file.remove_if_empty(arguments.out)
     print(json.dumps(tally.as_json(), allow_nan=False) if arguments.json else tally.in_words())
     return tally.exit_code(arguments.kernel)
+
+
+def _details(line: JsonObject) -> list[str]:
+    """What an emulator saw of wrong outputs: registers and instructions."""
+    return [arm["detail"] for arm in line["arms"].values() if line.get("emulated") and arm.get("detail")]
 
 
 def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shapes import Unfit, anything, bounded, items, name, one_of, record, table, text, whole
+from .shapes import Unfit, anything, bounded, items, name, one_of, record, table, text, whole
 
 REGIMES = ("spaced", "sustained")
 """Calls spaced by a cache flush, or back to back at settled power."""

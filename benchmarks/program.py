@@ -287,18 +287,30 @@ class ArmFault:
         return {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
 
 
+EMULATED = ("emulated", "instructions", "seconds")
+"""What a tally has beyond others of cases that were executed on a CPU."""
+
+
 @dataclasses.dataclass
 class ArmTally:
-    """What became of an arm's cases.  error: the largest against a reference, as a share of the reference's norm."""
+    """What became of an arm's cases.  error: the largest against a reference, as a share of the reference's norm.
+
+    emulated: the target, where cases were executed on a CPU: instructions by its waves, in so many CPU seconds.
+    """
 
     kernel: str
     name: str
+    emulated: str = ""
     statuses: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     error: float | None = None
+    instructions: int = 0
+    seconds: float = 0.0
 
     def add(self, arm: Json) -> None:
         """Count one case."""
         self.statuses[arm["status"]] += 1
+        self.instructions += arm.get("instructions", 0)
+        self.seconds += arm.get("seconds", 0.0)
         if arm["status"] == Status.OK:
             self.error = max(arm["error"]["norm"], self.error or 0.0)
 
@@ -308,14 +320,17 @@ class ArmTally:
         others = (Status.WRONG, Status.ERROR, Status.HANG, Status.CRASH, Status.UNSUPPORTED, Status.SKIPPED)
         counts += [f"{self.statuses[status]} {status}" for status in others if status in self.statuses]
         error = f", error {self.error:.1e} at most" if self.error is not None else ""
-        return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
+        if not self.emulated:
+            return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
+        executed = f"{self.instructions:,} instructions executed in {self.seconds:.1f} s of a CPU"
+        return f"{self.kernel}/{self.name} on {self.emulated}: {', '.join(counts)}{error}; {executed}"
 
 
 class Tally:
     """What became of all arms, and what is not right."""
 
     def __init__(self) -> None:
-        self.arms: dict[tuple[str, str], ArmTally] = {}
+        self.arms: dict[tuple[str, ...], ArmTally] = {}
         self.broken: dict[str, str] = {}
         self.reasons: collections.Counter[str] = collections.Counter()
         self.undeclared: list[str] = []
@@ -340,13 +355,15 @@ class Tally:
 
     def add_check(self, line: Json) -> list[str]:
         """Count the arms of a line of checks; returns a sentence for each that is not right."""
-        machine = line.get("holds_for", {}).get("machine", "")
-        found = [self._add(line["kernel"], line["case"], name, arm, machine) for name, arm in line["arms"].items()]
+        where = line.get("holds_for", {}).get("machine", ""), line.get("emulated", "")
+        found = [self._add(line["kernel"], line["case"], name, arm, *where) for name, arm in line["arms"].items()]
         self.broken.update({module["module"]: module["reason"] for module in line["broken"]})
         return [fault.in_words() for fault in found if fault]
 
-    def _add(self, kernel: str, case: str, name: str, arm: Json, machine: str = "") -> ArmFault | None:
-        self.arms.setdefault((kernel, name), ArmTally(kernel, name)).add(arm)
+    def _add(
+        self, kernel: str, case: str, name: str, arm: Json, machine: str = "", emulated: str = ""
+    ) -> ArmFault | None:
+        self.arms.setdefault((kernel, name, emulated), ArmTally(kernel, name, emulated)).add(arm)
         if arm["status"] not in FAILED:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
             return None
@@ -379,6 +396,7 @@ class Tally:
         """A verification, for machines."""
         arms = [
             {"kernel": arm.kernel, "backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}
+            | ({name: getattr(arm, name) for name in EMULATED} if arm.emulated else {})
             for arm in self.arms.values()
         ]
         return {

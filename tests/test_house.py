@@ -41,7 +41,10 @@ ROOMS = {
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
-    "benchmarks.emulation": {"benchmarks"},
+    "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.isa"},
+    **dict.fromkeys(
+        (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "verify", "executed")), {"benchmarks"}
+    ),
     "ci.commands.emulate": {"ci", "benchmarks.emulation"},
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},

@@ -37,7 +37,8 @@ class Argument:
 class KernelCode:
     """One kernel of a code object.
 
-    image holds the loaded segments, entry is the offset of the first instruction in it.  Sizes are in bytes.
+    image holds the loaded segments, entry is the offset of the first instruction in it.  Sizes are in bytes; that of
+    scratch memory is of one lane.
     user_sgprs names what stands in the first scalar registers, in order, each with its number of registers.
     """
 
@@ -48,11 +49,14 @@ class KernelCode:
     arguments: tuple[Argument, ...]
     argument_bytes: int
     lds_bytes: int
+    scratch_bytes: int
     user_sgprs: tuple[tuple[str, int], ...]
     user_sgpr_count: int
     workgroup_ids: tuple[bool, bool, bool]
     mode: int
     """What MODE is at the first instruction: rounding in bits 0 to 3, denormals in 4 to 7, then DX10_CLAMP and IEEE."""
+    file: bytes = b""
+    """The whole code object, with the lines of the source if it has them."""
 
 
 # Bits of kernel_code_properties in the order of the registers, each with how many it takes.
@@ -87,7 +91,7 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
     image = _image(data)
     symbols = _symbols(data)
     descriptor = symbols[metadata[".symbol"]]
-    lds, _, argument_bytes, _, entry, _, _, rsrc1, rsrc2, properties = struct.unpack_from(
+    lds, scratch, argument_bytes, _, entry, _, _, rsrc1, rsrc2, properties = struct.unpack_from(
         "<IIIIq20sIIIH", image, descriptor
     )
     arguments = tuple(
@@ -102,10 +106,12 @@ def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
         arguments=arguments,
         argument_bytes=argument_bytes,
         lds_bytes=lds,
+        scratch_bytes=scratch,
         user_sgprs=tuple(taken for bit, taken in enumerate(_USER_SGPRS) if properties >> bit & 1),
         user_sgpr_count=rsrc2 >> 1 & 0x1F,
         workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
         mode=rsrc1 >> 12 & 0xFF | (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9 | (rsrc1 >> 26 & 1) << OVERFLOW_BIT,
+        file=data,
     )
 
 

@@ -32,8 +32,8 @@ PASSES: dict[str, tuple[int, int]] = {
 }
 """Passes of an MFMA of 16 x 16 and of 32 x 32 rows and columns, by the type of its first operand, whatever its K.
 
-They make the peaks of AMD's data sheets (kernels/hardware.py), against which tests hold them.  gfx950's instructions of half the K (16x16x16 of fp16) take as long as those of the full
-one.  F8F6F4 is as fast as its wider operand."""
+They make the peaks of AMD's data sheets (kernels/hardware.py), against which tests hold them.  gfx950's instructions of
+half the K (16x16x16 of fp16) take as long as those of the full one.  F8F6F4 is as fast as its wider operand."""
 
 CYCLES_PER_PASS = 4
 

@@ -53,12 +53,14 @@ def execute(
     kernel: str | None = None,
     lds_bytes: int | None = None,
     limit: int = LIMIT,
+    watch: Any = None,
 ) -> Execution:
     """Launch a kernel: grid workgroups of `warps` waves of 64 lanes; buffers among the arguments are changed in place.
 
     data: a code object (.hsaco) for gfx942 or gfx950.  arguments: in the kernel's order; an array of one or more
     dimensions is a buffer, a number or 0-d array a scalar of the declared size; pointers that the kernel declares
     beyond them are null.  lds_bytes: dynamic LDS of a workgroup, by default all that the chip has.
+    watch: called before each instruction (watching.Watch).
     NotExecutable says what is wrong with any of them, or what the kernel did.
     """
     code = read(data, kernel)
@@ -78,7 +80,7 @@ def execute(
         memory.add(place, array.view(np.uint8).reshape(-1), f"argument {index}")
         addresses.append(np.uint64(place))
         place += array.nbytes + 2 * GAP & -GAP
-    return launch(code, memory, segment(code, addresses), grid, warps, lds_bytes, limit)
+    return launch(code, memory, segment(code, addresses), grid, warps, lds_bytes, limit, watch)
 
 
 def segment(code: KernelCode, values: Sequence[Any]) -> bytes:
@@ -124,6 +126,7 @@ def launch(
     warps: int,
     lds_bytes: int | None = None,
     limit: int = LIMIT,
+    watch: Any = None,
 ) -> Execution:
     """As `execute`, with memory and argument segment as they are given."""
     _check_mode(code)
@@ -154,6 +157,7 @@ def launch(
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
     size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     machine = Machine(code, memory, groups, size, limit)
+    machine.watch = watch
     machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
     executed: Counter[str] = Counter()
     each = [(machine.instructions[at], times) for at, times in machine.executed.items()]

@@ -7,6 +7,7 @@ gets it.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,9 +56,11 @@ class Machine:
 
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
+        self.watch: Callable[[Machine, Instruction, Waves], None] | None = None
         self.observer = Observer()
         lds = np.zeros(max(8, workgroups * lds_bytes), np.uint8)
         self.accesses = Accesses(memory, lds, lds_bytes, self.observer)
+        self.accesses.add_scratch(workgroups, code.scratch_bytes)
         self.instructions: dict[int, Instruction] = {}
         self.executed: Counter[int] = Counter()
         """Address of an instruction -> how often a wave executed it."""
@@ -101,6 +104,8 @@ class Machine:
             self.observer.at, self.observer.name = w.pc - self.code.entry, instruction.name
             if not w.full:
                 self.observer.partly(w)
+            if self.watch:
+                self.watch(self, instruction, w)
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:
@@ -171,11 +176,9 @@ class Machine:
     # Decoding.
 
     def _decoded(self, at: int) -> Instruction:
-        from tinygrad.renderer.amd import decode_inst
-
         if not 0 <= at < len(self.code.image):
             raise Fault(f"a jump to {at - self.code.entry:#x}, outside of the code of {self.code.name}")
-        inst = decode_inst(self.code.image[at : at + 16].ljust(16, b"\0"), "cdna")
+        inst = decoded(self.code.image[at : at + 16])
         size = inst.size()
         name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
         try:
@@ -198,13 +201,21 @@ class Machine:
             return "plain", self.accesses.scalar_load(inst), 0
         if form == "DS":
             return "plain", self.accesses.local(inst), 0
-        if form in ("GLOBAL", "FLAT", "MUBUF"):
+        if form in ("GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
             return "plain", self.accesses.vector(inst), 0
         if name.startswith("V_MFMA"):
             return "plain", _matrix_step(inst, name, self.code.arch), 0
         if name.startswith("V_"):
             return "plain", _vector_step(inst, name, self.code.arch), 0
         raise Unknown(name)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def decoded(image: bytes) -> Any:
+    """The instruction that these bytes begin with; kernels of one operator share most of theirs."""
+    from tinygrad.renderer.amd import decode_inst
+
+    return decode_inst(image.ljust(16, b"\0"), "cdna")
 
 
 def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], Any], int]:

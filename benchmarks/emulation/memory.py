@@ -50,6 +50,10 @@ TRANSPOSED = {
 """Loads that transpose: bytes of a lane, bits of a value."""
 
 
+SCRATCH, MOST_WAVES = 1 << 62, 16
+"""Where scratch memory lies for the emulator, far from all buffers; most waves of a workgroup."""
+
+
 def signed(value: int, bits: int) -> int:
     """A field of an instruction as a signed number."""
     return value - (value >> (bits - 1) << bits)
@@ -105,6 +109,13 @@ class Accesses:
     def __init__(self, memory: Memory, lds: Any, lds_bytes: int, observer: Observer) -> None:
         self.memory, self.lds, self.lds_bytes, self.observer = memory, lds, lds_bytes, observer
 
+    def add_scratch(self, workgroups: int, lane_bytes: int) -> None:
+        """Private memory of every lane, zero at first: of a wave's lanes one after the other."""
+        self.scratch_bytes = lane_bytes
+        if lane_bytes:
+            everything = np.zeros(workgroups * MOST_WAVES * LANES * lane_bytes, np.uint8)
+            self.memory.add(SCRATCH, everything, "scratch memory")
+
     def scalar_load(self, inst: Any) -> Step:
         """S_LOAD: into consecutive scalar registers."""
         name = inst.op.name
@@ -132,12 +143,38 @@ class Accesses:
         name = inst.op.name
         if name in ("BUFFER_WBL2", "BUFFER_INV"):
             return lambda w: None
-        address = self._buffer(inst) if name.startswith("BUFFER_") else self._flat(inst)
+        address = self.address_of(inst)
         if found := ACCESS.match(name):
             return self._access(inst, found, address)
         if found := ATOMIC.match(name):
             return self._atomic(inst, found["what"], 8 if found["wide"] else 4, address)
         raise Unknown(name)
+
+    def address_of(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+        """Waves to (addresses, active lanes, bytes left in the buffer or None), each [waves, 64], of an instruction."""
+        kinds = {"BUFFER": self._buffer, "SCRATCH": self._scratch}
+        return kinds.get(inst.op.name.partition("_")[0], self._flat)(inst)
+
+    def _scratch(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+        """Private memory: a lane's own bytes, by an offset in a vector register, a scalar one, both or none."""
+        size = next(SIZES[found["size"]] for found in [ACCESS.match(inst.op.name)] if found)
+        fixed, base = signed(inst.offset, 13), inst.saddr.offset
+        register = inst.addr.offset - VECTOR if inst.sve else None
+
+        def address(w: Waves) -> tuple[Any, Any, Any]:
+            offset = np.full((len(w), LANES), fixed, np.int64)
+            if register is not None:
+                offset += w.v[register]
+            if base not in (124, 127):
+                offset += w.s[base].astype(np.int64)[:, None]
+            if ((offset < 0) | (offset + size > self.scratch_bytes))[w.active].any():
+                where = int(offset[w.active].max())
+                raise Fault(f"{size} bytes of scratch memory at {where}: a lane has {self.scratch_bytes} bytes")
+            wave = w.ids[:, 0] * MOST_WAVES + w.ids[:, 1]
+            lane = wave[:, None] * LANES + np.arange(LANES)
+            return (lane * self.scratch_bytes + offset + SCRATCH).astype(np.uint64), w.active, None
+
+        return address
 
     def _flat(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
         offset = np.int64(signed(inst.offset, 13)).astype(np.uint64)

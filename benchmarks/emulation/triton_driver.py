@@ -28,6 +28,7 @@ class EmulatedDriver:
         from triton.backends.compiler import GPUTarget
 
         self.arch, self.told = arch, told
+        self.watch: Any = None
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
             get_device_properties=lambda device: {"max_shared_mem": naming.our("kernels.hardware").lds_limit(arch)},
@@ -62,7 +63,8 @@ class EmulatedDriver:
             code = code_object.read(function)
             memory = Memory()
             arguments = launch.segment(code, [_argument(value, memory) for value in values])
-            self.told(launch.launch(code, memory, arguments, (x, y, z), metadata.num_warps, metadata.shared))
+            shape = (x, y, z), metadata.num_warps, metadata.shared
+            self.told(launch.launch(code, memory, arguments, *shape, watch=self.watch))
 
         return run
 

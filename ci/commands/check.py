@@ -15,6 +15,7 @@ from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
+from ci.isa.executed import executed
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
 from ci.options import (
@@ -118,6 +119,9 @@ def _against(
     judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
     if on_cpu:
         judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
+    if by_code:
+        changed = isa_check.compiled_in(by_code).difference(found.same)
+        judgement = executed(judgement, checkouts[-1], sorted(changed), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
 
 

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from benchmarks.emulation.launch import LIMIT, Execution, execute
+from benchmarks.emulation.watching import Trace
 from ci.options import ANY, JSON, Given, NewFile, option, verb
 from ci.whole_files import replace
 
@@ -26,6 +27,17 @@ def _grid(_: click.Context, option: click.Parameter, value: str) -> tuple[int, i
         raise click.BadParameter(f"{value!r}: one to three numbers of workgroups, such as 16 or 16,4,1", param=option)
     sizes = [int(part) for part in parts] + [1, 1]
     return sizes[0], sizes[1], sizes[2]
+
+
+LAST = 20
+"""Lines of a trace that are shown of a launch that breaks off."""
+
+
+def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    parts = value.split(",") if value else []
+    if value and (len(parts) != 2 or not all(part.strip().isdecimal() for part in parts)):
+        raise click.BadParameter(f"{value!r}: a workgroup and a wave in it, such as 0,3", param=option)
+    return (int(parts[0]), int(parts[1])) if value else None
 
 
 @verb(EXAMPLE)
@@ -44,12 +56,14 @@ def _grid(_: click.Context, option: click.Parameter, value: str) -> tuple[int, i
 @option("--kernel NAME", "The kernel, where the code object has several.")
 @option("--lds BYTES", "Dynamic LDS of a workgroup (default: all that the chip has).", click.IntRange(0))
 @option("--limit N", "Stop after so many instructions.", click.IntRange(1), default=LIMIT)
+@option("--trace WORKGROUP,WAVE", "Print each instruction of one wave, with what it wrote.", callback=_wave)
 @JSON
 def emulate(given: Given) -> None:
     """Execute a compiled kernel on this CPU, on arguments from a file, without a GPU.
 
     Prints what it executed, by instruction, and the bytes it moved: exact counts, no times.
     """
+    trace = Trace(*given.trace) if given.trace else None
     try:
         with np.load(given.arguments, allow_pickle=False) as archive:
             arguments = {
@@ -57,10 +71,19 @@ def emulate(given: Given) -> None:
             }
         done = execute(
             given.file.read_bytes(), list(arguments.values()), given.grid, given.warps,
-            arch=given.arch, kernel=given.kernel, lds_bytes=given.lds, limit=given.limit,
+            arch=given.arch, kernel=given.kernel, lds_bytes=given.lds, limit=given.limit, watch=trace,
         )  # fmt: skip
     except (OSError, ValueError, ImportError) as error:
+        click.echo("".join(f"{line}\n" for line in trace.lines[-LAST:]) if trace else "", err=True, nl=False)
         raise click.ClickException(str(error)) from error
+    if trace:
+        if not trace.lines:
+            workgroups = given.grid[0] * given.grid[1] * given.grid[2]
+            raise click.UsageError(
+                f"--trace {given.trace[0]},{given.trace[1]}: there are workgroups 0 to {workgroups - 1}, "
+                f"each with waves 0 to {given.warps - 1}"
+            )
+        click.echo("\n".join(trace.lines), err=given.as_json)
     if given.out:
         _write(Path(given.out), {name: value for name, value in arguments.items() if value.ndim})
     click.echo(json.dumps(_as_json(done)) if given.as_json else _text(done))

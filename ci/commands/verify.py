@@ -1,4 +1,6 @@
-"""`ridgeline verify`: is every backend right in every case here; `ridgeline bringup`: first contact with a node."""
+"""`ridgeline verify`: is every backend right in every case, here or in an emulator; `ridgeline bringup`: first contact
+with a node.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,15 @@ from kernels import project
 KEPT = ".ridgeline/checks.jsonl"
 
 
-@verb("ridgeline verify --tier nightly --kernel gemm")
+@verb("ridgeline verify --tier nightly --kernel gemm\n  ridgeline verify --arch gfx942 --arch gfx950 --kernel gemm")
 @CHOICE
 @SOURCE
+@several(
+    "--arch ARCH -> arches",
+    "Execute what compiles for gfx942 or gfx950 on this CPU, in small cases, in place of the cases of this machine; "
+    "an emulator: no times (repeatable).",
+    click.Choice(["gfx942", "gfx950"]),
+)
 @option(
     "--out",
     "File of checks to append to; what it knows of the same kernels on this machine is not tried again "
@@ -48,14 +56,19 @@ KEPT = ".ridgeline/checks.jsonl"
 @JSON
 @DRY_RUN
 def verify(given: Given) -> int:
-    """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
-    if not given.dry_run:
+    """Is every backend right in every case on this machine?  Calls each and compares; times nothing.
+
+    With --arch: on MI300X (gfx942) and MI355X (gfx950), in an emulator, without a GPU.
+    """
+    if not given.dry_run and not given.arches:
         wait_for_turn()
     head, file, planned = one_checkout(given), given.out or project.place(KEPT), plan(given)
     if given.dry_run:
-        click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
+        what = f"small cases for {', '.join(given.arches)}" if given.arches else f"{planned.tier} tier"
+        click.echo(f"would check {head.label} ({what}) and append what comes of it to {file}")
         return 0
-    return measure([head], planned, file, err_console(), "verify", *(["--json"] if given.as_json else []))
+    flags = [*options(arch=given.arches), *(["--json"] if given.as_json else [])]
+    return measure([head], planned, file, err_console(), "verify", *flags)
 
 
 # ---- bringup ---------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def is_known(case: Case, arch: str) -> bool:
 
 def _machine(case: Case, waves: int, arch: str) -> Machine:
     image = case.inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode(str(case), arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+    code = KernelCode(str(case), arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
     return Machine(code, Memory(), waves, 0, 100)
 
 

@@ -116,7 +116,7 @@ def as_lanes(words: np.ndarray) -> list[int]:
 def kernel_of(inst: Any, arch: str) -> KernelCode:
     """A kernel of one instruction."""
     image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    return KernelCode("one", arch, image, 0, (), 0, 0, (), 0, (False, False, False), 0xF0)
+    return KernelCode("one", arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
 
 
 @functools.cache

@@ -1,0 +1,79 @@
+"""What `check` makes of executing the changed operators in an emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import FAULTS, MEASURED, NOTHING, USAGE, ChildExit
+from ci.isa import executed
+from ci.judging.types import Judgement, Verdict
+
+HEAD = LocalCheckout("head", Path("."), Commit("0" * 40, 0, ""))
+PASSED = Judgement(Verdict.SAME, "equal code", machine_code=("SAME: equal",))
+WRONG = "gemm m21_n88@12 triton: wrong: the error is norm 0.1; written by BUFFER_STORE_SHORT"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    told: dict[str, Any] = {"exit": ChildExit(MEASURED)}
+
+    def follow(argv: list[str], *given: Any, **more: Any) -> ChildExit:
+        told["argv"] = argv
+        exited: ChildExit = told["exit"]
+        return exited
+
+    monkeypatch.setattr(executed, "follow", follow)
+    monkeypatch.setattr(executed.project, "place", lambda name: tmp_path / name)
+    monkeypatch.setattr(executed, "find_spec", lambda name: object())
+    return told
+
+
+def of(*kernels: str) -> Judgement:
+    return executed.executed(PASSED, HEAD, kernels, Console(quiet=True))
+
+
+def test_right_operators_leave_the_verdict_and_are_named(program: dict[str, Any]) -> None:
+    found = of("gemm", "rows")
+    assert (found.verdict, found.why) == (Verdict.SAME, "equal code")
+    assert found.machine_code[1:] == (
+        "executed for gfx942 and gfx950 in an emulator: gemm, rows: every small case is right",
+    )
+    words = " ".join(program["argv"])
+    assert "--kernel gemm --kernel rows" in words
+    assert "--arch gfx942 --arch gfx950" in words
+
+
+def test_a_wrong_output_is_broken_and_says_what_to_run(program: dict[str, Any]) -> None:
+    program["exit"] = ChildExit(FAULTS, (WRONG, "registers of the wave", "s0=0x1"))
+    found = of("gemm")
+    assert found.verdict is Verdict.BROKEN
+    assert found.why.startswith(WRONG)
+    assert "`ridgeline verify --arch gfx942 --arch gfx950 --kernel gemm`" in found.why
+    assert found.machine_code[-1] == WRONG
+
+
+@pytest.mark.parametrize(
+    ("exit", "warned"),
+    [(ChildExit(NOTHING), ()), (ChildExit(USAGE, ("error: no room",)), ("no room",)), (ChildExit(FAULTS), ("broken",))],
+)
+def test_what_was_not_executed_leaves_the_verdict(program: dict[str, Any], exit: ChildExit, warned: Any) -> None:
+    program["exit"] = exit
+    found = of("gemm")
+    assert found.verdict is Verdict.SAME
+    assert len(found.warnings) == len(warned)
+    assert all(word in said for word, said in zip(warned, found.warnings, strict=True))
+
+
+def test_without_the_extra_one_sentence_says_how(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executed, "find_spec", lambda name: None)
+    assert of("gemm").machine_code[-1].endswith("`pip install 'ridgeline[emulate]'` makes it so")
+    assert "argv" not in program
+
+
+def test_nothing_is_executed_for_no_operator(program: dict[str, Any]) -> None:
+    assert of() is PASSED
