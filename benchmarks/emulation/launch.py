@@ -110,10 +110,27 @@ def launch(
     limit: int = LIMIT,
 ) -> Execution:
     """As `execute`, with memory and argument segment as they are given."""
+    waves = started(code, memory, arguments, grid, warps)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)
+    machine = Machine(code, memory, grid[0] * grid[1] * grid[2], size, limit)
+    machine.run(waves)
+    executed: Counter[str] = Counter()
+    for at, times in machine.executed.items():
+        executed[machine.instructions[at].name.lower()] += times
+    return Execution(code.name, code.arch, dict(executed.most_common()), dict(machine.accesses.moved))
+
+
+def started(
+    code: KernelCode, memory: Memory, arguments: bytes, grid: tuple[int, int, int], warps: int, rank: int = 0
+) -> Waves:
+    """The waves of a launch before their first instruction; adds what their first registers point to to the memory.
+
+    rank: of several launches in one memory, which.
+    """
     dispatch = np.frombuffer(
         struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid).ljust(64, b"\0"), np.uint8
     ).copy()
-    place = {"kernarg_ptr": GAP, "dispatch_ptr": 2 * GAP}
+    place = {"kernarg_ptr": (1 + 2 * rank) * GAP, "dispatch_ptr": (2 + 2 * rank) * GAP}
     memory.add(place["kernarg_ptr"], np.frombuffer(bytes(arguments).ljust(64, b"\0"), np.uint8).copy(), "the arguments")
     memory.add(place["dispatch_ptr"], dispatch, "the dispatch packet")
     groups = grid[0] * grid[1] * grid[2]
@@ -134,10 +151,4 @@ def launch(
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     v = np.zeros((512, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
-    size = lds_bytes if lds_bytes is not None else code.lds_bytes or lds_limit(code.arch)
-    machine = Machine(code, memory, groups, size, limit)
-    machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
-    executed: Counter[str] = Counter()
-    for at, times in machine.executed.items():
-        executed[machine.instructions[at].name.lower()] += times
-    return Execution(code.name, code.arch, dict(executed.most_common()), dict(machine.accesses.moved))
+    return Waves(code.entry, s, v, np.zeros(count, np.bool_), ids)
