@@ -133,12 +133,15 @@ class _Build:
         self.buffers = [self._buffers(rank) for rank in range(case.world)]
 
     def _buffers(self, rank: int) -> list[tuple[int, Any, str]]:
-        """What a rank's stream may write: its part of the heap that is taken, and its own tensors."""
+        """What a rank's stream may write: what is taken of its heap, and its own tensors in the kernel's order."""
         heap, handle = self.heap.view(rank), self.handles[rank]
         taken = [(self.heap.bases[rank], heap[: handle.bytes - handle.left].numpy(), f"heap of rank {rank}")]
-        for start, contents, name in self.launches[rank].memory.buffers():
-            if start not in self.heap.bases and start != handle.bases.data_ptr():
-                taken.append((start, contents, f"{name} of rank {rank}"))
+        one = self.launches[rank]
+        for argument in one.arguments:
+            for start, contents, name in one.memory.buffers():
+                known = [handle.bases.data_ptr(), *self.heap.bases, *(address for address, _, _ in taken)]
+                if start not in known and start <= int(argument) < start + len(contents):
+                    taken.append((start, contents, f"{name} of rank {rank}"))
         return taken
 
     def memory(self) -> FlatMemory:

@@ -13,7 +13,7 @@ knows what that wave knew, as soon as it has been waited for; BUFFER_INV makes l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -126,13 +126,16 @@ class Hierarchy:
     def load(self, rank: int, group: int, places: Places, size: int, scope: int) -> Any:
         """Bytes [accesses, size] as a load of this scope finds them."""
         own, shared = self._of(rank, group)
-        lines = np.unique(np.concatenate([places, places + size - 1]) // LINE)
+        lines = places // LINE
+        if (places % LINE > LINE - size).any():
+            lines = np.concatenate([lines, (places + size - 1) // LINE])
         if scope >= AGENT:
             own.drop(lines)
         if scope == SYSTEM:
             shared.drop(lines)
-        missing = lines[~own.whole[lines]]
-        if len(missing):
+        whole = own.whole[lines]
+        if not whole.all():
+            missing = np.unique(lines[~whole])
             self._fill(shared, missing)
             own.take(missing, shared.data[missing])
         return gathered(own.data.reshape(-1), places, size)
@@ -257,6 +260,8 @@ class Clock:
     """What a wave knows of all waves: [6, waves]; never changed in place."""
 
     rows: NDArray[np.int64]
+    limits: dict[tuple[int, bool], Any] = field(default_factory=dict)
+    """What follows from it for the accesses of a wave, kept by who asks."""
 
     def joined(self, other: NDArray[np.int64]) -> Clock:
         """Also what another clock knows; the first rows only, if it has fewer."""
@@ -306,7 +311,7 @@ class Races:
 
     @staticmethod
     def _units(places: Places, size: int) -> Places:
-        return np.unique((places[:, None] + np.arange(0, size, UNIT)) // UNIT)
+        return ((places[:, None] + np.arange(0, size, UNIT)) // UNIT).reshape(-1)
 
     def read(self, places: Places, size: int, limit: Places, event: tuple[int, int, int]) -> Conflict | None:
         """A load; limit: of each wave, the last operation whose store it may see; event: wave, instruction, index."""

@@ -251,6 +251,8 @@ def _registers(inst: Any, operand: str, count: int, name: str) -> set[int]:
         return set()
     if operand == "addr" and hasattr(inst, "saddr"):
         count = 2 if inst.saddr.offset in (124, 127) else 1
+    if operand == "vdst" and name.startswith(("V_READ", "V_CMP")):
+        first %= VECTOR
     if first >= VECTOR:
         return {first - VECTOR + _accumulates(inst, operand, name) + index for index in range(count)}
     return {SCALAR + first + index for index in range(count)} if first < 124 else set()
@@ -730,6 +732,9 @@ class Schedule:
 
     def _limits(self, clock: Clock, number: int, scoped: bool) -> tuple[Any, Any, Any]:
         """Of each wave: the last store that a load may see, that a store may replace, the last load it may replace."""
+        found = clock.limits.get((number, scoped))
+        if found:
+            return found
         rows = clock.rows
         group, rank = self.group_of == self.group_of[number], self.rank_of == self.rank_of[number]
         writes = np.where(group, rows[DONE], np.where(rank, rows[ordering.AGENT_SEEN], rows[ordering.SYSTEM_SEEN]))
@@ -739,6 +744,7 @@ class Schedule:
         done = rows[DONE].copy()
         for limit in (writes, reads, done):
             limit[number] = ordering.ALWAYS
+        clock.limits[number, scoped] = reads, writes, done
         return reads, writes, done
 
     def _tell_memory(self, found: Conflict | None, event: tuple[int, int, int], rank: int) -> None:
