@@ -11,9 +11,12 @@ import numpy as np
 from . import launch
 from .code_object import NotExecutable
 from .ordering import FlatMemory
-from .schedule import Between, Hazard, Programs, Schedule
+from .schedule import LIMIT, MOST, Between, Hazard, Programs, Schedule
 from .triton_driver import Launch, driving
 from .waves import Memory
+
+TIMES_LONGER = 4
+"""A schedule that executes so many times the instructions of the first one is a livelock."""
 
 HEAP_BYTES = 1 << 26
 """Of each rank's heap; only what is allocated of it takes memory."""
@@ -165,13 +168,14 @@ class _Build:
 class Schedules:
     """Runs a world under seeds.  Its first, undisturbed run is compared with the reference; all others must equal it.
 
-    patched: changes the code of the launches, to plant a fault.
+    sound: runs of the same world without a fault, whose outputs are taken; then the first hazard ends a schedule.
     """
 
-    def __init__(self, of: World, expected: list[list[Any]] | None = None) -> None:
+    def __init__(self, of: World, sound: Schedules | None = None) -> None:
         self.world, self.programs = of, Programs(len(of.launches))
-        self._initial = of.memory.bytes.copy()
-        self.expected = expected if expected is not None else self._calm()
+        self.most, self.limit = (1, sound.limit) if sound else (MOST, LIMIT)
+        self._initial = sound._initial if sound else of.memory.bytes.copy()
+        self.expected = sound.expected if sound else self._calm()
 
     def _calm(self) -> list[list[Any]]:
         """Outputs of one run, [rank][call]; NotExecutable if one is not what the reference says."""
@@ -181,6 +185,7 @@ class Schedules:
 
         schedule = self._schedule(0, None)
         schedule.run()
+        self.limit = TIMES_LONGER * schedule.executed
         if schedule.hazards:
             raise NotExecutable(f"the first schedule: {schedule.hazards[0]}")
         for rank, outputs in enumerate(schedule.results):
@@ -198,7 +203,7 @@ class Schedules:
     def _schedule(self, seed: int, expected: list[list[Any]] | None) -> Schedule:
         self.world.memory.bytes[:] = self._initial
         one = self.world
-        return Schedule(self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed)
+        return Schedule(self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed, self.most, self.limit)
 
     def run(self, seed: int) -> Schedule:
         """One schedule, executed; its hazards are in it."""

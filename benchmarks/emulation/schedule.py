@@ -36,7 +36,7 @@ STREAM = 0
 """Number of the instruction that stands for what a rank's stream does between launches."""
 
 MOST = 8
-"""Hazards of one schedule that are told; a fault or a deadlock ends it."""
+"""Hazards that end a schedule; a fault or a deadlock ends it too."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,6 @@ class Wave:
     """Address of an atomic that changed nothing -> its places, how often they had been changed by then, and what it
     found there."""
     urged: bool = False
-    last: Facts | None = None
 
 
 class _Recording(Accesses):
@@ -292,7 +291,10 @@ class Schedule:
         outputs: Sequence[tuple[int, int]],
         expected: Sequence[Sequence[Any]] | None,
         seed: int,
+        most: int = MOST,
+        limit: int = LIMIT,
     ) -> None:
+        self.most, self.limit = most, limit
         self.programs, self.memory, self.seed = programs, memory, seed
         self.launches, self.between, self.outputs, self.expected = launches, between, outputs, expected
         self.choose = random.Random(seed)
@@ -322,8 +324,8 @@ class Schedule:
         self.waves: list[Wave] = []
         self.results: list[list[Any]] = [[] for _ in range(self.ranks)]
         """Outputs, [rank][call], as each rank's stream reads them."""
-        self.useful: set[int] = set()
-        """Numbers of waits, write-backs and invalidations that had something to do."""
+        self.completed: dict[int, set[int]] = {}
+        """Address of a wait -> addresses of the operations that were completed by it."""
 
     # The life of a rank: calls one after the other, and what its stream does between them.
 
@@ -439,7 +441,7 @@ class Schedule:
 
     def _loop(self) -> None:
         stalled = -1
-        while len(self.hazards) < MOST:
+        while len(self.hazards) < self.most:
             ready = [wave for wave in self.waves if wave.state == "ready"]
             if not ready:
                 if all(wave.state == "ended" for wave in self.waves):
@@ -451,7 +453,7 @@ class Schedule:
                 self._urge()
                 continue
             self._go(self._picked(ready))
-            if self.executed > LIMIT:
+            if self.executed > self.limit:
                 self._deadlock("livelock")
                 return
             if self.mood.early and self.choose.random() < self.mood.early:
@@ -531,7 +533,7 @@ class Schedule:
                 if facts.name == "BUFFER_INV":
                     self._invalidate(wave, facts)
                     return
-                if self.executed > LIMIT:
+                if self.executed > self.limit:
                     return
                 continue
             if instruction.kind == "branch":
@@ -540,7 +542,6 @@ class Schedule:
                     if w.pc <= instruction.at:
                         return
                 continue
-            wave.last = facts
             wave.state = "barrier" if instruction.kind == "barrier" else "ended"
             if wave.state == "ended":
                 self.alive[wave.group] -= 1
@@ -685,11 +686,11 @@ class Schedule:
             if most and queue and queue is wave.lgkm:
                 queue.sort(key=lambda one: one.facts.name.startswith("S_"))
             while len(queue) > most:
-                self.useful.add(facts.number)
                 operation = queue[0]
                 self._perform(wave, operation)
                 queue.pop(0)
                 self._complete(wave, operation)
+                self.completed.setdefault(facts.instruction.at, set()).add(operation.facts.instruction.at)
         wave.busy = set().union(*(one.written for one in wave.vm), *(one.written for one in wave.lgkm))
 
     def _complete(self, wave: Wave, operation: Operation) -> None:
@@ -705,10 +706,7 @@ class Schedule:
 
     def _invalidate(self, wave: Wave, facts: Facts) -> None:
         self.hierarchy.invalidate(wave.rank, wave.group, facts.scope)
-        before = wave.clock.rows
         wave.clock = wave.clock.invalidated(facts.scope)
-        if (wave.clock.rows != before).any():
-            self.useful.add(facts.number)
 
     def _meet(self, wave: Wave) -> None:
         """Let a workgroup go on if all its waves that live are at a barrier; a launch ends with its last wave."""
@@ -720,8 +718,6 @@ class Schedule:
             clock = Clock(rows)
             for one in here:
                 one.clock, one.state = clock, "ready"
-            if len(here) > 1 and wave.last:
-                self.useful.add(wave.last.number)
             self.changes += 1
         mine = range(wave.rank * self.groups, (wave.rank + 1) * self.groups)
         if not any(self.alive[group] for group in mine):
