@@ -1,4 +1,4 @@
-"""A collective operator on all ranks of a world, in one process: its launches are captured, then run under schedules."""
+"""A collective operator on all ranks of a world, in one process: captured launches, run under schedules."""
 
 from __future__ import annotations
 
@@ -203,7 +203,9 @@ class Schedules:
     def _schedule(self, seed: int, expected: list[list[Any]] | None) -> Schedule:
         self.world.memory.bytes[:] = self._initial
         one = self.world
-        return Schedule(self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed, self.most, self.limit)
+        return Schedule(
+            self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed, self.most, self.limit
+        )
 
     def run(self, seed: int) -> Schedule:
         """One schedule, executed; its hazards are in it."""

@@ -370,7 +370,7 @@ class Accesses:
 
 
 def modified(memory: Memory, addresses: Any, size: int, change: Change) -> Any:
-    """What was at the addresses, [accesses], before `change`: of several lanes at one, one at a time, in their order."""
+    """What was at the addresses, [accesses], before `change`: lanes at the same one come in their order."""
     dtype = f"u{size}"
     before = np.empty(len(addresses), dtype)
     waiting = np.arange(len(addresses))

@@ -34,7 +34,7 @@ Places = NDArray[np.int64]
 
 
 class FlatMemory(Memory):
-    """Buffers side by side in one array of bytes, so that a place in any of them is one number.  Lines are not shared."""
+    """Buffers side by side in one array of bytes, a place in any of them is one number.  They share no line."""
 
     def __init__(self, buffers: list[tuple[int, Any, str]]) -> None:
         super().__init__()

@@ -83,10 +83,8 @@ def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
         yield Outcome(plant, count, hazard, reason)
 
 
-def _reason(
-    plant: Plant, sound: dict[int, set[int]], broken: dict[int, set[int]], schedules: Schedules
-) -> str:
-    """Why a change of this instruction changes nothing.  completed: address of a wait -> operations that it completed."""
+def _reason(plant: Plant, sound: dict[int, set[int]], broken: dict[int, set[int]], schedules: Schedules) -> str:
+    """Why this change changes nothing.  sound, broken: address of a wait -> operations that it completed."""
     at, name = plant.facts.instruction.at, plant.facts.name
     if plant.how == "relaxed":
         return "nobody else reads or writes its place while the kernel runs"

@@ -278,8 +278,8 @@ class Between:
 class Schedule:
     """All launches of all ranks under one seed.
 
-    launches: [rank][call]; between: [rank][call], writes of the stream before that call; after(rank, call, bytes) gets
-    the memory as that rank's stream sees it after the call, and gives what is wrong.
+    launches: [rank][call]; between: [rank][call], writes of the stream before that call; outputs: first place and bytes
+    of each rank's; expected: [rank][call], the bytes of the output after it, None if they are not known yet.
     """
 
     def __init__(
@@ -307,7 +307,9 @@ class Schedule:
         self.rank_of = np.concatenate(
             [np.repeat(np.arange(self.ranks), self.groups * self.warps), np.arange(self.ranks)]
         )
-        group_of = np.concatenate([np.repeat(np.arange(self.ranks * self.groups), self.warps), -1 - np.arange(self.ranks)])
+        group_of = np.concatenate(
+            [np.repeat(np.arange(self.ranks * self.groups), self.warps), -1 - np.arange(self.ranks)]
+        )
         self.group_of = group_of
         self.hierarchy = Hierarchy(memory.bytes)
         self.hierarchy.groups_of_a_rank = self.groups
@@ -394,7 +396,7 @@ class Schedule:
         self.clocks[rank] = Clock(rows)
 
     def _finish(self, rank: int) -> None:
-        """All waves of a launch have ended: its stores are visible, the stream reads the output, the next call begins."""
+        """A launch has ended: its stores are visible, the stream reads the output, the next call begins."""
         mine = [wave for wave in self.waves if wave.rank == rank]
         rows = self.clocks[rank].rows.copy()
         for wave in mine:
@@ -420,7 +422,9 @@ class Schedule:
         self.stream_index[rank] += 1
         event = (wave, STREAM, self.stream_index[rank])
         places = np.arange(start, start + size, UNIT)
-        self._tell_memory(self.races.read(places, UNIT, self._limits(self.clocks[rank], wave, True)[0], event), event, rank)
+        self._tell_memory(
+            self.races.read(places, UNIT, self._limits(self.clocks[rank], wave, True)[0], event), event, rank
+        )
         self.results[rank].append(self.memory.bytes[start : start + size].copy())
         if self.expected is None:
             return
@@ -761,7 +765,9 @@ class Schedule:
                 if ACCUMULATORS <= register < SCALAR:
                     name = f"a{register - ACCUMULATORS}"
                 pair = (operation.facts.number, facts.number)
-                self._tell("register", wave.rank, name, self._event(wave, operation.facts), self._event(wave, facts), pair)
+                self._tell(
+                    "register", wave.rank, name, self._event(wave, operation.facts), self._event(wave, facts), pair
+                )
 
     def _event(self, wave: Wave, facts: Facts) -> str:
         return f"{self._at(facts)} of {self._who(wave.number)}"
@@ -788,8 +794,11 @@ def _ordered(first: Operation, second: Operation) -> bool:
         return True
     for _, places, size, _ in first.parts:
         for _, others, other_size, _ in second.parts:
-            if len(places) and len(others) and places.min() < others.max() + other_size and (
-                others.min() < places.max() + size
+            if (
+                len(places)
+                and len(others)
+                and places.min() < others.max() + other_size
+                and (others.min() < places.max() + size)
             ):
                 return True
     return False

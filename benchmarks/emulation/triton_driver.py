@@ -111,8 +111,6 @@ def driving(arch: str, launched: Callable[[Launch], None]) -> Iterator[EmulatedD
         driver._active = before
 
 
-def emulated(
-    arch: str, told: Told = lambda execution: None
-) -> contextlib.AbstractContextManager[EmulatedDriver]:
+def emulated(arch: str, told: Told = lambda execution: None) -> contextlib.AbstractContextManager[EmulatedDriver]:
     """Triton's launches are executed for `arch` on this CPU, until the block ends; `told` gets what each did."""
     return driving(arch, lambda one: told(one.executed()))
