@@ -226,6 +226,8 @@ def facts_of(number: int, machine: Machine, instruction: Instruction) -> Facts:
     touched, written = set(), set()
     for operand, count in inst.op_regs.items():
         registers = _registers(inst, operand, count, name)
+        if operand == "vdata" and (getattr(inst, "lds", 0) or "_LDS_" in name):
+            continue
         if queue and operand in _results(inst, name):
             written |= registers
             if not ("_ATOMIC_" in name and operand == "vdata"):
@@ -372,7 +374,7 @@ class Schedule:
                 self.waves.append(wave)
             self.alive[group] += number % self.warps == 0 and self.warps
         for group in range(rank * self.groups, (rank + 1) * self.groups):
-            self.lds[group] = Races(launch.lds_bytes, self.rank_of, self.programs.scopes)
+            self.lds[group] = Races(launch.lds_bytes, np.tile(self.rank_of, 2), self.programs.scopes)
         machine.accesses.lds[rank * self.groups * launch.lds_bytes : (rank + 1) * self.groups * launch.lds_bytes] = 0xA5
         self._orders()
 
@@ -621,7 +623,12 @@ class Schedule:
             if facts.atomic and size <= ATOMIC_BYTES:
                 self._receive(wave, operation, places)
                 self._found(wave, facts, places, data)
+            accesses = self._machine(wave).accesses
+            assert isinstance(accesses, _Recording)
+            accesses.parts = []
             given(data)
+            for part in accesses.parts:  # straight to the LDS
+                self._do(wave, operation, *part)
             return
         self._tell_memory(self.races.write(places, size, (writes, done), event), event, wave.rank)
         if what == "store":
@@ -642,10 +649,15 @@ class Schedule:
             self._found(wave, facts, places, before)
 
     def _do_local(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> None:
-        machine, event = self._machine(wave), (wave.number, operation.facts.number, operation.index)
+        """An access to the LDS.  Waves count twice there: what came straight from memory is complete by vmcnt."""
+        machine, direct = self._machine(wave), operation.facts.queue == "vm"
+        count = len(self.rank_of)
+        event = (wave.number + direct * count, operation.facts.number, operation.index)
         lds, local = machine.accesses.lds, places - wave.group * machine.accesses.lds_bytes
-        limit = operation.clock.rows[LOCAL].copy()
+        limit = np.concatenate([operation.clock.rows[LOCAL], operation.clock.rows[DONE]])
         limit[wave.number] = ordering.ALWAYS
+        if direct:
+            limit[wave.number + count] = ordering.ALWAYS
         if what == "local load":
             found = self.lds[wave.group].read(local, size, limit, event)
         else:
@@ -777,6 +789,7 @@ class Schedule:
         return f"{facts.name.lower()} at {facts.instruction.at:#x}" if facts.instruction.size else facts.name
 
     def _who(self, number: int) -> str:
+        number %= len(self.rank_of)
         if number >= self.streams:
             return f"rank {number - self.streams}"
         workgroup = int(self.group_of[number]) % self.groups
