@@ -42,6 +42,12 @@ ROOMS = {
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
     "benchmarks.emulation": {"benchmarks.emulation", "kernels.hardware"},
+    "benchmarks.emulation.collective": {
+        "benchmarks.emulation",
+        "kernels.numerics",
+        "kernels.spec",
+        "kernels.symmetric_heap",
+    },
     "ci.commands.emulate": {"ci", "benchmarks.emulation"},
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},

@@ -11,7 +11,8 @@ import numpy as np
 from . import launch
 from .code_object import NotExecutable
 from .ordering import FlatMemory
-from .schedule import LIMIT, MOST, Between, Hazard, Programs, Schedule
+from .programs import Programs
+from .schedule import LIMIT, MOST, Between, Hazard, Schedule
 from .triton_driver import Launch, driving
 from .waves import Memory
 

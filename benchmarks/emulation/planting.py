@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from .code_object import KernelCode
 from .collective import Schedules, World
-from .schedule import Facts, Hazard
+from .programs import Facts
+from .schedule import Hazard
 
 NOP = (0xBF800000).to_bytes(4, "little")
 """S_NOP 0: what a removed instruction is replaced by, word by word."""
@@ -86,6 +87,8 @@ def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
 def _reason(plant: Plant, sound: dict[int, set[int]], broken: dict[int, set[int]], schedules: Schedules) -> str:
     """Why this change changes nothing.  sound, broken: address of a wait -> operations that it completed."""
     at, name = plant.facts.instruction.at, plant.facts.name
+    if plant.how == "relaxed" and "_LOAD_" in name:
+        return "what it reads is visible to its workgroup already, by an invalidation before it"
     if plant.how == "relaxed":
         return "nobody else reads or writes its place while the kernel runs"
     if name == "S_WAITCNT":
