@@ -45,6 +45,12 @@ ROOMS = {
     **dict.fromkeys(
         (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "verify", "executed")), {"benchmarks"}
     ),
+    "benchmarks.emulation.collective": {
+        "benchmarks.emulation",
+        "kernels.numerics",
+        "kernels.spec",
+        "kernels.symmetric_heap",
+    },
     "ci.commands.emulate": {"ci", "benchmarks.emulation"},
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},

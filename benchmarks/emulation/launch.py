@@ -129,11 +129,31 @@ def launch(
     watch: Any = None,
 ) -> Execution:
     """As `execute`, with memory and argument segment as they are given."""
+    waves = started(code, memory, arguments, grid, warps)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
+    machine = Machine(code, memory, grid[0] * grid[1] * grid[2], size, limit)
+    machine.watch = watch
+    machine.run(waves)
+    executed: Counter[str] = Counter()
+    each = [(machine.instructions[at], times) for at, times in machine.executed.items()]
+    for one, times in each:
+        executed[one.name.lower()] += times
+    counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each])
+    return Execution(code.name, code.arch, dict(executed.most_common()), counts)
+
+
+def started(
+    code: KernelCode, memory: Memory, arguments: bytes, grid: tuple[int, int, int], warps: int, rank: int = 0
+) -> Waves:
+    """The waves of a launch before their first instruction; adds what their first registers point to to the memory.
+
+    rank: of several launches in one memory, which.
+    """
     _check_mode(code)
     dispatch = np.frombuffer(
         struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid).ljust(64, b"\0"), np.uint8
     ).copy()
-    place = {"kernarg_ptr": GAP, "dispatch_ptr": 2 * GAP}
+    place = {"kernarg_ptr": (1 + 2 * rank) * GAP, "dispatch_ptr": (2 + 2 * rank) * GAP}
     memory.add(place["kernarg_ptr"], np.frombuffer(bytes(arguments).ljust(64, b"\0"), np.uint8).copy(), "the arguments")
     memory.add(place["dispatch_ptr"], dispatch, "the dispatch packet")
     groups = grid[0] * grid[1] * grid[2]
@@ -155,13 +175,4 @@ def launch(
     s[MODE] = code.mode
     v = np.zeros((512, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
-    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
-    machine = Machine(code, memory, groups, size, limit)
-    machine.watch = watch
-    machine.run(Waves(code.entry, s, v, np.zeros(count, np.bool_), ids))
-    executed: Counter[str] = Counter()
-    each = [(machine.instructions[at], times) for at, times in machine.executed.items()]
-    for one, times in each:
-        executed[one.name.lower()] += times
-    counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each])
-    return Execution(code.name, code.arch, dict(executed.most_common()), counts)
+    return Waves(code.entry, s, v, np.zeros(count, np.bool_), ids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from .vector import ALU
 from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
 
 Step = Callable[[Waves], None]
+Change = Callable[[Any, Any], Any]
+"""(what was there, which of the accesses) -> what is there afterwards."""
 
 SIZES = {
     "UBYTE": 1,
@@ -116,6 +119,29 @@ class Accesses:
             everything = np.zeros(workgroups * MOST_WAVES * LANES * lane_bytes, np.uint8)
             self.memory.add(SCRATCH, everything, "scratch memory")
 
+    # Where memory is reached: complete when these return; a schedule makes it later.
+
+    def fetch(self, addresses: Any, size: int, use: Callable[[Any], None]) -> None:
+        """Give the bytes at addresses, [accesses, size], to `use`."""
+        use(self.memory.load(addresses, size))
+
+    def keep(self, addresses: Any, values: Any) -> None:
+        """Store bytes [accesses, size] at addresses."""
+        self.memory.store(addresses, values)
+
+    def modify(self, addresses: Any, size: int, change: Change, use: Callable[[Any], None]) -> None:
+        """Atomics: `change` what is at the addresses, and give what was there, [accesses], to `use`."""
+        self.memory.at(addresses, size)  # a Fault comes before anything is changed
+        use(modified(self.memory, addresses, size, change))
+
+    def fetch_local(self, places: Any, size: int, use: Callable[[Any], None]) -> None:
+        """As fetch, of the LDS of all workgroups."""
+        use(gathered(self.lds, places, size))
+
+    def keep_local(self, places: Any, values: Any) -> None:
+        """As keep, into the LDS of all workgroups."""
+        scattered(self.lds, places, values)
+
     def scalar_load(self, inst: Any) -> Step:
         """S_LOAD: into consecutive scalar registers."""
         name = inst.op.name
@@ -132,9 +158,12 @@ class Accesses:
             address = w.s64(base) + np.int64(offset).astype(np.uint64)
             if register is not None:
                 address = address + w.s[register].astype(np.uint64)
+
+            def put_scalars(data: Any) -> None:
+                w.s[into : into + size // 4] = data.view(np.uint32).T
+
             with told_by_lane(np.ones((len(w), 1), np.bool_)):
-                words = self.memory.load(address & ~np.uint64(3), size).view(np.uint32)
-            w.s[into : into + size // 4] = words.T
+                self.fetch(address & ~np.uint64(3), size, put_scalars)
 
         return load
 
@@ -226,8 +255,7 @@ class Accesses:
                     self._partly(w, register, where, active & ~inside, left, size)
                 if inside.any():
                     with told_by_lane(inside):
-                        loaded = self.memory.load(where[inside], size)
-                    put(w, register, inside, loaded, extend, half)
+                        self.fetch(where[inside], size, lambda data: put(w, register, inside, data, extend, half))
 
             return load
         register = destination(inst, "vdata" if hasattr(inst, "vdata") else "data")
@@ -240,7 +268,7 @@ class Accesses:
             self.observer.memory("store", where, inside, size)
             if inside.any():
                 with told_by_lane(inside):
-                    self.memory.store(where[inside], taken(w, register, inside, size, half[1]))
+                    self.keep(where[inside], taken(w, register, inside, size, half[1]))
 
         return store
 
@@ -258,13 +286,14 @@ class Accesses:
         def move(w: Waves) -> None:
             where, active, left = address(w)
             inside = active if left is None else active & (left >= size)
-            data = np.zeros((len(w), LANES, size), np.uint8)
-            if inside.any():
-                with told_by_lane(inside):
-                    data[inside] = self.memory.load(where[inside], size)
             self.observer.memory("load", where, inside, size)
             into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
-            self._local_store(w, into, active, data[active])
+            outside = active & ~inside
+            if outside.any():
+                self._local_store(w, into, outside, np.zeros((int(outside.sum()), size), np.uint8))
+            if inside.any():
+                with told_by_lane(inside):
+                    self.fetch(where[inside], size, lambda data: self._local_store(w, into, inside, data))
 
         return move
 
@@ -282,21 +311,16 @@ class Accesses:
             dtype = f"u{size}"
             count = registers * (2 if what == "CMPSWAP" else 1)
             given = taken(w, register, inside, 4 * count, False).view(dtype)
-            places = where[inside]
-            before = np.empty(len(places), dtype)
-            waiting = np.arange(len(places))
+
+            def change(old: Any, which: Any) -> Any:
+                return function(old, *given[which].T)
+
+            def put_before(before: Any) -> None:
+                if inst.sc0:
+                    put(w, into, inside, before[:, None].view(np.uint8))
+
             with told_by_lane(inside):
-                self.memory.at(places, size)
-            while len(waiting):  # of several lanes at one address, one at a time, in their order
-                _, first = np.unique(places[waiting], return_index=True)
-                now = waiting[first]
-                old = self.memory.load(places[now], size).view(dtype)[:, 0]
-                before[now] = old
-                new = np.ascontiguousarray(function(old, *given[now].T))
-                self.memory.store(places[now], new[:, None].view(np.uint8).reshape(len(now), size))
-                waiting = np.delete(waiting, first)
-            if inst.sc0:
-                put(w, into, inside, before[:, None].view(np.uint8))
+                self.modify(where[inside], size, change, put_before)
 
         return both
 
@@ -313,11 +337,11 @@ class Accesses:
 
     def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
         self.observer.local(addresses, active, data.shape[1], reads=False)
-        scattered(self.lds, self._local(w, addresses, active, data.shape[1]), data)
+        self.keep_local(self._local(w, addresses, active, data.shape[1]), data)
 
-    def _local_load(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
+    def _local_load(self, w: Waves, addresses: Any, active: Any, size: int, use: Callable[[Any], None]) -> None:
         self.observer.local(addresses, active, size, reads=True)
-        return gathered(self.lds, self._local(w, addresses, active, size), size)
+        self.fetch_local(self._local(w, addresses, active, size), size, use)
 
     def local(self, inst: Any) -> Step:
         """DS instructions."""
@@ -344,9 +368,11 @@ class Accesses:
                 base = w.v[address].astype(np.int64)
                 if not w.active.any():
                     return
-                loaded = [self._local_load(w, base + step, w.active, size) for step in steps]
-                for index, data in enumerate(loaded):
-                    put(w, into + index * max(1, size // 4), w.active, data, extend, half)
+                for index, step in enumerate(steps):
+                    first = into + index * max(1, size // 4)
+                    self._local_load(
+                        w, base + step, w.active, size, partial(put, w, first, w.active, extend=extend, half=half)
+                    )
 
             return read
         registers = [destination(inst, "data0"), destination(inst, "data1")]
@@ -367,11 +393,15 @@ class Accesses:
         def read(w: Waves) -> None:
             if not w.full:
                 raise Unknown(f"{inst.op.name} with inactive lanes")
-            data = self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, size)
-            turned = split(data.reshape(len(w), 4, 16 * size), bits).reshape(len(w), 4, -1, 16).transpose(0, 1, 3, 2)
-            words = joined_bits(turned.reshape(len(w), LANES, -1), bits).view(np.uint32)
-            for index in range(size // 4):
-                w.v[into + index] = words[..., index]
+
+            def turn(data: Any) -> None:
+                tiles = split(data.reshape(len(w), 4, 16 * size), bits).reshape(len(w), 4, -1, 16)
+                turned = tiles.transpose(0, 1, 3, 2).reshape(len(w), LANES, -1)
+                words = joined_bits(turned, bits).view(np.uint32)
+                for index in range(size // 4):
+                    w.v[into + index] = words[..., index]
+
+            self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, size, turn)
 
         return read
 
@@ -427,6 +457,21 @@ def joined_bits(values: Any, bits: int) -> Any:
     if bits == 4:
         return values[..., ::2] | values[..., 1::2] << 4
     return np.ascontiguousarray(values).view(np.uint8)
+
+
+def modified(memory: Memory, addresses: Any, size: int, change: Change) -> Any:
+    """What was at the addresses, [accesses], before `change`: lanes at the same one come in their order."""
+    dtype = f"u{size}"
+    before = np.empty(len(addresses), dtype)
+    waiting = np.arange(len(addresses))
+    while len(waiting):
+        _, first = np.unique(addresses[waiting], return_index=True)
+        now = waiting[first]
+        before[now] = old = memory.load(addresses[now], size).view(dtype)[:, 0]
+        new = np.ascontiguousarray(change(old, now))
+        memory.store(addresses[now], new[:, None].view(np.uint8).reshape(len(now), size))
+        waiting = np.delete(waiting, first)
+    return before
 
 
 def atomic(what: str, size: int) -> Callable[..., Any]:

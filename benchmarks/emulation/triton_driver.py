@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +22,29 @@ from .waves import Memory
 Told = Callable[[launch.Execution], None]
 
 
-class EmulatedDriver:
-    """What Triton's runtime asks of a driver, for one target; `told` gets what each launch did."""
+@dataclass(frozen=True)
+class Launch:
+    """One launch: arguments are addresses in `memory` and numbers, in the kernel's order; watch as Machine has it."""
 
-    def __init__(self, arch: str, told: Told) -> None:
+    code: code_object.KernelCode
+    memory: Memory
+    arguments: list[Any]
+    grid: tuple[int, int, int]
+    warps: int
+    lds_bytes: int
+    watch: Any = None
+
+    def executed(self) -> launch.Execution:
+        """Execute it alone, to its end."""
+        arguments = launch.segment(self.code, self.arguments)
+        shape = self.grid, self.warps, self.lds_bytes
+        return launch.launch(self.code, self.memory, arguments, *shape, watch=self.watch)
+
+
+class EmulatedDriver:
+    """What Triton's runtime asks of a driver, for one target; `told` gets every launch."""
+
+    def __init__(self, arch: str, told: Callable[[Launch], None]) -> None:
         from triton.backends.compiler import GPUTarget
 
         self.arch, self.told = arch, told
@@ -60,11 +80,10 @@ class EmulatedDriver:
 
         def run(x: int, y: int, z: int, stream: int, function: bytes, *rest: Any) -> None:
             values = [value for value, kind in zip(rest[-len(kinds) :], kinds, strict=True) if kind != "constexpr"]
-            code = code_object.read(function)
             memory = Memory()
-            arguments = launch.segment(code, [_argument(value, memory) for value in values])
-            shape = (x, y, z), metadata.num_warps, metadata.shared
-            self.told(launch.launch(code, memory, arguments, *shape, watch=self.watch))
+            arguments = [_argument(value, memory) for value in values]
+            code, grid = code_object.read(function), (x, y, z)
+            self.told(Launch(code, memory, arguments, grid, metadata.num_warps, metadata.shared, self.watch))
 
         return run
 
@@ -81,14 +100,19 @@ def _argument(value: Any, memory: Memory) -> Any:
 
 
 @contextlib.contextmanager
-def emulated(arch: str, told: Told = lambda execution: None) -> Iterator[EmulatedDriver]:
-    """Triton's launches are executed for `arch` (gfx942 or gfx950) on this CPU, until the block ends."""
+def driving(arch: str, launched: Callable[[Launch], None]) -> Iterator[EmulatedDriver]:
+    """Triton compiles for `arch` (gfx942 or gfx950) and gives its launches to `launched`, until the block ends."""
     from triton.runtime.driver import driver
 
     before = getattr(driver, "_active", None)
-    active = EmulatedDriver(arch, told)
+    active = EmulatedDriver(arch, launched)
     driver.set_active(active)
     try:
         yield active
     finally:
         driver._active = before
+
+
+def emulated(arch: str, told: Told = lambda execution: None) -> contextlib.AbstractContextManager[EmulatedDriver]:
+    """Triton's launches are executed for `arch` on this CPU, until the block ends; `told` gets what each did."""
+    return driving(arch, lambda one: told(one.executed()))

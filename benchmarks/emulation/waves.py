@@ -133,6 +133,10 @@ class Memory:
         self._buffers.sort(key=lambda buffer: buffer[0])
         self._starts = np.array([start for start, _, _ in self._buffers], np.uint64)
 
+    def buffers(self) -> list[tuple[int, NDArray[np.uint8], str]]:
+        """Address, contents and name of each buffer, in the order of their addresses."""
+        return list(self._buffers)
+
     def knows(self, address: int) -> bool:
         """Whether a buffer begins there."""
         return any(start == address for start, _, _ in self._buffers)

@@ -1,0 +1,81 @@
+"""Collectives on several ranks under orders that a seed picks: right as they are, found wrong with a fault planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.emulation.collective import Schedules
+from benchmarks.emulation.planting import Plant, planted, plants
+from tests.study.memory_order import Variant, built, variants
+
+STAGED = Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2})
+SEEDS = range(1, 21)
+
+
+@pytest.fixture(scope="module")
+def sound() -> Schedules:
+    """The all-gather of 2 ranks on MI300X: two programs of two waves, a block staged and one stored directly."""
+    return built(STAGED, 2, "gfx942")
+
+
+def first_hazard(sound: Schedules, plant: Plant):
+    broken = Schedules(planted(sound.world, plant), sound)
+    return next(iter(broken.hazards(SEEDS)), None)
+
+
+def last(sound: Schedules, name: str) -> Plant:
+    return [plant for plant in plants(sound) if plant.facts.name == name][-1]
+
+
+@pytest.mark.slow
+def test_a_sound_collective_has_no_hazard_under_any_seed(sound):
+    assert [str(hazard) for hazard in sound.hazards(SEEDS)] == []
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_its_schedule(sound):
+    plant = last(sound, "BUFFER_WBL2")
+    found = first_hazard(sound, plant)
+    again = Schedules(planted(sound.world, plant), sound).run(found.seed)
+    assert again.hazards[0] == found
+
+
+@pytest.mark.slow
+def test_a_removed_write_back_is_found_with_both_instructions(sound):
+    found = first_hazard(sound, last(sound, "BUFFER_WBL2"))
+    assert found.kind == "memory"
+    assert "heap of rank" in found.where
+    assert "store_dwordx4" in found.first
+    assert "read by" in found.second
+
+
+@pytest.mark.slow
+def test_a_flag_without_its_scope_is_found(sound):
+    assert first_hazard(sound, last(sound, "GLOBAL_ATOMIC_SWAP")).kind == "memory"
+
+
+@pytest.mark.slow
+def test_a_removed_first_wait_is_a_register_used_too_early(sound):
+    first = next(plant for plant in plants(sound) if plant.facts.name == "S_WAITCNT")
+    found = first_hazard(sound, first)
+    assert found.kind == "register"
+    assert "s_load" in found.first
+
+
+@pytest.mark.slow
+def test_a_removed_barrier_around_the_flags_is_a_race_in_the_lds(sound):
+    barriers = [plant for plant in plants(sound) if plant.facts.name == "S_BARRIER"]
+    kinds = {found.kind for found in (first_hazard(sound, plant) for plant in barriers) if found}
+    assert "lds" in kinds
+
+
+@pytest.mark.slow
+def test_an_invalidation_is_not_needed_where_data_are_read_past_the_caches(sound):
+    assert first_hazard(sound, last(sound, "BUFFER_INV")) is None, "the stage is read with .cv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("variant", variants(2), ids=lambda one: f"{one.operator} {one.name}")
+def test_every_collective_is_right_on_two_ranks(variant, arch):
+    assert [str(hazard) for hazard in built(variant, 2, arch).hazards(range(1, 4))] == []

@@ -1,0 +1,96 @@
+"""Caches that hold stores back and go stale, and clocks that say who may see what: by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation.ordering import (
+    AGENT,
+    AGENT_READ,
+    AGENT_SEEN,
+    DONE,
+    SYSTEM,
+    SYSTEM_READ,
+    SYSTEM_SEEN,
+    WORKGROUP,
+    Clock,
+    FlatMemory,
+    Hierarchy,
+    Races,
+)
+from benchmarks.emulation.waves import Fault
+
+WORD = np.array([0], np.int64)
+
+
+def bytes_of(value: int):
+    return np.array([[value] * 4], np.uint8)
+
+
+@pytest.fixture
+def hierarchy() -> Hierarchy:
+    return Hierarchy(np.zeros(256, np.uint8))
+
+
+def seen(hierarchy: Hierarchy, rank: int, group: int, scope: int = WORKGROUP) -> int:
+    return int(hierarchy.load(rank, group, WORD, 4, scope)[0, 0])
+
+
+def test_a_store_stays_in_its_workgroup_until_it_is_written_back(hierarchy):
+    hierarchy.store(0, 0, WORD, bytes_of(7), WORKGROUP)
+    assert (seen(hierarchy, 0, 0), seen(hierarchy, 0, 1, SYSTEM), seen(hierarchy, 1, 2, SYSTEM)) == (7, 0, 0)
+    hierarchy.write_back(0, 0, AGENT)
+    assert (seen(hierarchy, 0, 1, AGENT), seen(hierarchy, 1, 2, SYSTEM)) == (7, 0)
+    hierarchy.write_back(0, 1, SYSTEM)
+    assert seen(hierarchy, 1, 2, SYSTEM) == 7
+
+
+def test_a_line_that_was_loaded_is_stale_until_it_is_invalidated(hierarchy):
+    assert seen(hierarchy, 1, 2) == 0
+    hierarchy.store(0, 0, WORD, bytes_of(7), SYSTEM)
+    assert seen(hierarchy, 1, 2) == 0
+    hierarchy.invalidate(1, 2, AGENT)
+    assert seen(hierarchy, 1, 2) == 0, "the rank's cache still has it"
+    hierarchy.invalidate(1, 2, SYSTEM)
+    assert seen(hierarchy, 1, 2) == 7
+
+
+def test_bytes_of_a_line_that_others_wrote_are_not_overwritten_by_a_write_back(hierarchy):
+    hierarchy.store(0, 0, WORD, bytes_of(7), WORKGROUP)
+    hierarchy.store(1, 1, WORD + 4, bytes_of(9), SYSTEM)
+    hierarchy.write_back(0, 0, SYSTEM)
+    assert hierarchy.memory[0, :8].tolist() == [7] * 4 + [9] * 4
+
+
+def test_an_atomic_of_the_agent_is_not_seen_by_others(hierarchy):
+    before, changed = hierarchy.modify(0, 0, WORD, 4, lambda old, which: old + np.uint32(1), AGENT)
+    assert (before.tolist(), changed) == ([0], True)
+    assert (seen(hierarchy, 0, 1), seen(hierarchy, 1, 2)) == (1, 0)
+
+
+def test_a_write_back_makes_visible_what_is_known_to_be_done_and_no_more():
+    clock = Clock(np.zeros((6, 2), np.int64)).done(DONE, 0, 5)
+    after = clock.written_back(clock.rows[DONE], SYSTEM)
+    assert after.rows[[AGENT_SEEN, SYSTEM_SEEN], 0].tolist() == [5, 5]
+    assert after.rows[[AGENT_READ, SYSTEM_READ], 0].tolist() == [0, 0]
+    assert after.invalidated(SYSTEM).rows[SYSTEM_READ, 0] == 5
+    assert clock.written_back(clock.rows[DONE], AGENT).rows[SYSTEM_SEEN, 0] == 0
+
+
+def test_a_read_of_what_is_not_known_to_be_visible_is_a_race():
+    races = Races(64, np.array([0, 1]), [0, 0, 0])
+    none = np.zeros(2, np.int64)
+    assert races.write(WORD, 4, (none, none), (0, 1, 3)) is None
+    found = races.read(WORD, 4, np.array([2, 9]), (1, 2, 1))
+    assert (found.wave, found.instruction, found.what) == (0, 1, "read")
+    assert races.read(WORD, 4, np.array([3, 9]), (1, 2, 2)) is None
+    assert races.write(WORD, 4, (np.array([3, 0]), none), (0, 1, 4)).what == "overwritten before it was read"
+
+
+def test_places_outside_of_every_buffer_are_refused():
+    memory = FlatMemory([(1000, np.ones(8, np.uint8), "x"), (5000, np.ones(8, np.uint8), "y")])
+    place = int(memory.places(np.array([5004], np.uint64), 4)[0])
+    assert memory.named(place) == "y + 0x4 (address 0x138c)"
+    with pytest.raises(Fault, match="outside of every buffer"):
+        memory.places(np.array([1006], np.uint64), 4)

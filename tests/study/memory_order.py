@@ -1,0 +1,140 @@
+"""Do the collectives keep their promises under every order of memory operations that MI300X and MI355X allow?
+
+    python -m tests.study.memory_order --schedules 200 --out memory_order.md
+    python -m tests.study.memory_order --planted --ranks 2 --operator all_gather --arch gfx942
+
+Without --planted every operator runs under schedules, with seeds 1, 2, 3, ...; with it every write-back, wait,
+invalidation, barrier and scoped access of its machine code is removed or relaxed, one at a time, until a schedule finds
+it.  Times are CPU seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.emulation.collective import Schedules, world
+from benchmarks.emulation.planting import Outcome, outcomes
+from kernels.registry import discover
+from kernels.spec import Case
+
+OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
+SMALL: dict[str, Any] = {"programs": 2, "num_warps": 2, "unroll": 1}
+CHUNKS = {"ahead": 1, "chunk": 1}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A backend with knobs, and the dimensions of its case for a world."""
+
+    operator: str
+    backend: str
+    name: str
+    knobs: dict[str, Any] = field(default_factory=dict)
+
+    def case(self, ranks: int) -> Case:
+        """The smallest case in which every path of the launch is taken."""
+        dims: dict[str, Any] = {"KB": 4 * ranks}
+        if self.operator == "all_gather":
+            dims = {"MB": 12 * ranks / 1024}
+        elif self.operator == "gemm_all_scatter":
+            dims = {"M": 64, "N": 64 * ranks, "K": 128}
+        return Case(f"w{ranks}_fp16_order", world=ranks, dtype="fp16", **dims)
+
+
+def variants(ranks: int) -> list[Variant]:
+    """What is executed for a world: every algorithm, with and without a stage."""
+    direct = {"staged": 0, "programs": 2 * ranks, "num_warps": 2}
+    sums = [("two_shot", {}), ("two_shot_push", CHUNKS), ("one_shot_push", {}), ("one_shot_pull", {})]
+    scatters = [("pull", {}), ("push", {}), ("push_chunks", CHUNKS)]
+    return [
+        Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2}),
+        Variant("all_gather", "triton", "direct", {**direct, "fanout": 1}),
+        Variant("all_gather", "partitioned", "partitioned", {"programs": ranks, "num_warps": 2}),
+        Variant("all_gather", "gluon", "gluon", {"programs": 2, "num_warps": 2}),
+        *(Variant("all_reduce", "triton", name, {**SMALL, "algorithm": name, **more}) for name, more in sums),
+        *(Variant("reduce_scatter", "triton", name, {**SMALL, "algorithm": name, **more}) for name, more in scatters),
+        Variant("all_to_all", "triton", "staged", {"programs": 2, "num_warps": 2, "groups": 2}),
+        Variant("all_to_all", "triton", "direct", {**direct, "groups": ranks}),
+        Variant("gemm_all_scatter", "triton", "whole"),
+        Variant("gemm_all_scatter", "triton", "split K", {"split_k": 2, "num_warps": 4}),
+    ]
+
+
+def built(variant: Variant, ranks: int, arch: str) -> Schedules:
+    """The variant on all ranks, its first schedule compared with the reference."""
+    kernel = discover().kernels[variant.operator]
+    return Schedules(world(kernel, variant.backend, variant.case(ranks), arch, variant.knobs))
+
+
+def sound_rows(chosen: list[tuple[Variant, int, str]], schedules: int) -> Iterator[tuple[str, ...]]:
+    """One row of the table of schedules for each."""
+    for variant, ranks, arch in chosen:
+        begin = time.process_time()
+        runs, hazards, executed = built(variant, ranks, arch), [], 0
+        for seed in range(1, schedules + 1):
+            one = runs.run(seed)
+            hazards += one.hazards
+            executed += one.executed
+        spent = time.process_time() - begin
+        found = str(hazards[0]) if hazards else "none"
+        numbers = (str(ranks), arch, str(schedules), str(executed), f"{spent:.1f}")
+        yield (variant.operator, variant.name, *numbers, found)
+
+
+def planted_rows(chosen: list[tuple[Variant, int, str]], schedules: int) -> Iterator[tuple[str, ...]]:
+    """One row of the table of plants for each."""
+    for variant, ranks, arch in chosen:
+        for outcome in outcomes(built(variant, ranks, arch), range(1, schedules + 1)):
+            yield (variant.operator, variant.name, str(ranks), arch, str(outcome.plant), *_told(outcome))
+
+
+def _told(outcome: Outcome) -> tuple[str, str]:
+    if outcome.hazard:
+        return f"seed {outcome.hazard.seed}", str(outcome.hazard).partition(": ")[2]
+    return f"not in {outcome.schedules}", outcome.reason
+
+
+@click.command(help=__doc__)
+@click.option("--schedules", type=click.IntRange(1), default=200, show_default=True, help="Of each variant or plant.")
+@click.option("--ranks", type=click.Choice(["2", "4", "8"]), multiple=True, default=["2", "4", "8"], show_default=True)
+@click.option("--arch", type=click.Choice(["gfx942", "gfx950"]), multiple=True, default=["gfx942", "gfx950"])
+@click.option("--operator", type=click.Choice(OPERATORS), multiple=True, default=OPERATORS)
+@click.option("--planted", is_flag=True, help="Plant faults, one at a time.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table there.")
+def main(
+    schedules: int, ranks: tuple[str, ...], arch: tuple[str, ...], operator: tuple[str, ...], planted: bool,
+    out: Path | None,
+) -> None:  # fmt: skip
+    """Print the table, row by row."""
+    chosen = [
+        (variant, int(count), target)
+        for target in arch
+        for count in ranks
+        for variant in variants(int(count))
+        if variant.operator in operator
+    ]
+    if planted:
+        head: tuple[str, ...] = ("operator", "variant", "ranks", "target", "plant", "found", "by or why not")
+        rows = planted_rows(chosen, schedules)
+    else:
+        head = ("operator", "variant", "ranks", "target", "schedules", "instructions", "CPU s", "hazards")
+        rows = sound_rows(chosen, schedules)
+    lines: list[str] = []
+    for row in (head, tuple("---" for _ in head)):
+        lines.append(f"| {' | '.join(row)} |")
+        click.echo(lines[-1])
+    for row in rows:
+        lines.append(f"| {' | '.join(row)} |")
+        click.echo(lines[-1])
+        if out:
+            out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
