@@ -287,7 +287,7 @@ class ArmFault:
         return {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
 
 
-EMULATED = ("emulated", "instructions", "seconds")
+EMULATED = ("emulated", "instructions", "cpu_s")
 """What a tally has beyond others of cases that were executed on a CPU."""
 
 
@@ -304,13 +304,13 @@ class ArmTally:
     statuses: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     error: float | None = None
     instructions: int = 0
-    seconds: float = 0.0
+    cpu_s: float = 0.0
 
     def add(self, arm: Json) -> None:
         """Count one case."""
         self.statuses[arm["status"]] += 1
         self.instructions += arm.get("instructions", 0)
-        self.seconds += arm.get("seconds", 0.0)
+        self.cpu_s += arm.get("cpu_s", 0.0)
         if arm["status"] == Status.OK:
             self.error = max(arm["error"]["norm"], self.error or 0.0)
 
@@ -322,7 +322,7 @@ class ArmTally:
         error = f", error {self.error:.1e} at most" if self.error is not None else ""
         if not self.emulated:
             return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
-        executed = f"{self.instructions:,} instructions executed in {self.seconds:.1f} s of a CPU"
+        executed = f"{self.instructions:,} instructions executed in {self.cpu_s:.1f} s of a CPU"
         return f"{self.kernel}/{self.name} on {self.emulated}: {', '.join(counts)}{error}; {executed}"
 
 

@@ -68,7 +68,7 @@ class Cases:
             told = failures.answer(error)
             arm = {"status": told["status"], "why": told["why"]}
             arm |= {"detail": "\n".join(error.lines)} if isinstance(error, WrongOutput) else {}
-        counted = {"instructions": sum(one.total for one in done), "seconds": round(time.process_time() - start, 3)}
+        counted = {"instructions": sum(one.total for one in done), "cpu_s": round(time.process_time() - start, 3)}
         return {**arm, "knobs": dict(small.knobs), **counted}
 
 

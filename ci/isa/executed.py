@@ -35,7 +35,7 @@ def executed(judgement: Judgement, head: LocalCheckout, kernels: Sequence[str], 
     wrong = [plain(line) for line in ended.said if _FAULT.match(line)]
     where = f"executed for gfx942 and gfx950 in an emulator: {', '.join(kernels)}"
     if wrong:
-        again = f"`ridgeline verify {' '.join(options(arch=TARGETS, kernel=list(kernels)))}` says more"
+        again = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {wrong[0].split()[0]}` says more"
         broken = dataclasses.replace(judgement, verdict=Verdict.BROKEN, why=f"{wrong[0]}; {again}")
         return _said(broken, f"{where}: {len(wrong)} not right", *wrong)
     if ended.code == MEASURED:

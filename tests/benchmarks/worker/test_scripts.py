@@ -21,7 +21,8 @@ from tests.benchmarks.worker import shapes
 
 
 def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
-    return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clocks.HostClock(0, None))
+    clock = clocks.HostClock(0, None)
+    return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clock, lambda file: False, "/")
 
 
 GLOBAL = torch.ones(3)
