@@ -270,6 +270,16 @@ class Observer:
         )  # fmt: skip
 
 
+class Uncounted(Observer):
+    """Sees nothing: where an order of accesses is tried, not their number."""
+
+    def memory(self, what: str, where: Any, active: Any, size: int) -> None:
+        """Nothing."""
+
+    def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
+        """Nothing."""
+
+
 def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts) if counts[name]}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .counts import Uncounted
 from .machine import Instruction, Machine
 from .memory import Accesses, Change
 from .operands import VECTOR
@@ -90,8 +91,12 @@ class Programs:
             groups = self.ranks * int(np.prod(launch.grid))
             machine = Machine(code, FlatMemory([]), 1, launch.lds_bytes, UNLIMITED)
             machine.accesses = Recording(
-                machine.accesses.memory, np.zeros(max(8, groups * launch.lds_bytes), np.uint8), launch.lds_bytes
+                machine.accesses.memory,
+                np.zeros(max(8, groups * launch.lds_bytes), np.uint8),
+                launch.lds_bytes,
+                Uncounted(),
             )
+            machine.accesses.add_scratch(0, 0)
             self.machines[key] = machine
         return self.machines[key]
 

@@ -318,3 +318,11 @@ def test_channels_choose_the_group(groups):
     assert build(None, {}, channels=4) == "over 2"
     with pytest.raises(ValueError, match="channels -1: give 0"):
         build(None, {}, channels=-1)
+
+
+def test_a_library_without_a_process_group_says_what_it_needs() -> None:
+    from kernels._shared.collectives.placing import need_group
+    from kernels.spec import Case, Unsupported
+
+    with pytest.raises(Unsupported, match="init_process_group is needed with 2 ranks"):
+        need_group(Case("two", tier="pr", world=2, dtype="fp16"))

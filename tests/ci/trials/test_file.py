@@ -411,3 +411,8 @@ def test_trials_of_a_failed_node_are_left_out() -> None:
 def test_a_preflight_that_is_none_is_refused(preflight: object) -> None:
     with pytest.raises(Unfit, match="preflight"):
         parsed({**trial(), "preflight": preflight})
+
+
+def test_seconds_of_a_trial_and_of_its_measuring_are_two() -> None:
+    read = made.parsed({**made.trial(), "duration_s": 12.5, "measuring_s": 3.25})
+    assert (read.duration_s, read.measuring_s) == (12.5, 3.25)
