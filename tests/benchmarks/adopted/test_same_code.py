@@ -111,7 +111,7 @@ def test_a_sample_is_no_pass(adopt: Adopt) -> None:
     assert judged.verdict is Verdict.CANNOT_TELL
 
 
-@pytest.mark.parametrize("kind", ["another_c_library", "compiled"])
+@pytest.mark.parametrize("kind", ["another_c_library", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     by = {
         "another_c_library": "from matplotlib import _c_internal_utils as c\n"
