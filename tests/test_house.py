@@ -43,7 +43,8 @@ ROOMS = {
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
     "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.isa"},
     **dict.fromkeys(
-        (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "verify", "executed")), {"benchmarks"}
+        (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "verify", "executed", "serving")),
+        {"benchmarks"},
     ),
     "benchmarks.emulation.collective": {
         "benchmarks.emulation",

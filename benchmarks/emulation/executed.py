@@ -2,29 +2,22 @@
 
 Every case of one GPU stands for itself, with the knobs of its own launch, in a shape that is cut to MOST: a change of
 what is launched shows, and its counts are not those of the whole case.
-
-Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
-by another name here (benchmarks.naming, which starts this).
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import operator
-import os
-import resource
-import signal
 import sys
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from .. import naming
 from ..isa.compile import first_cause
-from ..lifetime import end_with_starter
 from ..worker.ran import RanFiles
+from . import serving
 from .counts import Counts, bound
 from .launch import Execution
 from .triton_driver import emulated
@@ -94,8 +87,7 @@ class Launches:
         compute, memory = self._least(kernel, case)
         limit = "memory" if memory >= compute else "compute"
         self._found.append((kernel, backend, small, knobs, limit))
-        home = min((n for n, m in sys.modules.items() if vars(m).get(kernel.name) is kernel), key=len, default="")
-        about = {"kernel": kernel.name, "module": home, "backend": backend}
+        about = {"kernel": kernel.name, "module": serving.home(kernel), "backend": backend}
         return about | {"case": case.name, "at": small.name, "knobs": knobs, "limit": limit}
 
     def _least(self, kernel: Any, case: Any) -> tuple[float, float]:
@@ -129,31 +121,9 @@ class Launches:
         return done
 
 
-def serve(arch: str, tree: Path, cache: Path, answers: TextIO) -> None:
-    """Answer requests until stdin closes; `ran` of an answer: what was run for it, see RanFiles."""
-    ran, launches = RanFiles(tree, cache), Launches(arch, tree)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            listing = request["op"] == "list"
-            answer = launches.gather(request["choose"]) if listing else launches.counted(request["index"])
-            answer = {"ok": True} | answer
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            answer = {"ok": False, "why": first_cause(error)}
-        answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
 def main() -> None:
     """Entry: ARCH TREE CACHE LOG."""
-    end_with_starter(signal.SIGKILL)
-    arch, tree, cache, _ = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(Path(tree))
-    import torch
-
-    torch.set_num_threads(1)
-    serve(arch, Path(tree), Path(cache), answers)
+    tree, cache = map(Path, sys.argv[2:4])
+    answers = serving.begin(tree)
+    ran, launches = RanFiles(tree, cache), Launches(sys.argv[1], tree)
+    serving.serve(answers, ran, lambda asked: launches.gather(asked["choose"]), launches.counted, first_cause)

@@ -1,27 +1,19 @@
-"""The executing process: lists the small cases of one source tree, and executes them one by one.
-
-Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
-by another name here (benchmarks.naming, which starts this).
-"""
+"""The executing process of `verify --arch`: lists the small cases of one source tree, and executes them one by one."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
-import os
 import platform
-import resource
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from .. import naming
-from ..lifetime import end_with_starter
-from ..shapes import JsonObject
+from ..shapes import Json, JsonObject
 from ..worker import failures
 from ..worker.ran import RanFiles
+from . import serving
 from .cases import SmallCase, WrongOutput, execute, small_cases
 from .launch import Execution
 
@@ -48,7 +40,9 @@ class Cases:
         there = {one.operator for one in self._cases}
         return {
             "cases": [_described(one) for one in self._cases],
-            "kernels": {name: {"module": _home(one), "baselines": _baselines(one)} for name, one in chosen.items()},
+            "kernels": {
+                name: {"module": serving.home(one), "baselines": _baselines(one)} for name, one in chosen.items()
+            },
             "known": sorted(self._kernels),
             "broken": [{"module": one.module, "reason": one.reason} for one in found.broken],
             "without": sorted(name for name, one in chosen.items() if one.compilations and name not in there),
@@ -72,12 +66,6 @@ class Cases:
         return {**arm, "knobs": dict(small.knobs), **counted}
 
 
-def _home(kernel: Any) -> str:
-    """The outermost module that holds an operator: what it imports is the operator's code."""
-    held = (name for name, module in sys.modules.items() if vars(module).get(kernel.name) is kernel)
-    return min(held, key=lambda name: (name.count("."), name), default="")
-
-
 def _baselines(kernel: Any) -> list[str]:
     return sorted(name for name, backend in kernel.backends.items() if backend.baseline)
 
@@ -88,33 +76,13 @@ def _described(small: SmallCase) -> JsonObject:
     return {"kernel": small.operator, "backend": small.backend, "case": small.name, "arch": small.arch, **about}
 
 
-def serve(tree: Path, made: Path, answers: TextIO) -> None:
-    """Answer requests until stdin closes; `ran` of an answer: what was run for it, see RanFiles."""
-    ran = RanFiles(tree, made)
-    cases = Cases(tree)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if request["op"] == "list":
-                answer = {"ok": True} | cases.gather(request["kernels"], request["backends"], request["arches"])
-            else:
-                answer = {"ok": True} | cases.execute(request["index"])
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            answer = {"ok": False, "why": failures.answer(error)["why"]}
-        answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
-
-
 def main() -> None:
     """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes."""
-    end_with_starter(signal.SIGKILL)
-    tree, made, _ = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(Path(tree))
-    import torch
+    tree, made = map(Path, sys.argv[1:3])
+    answers = serving.begin(tree)
+    ran, cases = RanFiles(tree, made), Cases(tree)
 
-    torch.set_num_threads(1)
-    serve(Path(tree), Path(made), answers)
+    def listed(asked: Json) -> JsonObject:
+        return cases.gather(asked["kernels"], asked["backends"], asked["arches"])
+
+    serving.serve(answers, ran, listed, cases.execute, lambda error: str(failures.answer(error)["why"]))
