@@ -376,7 +376,7 @@ def executed_findings(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPol
         before, now = of(old), of(new)
         if before == now:
             continue
-        busiest = head.bound is not None and head.bound[0] == unit
+        busiest = head.bound is not None and head.bound.unit == unit
         bad = busiest and now >= before * policy.executed
         reason = policy.reason_to_accept(head, rule) if bad else ""
         case = f": {BOUND_BY[unit]}" if bad else ""
@@ -417,7 +417,7 @@ def _executed_words(base: ExecutedLaunch, head: ExecutedLaunch) -> Iterator[str]
 
 
 def _bound(launch: ExecutedLaunch) -> str:
-    return f"{launch.bound[1]:g} % ({launch.bound[0]})" if launch.bound else "all"
+    return f"{launch.bound.percent:g} % ({launch.bound.unit})" if launch.bound else "all"
 
 
 def _percent(share: float | None) -> str:

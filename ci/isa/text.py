@@ -278,7 +278,7 @@ def executed_summary(launch: ExecutedLaunch) -> str:
         f"{counts.matrix_cycles} matrix cycles" if counts.matrix_cycles else "",
         f"{counts.all_requests} requests of 64 B ({100 * counts.used:.0f} % used)" if counts.used is not None else "",
         f"{counts.lds_cycles} LDS cycles ({counts.bank_conflicts} of bank conflicts)" if counts.lds_cycles else "",
-        f"at most {launch.bound[1]:g} % of the roofline by {launch.bound[0]}" if launch.bound else "",
+        f"at most {launch.bound.percent:g} % of the roofline by {launch.bound.unit}" if launch.bound else "",
     ]
     return ", ".join(filter(None, parts))
 
