@@ -16,7 +16,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 Json = Mapping[str, Any]
 """A JSON object that is read."""
@@ -274,6 +274,8 @@ _any_text = text()
 # ---- values of dataclasses -------------------------------------------------------------------------------------------
 
 
+Made = TypeVar("Made")
+
 PLAIN: Mapping[Any, Check] = {
     str: that(lambda value: isinstance(value, str), "text"),
     int: whole(-LARGEST),
@@ -291,7 +293,7 @@ class Into:
     made: Callable[[Any], Any]
 
 
-def built(kind: Any, value: Any, where: str = "") -> Any:
+def built(kind: type[Made], value: Any, where: str = "") -> Made:
     """A value of JSON as one of a type: a dataclass, which may hold others, tuples, mappings, enumerations, X | None.
 
     Unfit where a value is not what its annotation says, or a field without a default is missing.  A field that the

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.shapes import Json, with_tuples
+from benchmarks.shapes import built
 
 VERSION = 4
 """Of the file in which a survey is kept; one of another version is made again."""
@@ -163,9 +163,7 @@ def kept(path: Path, asked: str) -> Survey | None:
     """The survey that a file holds, if it is of the same script, arguments, commits and device."""
     try:
         held = json.loads(path.read_bytes())
-        if held["version"] != VERSION or held["asked"] != asked:
-            return None
-        return Survey(asked, {role: _side(one) for role, one in held["sides"].items()}, tuple(held["modules"]))
+        return built(Survey, held) if (held["version"], held["asked"]) == (VERSION, asked) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -175,12 +173,6 @@ def keep(path: Path, survey: Survey) -> None:
     partial = path.with_name(f"{path.name}.part")
     partial.write_text(json.dumps({"version": VERSION, **dataclasses.asdict(survey)}))
     partial.replace(path)
-
-
-def _side(held: Json) -> SideSurvey:
-    return SideSurvey(
-        tuple(SeenClosure(**with_tuples(one)) for one in held["closures"]), ScriptEnd(**with_tuples(held["end"]))
-    )
 
 
 # Which closures are timed within a budget, and what that takes.  Pure.

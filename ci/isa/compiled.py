@@ -326,13 +326,13 @@ COUNTED = record(dict.fromkeys(("counts", "bound"), anything), {})
 
 
 def _launch(found: Any, where: str) -> ExecutedLaunch:
-    made: ExecutedLaunch = built(ExecutedLaunch, found, where)
+    made = built(ExecutedLaunch, found, where)
     (COUNTED if found.get("status") == CompileStatus.OK else FAILED)(found, where)
     return made
 
 
 def _entry(found: Any, where: str) -> CompiledEntry:
-    made: CompiledEntry = built(CompiledEntry, found, where)
+    made = built(CompiledEntry, found, where)
     where = f"{where} ({made.name} on {made.arch})"
     if made.status is not CompileStatus.OK:
         FAILED(found, where)
