@@ -397,4 +397,3 @@ def test_the_guide_shows_what_the_command_prints():
     for group in found.groups:
         one = group.columns["Autotune"]
         assert f"| {group.key['op']} | Autotune | 32 | {one.ratio_of_means:.3f} | {one.geometric_mean:.3f} |" in shown
-
