@@ -10,6 +10,7 @@ the depth and come first, as device.py of the grouped GEMM says; here they may t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -91,7 +92,7 @@ def _unit(unit, first_unit, whole, pieces, steps):
 
 @gluon.jit
 def _seek(tile, group, first, last, start, end, ends, tiles_n):
-    """Go on to the group of a tile, or begin anew for one that lies before: its tiles [first, last), rows [start, end)."""
+    """Go on to the group of a tile, or begin anew if it lies before: its tiles [first, last), rows [start, end)."""
     if tile < first:
         group, last, end = -1, 0, 0
     while tile >= last:
@@ -167,7 +168,7 @@ def _multiply(
         acc, side = settled(acc, side, SIDE)
         give_back(empty, slot, True, STAGES)
         last_piece = True
-        if SPLIT > 1:
+        if SPLIT > 1:  # noqa: SIM102 (a condition of the compiler's, and one of the device's)
             if unit < 0:
                 last_piece = number % pieces == pieces - 1
                 if last_piece:
@@ -285,12 +286,23 @@ def arguments(
     }
 
 
-def constants(
-    groups: int, by_column: bool, block_n: int, block_k: int, group_m: int, programs: int, split: int, stages: int
-) -> dict[str, Any]:
-    """The constants of a launch."""
-    main, side = columns_of(block_n)
+def constants(groups: int, by_column: bool, knobs: Mapping[str, Any], programs: int) -> dict[str, Any]:
+    """The constants of a launch: block_n, block_k, group_m, split and num_stages are read of the knobs."""
+    main, side = columns_of(knobs["block_n"])
     return {
-        "GROUPS": groups, "B_BY_COLUMN": by_column, "BLOCK_N": main, "SIDE": side, "BLOCK_K": block_k,
-        "GROUP_M": group_m, "PROGRAMS": programs, "SPLIT": split, "STAGES": stages,
-    }  # fmt: skip
+        "GROUPS": groups,
+        "B_BY_COLUMN": by_column,
+        "BLOCK_N": main,
+        "SIDE": side,
+        "BLOCK_K": knobs["block_k"],
+        "GROUP_M": knobs["group_m"],
+        "PROGRAMS": programs,
+        "SPLIT": knobs["split"],
+        "STAGES": knobs["num_stages"],
+    }
+
+
+def scratch(knobs: Mapping[str, Any], programs: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """(dtype, shape) of the rooms and flags of a launch."""
+    most = programs * knobs["split"] if knobs["split"] > 1 else 1
+    return {"rooms": (torch.float32, (most, BLOCK_M.value, knobs["block_n"])), "flags": (torch.int32, (most, 2))}

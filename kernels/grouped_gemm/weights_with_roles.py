@@ -7,6 +7,7 @@ where 268 are the mean.  The loading warp takes a tile ahead of time and tells t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -102,9 +103,7 @@ def _load(
         tile_n, tile_k = tile_at(tile % per_group, tiles_n, tiles_k, GROUP_M)
         n, k = tile_n * BLOCK_M, tile_k * WIDE
         for step in range(gl.cdiv(end - start, BLOCK_K)):
-            inside = (
-                BILLION - (end - start) + step * BLOCK_K
-            )  # the copy engine reads zeros from the end of the group on
+            inside = BILLION - (end - start) + step * BLOCK_K  # zeros from the end of the group on
             mbarrier.wait(empty.index(slot), phase)
             bar = ready.index(slot)
             mbarrier.expect(bar, (BLOCK_M + WIDE) * BLOCK_K * 2)
@@ -229,4 +228,18 @@ def arguments(
         "ends": ends,
         "n_size": dy.shape[1],
         "k_size": a.shape[1],
+    }
+
+
+def constants(groups: int, knobs: Mapping[str, Any], programs: int) -> dict[str, Any]:
+    """The constants of a launch: block_n, block_k, group_m and num_stages are read of the knobs."""
+    main, side = columns_of(knobs["block_n"])
+    return {
+        "GROUPS": groups,
+        "BLOCK_N": main,
+        "SIDE": side,
+        "BLOCK_K": knobs["block_k"],
+        "GROUP_M": knobs["group_m"],
+        "PROGRAMS": programs,
+        "STAGES": knobs["num_stages"],
     }
