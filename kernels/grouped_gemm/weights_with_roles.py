@@ -38,27 +38,24 @@ from kernels._shared.warp_roles import GROUPS as HALVES
 
 BLOCK_M = gl.constexpr(128)
 
-MOST_GROUPS = gl.constexpr(64)
-"""Groups that two lanes' worth of one warp hold."""
-
 TOLD = gl.constexpr(2)
 """Tiles that the loading warp may be ahead."""
 
 
 @gluon.jit
-def _keys(ends, GROUPS: gl.constexpr, WARPS: gl.constexpr):
+def _keys(ends, GROUPS: gl.constexpr, GROUPS_POW2: gl.constexpr, WARPS: gl.constexpr):
     """Of each group a number that orders groups by size, the smaller id first among equals; -1 beyond the last."""
-    ids = gl.arange(0, MOST_GROUPS, layout=gl.BlockedLayout([2], [32], [WARPS], [0]))
+    ids = gl.arange(0, GROUPS_POW2, layout=gl.BlockedLayout([GROUPS_POW2 // 32], [32], [WARPS], [0]))
     end = gl.load(ends + ids, mask=ids < GROUPS, other=0)
     start = gl.load(ends + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
-    return gl.where(ids < GROUPS, (end - start).to(gl.int64) * MOST_GROUPS + (MOST_GROUPS - 1 - ids), -1)
+    return gl.where(ids < GROUPS, (end - start).to(gl.int64) * GROUPS_POW2 + (GROUPS_POW2 - 1 - ids), -1)
 
 
 @gluon.jit
 def _smaller(keys, key, ends):
     """(key, group, first row, end) of the largest group below a key."""
     key = gl.max(gl.where(keys < key, keys, -1), 0)
-    group = MOST_GROUPS - 1 - (key % MOST_GROUPS).to(gl.int32)
+    group = keys.shape[0] - 1 - (key % keys.shape[0]).to(gl.int32)
     return key, group, gl.load(ends + group - 1, mask=group > 0, other=0), gl.load(ends + group)
 
 
@@ -82,14 +79,14 @@ def _ask(tile_s, told, asked, box, phase):
 @gluon.jit
 def _load(
     dy_desc, a_desc, side_desc, dy_in, a_in, side_in, ready, empty, tile_s, told, asked, ends, queue, n_size, k_size,
-    GROUPS: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr,
-    PROGRAMS: gl.constexpr, STAGES: gl.constexpr,
+    GROUPS: gl.constexpr, GROUPS_POW2: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, PROGRAMS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """The loading warp."""
     WIDE: gl.constexpr = BLOCK_N + SIDE
     tiles_n, tiles_k = gl.cdiv(n_size, BLOCK_M), gl.cdiv(k_size, WIDE)
     per_group = tiles_n * tiles_k
-    keys = _keys(ends, GROUPS, 1)
+    keys = _keys(ends, GROUPS, GROUPS_POW2, 1)
     key, place, group, start, end = 0x7FFFFFFFFFFFFFFF, -1, 0, 0, 0
     slot, phase, box, box_phase = 0, 1, 0, 1
     tile = gl.program_id(0)
@@ -124,14 +121,14 @@ def _load(
 def _multiply(
     out_desc, out_side_desc, dy_in, a_in, side_in, out, out_side, ready, empty, tile_s, told, asked, ends, n_size,
     k_size, HALF: gl.constexpr,
-    GROUPS: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr,
-    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr, GROUPS_POW2: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A multiplying group: the upper (HALF 0) or the lower rows of each tile."""
     WIDE: gl.constexpr = BLOCK_N + SIDE
     tiles_n, tiles_k = gl.cdiv(n_size, BLOCK_M), gl.cdiv(k_size, WIDE)
     per_group = tiles_n * tiles_k
-    keys = _keys(ends, GROUPS, 4)
+    keys = _keys(ends, GROUPS, GROUPS_POW2, 4)
     key, place, group, start, end = 0x7FFFFFFFFFFFFFFF, -1, 0, 0, 0
     slot, phase, box, box_phase = 0, 0, 0, 0
     tile = _ask(tile_s, told, asked, box, box_phase)
@@ -172,8 +169,8 @@ def _block(tiles, slot):
 @gluon.jit
 def weights_with_roles(
     dy_desc, a_desc, side_desc, out_desc, out_side_desc, ends, queue, n_size, k_size,
-    GROUPS: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr,
-    PROGRAMS: gl.constexpr, STAGES: gl.constexpr,
+    GROUPS: gl.constexpr, GROUPS_POW2: gl.constexpr, BLOCK_N: gl.constexpr, SIDE: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, PROGRAMS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """num_warps = 4, which counts the first multiplying group.
 
@@ -198,15 +195,15 @@ def weights_with_roles(
         [
             (_multiply, (
                 out_desc, out_side_desc, dy_in, a_in, side_in, upper, upper_side, ready, empty, tile_s, told, asked,
-                ends, n_size, k_size, gl.constexpr(0), GROUPS, BLOCK_N, SIDE, BLOCK_K, GROUP_M, STAGES,
+                ends, n_size, k_size, gl.constexpr(0), GROUPS, GROUPS_POW2, BLOCK_N, SIDE, BLOCK_K, GROUP_M, STAGES,
             )),
             (_multiply, (
                 out_desc, out_side_desc, dy_in, a_in, side_in, lower, lower_side, ready, empty, tile_s, told, asked,
-                ends, n_size, k_size, gl.constexpr(1), GROUPS, BLOCK_N, SIDE, BLOCK_K, GROUP_M, STAGES,
+                ends, n_size, k_size, gl.constexpr(1), GROUPS, GROUPS_POW2, BLOCK_N, SIDE, BLOCK_K, GROUP_M, STAGES,
             )),
             (_load, (
                 dy_desc, a_desc, side_desc, dy_in, a_in, side_in, ready, empty, tile_s, told, asked, ends, queue,
-                n_size, k_size, GROUPS, BLOCK_N, SIDE, BLOCK_K, GROUP_M, PROGRAMS, STAGES,
+                n_size, k_size, GROUPS, GROUPS_POW2, BLOCK_N, SIDE, BLOCK_K, GROUP_M, PROGRAMS, STAGES,
             )),
         ],
         [4, 1],
@@ -231,11 +228,12 @@ def arguments(
     }
 
 
-def constants(groups: int, knobs: Mapping[str, Any], programs: int) -> dict[str, Any]:
+def constants(groups: int, groups_pow2: int, knobs: Mapping[str, Any], programs: int) -> dict[str, Any]:
     """The constants of a launch: block_n, block_k, group_m and num_stages are read of the knobs."""
     main, side = columns_of(knobs["block_n"])
     return {
         "GROUPS": groups,
+        "GROUPS_POW2": groups_pow2,
         "BLOCK_N": main,
         "SIDE": side,
         "BLOCK_K": knobs["block_k"],
