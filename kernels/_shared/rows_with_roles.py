@@ -198,7 +198,7 @@ def _room(rooms, number, first, WIDE: gl.constexpr, like):
     """Addresses for sums like these in a room, fp32 [64, WIDE], from a column on."""
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, like.type.layout))
     columns = gl.arange(0, like.shape[1], layout=gl.SliceLayout(0, like.type.layout))
-    return rooms + number.to(gl.int64) * (ROWS * WIDE) + rows[:, None] * WIDE + (first + columns)[None, :]
+    return rooms + gl.cast(number, gl.int64) * (ROWS * WIDE) + rows[:, None] * WIDE + (first + columns)[None, :]
 
 
 @gluon.jit

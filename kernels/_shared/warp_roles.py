@@ -91,7 +91,7 @@ def room_for(desc, COUNT: gl.constexpr):
 def following(slot, phase, STAGES: gl.constexpr):
     """The next slot, and the phase in which its barriers are."""
     last = slot == STAGES - 1
-    return gl.where(last, 0, slot + 1), phase ^ last.to(gl.int32)
+    return gl.where(last, 0, slot + 1), gl.where(last, 1 - phase, phase)
 
 
 @gluon.jit

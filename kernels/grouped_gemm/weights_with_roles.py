@@ -48,14 +48,14 @@ def _keys(ends, GROUPS: gl.constexpr, GROUPS_POW2: gl.constexpr, WARPS: gl.const
     ids = gl.arange(0, GROUPS_POW2, layout=gl.BlockedLayout([GROUPS_POW2 // 32], [32], [WARPS], [0]))
     end = gl.load(ends + ids, mask=ids < GROUPS, other=0)
     start = gl.load(ends + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
-    return gl.where(ids < GROUPS, (end - start).to(gl.int64) * GROUPS_POW2 + (GROUPS_POW2 - 1 - ids), -1)
+    return gl.where(ids < GROUPS, gl.cast(end - start, gl.int64) * GROUPS_POW2 + (GROUPS_POW2 - 1 - ids), -1)
 
 
 @gluon.jit
 def _smaller(keys, key, ends):
     """(key, group, first row, end) of the largest group below a key."""
     key = gl.max(gl.where(keys < key, keys, -1), 0)
-    group = keys.shape[0] - 1 - (key % keys.shape[0]).to(gl.int32)
+    group = keys.shape[0] - 1 - gl.cast(key % keys.shape[0], gl.int32)
     return key, group, gl.load(ends + group - 1, mask=group > 0, other=0), gl.load(ends + group)
 
 
