@@ -47,7 +47,7 @@ ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
 
 EXAMPLE = (
-    "ridgeline table tests/ci/tables/data/primus_turbo_pr284_seen.csv --columns Triton,Autotune --baseline GMM "
+    "ridgeline table tests/ci/tables/data/primus_turbo_pr284.csv --columns Triton,Autotune --baseline GMM "
     "--score higher --by model --by op --regret Autotune=hipBLASLt,Triton"
 )
 

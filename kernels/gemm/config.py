@@ -1,7 +1,8 @@
 """Knobs of our GEMM kernels: what is launched for a case on an architecture, and what a sweep should try.
 
 variant       persistent: one program per SM walks over tiles that the copy engine moves (Hopper and later);
-              specialized: the same with one warp group that only loads (num_warps = 4 counts a multiplying group);
+              specialized: the same with roles, of which one warp only loads (kernels/_shared/warp_roles.py); num_warps
+              = 4 counts a multiplying group, split_k is the most slices of a tile left over from whole rounds;
               split: one program per tile and K slice; vector: one token, no matrix unit.
 block_*       tile of C (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
 split_k       K slices per tile (fp32 partial sums, added in slice order by the last one).
@@ -91,6 +92,10 @@ def _persistent(*tile: int, **others: Any) -> dict[str, Any]:
     return {"variant": "persistent", **_tile(*tile), **others}
 
 
+def _specialized(n: int, stages: int, **others: Any) -> dict[str, Any]:
+    return {"variant": "specialized", **_tile(128, n, 64, 4, stages), **others}
+
+
 def _split(case: Case, *tile: int, fill: int = 0, split_k: int = 0, **others: Any) -> dict[str, Any]:
     """One program per tile and K slice.
 
@@ -155,6 +160,7 @@ def _many_tokens(case: Case) -> list[dict[str, Any]]:
         _persistent(128, 128, 64, 8, 5),
         _persistent(128, 64, 128, 4, 4),
         _persistent(64, 256, 64, 4, 4),
+        _specialized(128, 6),
     ]
 
 
@@ -171,7 +177,8 @@ def _prefill(case: Case) -> list[dict[str, Any]]:
         _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * compute_units(case, "sm_90")),
         _persistent(64, 256, 64, 4, 4),
         _split(case, 128, 256, 64, 8, 4, split_k=1),
-        *({**_persistent(128, 256, 64, 4, s, parts=p), "variant": "specialized"} for s, p in ((3, 0), (4, 0), (3, 1))),
+        *(_specialized(256, 3, group_m=g, split_k=s) for g in (8, 16) for s in (1, 4)),
+        _specialized(192, 4),
     ]
 
 

@@ -50,38 +50,6 @@ def persistent_tma(
 
 
 @triton.jit
-def specialized(
-    a, w, c, M, N, K,
-    PROGRAMS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr, PARTS: tl.constexpr,
-):  # fmt: skip
-    """persistent_tma with roles: one warp group only loads, the others (BLOCK_M / 64, with num_warps = 4) multiply.
-
-    The compiler splits the tile's rows between the multiplying groups and so the blocks of the descriptors: they are
-    made here, because those made on the host keep the block they were given.  PARTS = 0 stores through registers,
-    1 through TMA.
-    """
-    x_in = tl.make_tensor_descriptor(a, shape=[M, K], strides=[K, 1], block_shape=[BLOCK_M, BLOCK_K])
-    y_in = tl.make_tensor_descriptor(w, shape=[N, K], strides=[K, 1], block_shape=[BLOCK_N, BLOCK_K])
-    if PARTS == 1:
-        out = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N])
-    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
-    for tile in tl.range(tl.program_id(0), rows * cols, PROGRAMS, flatten=False, warp_specialize=True):
-        row, col = tile_at(tile, rows, cols, GROUP_M)
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(steps):
-            x = x_in.load([row * BLOCK_M, k * BLOCK_K])
-            y = y_in.load([col * BLOCK_N, k * BLOCK_K])
-            acc = tl.dot(x, y.T, acc)
-        if PARTS == 1:
-            out.store([row * BLOCK_M, col * BLOCK_N], acc.to(c.dtype.element_ty))
-        else:
-            m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
-            at = c + m[:, None] * N + n[None, :]
-            tl.store(at, acc.to(c.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
-
-
-@triton.jit
 def split(
     a, w, c, workspace, arrivals, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,

@@ -95,7 +95,7 @@ def _declared(
     def triton(
         case: Case, x: dict[str, torch.Tensor], *,
         block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, tma: bool,
-        groups_per_cu: int, split: int = 1, queue: bool = False,
+        groups_per_cu: int, split: int = 1, queue: bool = False, roles: bool = False,
         nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "tensors_to_call")}

@@ -16,7 +16,12 @@ def _tile(m: int, n: int, k: int, warps: int, stages: int, group_m: int, **other
     return {**blocks, "num_warps": warps, "num_stages": stages, "group_m": group_m, "groups_per_cu": 1, **others}
 
 
-_SM90 = _tile(128, 256, 64, 8, 3, group_m=8, tma=True)
+_FLAT = _tile(128, 256, 64, 8, 3, group_m=8, tma=True, roles=False)
+"""All warps load and multiply."""
+
+_WITH_ROLES: dict[str, Any] = {"roles": True, "num_warps": 4}
+"""One warp loads, two groups of four warps multiply (kernels/_shared/warp_roles.py)."""
+
 _CDNA = _tile(256, 128, 64, 8, 2, group_m=4, tma=False, nonkdim=16, kpack=1, waves_per_eu=0)
 """256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none, with
 32 rows at a time for wgrad (compiled 2026-11)."""
@@ -31,11 +36,14 @@ LDS; in 256x128 they load one, and LDS is then read 2 bytes per lane: 41 instruc
 _CPU = _tile(64, 64, 32, 4, 1, group_m=2, tma=False)
 """For Triton's interpreter, to which none of them matters."""
 
-_BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
+_BY_ARCH = {"sm_90": _FLAT, "sm_100": _FLAT, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
 
 _WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}}
 
-BY_POINTERS: dict[str, Any] = {"tma": False, "split": 1}
+WITHOUT_ROLES: dict[str, Any] = {"roles": False, "block_n": 256, "num_warps": 8, "num_stages": 3}
+"""What knobs become for elements that are not of 16 bits."""
+
+BY_POINTERS: dict[str, Any] = {**WITHOUT_ROLES, "tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
 
 PUBLISHED = read_published(__file__)
@@ -51,12 +59,21 @@ WIDE = 4096
 def rows_config(case: Case, arch: str, columns: int) -> dict[str, Any]:
     """Knobs of forward and dgrad with so many output columns.  UnknownHardware for an architecture without an entry."""
     base = _known(arch)
-    return {**base, "split": 4, "group_m": 16 if columns > WIDE else 4} if base["tma"] else base
+    if not base["tma"]:
+        return base
+    return {**base, **_width(base, columns), "split": 4, "group_m": 16 if columns > WIDE else 4}
 
 
 def weights_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
-    return {**_known(arch), **_WEIGHTS_BY_ARCH.get(arch, {})}
+    base = {**_known(arch), **_WEIGHTS_BY_ARCH.get(arch, {})}
+    return {**base, **_width(base, case.K)}
+
+
+def _width(base: Mapping[str, Any], columns: int) -> dict[str, int]:
+    """Tiles of 192 columns where those of 256 would reach a twentieth farther beyond the last one (2880 = 15 x 192)."""
+    reached = {width: -(-columns // width) * width for width in (192, 256)}
+    return {"block_n": 192, "num_stages": 4} if base["roles"] and reached[256] > 1.05 * reached[192] else {}
 
 
 RULES = {
@@ -88,7 +105,7 @@ def _known(arch: str) -> dict[str, Any]:
         raise UnknownHardware(
             f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; extend kernels/grouped_gemm/config.py"
         )
-    return {**_BY_ARCH[arch], "split": 1, "queue": False}
+    return {"roles": False, **_BY_ARCH[arch], "split": 1, "queue": False}
 
 
 def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str, Any]]:
@@ -129,34 +146,43 @@ _CDNA_CHANGES: list[dict[str, Any]] = [
     {"kpack": 1},
 ]
 
+_IN_256: dict[str, Any] = {**_WITH_ROLES, "block_n": 256, "num_stages": 3}
+_IN_192: dict[str, Any] = {**_WITH_ROLES, "block_n": 192, "num_stages": 4}
+_ALL_WARPS: dict[str, Any] = WITHOUT_ROLES
+
 _HOPPER_WEIGHTS_CHANGES: list[dict[str, Any]] = [
-    {"group_m": 4},
-    {"num_stages": 4},
-    _PAIRS,
+    _IN_256,
+    _IN_192,
     {"group_m": 16},
-    {**_SQUARE, "num_stages": 4},
-    _TALL,
+    _ALL_WARPS,
+    {"group_m": 4},
+    {**_ALL_WARPS, **_PAIRS},
+    {**_ALL_WARPS, **_SQUARE, "num_stages": 4},
+    {**_ALL_WARPS, **_TALL},
     {**BY_POINTERS, "queue": True},
     BY_POINTERS,
 ]
 
 _HOPPER_ROWS_CHANGES: list[dict[str, Any]] = [
+    _IN_256,
+    _IN_192,
     {"group_m": 8},
+    _ALL_WARPS,
     {"group_m": 16},
     {"group_m": 4},
     {"split": 1},
-    _PAIRS,
     {"split": 2},
     {"split": 8},
-    {"num_stages": 4},
-    _TALL,
-    {**_SQUARE, "num_stages": 4},
+    {**_ALL_WARPS, **_PAIRS},
+    {**_ALL_WARPS, **_TALL},
+    {**_ALL_WARPS, **_SQUARE, "num_stages": 4},
     BY_POINTERS,
 ]
 
 
 def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str) -> int:
-    """Most shared memory the kernels need: the pipeline's operands and, at the same time, half a tile on its way out.
+    """Most shared memory the kernels need: the pipeline's operands and, at the same time, half a tile on its way out
+    (all of it with roles).
 
     CDNA3's pipeline keeps one stage in registers.  CDNA4's loads go to LDS directly under Triton 3.8, which keeps no
     stage in registers and pads each kilobyte by at most 32 bytes.
@@ -166,14 +192,16 @@ def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str) -> int:
         return operands * max(knobs["num_stages"] - 1, 1)
     if arch.startswith("gfx"):
         return operands * knobs["num_stages"] * 33 // 32
-    out = knobs["block_m"] * knobs["block_n"] // 2 * itemsize if knobs["tma"] else 0
-    return operands * knobs["num_stages"] + out + 16 * (knobs["num_stages"] + 1)  # the last: barriers
+    out = knobs["block_m"] * knobs["block_n"] * itemsize // (1 if knobs["roles"] else 2) if knobs["tma"] else 0
+    barriers = 512 if knobs["roles"] else 16 * (knobs["num_stages"] + 1)
+    return operands * knobs["num_stages"] + out + barriers
 
 
 def check_knobs(knobs: Mapping[str, Any], product: str) -> None:
     """ValueError for values that no kernel has, or that the one of the product would ignore."""
     for name in ("block_m", "block_n", "block_k"):
-        if knobs[name] < 16 or knobs[name] & (knobs[name] - 1):
+        in_two_parts = knobs["roles"] and name == "block_n"
+        if knobs[name] < 16 or (knobs[name] & (knobs[name] - 1) and not in_two_parts):
             raise ValueError(f"{name} is {knobs[name]}; it must be a power of two, at least 16")
     if knobs["split"] < 1 or (knobs["split"] > 1 and (product == "wgrad" or not knobs["tma"])):
         raise ValueError(
@@ -185,6 +213,16 @@ def check_knobs(knobs: Mapping[str, Any], product: str) -> None:
             "queue is True; tiles are taken from a queue by wgrad without tma only "
             f"(this is {product} with tma {knobs['tma']})"
         )
+    if knobs["roles"]:
+        _check_roles(knobs)
+
+
+def _check_roles(knobs: Mapping[str, Any]) -> None:
+    needed = {"tma": (True,), "block_m": (128,), "block_n": (128, 192, 256), "block_k": (64, 128), "num_warps": (4,)}
+    for name, allowed in needed.items():
+        if knobs[name] not in allowed:
+            said = " or ".join(map(str, allowed))
+            raise ValueError(f"{name} is {knobs[name]}; with roles it must be {said} (roles False takes other tiles)")
 
 
 def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str) -> None:

@@ -87,6 +87,17 @@ def rows_plan(
     from kernels.grouped_gemm import rows_device
 
     constants = {**_constants(case, arch, knobs, ends.numel()), "B_BY_COLUMN": by_column}
+    if knobs["roles"]:
+        from kernels._shared import rows_with_roles as roles
+
+        programs = constants["PROGRAMS"]
+        return Plan(
+            roles.rows_with_roles,
+            roles.arguments(a, b, out, ends, by_column, knobs["block_n"], knobs["block_k"]),
+            roles.constants(ends.numel(), by_column, knobs, programs),
+            _options(arch, knobs),
+            roles.scratch(knobs, programs),
+        )
     columns, depth = out.shape[1], a.shape[1]
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     if not knobs["tma"]:
@@ -133,6 +144,16 @@ def weights_plan(
 
     constants = _constants(case, arch, knobs, ends.numel())
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
+    if knobs["roles"]:
+        from kernels.grouped_gemm import weights_with_roles as roles
+
+        return Plan(
+            roles.weights_with_roles,
+            roles.arguments(dy, a, out, ends, n, k),
+            roles.constants(ends.numel(), constants["GROUPS_POW2"], knobs, constants["PROGRAMS"]),
+            _options(arch, knobs),
+            {"queue": (torch.int32, (2,))},
+        )
     sizes = {"ends_ptr": ends, "n_size": dy.shape[1], "k_size": a.shape[1]}
     if knobs["tma"]:
         blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
@@ -233,7 +254,12 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
 
 
 def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Mapping[str, Any]:
-    """Tensor descriptors need 16-byte aligned bases and strides; other tensors go through plain pointers."""
+    """Tensor descriptors need 16-byte aligned bases and strides; other tensors go through plain pointers.
+
+    Roles are for elements of 16 bits.
+    """
+    if knobs["roles"] and tensors[0].element_size() != 2:
+        knobs = {**knobs, **config.WITHOUT_ROLES}
     even = all(t.data_ptr() % 16 == 0 and all(s * t.element_size() % 16 == 0 for s in t.stride()[:-1]) for t in tensors)
     return knobs if even or not knobs["tma"] else {**knobs, **config.BY_POINTERS}
 

@@ -15,7 +15,6 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.hardware import lds_limit
 from kernels.registry import discover
@@ -47,8 +46,9 @@ def compiled(job: Compilation, arch: str) -> Any:
 
 def _kind(value: Any) -> str:
     """Triton's name of an argument's type."""
-    if isinstance(value, TensorDescriptor):
-        return f"tensordesc<{_SHORT[value.base.dtype]}{value.block_shape}>"
+    if hasattr(value, "block_shape"):  # a descriptor; Gluon's has a layout
+        layout = f",{value.layout!r}" if hasattr(value, "layout") else ""
+        return f"tensordesc<{_SHORT[value.base.dtype]}{value.block_shape}{layout}>"
     return value[0] if isinstance(value, tuple) else "i32"
 
 

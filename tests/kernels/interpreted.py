@@ -180,7 +180,6 @@ def gemm() -> None:
         (40, 72, 136, {"split_k": 2, "tma": True}),
         (16, 72, 136, {"block_m": 16, "block_n": 64, "block_k": 64, "split_k": 1, "tma": True, "swap": True}),
         *((70, 96, 136, {"variant": "persistent", "parts": p, "flatten": p != 2, "group_m": 2}) for p in (0, 1, 2, 4)),
-        *((70, 96, 136, {"variant": "specialized", "parts": parts}) for parts in (0, 1)),
         (1, 70, 200, {"variant": "vector", "block_n": 8, "block_k": 64}),
         (1, 64, 256, {"variant": "vector", "block_n": 16, "block_k": 128}),
     ):

@@ -338,6 +338,8 @@ def test_what_does_not_fit_is_named_before_a_launch():
     )
     refuse("queue is True; .* .this is wgrad with tma True", product="wgrad", queue=True)
     refuse("needs 278624 bytes of shared memory; sm_90 has 232448", num_stages=5)
+    refuse("needs 311808 bytes of shared memory", num_stages=5, roles=True, num_warps=4)
+    refuse("block_n is 64; with roles it must be 128 or 192 or 256", block_n=64, roles=True, num_warps=4)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
