@@ -57,6 +57,8 @@ class Stretch:
     uses: list[Any] = field(default_factory=list)
     follow: dict[bytes, Stretch] = field(default_factory=dict)
     outstanding: tuple[Issued, Issued] = field(default_factory=lambda: ([], []))
+    registers: tuple[int, Any, Any, Any] | None = None
+    """At its end, if several stretches were found to follow: the next instruction, scalar and vector ones, and SCC."""
 
 
 class Path:
@@ -64,13 +66,12 @@ class Path:
 
     def __init__(self, programs: Programs, machine: Machine, w: Waves) -> None:
         self._programs, self._machine, self.w = programs, machine, w
-        self._start = w.pc, w.s.copy(), w.v[0].copy()
+        self._start = w.pc, w.s.copy(), w.v[:1].copy(), w.scc.copy()
         self._top = 1
         self._stretches: dict[bytes, Stretch] = {}
         self._here: Stretch | None = None
         """The stretch at whose end the registers are."""
         self.first = Stretch(None, ())
-        self._reset()
         self._execute(self.first)
 
     def next(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
@@ -103,27 +104,25 @@ class Path:
                     now.update(places.tobytes())
         return now.digest()
 
-    def _reset(self) -> None:
+    def _reset(self, pc: int, s: Any, v: Any, scc: Any) -> None:
         w = self.w
-        w.pc, w.s[:], w.scc[:] = self._start[0], self._start[1], False
-        w.v[:] = 0
-        w.v[0] = self._start[2]
+        w.pc, w.s[:], w.scc[:] = pc, s, scc
+        w.v[: len(v)], w.v[len(v) :] = v, 0
         w.mask_changed()
 
     def _go_to(self, stretch: Stretch) -> None:
         """Bring the registers to the end of a stretch, by executing what led to it once more."""
-        chain: list[Stretch] = []
-        one: Stretch | None = stretch
-        while one:
-            chain.append(one)
-            one = one.before
-        self._reset()
-        before = None
-        for one in reversed(chain):
+        chain = [stretch]
+        while not chain[-1].registers and chain[-1].before:
+            chain.append(chain[-1].before)
+        self._reset(*(chain[-1].registers or self._start))
+        for before, one in zip([None, *reversed(chain)], reversed(chain), strict=False):
             if before:
                 self._put(before, one.given)
-            self._execute(one, again=True)
-            before = one
+            if not one.registers:
+                self._execute(one, again=True)
+        w = self.w
+        stretch.registers = w.pc, w.s.copy(), w.v[: self._top].copy(), w.scc.copy()
 
     @staticmethod
     def _put(stretch: Stretch, given: Sequence[Any]) -> None:
