@@ -28,6 +28,12 @@ LIMIT = 2_000_000
 ATOMIC_BYTES = 8
 """Accesses of a lane up to this size are made at once."""
 
+TRIES = 8
+"""Waves that are picked at random before those that can go on are listed."""
+
+WAKES = 0.1
+"""How likely a wave that polls looks again after a change; all that wait do when no other can go on."""
+
 MOST = 8
 """Hazards that end a schedule; a fault or a deadlock ends it too."""
 
@@ -280,24 +286,27 @@ class Schedule:
     def _orders(self) -> None:
         """A random order of the waves or ranks."""
         ranks = [self.choose.random() for _ in range(self.ranks)]
-        self.precedence = [
-            ranks[wave.rank] if self.mood.order == "ranks" else self.choose.random() for wave in self.waves
-        ]
+        precedence = {
+            wave: ranks[wave.rank] if self.mood.order == "ranks" else self.choose.random() for wave in self.waves
+        }
+        self.order = sorted(self.waves, key=precedence.__getitem__)
 
     def _loop(self) -> None:
         stalled = -1
         while len(self.hazards) < self.most:
-            ready = [wave for wave in self.waves if wave.state == "ready"]
-            if not ready:
+            wave = self._picked()
+            if wave is None:
                 if all(wave.state == "ended" for wave in self.waves):
                     return
+                if self._wake(1):
+                    continue
                 if stalled == self.changes:
                     self._deadlock("deadlock")
                     return
                 stalled = self.changes
                 self._urge()
                 continue
-            self._go(self._picked(ready))
+            self._go(wave)
             if self.executed > self.limit:
                 self._deadlock("livelock")
                 return
@@ -306,13 +315,17 @@ class Schedule:
             if self.mood.evicts and self.choose.random() < self.mood.evicts:
                 self.hierarchy.evict(self.choose)
 
-    def _picked(self, ready: list[Wave]) -> Wave:
+    def _picked(self) -> Wave | None:
+        """A wave that can go on, None if there is none."""
         if self.mood.order == "fair":
-            return self.choose.choice(ready)
+            for _ in range(TRIES):
+                if (one := self.choose.choice(self.waves)).state == "ready":
+                    return one
+            ready = [wave for wave in self.waves if wave.state == "ready"]
+            return self.choose.choice(ready) if ready else None
         if self.choose.random() < 0.01:
             self._orders()
-        places = {wave.number: rank for wave, rank in zip(self.waves, self.precedence, strict=True)}
-        return min(ready, key=lambda wave: places[wave.number])
+        return next((wave for wave in self.order if wave.state == "ready"), None)
 
     def _urge(self) -> None:
         """Nobody can go on: perform what is outstanding, and let those that poll look again."""
@@ -323,12 +336,10 @@ class Schedule:
                 wave.state, wave.urged = "ready", True
 
     def _perform_any(self) -> None:
-        waiting = [wave for wave in self.waves if wave.vm or wave.lgkm]
+        wave = self.choose.choice(self.waves)
+        waiting = [queue for queue in (wave.vm, wave.lgkm) if queue]
         if waiting:
-            wave = self.choose.choice(waiting)
-            queue = self.choose.choice([queue for queue in (wave.vm, wave.lgkm) if queue])
-            operation = self.choose.choice(queue)
-            self._perform(wave, operation)
+            self._perform(wave, self.choose.choice(self.choose.choice(waiting)))
 
     def _deadlock(self, kind: str) -> None:
         places = []
@@ -496,11 +507,19 @@ class Schedule:
         watched = self.versions.keys() & set(places.tolist())
         for place in watched:
             self.versions[place] += 1
-        for wave in self.waves if watched else ():
-            if wave.state == "polling":
+        if watched:
+            self._wake(WAKES)
+
+    def _wake(self, likely: float) -> bool:
+        """Let waves go on, each as likely as that, for which what they poll has changed; whether there was one."""
+        before = self.changes
+        for wave in self.waves:
+            if wave.state == "polling" and self.choose.random() < likely:
                 where, version, _ = wave.polled[wave.event.facts.instruction.at]
                 if self._version(where) != version:
                     wave.state = "ready"
+                    self.changes += 1
+        return self.changes > before
 
     def _keys(self, wave: Wave, operation: Operation, places: Any) -> list[tuple[int, int]]:
         """Where an atomic meets others: at a place in its rank's cache and, of the system, in memory."""
@@ -548,7 +567,8 @@ class Schedule:
 
     def _meet(self, wave: Wave) -> None:
         """Let a workgroup go on if all its waves that live are at a barrier; a launch ends with its last wave."""
-        here = [one for one in self.waves if one.group == wave.group and one.state == "barrier"]
+        first = self.place[wave.group * self.warps]
+        here = [one for one in self.waves[first : first + self.warps] if one.state == "barrier"]
         if here and len(here) == self.alive[wave.group]:
             rows = here[0].clock.rows.copy()
             for one in here[1:]:
