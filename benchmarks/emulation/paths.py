@@ -23,9 +23,6 @@ from .waves import Fault, Memory, Waves
 LONGEST = 100_000
 """Instructions of a stretch without an access after which it has no end."""
 
-Issued = list[tuple[Facts, list[Any]]]
-"""Outstanding operations of one counter, with their parts."""
-
 
 @dataclass(frozen=True, eq=False)
 class Event:
@@ -56,9 +53,19 @@ class Stretch:
     events: list[Event] = field(default_factory=list)
     uses: list[Any] = field(default_factory=list)
     follow: dict[bytes, Stretch] = field(default_factory=dict)
-    outstanding: tuple[Issued, Issued] = field(default_factory=lambda: ([], []))
+    outstanding: tuple[list[Event], list[Event]] = field(default_factory=lambda: ([], []))
     registers: tuple[int, Any, Any, Any] | None = None
     """At its end, if several stretches were found to follow: the next instruction, scalar and vector ones, and SCC."""
+
+    def queues(self, index: int) -> tuple[list[Event], list[Event]]:
+        """What is outstanding before one of its events."""
+        vm, lgkm = (list(queue) for queue in (self.before.outstanding if self.before else ([], [])))
+        for event in self.events[:index]:
+            if event.facts.queue:
+                (lgkm if event.facts.queue == "lgkm" else vm).append(event)
+            elif event.facts.name == "S_WAITCNT":
+                completed(event.facts, vm, lgkm)
+        return vm, lgkm
 
 
 class Path:
@@ -73,6 +80,10 @@ class Path:
         """The stretch at whose end the registers are."""
         self.first = Stretch(None, ())
         self._execute(self.first)
+
+    def stretches(self) -> list[Stretch]:
+        """All that have been found."""
+        return [self.first, *self._stretches.values()]
 
     def next(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
         """What follows after a stretch whose loads gave these data, one array for each of its uses."""
@@ -95,12 +106,14 @@ class Path:
 
     def _digest(self, stretch: Stretch) -> bytes:
         w, now = self.w, hashlib.blake2b(digest_size=16)
-        now.update(f"{w.pc} {w.scc[0]} {[[facts.number for facts, _ in q] for q in stretch.outstanding]}".encode())
+        now.update(
+            f"{w.pc} {w.scc[0]} {[[one.facts.number for one in queue] for queue in stretch.outstanding]}".encode()
+        )
         now.update(w.s.tobytes())
         now.update(np.ascontiguousarray(w.v[: self._top]).data)
         for queue in stretch.outstanding:
-            for _, parts in queue:
-                for _, places, _, _ in parts:
+            for event in queue:
+                for _, places, _, _ in event.parts:
                     now.update(places.tobytes())
         return now.digest()
 
@@ -161,9 +174,9 @@ class Path:
                 executed, early = 0, None
                 if facts.queue:
                     self._top = max([self._top, *(1 + one for one in facts.touched | facts.written if one < SCALAR)])
-                    (lgkm if facts.queue == "lgkm" else vm).append((facts, accesses.parts))
+                    (lgkm if facts.queue == "lgkm" else vm).append(events[-1])
                 elif facts.name == "S_WAITCNT":
-                    uses = [use for done in completed(facts, vm, lgkm) for use in results(*done)]
+                    uses = [use for done in completed(facts, vm, lgkm) for use in _results(done)]
                 elif instruction.kind == "end":
                     break
         if not again:
@@ -185,31 +198,27 @@ def paths(programs: Programs, machine: Machine, one: Launch, rank: int) -> list[
     return programs.paths[rank, id(one)]
 
 
-def completed(facts: Facts, vm: Any, lgkm: Any, of: Any = lambda one: one[0]) -> list[Any]:
-    """Take from the queues what a wait completes; scalar loads, which are done in any order, come last.
-
-    of: the facts of what is in the queues.
-    """
+def completed(facts: Facts, vm: list[Any], lgkm: list[Any]) -> list[Any]:
+    """Take from the queues what a wait completes; scalar loads, which are done in any order, come last."""
     done = []
     for queue, most in ((vm, facts.waits[0]), (lgkm, facts.waits[1])):
         if most and queue is lgkm:
-            queue.sort(key=lambda one: of(one).name.startswith("S_"))
+            queue.sort(key=lambda one: one.facts.name.startswith("S_"))
         count = max(0, len(queue) - most)
         done += queue[:count]
         del queue[:count]
     return done
 
 
-def results(facts: Facts, parts: list[Any]) -> list[Any]:
+def _results(one: Event) -> list[Any]:
     """Functions that put what an operation loaded into registers, in the order of its parts."""
-    if not facts.written:
+    if not one.facts.written:
         return []
-    return [given[1] if what == "atomic" else given for what, _, _, given in parts if not what.endswith("store")]
+    return [given[1] if what == "atomic" else given for what, _, _, given in one.parts if not what.endswith("store")]
 
 
-def _early(facts: Facts, vm: Issued, lgkm: Issued) -> tuple[Facts, Facts] | None:
-    if vm or lgkm:
-        for other, _ in (*vm, *lgkm):
-            if not other.written.isdisjoint(facts.touched):
-                return other, facts
+def _early(facts: Facts, vm: list[Event], lgkm: list[Event]) -> tuple[Facts, Facts] | None:
+    for other in (*vm, *lgkm):
+        if not other.facts.written.isdisjoint(facts.touched):
+            return other.facts, facts
     return None

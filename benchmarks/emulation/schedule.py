@@ -185,8 +185,6 @@ class Schedule:
         """Number of a wave -> its index in `waves`."""
         self.results: list[list[Any]] = [[] for _ in range(self.ranks)]
         """Outputs, [rank][call], as each rank's stream reads them."""
-        self.completed: dict[int, set[int]] = {}
-        """Address of a wait -> addresses of the operations that were completed by it."""
 
     # The life of a rank: calls one after the other, and what its stream does between them.
 
@@ -540,11 +538,10 @@ class Schedule:
 
     def _wait(self, wave: Wave, facts: Facts) -> None:
         given = []
-        done = completed(facts, wave.vm, wave.lgkm, lambda one: one.facts)
+        done = completed(facts, wave.vm, wave.lgkm)
         for operation in done:
             self._perform(wave, operation)
             self._complete(wave, operation)
-            self.completed.setdefault(facts.instruction.at, set()).add(operation.facts.instruction.at)
             if operation.facts.written:
                 given += [data for data in operation.loaded.values() if data is not None]
         if given:
