@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import Json, with_tuples
 
-VERSION = 4
+VERSION = 5
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -29,7 +29,8 @@ class SeenClosure:
     at_s: when in the script, without the imports of what is installed; took_s: to look at it; expected_s: of one call.
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
-    with the modules that it needs.  code: digest of the code that a call runs, "" if that cannot be seen.
+    with the modules that it needs.  ran: digests of the code that a call runs, by its name; unseen: what else runs
+    that cannot be seen.
     """
 
     backend: str
@@ -49,7 +50,13 @@ class SeenClosure:
     detail: str = ""
     call: str = ""
     modules: tuple[str, ...] = ()
-    code: str = ""
+    ran: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unseen: str = ""
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that a call runs, "" if some of it cannot be seen."""
+        return hashlib.sha256(json.dumps(self.ran, sort_keys=True).encode()).hexdigest()[:16] if self.ran else ""
 
     @property
     def key(self) -> str:
@@ -134,8 +141,13 @@ class Survey:
         base, head = (self.sides[role] for role in ("base", "head"))
         if base.end.elsewhere or head.end.elsewhere:  # a package of the repository whose code nobody looked at
             return frozenset()
-        codes = {key: (base.by_key[key].code, head.by_key[key].code) for key in self.paired}
-        return frozenset(key for key, (one, other) in codes.items() if one and one == other)
+        return frozenset(key for key in self.paired if not self.differing[key])
+
+    @functools.cached_property
+    def differing(self) -> dict[str, str]:
+        """By name of a closure, why its code is not the same on both sides, "" where it is."""
+        base, head = (self.sides[role].by_key for role in ("base", "head"))
+        return {key: differing(base[key], head[key]) for key in self.paired}
 
     def cut_short(self) -> dict[str, str]:
         """By role, why a side did not come to the end of the script, where the other did or nobody knows.
@@ -157,6 +169,24 @@ class Survey:
                     both = one.key in other
                     found[one.key] = "the two sides time it in another order" if both else f"only {role} times it"
         return found
+
+
+MOST_DIFFERING = 3
+"""Items that a sentence on what differs names."""
+
+
+def differing(base: SeenClosure, head: SeenClosure) -> str:
+    """Why the two do not run the same code for all that is known, "" if they do."""
+    sides = {"base": base, "head": head}
+    if failing := next((role for role, one in sides.items() if one.status != "ok"), ""):
+        return f"{failing} fails"
+    if unseen := next((one.unseen for one in sides.values() if one.unseen or not one.ran), None):
+        return f"{unseen or 'something'} runs, whose code cannot be seen"
+    names = [name for name in {**base.ran, **head.ran} if base.ran.get(name) != head.ran.get(name)]
+    only = {name: "head" if name in head.ran else "base" for name in names if (name in base.ran) != (name in head.ran)}
+    told = [f"{name} ({only[name]} alone)" if name in only else name for name in names]
+    more = f" and {len(told) - MOST_DIFFERING} more" if len(told) > MOST_DIFFERING else ""
+    return f"{', '.join(told[:MOST_DIFFERING])}{more} not the same" if told else ""
 
 
 def kept(path: Path, asked: str) -> Survey | None:

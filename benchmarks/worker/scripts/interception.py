@@ -166,7 +166,7 @@ class Interceptor:
         looking = time.monotonic()
         failed: BaseException | None = None
         try:
-            facts = bench.examine() | {"code": bench.code()}
+            facts = bench.examine() | bench.code()
         except Exception as error:
             told, failed = failures.answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
