@@ -75,7 +75,9 @@ class ScriptEnd:
     """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, died, late.
 
     inside, elsewhere: packages of the repository by where they were imported from.  installed: those that are inside,
-    and lie in another folder as well.  programs: Python that it started.  printed: the last lines of its output.
+    and lie in another folder as well.  programs: Python that it started.
+    untaken: lines that time by a clock of their own and are not compared, with the reason.  printed: the last lines of
+    its output.
     """
 
     code: int = 0
@@ -87,6 +89,7 @@ class ScriptEnd:
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    untaken: tuple[str, ...] = ()
     printed: str = ""
 
     @property
@@ -309,16 +312,11 @@ def _cheapest(good: Sequence[str], cost: Mapping[str, float], left_s: float) -> 
 
 TIMERS = (
     "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
-    "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time"
+    "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
+    "a loop of its own between two readings of a clock"
 )
 
-NAMES = ("do_bench", "Timer", "perftest", "bench_gpu_time", "perf_report", "autorange")
-"""One of these is in a text that uses a timer, under whatever name it imports it."""
-
-NOTHING = ": it times nothing, or by its own loop"
-
-CLOCKS = ("perf_counter", "time.time(", "elapsed_time", "monotonic(", "process_time(")
-"""What a loop that times by itself reads."""
+NOTHING = ": it times nothing, or in a way that is not known here"
 
 ARGUMENTS_CODE = 2
 """Exit code of argparse and click for arguments that do not fit."""
@@ -332,11 +330,11 @@ class NothingTimed(Exception):
     """The script ran, and there is nothing to compare; the text says why."""
 
 
-def refuse(survey: Survey, script: str, text: str = "") -> None:
-    """Raises CannotRun or NothingTimed where no closure of both sides can be compared.  text: of the script."""
+def refuse(survey: Survey, script: str) -> None:
+    """Raises CannotRun or NothingTimed where no closure of both sides can be compared."""
     for role, side in survey.sides.items():
         if not side.closures:
-            _refuse_side(f"{script} ({role})", side.end, text)
+            _refuse_side(f"{script} ({role})", side.end)
     if same := _same_packages(survey):
         name, folder = same[0]
         raise CannotRun(
@@ -348,14 +346,12 @@ def refuse(survey: Survey, script: str, text: str = "") -> None:
         raise NothingTimed(f"{script}: the sides have no closure in common ({counts})")
 
 
-def _own_loop(text: str) -> str:
-    """What a script's text says where it is not known whether it would have come to a timer."""
-    by_itself = any(word in text for word in CLOCKS) and not any(word in text for word in NAMES)
-    said = "; its own text reads a clock and names no timer that is known here: it times by a loop of its own"
-    return said if by_itself else ""
+def _own_loop(end: ScriptEnd) -> str:
+    """Where a script reads a clock of its own, and why that is not compared."""
+    return f"; it reads a clock at {'; at '.join(end.untaken)}" if end.untaken else ""
 
 
-def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
+def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "several":
         raise CannotRun(
             f"{where} uses several GPUs ({end.why}); one process a side is measured: "
@@ -372,8 +368,8 @@ def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
     if end.kind == "exit" and end.code:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
-        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(text)}")
-    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(text) or NOTHING}")
+        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(end)}")
+    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}")
 
 
 def warnings(survey: Survey) -> list[str]:
@@ -395,6 +391,8 @@ def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
         yield f"{role}: {name} is the checkout's, not the one in {folder}; importlib.metadata may answer for that one"
     if end.programs:
         yield f"{role}: the script starts another program, whose timers are not seen: {end.programs[0]}"
+    for line in end.untaken:
+        yield f"{role}: its own clock is not compared at {line}"
 
 
 def _same_packages(survey: Survey) -> list[tuple[str, str]]:
