@@ -238,6 +238,7 @@ class ScriptSession(Session):
         self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
     ) -> JsonObject:
         cases: JsonObject = {}
+        differs = {} if self.asked.all_cases else survey.differing
         for key, arms in () if order.cases else _untimed(survey, chosen, self.same(survey)):
             _add(cases, key, arms)
 
@@ -247,6 +248,8 @@ class ScriptSession(Session):
                 for key in chosen.timed:
                     progress.start(f"trial {number + 1}: {key}")
                     _add(cases, key, **self._closure(sides, key, number, order.rounds.get(key.partition("/")[2], 0)))
+                    if why := differs.get(key):
+                        _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
                     progress.done += 1
                 done.wall_s = time.monotonic() - begin
                 if not order.cases:
