@@ -211,7 +211,11 @@ def identical(
     refuse_other_regime(Followed(out).read(), plan)
     console.print("both commits have the same kernel files: nothing can have changed; measuring head for the record")
     measured(measuring([head], dataclasses.replace(plan, trials=plan.trials or 1), out, console), out)
-    file = Followed(out).read()
+    return as_measured(Followed(out).read(), base, policy)
+
+
+def as_measured(file: TrialFile, base: LocalCheckout, policy: Policy) -> Outcome:
+    """Trials of head alone, as if a base with the same files had been there."""
     return Outcome(mirrored(file.trials, base.commit.hash if base.commit else None, policy, remarks(file)), file)
 
 
