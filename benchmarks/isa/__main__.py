@@ -1,4 +1,4 @@
-"""`python -m benchmarks.isa metrics`: compile a source tree ahead of time and report what came out.
+"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and report what came out.
 
 Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
 """
@@ -20,7 +20,7 @@ from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa import kept
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
 from benchmarks.isa.executed import executed
-from benchmarks.isa.metrics import document, finish, will_not_load
+from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
 from benchmarks.program import positive
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
     add = root.add_argument
-    add("verb", choices=["metrics"], help="metrics as JSON")
+    add("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
     add("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
     add("--arch", action="append", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
     add("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
+    add("--json", action="store_true", help="JSON (metrics always are)")
     add("--python", default=sys.executable, help="Python to compile with")
     add("--packages", type=Path, action="append", default=[], metavar="DIR", help=PACKAGES)
     add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
@@ -76,7 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (UnknownArch, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
-    text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
+    if asked.verb == "metrics":
+        text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
+    elif asked.json:
+        text = json.dumps(explain(result), indent=1) + "\n"
+    else:
+        text = explain_markdown(explain(result))
     if asked.out:
         asked.out.write_text(text)
     else:
@@ -111,8 +117,8 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
 
 def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
     """Compile the points of a file; ValueError for what does not exist."""
-    if len(asked.arch or []) != 1:
-        raise ValueError("--points goes with one --arch")
+    if asked.verb != "metrics" or len(asked.arch or []) != 1:
+        raise ValueError("--points goes with `metrics` and one --arch")
     if asked.kernel or asked.case or asked.backend or asked.knobs:
         raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     target(asked.arch[0])

@@ -61,6 +61,7 @@ ridgeline isa                                  the code of the working tree
 @option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed loop of both sides next to each other.")
+@flag("--explain", "What bounds each kernel statically, as Markdown.")
 @option("--triton V,V,... -> versions", "The same kernels under these versions of Triton.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
@@ -107,8 +108,11 @@ class IsaJob:
         self.wanted = Wanted(*chosen, **limits, execute=given.execute)
 
     def describe(self) -> int:
-        """The working tree: its metrics."""
+        """The working tree: its metrics, or (--explain) what bounds each kernel."""
         if self._dry(f"compile {self.root}"):
+            return 0
+        if self.given.explain:
+            click.echo(self.compiler.explain(self.root, self.wanted, self.given.as_json), nl=False)
             return 0
         text = self.compiler.result(self.root, self.wanted, "working tree")
         tree = parse(text, "the result of compiling the working tree")

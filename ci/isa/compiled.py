@@ -402,17 +402,25 @@ class TreeCompiler:
         return parse(self.result(tree, wanted, what), f"the result of compiling {tree}")
 
     def result(self, tree: Path, wanted: Wanted, what: str = "") -> str:
-        """The text of a tree's result file, which `python -m benchmarks.isa metrics` writes."""
+        """The text of a tree's result file."""
+        return self._written("metrics", tree, wanted, what or str(tree))
+
+    def explain(self, tree: Path, wanted: Wanted, as_json: bool) -> str:
+        """What bounds each kernel of a tree statically, as Markdown or JSON text."""
+        return self._written("explain", tree, wanted, str(tree), *["--json"] * as_json)
+
+    def _written(self, verb: str, tree: Path, wanted: Wanted, what: str, *more: str) -> str:
+        """The text of the file that `python -m benchmarks.isa VERB` writes."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
             out = Path(folder) / "written"
-            argv = harness.program("benchmarks.isa", "metrics", *wanted.options())
+            argv = harness.program("benchmarks.isa", verb, *more, *wanted.options())
             argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
             if wanted.knobs is not None:
                 knobs = Path(folder) / "knobs.json"
                 knobs.write_text(json.dumps([dict(wanted.knobs)]), encoding="utf-8")
                 argv += harness.options(knobs=knobs)
             try:
-                harness.produce(argv, out, self.console, what or str(tree))
+                harness.produce(argv, out, self.console, what)
             except harness.MeasureError as error:
                 raise CompileError(str(error)) from None
             return out.read_text(encoding="utf-8")

@@ -158,10 +158,12 @@ def test_what_belongs_to_a_range_is_refused_without_one(refused, words):
     assert "belong to --range; give for instance --range ..HEAD" in refused(*words)
 
 
-def test_the_working_tree_is_described(run):
+def test_the_working_tree_is_described_and_explained(run):
     code, out = run("--arch", "gfx942")
     assert code == 0
     assert "sample_all_gather/triton [tile] on gfx942 (m1024, m2048): 30 VGPRs" in out
+    code, out = run("--arch", "gfx942", "--explain")
+    assert out.startswith("## sample_all_gather\n")
     code, out = run("--arch", "gfx942", "--json")
     assert json.loads(out)["format"] == "ridgeline-isa"
 
