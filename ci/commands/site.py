@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.harness import MeasureError, follow, options, program, run_here
+from ci.harness import MeasureError, draw, follow, options, program, run_here
 from ci.options import ANY, DRY_RUN, FILE, PASS, RESULTS, Given, err_console, flag, folder, option, several, verb
 from ci.report import json_report
 
@@ -90,11 +90,8 @@ def plot(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would draw {what} from {results} into {out}")
         return PASS
-    argv = [*program("dashboards.figures", what), *(["--plain"] if given.plain else [])]
-    argv += options(machine=given.machine, kernel=given.kernel, case=given.case, rate=given.rate)
-    argv += options(results=results.resolve(), out=out.resolve())
-    ended = follow(argv, err_console(), f"drawing {what}", stdout=False, echo=False)
-    if ended.code:
-        raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
+    chosen = {name: getattr(given, name) for name in ("machine", "kernel", "case", "rate")}
+    asked = ("dashboards.figures", what, *(["--plain"] if given.plain else []))
+    draw(err_console(), f"drawing {what}", *asked, **chosen, results=results.resolve(), out=out.resolve())
     click.echo(out)
     return PASS

@@ -256,10 +256,10 @@ def _drawn(stem: Path, measured: Measured) -> list[str]:
         files = Path(folder) / "spec.json", Path(folder) / "data.csv"
         files[0].write_text(json.dumps(spec))
         data.to_csv(files[1], index=False)
-        argv = harness.program("dashboards.figures.studies", str(files[0]))
-        argv += harness.options(data=files[1], out=stem.resolve())
-        ended = harness.follow(argv, err_console(), "drawing", stdout=False, echo=False)
-    if ended.code:
-        click.echo(f"no figure: {ended.last}", err=True)
-        return []
+        asked = ("dashboards.figures.studies", str(files[0]))
+        try:
+            harness.draw(err_console(), "drawing", *asked, data=files[1], out=stem.resolve())
+        except harness.MeasureError as error:
+            click.echo(f"no figure: {error}", err=True)
+            return []
     return [f"{stem.name}.png", f"{stem.name}.svg"]

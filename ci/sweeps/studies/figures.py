@@ -17,7 +17,8 @@ from rich.console import Console
 
 from benchmarks.studies import studies
 from benchmarks.studies.types import Compared, Drawn, Study
-from ci.harness import MeasureError, follow, options, program
+from ci import harness
+from ci.harness import MeasureError
 from ci.records import derived
 from ci.sweeps.studies.columns import chosen, described, with_columns
 from ci.tables import published
@@ -169,14 +170,11 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
 
 
 def _draw(place: Path, told: Json, rows: pd.DataFrame, console: Console) -> None:
-    table = place.with_suffix(".csv")
-    replace(place.with_suffix(".json"), json.dumps(told, indent=1) + "\n")
+    table, spec = place.with_suffix(".csv"), place.with_suffix(".json")
+    replace(spec, json.dumps(told, indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
-    argv = program("dashboards.figures.studies", str(place.with_suffix(".json").resolve()))
-    argv += options(data=table.resolve(), out=place.resolve())
-    ended = follow(argv, console, f"drawing {place.name}", echo=False, stdout=False)
-    if ended.code:
-        raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
+    asked = ("dashboards.figures.studies", str(spec.resolve()))
+    harness.draw(console, f"drawing {place.name}", *asked, data=table.resolve(), out=place.resolve())
 
 
 # Backends side by side: the maths of a table (`ci.tables`) over the rows of a study.
