@@ -5,7 +5,7 @@ if B_BY_COLUMN else [GROUPS, depth, columns], out [rows, columns], ends int32 [G
 group sizes.
 
 Programs walk the tiles of all groups in a fixed order.  The tiles that are left over from whole rounds are cut along
-the depth and come first, as device.py of the grouped GEMM says; here they may take several rounds of shorter pieces.
+the depth and come first, as kernels/grouped_gemm/device.py says.
 """
 
 from __future__ import annotations
@@ -54,40 +54,29 @@ def _total(ends, tiles_n, GROUPS: gl.constexpr):
 
 
 @gluon.jit
-def _pieces(left_over, PROGRAMS: gl.constexpr, SPLIT: gl.constexpr):
-    """Into how many pieces each left-over tile is cut: what ends first, if a cut costs a twentieth of a tile."""
-    best, least = 1, 840
-    for pieces in gl.static_range(2, SPLIT + 1):
-        time = 840 // pieces * gl.cdiv(left_over * pieces, PROGRAMS) + 42
-        best = gl.where(time < least, pieces, best)
-        least = gl.minimum(time, least)
-    return best
-
-
-@gluon.jit
 def _work(ends, tiles_n, GROUPS: gl.constexpr, PROGRAMS: gl.constexpr, SPLIT: gl.constexpr):
     """(first unit of this program, tiles that stay whole, pieces of each other one).
 
-    Units are PROGRAMS apart: whole tiles by their number, and before them, below 0, the pieces.
+    Units are whole tiles by their number, PROGRAMS apart, and before them, below 0, the program's piece if it has one.
     """
     total = _total(ends, tiles_n, GROUPS)
     left_over = total % PROGRAMS
-    pieces = _pieces(left_over, PROGRAMS, SPLIT)
+    pieces = gl.minimum(SPLIT, PROGRAMS // gl.maximum(left_over, 1))
     whole = gl.where(pieces > 1, total - left_over, total)
-    rounds = gl.cdiv(gl.maximum((total - whole) * pieces - gl.program_id(0), 0), PROGRAMS)
-    return gl.program_id(0) - rounds * PROGRAMS, whole, pieces
+    program = gl.program_id(0)
+    return gl.where(program < (total - whole) * pieces, program - PROGRAMS, program), whole, pieces
 
 
 @gluon.jit
-def _unit(unit, first_unit, whole, pieces, steps):
-    """(tile, first step, end of steps, number of the piece) of a unit."""
-    tile, step, end, number = unit, 0, steps, 0
+def _unit(unit, whole, pieces, steps):
+    """(tile, first step, end of steps) of a unit; a piece is numbered as its program."""
+    tile, step, end = unit, 0, steps
     if unit < 0:
-        number = gl.program_id(0) + unit - first_unit
-        tile = whole + number // pieces
-        step = number % pieces * steps // pieces
-        end = (number % pieces + 1) * steps // pieces
-    return tile, step, end, number
+        tile = whole + gl.program_id(0) // pieces
+        piece = gl.program_id(0) % pieces
+        step = piece * steps // pieces
+        end = (piece + 1) * steps // pieces
+    return tile, step, end
 
 
 @gluon.jit
@@ -116,7 +105,7 @@ def _load(
     slot, phase = 0, 1
     group, first, last, start, end = -1, 0, 0, 0, 0
     for unit in range(first_unit, whole, PROGRAMS):
-        tile, from_step, to_step, _ = _unit(unit, first_unit, whole, pieces, steps)
+        tile, from_step, to_step = _unit(unit, whole, pieces, steps)
         group, first, last, start, end = _seek(tile, group, first, last, start, end, ends, tiles_n)
         tile_m, tile_n = tile_at(tile - first, gl.cdiv(end - start, BLOCK_M), tiles_n, GROUP_M)
         row, column = start + tile_m * BLOCK_M, tile_n * WIDE
@@ -152,7 +141,7 @@ def _multiply(
     slot, phase = 0, 0
     group, first, last, start, end = -1, 0, 0, 0, 0
     for unit in range(first_unit, whole, PROGRAMS):
-        tile, from_step, to_step, number = _unit(unit, first_unit, whole, pieces, steps)
+        tile, from_step, to_step = _unit(unit, whole, pieces, steps)
         group, first, last, start, end = _seek(tile, group, first, last, start, end, ends, tiles_n)
         tile_m, tile_n = tile_at(tile - first, gl.cdiv(end - start, BLOCK_M), tiles_n, GROUP_M)
         row, column = start + tile_m * BLOCK_M + HALF * ROWS, tile_n * WIDE
@@ -170,6 +159,7 @@ def _multiply(
         last_piece = True
         if SPLIT > 1:  # noqa: SIM102 (a condition of the compiler's, and one of the device's)
             if unit < 0:
+                number = gl.program_id(0)
                 last_piece = number % pieces == pieces - 1
                 if last_piece:
                     for other in range(number + 1 - pieces, number):
@@ -234,7 +224,7 @@ def rows_with_roles(
 
     Blocks of the descriptors: a [64, BLOCK_K]; b [1, BLOCK_N, BLOCK_K] or [1, BLOCK_K, BLOCK_N] as B_BY_COLUMN says;
     out, ragged, [64, BLOCK_N]; `side` the same with SIDE columns.  SPLIT: most pieces of a left-over tile, with rooms
-    fp32 [SPLIT * PROGRAMS, 128, BLOCK_N + SIDE] and flags int32 [SPLIT * PROGRAMS, 2], zero at first.
+    fp32 [PROGRAMS, 128, BLOCK_N + SIDE] and flags int32 [PROGRAMS, 2], zero at first.
     """
     ready, empty = ring(STAGES)
     a_in, b_in = room_for(a_desc, 2 * STAGES), room_for(b_desc, STAGES)
@@ -304,5 +294,5 @@ def constants(groups: int, by_column: bool, knobs: Mapping[str, Any], programs: 
 
 def scratch(knobs: Mapping[str, Any], programs: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """(dtype, shape) of the rooms and flags of a launch."""
-    most = programs * knobs["split"] if knobs["split"] > 1 else 1
+    most = programs if knobs["split"] > 1 else 1
     return {"rooms": (torch.float32, (most, BLOCK_M.value, knobs["block_n"])), "flags": (torch.int32, (most, 2))}

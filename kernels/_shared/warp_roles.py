@@ -98,7 +98,7 @@ def following(slot, phase, STAGES: gl.constexpr):
 def give_back(empty, slot, there, STAGES: gl.constexpr):
     """The slot before this one is read, if there was one.
 
-    Its number is computed, not kept: Triton's frontend (3.6 to 3.9) does not carry a variable through a loop that is
+    Its number is computed, not kept: Triton's frontend (seen with 3.6) does not carry a variable through a loop that is
     set, before and in it, to another one that it carries.
     """
     mbarrier.arrive(empty.index(gl.where(slot == 0, STAGES, slot) - 1), pred=there)

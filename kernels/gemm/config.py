@@ -80,7 +80,9 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
         return _split(case, 64, 64, 128, 4, 3, fill=2 * sms)
     if case.M <= 256:
         return _split(case, 128, 128, 64, 8, 4, fill=sms)
-    return _persistent(128, 256, 64, 8, 4, parts=2)
+    if sms >= -(-case.M // 128) * -(-case.N // 256):
+        return _persistent(128, 256, 64, 8, 4, parts=2)
+    return _specialized(256, 3, group_m=16)
 
 
 def _tile(m: int, n: int, k: int, warps: int, stages: int) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def _persistent(*tile: int, **others: Any) -> dict[str, Any]:
 
 
 def _specialized(n: int, stages: int, **others: Any) -> dict[str, Any]:
-    return {"variant": "specialized", **_tile(128, n, 64, 4, stages), **others}
+    return {"variant": "specialized", **_tile(128, n, 64, 4, stages), "split_k": 1, **others}
 
 
 def _split(case: Case, *tile: int, fill: int = 0, split_k: int = 0, **others: Any) -> dict[str, Any]:
@@ -177,7 +179,8 @@ def _prefill(case: Case) -> list[dict[str, Any]]:
         _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * compute_units(case, "sm_90")),
         _persistent(64, 256, 64, 4, 4),
         _split(case, 128, 256, 64, 8, 4, split_k=1),
-        *(_specialized(256, 3, group_m=g, split_k=s) for g in (8, 16) for s in (1, 4)),
+        *(_specialized(256, 3, group_m=g, split_k=s) for g in (16, 8) for s in (1, 4)),
+        _persistent(128, 256, 64, 8, 4, parts=2),
         _specialized(192, 4),
     ]
 

@@ -36,7 +36,7 @@ LDS; in 256x128 they load one, and LDS is then read 2 bytes per lane: 41 instruc
 _CPU = _tile(64, 64, 32, 4, 1, group_m=2, tma=False)
 """For Triton's interpreter, to which none of them matters."""
 
-_BY_ARCH = {"sm_90": _FLAT, "sm_100": _FLAT, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
+_BY_ARCH = {"sm_90": {**_FLAT, **_WITH_ROLES}, "sm_100": _FLAT, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
 
 _WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}}
 
@@ -61,13 +61,13 @@ def rows_config(case: Case, arch: str, columns: int) -> dict[str, Any]:
     base = _known(arch)
     if not base["tma"]:
         return base
-    return {**base, **_width(base, columns), "split": 4, "group_m": 16 if columns > WIDE else 4}
+    return {**base, **_width(base, columns), "split": 4, "group_m": 16 if columns > WIDE else 8 if base["roles"] else 4}
 
 
 def weights_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
     base = {**_known(arch), **_WEIGHTS_BY_ARCH.get(arch, {})}
-    return {**base, **_width(base, case.K)}
+    return {**base, **_width(base, case.K), "group_m": 16 if base["roles"] else base["group_m"]}
 
 
 def _width(base: Mapping[str, Any], columns: int) -> dict[str, int]:

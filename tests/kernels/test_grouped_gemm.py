@@ -337,9 +337,19 @@ def test_what_does_not_fit_is_named_before_a_launch():
         queue=True,
     )
     refuse("queue is True; .* .this is wgrad with tma True", product="wgrad", queue=True)
-    refuse("needs 278624 bytes of shared memory; sm_90 has 232448", num_stages=5)
-    refuse("needs 311808 bytes of shared memory", num_stages=5, roles=True, num_warps=4)
-    refuse("block_n is 64; with roles it must be 128 or 192 or 256", block_n=64, roles=True, num_warps=4)
+    refuse("needs 254464 bytes of shared memory; sm_90 has 232448", num_stages=5)
+    refuse("block_n is 64; with roles it must be 128 or 192 or 256", block_n=64)
+
+
+def test_tiles_of_192_columns_where_those_of_256_reach_far_beyond_the_last():
+    def widths(product, n, k):
+        case = Case("t", dtype="bf16", G=2, M=64, N=n, K=k)
+        return [config.config(product, case, arch)["block_n"] for arch in ("sm_90", "sm_100", "gfx950")]
+
+    assert widths("forward", 2880, 5760) == [192, 256, 128]
+    assert widths("dgrad", 2880, 5760) == [256, 256, 128]
+    assert widths("wgrad", 5760, 2880) == [192, 256, 128]
+    assert widths("forward", 7168, 2048) == [256, 256, 128]
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
