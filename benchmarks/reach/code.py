@@ -20,6 +20,10 @@ BY_HARNESS = (
 )
 """Files of a checkout that the measuring process reads for itself: settings, and modules of one of Ridgeline."""
 
+BY_PYTHON = ("sitecustomize", "usercustomize")
+"""Modules that the interpreter imports before anything else (https://docs.python.org/3/library/site.html): the machine's,
+whatever file of that name a checkout has."""
+
 DIGITS = 12
 """Of the digest of a file that ran, in a trial file."""
 
@@ -101,7 +105,7 @@ class CheckoutCode:
 
     def _foreign(self, name: str, file: str) -> str:
         own = next((path for path in operators.files_of_module(self.tree, name) if path in self.files()), "")
-        if not own or not self._is_copy(name, Path(file), own):
+        if name in BY_PYTHON or not own or not self._is_copy(name, Path(file), own):
             return ""
         return (
             f"it ran module {name} of {file}, not that of this side's checkout ({own} in {self._root}): an installed "

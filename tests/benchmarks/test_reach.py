@@ -524,3 +524,16 @@ def test_our_operators_do_not_reach_each_other():
     found = operators.reached(ours, ["kernels/gemm"])
     assert {"kernels/gemm/launch.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
     assert not [path for path in found if path.startswith(("kernels/all_reduce/", "kernels/grouped_gemm/"))]
+
+
+def test_what_python_imports_before_all_else_is_the_machines(tmp_path):
+    """Debian's Python has such a module; a checkout may have one for its tests."""
+    files = {
+        "perf/norms.py": "import sitecustomize",
+        "tests/sitecustomize.py": "",
+        "ridgeline.toml": 'kernels = ["perf"]',
+    }
+    checkout = written(tmp_path / "checkout", files)
+    machine = written(tmp_path / "site", {"sitecustomize.py": ""})
+    assert "tests/sitecustomize.py" in CheckoutCode(checkout).files("perf.norms")
+    assert seen(checkout, "import perf.norms", machine) == ""
