@@ -21,8 +21,8 @@ BY_HARNESS = (
 """Files of a checkout that the measuring process reads for itself: settings, and modules of one of Ridgeline."""
 
 BY_PYTHON = ("sitecustomize", "usercustomize")
-"""Modules that the interpreter imports before anything else (https://docs.python.org/3/library/site.html): the machine's,
-whatever file of that name a checkout has."""
+"""Modules that Python imports before all else (https://docs.python.org/3/library/site.html): the machine's, whatever
+file of that name a checkout has."""
 
 DIGITS = 12
 """Of the digest of a file that ran, in a trial file."""
