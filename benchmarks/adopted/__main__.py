@@ -44,7 +44,7 @@ from benchmarks.trial_file import ROLES, Status
 FOLDER = {"metavar": "FOLDER"}
 
 PRINTED = "{out}.{role}.txt"
-"""Where the end of what a script printed in the last whole trial is kept, beside the trial file."""
+"""Where the end of what a script printed in the first trial is kept, beside the trial file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

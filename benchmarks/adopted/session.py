@@ -171,8 +171,10 @@ class ScriptSession(Session):
         sides: dict[str, ScriptSide] = {}
         core = None if self._has_gpu else fingerprint.cores()[0]
         try:
-            for one in self.checkouts:
-                sides[one.role] = ScriptSide(one, self._directory, self._variables())
+            for index, one in enumerate(self.checkouts):
+                first_gpu = index if wanted is None else 0  # two surveys do not wait for each other
+                own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ)}
+                sides[one.role] = ScriptSide(one, self._directory, own)
             for one in self.checkouts:
                 sides[one.role].go_on("script", task=self._task(one, wanted), core=core)
             yield sides
@@ -252,9 +254,9 @@ class ScriptSession(Session):
                         _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
                     progress.done += 1
                 done.wall_s = time.monotonic() - begin
-                if not order.cases:
+                if not self.printed:
                     for side in sides.values():
-                        side.next(self.protocol.deadline_s)  # the rest of the script, which may print its tables
+                        side.next(self.protocol.deadline_s)  # once the rest of the script, which may print its tables
                     self.printed = {role: side.printed() for role, side in sides.items()}
 
         def filled(done: CaseEntries) -> None:
@@ -314,6 +316,15 @@ class ScriptSession(Session):
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variable by which a process sees all GPUs with another one first; {} where they are not all alike."""
+    if not first or len(devices) <= first or len({(one["name"], one["arch"]) for one in devices}) > 1:
+        return {}
+    name = "HIP_VISIBLE_DEVICES" if devices[0]["arch"].startswith("gfx") else "CUDA_VISIBLE_DEVICES"
+    seen = environment.get(name, "").split(",") if environment.get(name) else list(map(str, range(len(devices))))
+    return {name: ",".join(seen[first:] + seen[:first])}
 
 
 def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:

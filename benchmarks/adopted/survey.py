@@ -305,6 +305,7 @@ def _cheapest(good: Sequence[str], cost: Mapping[str, float], left_s: float) -> 
 TIMERS = (
     "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
+    "bench and bench_kineto of deep_gemm.testing, pytest-benchmark, "
     "a loop of its own between two readings of a clock"
 )
 

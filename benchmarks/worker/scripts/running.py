@@ -85,6 +85,9 @@ def _by_pytest(what: ScriptTask) -> None:
     """pytest takes the file itself; a text of the other side lies beside it for as long as it runs."""
     import pytest
 
+    with contextlib.suppress(ImportError):  # pytest imports its plugins by a finder of its own
+        import pytest_benchmark.fixture  # noqa: F401
+
     chosen = ["-q", "-s", "-p", "no:cacheprovider", "--import-mode=importlib", what.script, *what.arguments]
     code = int(pytest.main(chosen))
     if code not in (0, 1):  # 1: some tests failed; what they timed counts

@@ -39,7 +39,7 @@ class Adopted:
         return {f"{arm}/{case}": one for case, entry in cases for arm, one in entry["arms"].items()}
 
     def printed(self, role: str = "head") -> str:
-        """What the script printed in the last trial."""
+        """What the script printed in the first trial."""
         return Path(f"{self.out}.{role}.txt").read_text()
 
     def warnings(self, line: int = 0) -> list[str]:
