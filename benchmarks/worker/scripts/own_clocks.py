@@ -136,7 +136,7 @@ def _mark(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
         return value
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    return (tuple(shape), str(dtype)) if shape is not None and dtype is not None else id(value)
+    return (tuple(shape), str(dtype)) if isinstance(shape, tuple) and dtype is not None else id(value)
 
 
 def _weak(value: Any) -> Any:
