@@ -278,7 +278,7 @@ for n in range(6):
         ("import nowhere_to_be_found\n", 3, "cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be"),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', required=True)\np.parse_args()\n", 3,
          "needs other arguments: script.py: error: the following arguments are required: --size; give them after --"),
-        ("print('a table')\n", 2, "it times nothing, or by its own loop"),
+        ("print('a table')\n", 2, "it times nothing, or in a way that is not known here"),
         ("import subprocess, sys\nsubprocess.run([sys.executable, 'other.py'])\n", 3,
          "runs another script, whose timers are not seen"),
         ("import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)\n", 3, "uses several GPUs"),
