@@ -218,7 +218,7 @@ class Programs:
         if not self._active or event not in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
             return
         said = " ".join(map(_text, _words(arguments[1] if event == "subprocess.Popen" else arguments[0])))
-        if ".py" in said or " -m " in f" {said} ":
+        if any(word.endswith(".py") for word in said.split()) or " -m " in f" {said} ":
             self.started.append(said[:200])
 
 

@@ -91,6 +91,7 @@ def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
     assert not [one for one in found.warnings() if "differ" in one]
 
 
+@pytest.mark.slow  # 5 s of CPU
 def test_a_wrong_output_of_head_is_wrong_and_base_is_the_reference(adopt: Adopt) -> None:
     script = """
 import torch, mylib

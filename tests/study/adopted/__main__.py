@@ -24,6 +24,9 @@ from ci.whole_files import replace
 HERE = Path(__file__).parent
 LIST, ROWS, SUMMARY = HERE / "scripts.toml", HERE / "outcomes.csv", HERE / "outcomes.md"
 
+ON_GPU = HERE / "gpu.md"
+"""What came of scripts on a GPU, by hand: the end of the summary."""
+
 ROUNDS, TRIALS = 8, 3
 """The fewest that the policy judges: what is asked here is whether scripts are judged, not how finely."""
 
@@ -35,8 +38,8 @@ GPU_WORDS = ("active drivers", "cuda", "rocm", "hip", "gpu", "nvidia", "cutlass"
 
 
 KINDS = {
-    "loop of its own": "times by its own loop",
-    "its own loop": "times nothing, or by its own loop",
+    "reads a clock at": "times by a loop of its own",
+    "or in a way that is not known": "times nothing that is known",
     "other arguments": "needs arguments",
     "several gpus": "several GPUs",
 }
@@ -66,7 +69,7 @@ def main(clones: Path, only: str, budget: float, python: str | None) -> None:
         rows.append({**one, **NOTHING, **_tried(one, clone, budget, python)})
         replace(ROWS, pd.DataFrame(rows).to_csv(index=False))
         click.echo(f"{rows[-1]['outcome']}: {' '.join(where)} {rows[-1]['reason']}"[:300])
-    replace(SUMMARY, summary(rows))
+    replace(SUMMARY, f"{summary(rows)}\n{ON_GPU.read_text()}")
 
 
 def _rows() -> list[Row]:
