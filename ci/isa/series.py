@@ -311,7 +311,7 @@ def commits_of(repository: Repository, span: str, every: bool = False) -> list[C
     """
     start, dots, end = span.partition("..")
     if not dots or end.startswith("."):
-        raise RangeError(f"--range {span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
+        raise RangeError(f"{span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
     commits = repository.commits(start, end or "HEAD")
     if every or not commits:
         return commits
