@@ -22,7 +22,6 @@ from benchmarks.reach.operators import reached_by_all
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
-from ci.isa.series import commits_of
 from ci.judging.reach import EVERY, operator_labels, trees_of
 from ci.records.unmeasured import Unmeasured
 from ci.trials.file import Followed
@@ -60,11 +59,11 @@ def of_range(
 
     only: these operators, () for all.  Raises RangeError, GitError.
     """
-    commits = commits_of(repository, span, every=True)
+    start, end = repository.ends(span)
+    commits = repository.commits(start, end)
     if commits:
         last = trees_of(repository.root, [commits[-1].hash])[0]
-        paths = [*last.homes, *reached_by_all(last)]
-        touching = {one.hash for one in repository.commits("", commits[-1].hash, paths)}
+        touching = {one.hash for one in repository.commits(start, end, [*last.homes, *reached_by_all(last)])}
         commits = [one for one in commits if one.hash in touching and one.date_ms >= (since_ms or 0)]
     commits = commits[-newest:] if newest else commits
     labels = operator_labels(repository, [*commits, repository.resolve("HEAD")])[

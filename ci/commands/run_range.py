@@ -12,13 +12,11 @@ from rich.table import Table
 
 from ci import past
 from ci.commands.common.measuring import VerbClock
-from ci.commands.common.outcome import print_recorded
 from ci.git.repository import Commit, Repository
 from ci.harness import INTERRUPTED, NOTHING, OneProgram, machine_kind
 from ci.judging.reach import EVERY
 from ci.options import Given, err_console, out_console, plan, wait_for_turn, with_rounds
 from ci.past import PastCommits, PastRun
-from ci.records import store, unmeasured
 from ci.report.words import plain
 from ci.trials.file import read
 from kernels import project
@@ -57,6 +55,9 @@ def run(given: Given) -> int:
     if given.out:
         click.echo(f"{len(new)} new trials in {file}; `ridgeline run {given.span} --replay {file}` records them")
     elif ranging.trials:
+        from ci.commands.common.outcome import print_recorded  # a node that only measures has no pandas
+        from ci.records import store, unmeasured
+
         print_recorded(store.record([read(file)], given.results))
         for machine in {one.machine.name for one in ranging.trials}:
             unmeasured.write(given.results / machine, ranging.unmeasured())
