@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.reach.operators import reached_by_all
 from ci import harness
-from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.git.repository import Commit, LocalCheckout, RangeError, Repository
 from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
 from ci.judging.reach import EVERY, operator_labels, trees_of
 from ci.records.unmeasured import Unmeasured
@@ -66,9 +66,12 @@ def of_range(
         touching = {one.hash for one in repository.commits(start, end, [*last.homes, *reached_by_all(last)])}
         commits = [one for one in commits if one.hash in touching and one.date_ms >= (since_ms or 0)]
     commits = commits[-newest:] if newest else commits
-    labels = operator_labels(repository, [*commits, repository.resolve("HEAD")])[
-        :-1
-    ]  # HEAD may say names that they do not
+    head = repository.resolve("HEAD")  # it may say names that they do not
+    labels = operator_labels(repository, [*commits, head])[:-1]
+    there = dict.fromkeys(name for one in labels for name in one)
+    missing = [name for name in only if name not in there and EVERY not in there]
+    if missing:
+        raise RangeError(f"no commit of {span} declares {missing[0]!r}; declared are: {', '.join(there) or 'none'}")
     kept = [{name: one for name, one in own.items() if not only or name in (*only, EVERY)} for own in labels]
     return PastCommits(commits, kept)
 
@@ -242,10 +245,11 @@ class PastRun:
         for name, places in there.items():
             for place in sorted(places, reverse=True):
                 sources[name, self.past.labels[place][name]] = self.past.commits[place].hash
+        reasons = {(name, self.past.labels[place][name]): why for (place, name), why in self.failed.items()}
         groups: dict[tuple[int, str, str], list[str]] = {}
         for place, labels in enumerate(self.past.labels):
             for name, label in labels.items():
-                source, why = sources.get((name, label), ""), self.failed.get((place, name), "")
+                source, why = sources.get((name, label), ""), reasons.get((name, label), "")
                 if place not in there.get(name, {}) and (source or why):
                     groups.setdefault((place, source, "" if source else why), []).append(name)
         return [

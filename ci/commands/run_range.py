@@ -14,7 +14,6 @@ from ci import past
 from ci.commands.common.measuring import VerbClock
 from ci.git.repository import Commit, Repository
 from ci.harness import INTERRUPTED, NOTHING, OneProgram, machine_kind
-from ci.judging.reach import EVERY
 from ci.options import Given, err_console, out_console, plan, wait_for_turn, with_rounds
 from ci.past import PastCommits, PastRun
 from ci.report.words import plain
@@ -36,10 +35,6 @@ def run(given: Given) -> int:
     repository, planned = Repository(Path.cwd()), with_rounds(plan(given))
     since_ms = int(given.since.replace(tzinfo=datetime.UTC).timestamp() * 1000) if given.since else None
     span = past.of_range(repository, given.span, given.newest, since_ms, planned.kernels)
-    missing = [name for name in planned.kernels if name not in span.operators and EVERY not in span.operators]
-    if missing:
-        there = ", ".join(span.operators) or "none"
-        raise click.UsageError(f"no commit of {given.span} declares {missing[0]!r}; declared are: {there}")
     asked = repr((given.span, given.newest, since_ms, dataclasses.astuple(dataclasses.replace(planned, trials=0))))
     file = given.out or project.place(f"{FOLDER}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
     ranging = PastRun(repository, span, planned, file, err_console(), given.steps, given.minutes)

@@ -21,7 +21,7 @@ from filelock import FileLock
 from rich.text import Text
 
 from ci.git.command import GitError
-from ci.git.repository import Commit, RangeError, Repository
+from ci.git.repository import Commit, Repository
 from ci.history.exact import CodePoint, RecordedCommit, sentences
 from ci.isa.compiled import (
     CompiledEntry,
