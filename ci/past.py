@@ -208,6 +208,15 @@ class PastRun:
             self._one(after, measuring, left)
             longest = max(longest, time.monotonic() - begun - spent)
 
+    def take(self, recording: Iterable[Trial]) -> None:
+        """Take the trials of the range from a recording into the file, each once."""
+        before, hashes = {one.id for one in self.trials}, {one.hash for one in self.past.commits}
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        with self.out.open("a", encoding="utf-8") as stream:
+            for one in recording:
+                if "head" in one.checkouts and one.checkouts["head"].commit in hashes and one.id not in before:
+                    stream.write(f"{one.text}\n")
+
     def _enough(self) -> bool:
         return self.steps is not None and len({one.checkouts["head"].commit for one in self.trials}) >= self.steps
 
@@ -267,19 +276,5 @@ def measured_here(out: Path, console: Console, by: OneProgram) -> Measuring:
         if ended.code == INTERRUPTED and not ended.late:
             raise KeyboardInterrupt
         return ended
-
-    return measuring
-
-
-def recorded(recording: Iterable[Trial], out: Path) -> Measuring:
-    """Measuring that takes the trials of a recording, whatever their numbers."""
-    kept = list(recording)
-
-    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
-        own = [one for one in kept if one.checkouts["head"].commit == checkout.commit.hash]
-        found = [one for one in own if not plan.kernels or one.operator in plan.kernels]
-        with out.open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{one.text}\n" for one in found)
-        return ChildExit(0 if found else USAGE, (f"the recording has no trial of {checkout.commit.short}",))
 
     return measuring

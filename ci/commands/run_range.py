@@ -43,7 +43,7 @@ def run(given: Given) -> int:
     clock, before = VerbClock(), len(ranging.trials)
     code = _measured(ranging, given)
     new = ranging.trials[before:]
-    failed = {place: why for (place, _), why in ranging.failed.items()} if not given.replay else {}
+    failed = {place: why for (place, _), why in ranging.failed.items()}
     for place, why in failed.items():
         click.echo(f"not measured: {span.commits[place].short}: {plain(why, 500)}", err=True)
     click.echo(_sentence(span, ranging))
@@ -64,10 +64,7 @@ def _measured(ranging: PastRun, given: Given) -> int:
     """Measure, or take what was; INTERRUPTED on Ctrl-C, after which what is finished is recorded."""
     try:
         if given.replay:
-            found = read(given.replay)
-            ranging.out.parent.mkdir(parents=True, exist_ok=True)
-            ranging.run(past.recorded(found.trials, ranging.out))
-            ranging.failed.clear()  # what a recording lacks may be measurable
+            ranging.take(read(given.replay).trials)
             return 0
         wait_for_turn()
         with OneProgram() as program:
