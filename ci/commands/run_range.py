@@ -53,9 +53,10 @@ def run(given: Given) -> int:
         from ci.commands.common.outcome import print_recorded  # a node that only measures has no pandas
         from ci.records import store, unmeasured
 
-        print_recorded(store.record([read(file)], given.results))
+        recorded = store.record([read(file)], given.results)
         for machine in {one.machine.name for one in ranging.trials}:
             unmeasured.write(given.results / machine, ranging.unmeasured())
+        print_recorded(recorded)
     clock.say(new, given.timings)
     return code or (0 if ranging.trials else NOTHING)
 
