@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.records import derived, store
+from ci.records import derived, store, unmeasured
 from ci.records.ledger import causes_in, sweeps_in
 from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
@@ -195,18 +195,23 @@ def _lane(draft: Draft, lane: Lane, site: SiteInput, made_of: str) -> dict[str, 
     """Add the files of what is newest in a lane; return what the pages must know before they load one."""
     facts = describe(lane.frame, site.notes_of)
     paths = list(draft.digests)
-    make = functools.partial(_newest, lane, site.overviews, facts.broken, paths)
-    draft.part(f"{lane.slug}/newest", digest_of(made_of, repr(facts.broken)), make)
+    others = [dataclasses.astuple(one) for one in unmeasured.read(site.results / lane.machine)]
+    told_too = {"broken": facts.broken, "unmeasured": others}
+    make = functools.partial(_newest, lane, site.overviews, told_too, paths)
+    draft.part(f"{lane.slug}/newest", digest_of(made_of, repr(told_too)), make)
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
     return known | {"title": facts.title, "facts": facts.rows, "kernels": list(map(slug, lane.kernels))}
 
 
 def _newest(
-    lane: Lane, overviews: Mapping[str, dict[str, Any]], broken: Sequence[Any], paths: Sequence[str]
+    lane: Lane, overviews: Mapping[str, dict[str, Any]], more: Mapping[str, Any], paths: Sequence[str]
 ) -> Iterator[File]:
-    """What is newest in a lane: the overview, and the head of every kernel.  paths: of all files that there are."""
+    """What is newest in a lane: the overview, and the head of every kernel.
+
+    more: what broke, and commits without a measurement of their own (ci.records.unmeasured).  paths: of all files.
+    """
     shown, numbers = told(overviews[lane.slug]), overview.newest(lane.series)
-    yield _data(f"{lane.slug}/overview", shown | {"broken": broken})
+    yield _data(f"{lane.slug}/overview", shown | more)
     yield from beside(f"{lane.slug}/overview", numbers)
     for part in parts(lane.series.rows, "kernel"):
         kernel = part["kernel"][0]

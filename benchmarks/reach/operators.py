@@ -92,6 +92,24 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     return {name: tuple(parts) for name, parts in found.items()}
 
 
+def names_by_part(tree: SourceTree) -> dict[str, tuple[str, ...]]:
+    """The operators of each part that declares some; () where a name does not follow from the source."""
+    found: dict[str, tuple[str, ...]] = {}
+    unread = set[str]()
+    for path, file in tree.files.items():
+        if not (path.endswith(".py") and tree.listed(path) and KERNEL in file.text):
+            continue
+        part = part_of(tree, path)
+        try:
+            names = names_in(file.text)
+        except (Unreadable, ValueError, SyntaxError):
+            names = ()
+            unread.add(part)
+        if names or part in unread:
+            found[part] = () if part in unread else tuple(dict.fromkeys((*found.get(part, ()), *names)))
+    return found
+
+
 def _made_elsewhere(tree: SourceTree, called: Iterable[tuple[str, str]]) -> bool:
     """Whether a function that a listed module calls as it is loaded may make operators: one of another project, or one
     that reaches the class from outside of the listed packages.  called: path of the module, name (see makers)."""

@@ -17,11 +17,13 @@ from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
 from ci.options import (
+    ANY,
     DRY_RUN,
     OUT,
     RESULTS,
     SOURCE,
     TIMED,
+    Finite,
     Given,
     err_console,
     flag,
@@ -39,8 +41,10 @@ from ci.trials.file import Followed, measured_operators, missing, read
 
 @verb(
     "ridgeline run --kernel gemm --case '*m16*'\n  "
-    "ridgeline run --commit 0123456789abcdef0123456789abcdef01234567 --out trials.jsonl"
+    "ridgeline run --commit 0123456789abcdef0123456789abcdef01234567 --out trials.jsonl\n  "
+    "ridgeline run ..HEAD --steps 40 --minutes 60 --trials 1"
 )
+@click.argument("span", required=False, metavar="[A..B]")
 @TIMED
 @option("--trials", "Fresh-process trials.", click.IntRange(1, 1000), default=3)
 @option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0)
@@ -51,10 +55,26 @@ from ci.trials.file import Followed, measured_operators, missing, read
 @RESULTS
 @DRY_RUN
 @option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024))
+@option("--steps", "Of A..B: most commits to measure, evenly.", click.IntRange(1))
+@option("--newest", "Of A..B: only the newest N commits.", click.IntRange(1))
+@option("--since DATE", "Of A..B: only commits of this date or later.", click.DateTime(["%Y-%m-%d"]))
+@option("--minutes", "Of A..B: end after M minutes.", Finite(0.1, 10_000))
+@option("--replay", "Of A..B: take the trials of this file; measure nothing.", ANY)
 @flag("--links", "Show also GB/s over each link, and programs by compute die (XCD).")
 def run(given: Given) -> int:
-    """Measure this commit and record it as asv results; with --out only write the trial file."""
+    """Measure this commit and record it as asv results; with --out only write the trial file.
+
+    With A..B (..B: from the first one) the commits after A up to B that change an operator's code: each code once, both
+    ends first, then the middle of the largest gap.  The same command goes on where it was interrupted.
+    """
     out, results = given.out, given.results
+    if given.span:
+        from ci.commands import run_range
+
+        return run_range.run(given)
+    for name in ("steps", "newest", "since", "minutes", "replay"):
+        if getattr(given, name):
+            raise click.UsageError(f"--{name} is for a range of commits: `ridgeline run A..B --{name} ...`")
     if given.gpus and not given.dry_run:
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if given.resume and out is None:

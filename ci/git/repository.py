@@ -107,6 +107,10 @@ class LocalCheckout:
         return self.commit.short + (f" + {self.changes}" if self.dirty else "")
 
 
+class RangeError(ValueError):
+    """A range of commits is not written A..B; the text says how."""
+
+
 class Repository:
     """The git repository around a folder."""
 
@@ -144,6 +148,14 @@ class Repository:
         """
         ends = [self.resolve(end).hash, *([f"^{self.resolve(start).hash}"] if start else [])]
         return self._log("--reverse", "--first-parent", *ends, "--", *paths)
+
+    @staticmethod
+    def ends(span: str) -> tuple[str, str]:
+        """(A, B) of "A..B"; "..B" begins before the first commit and has "", "A.." ends at HEAD.  RangeError."""
+        start, dots, end = span.partition("..")
+        if not dots or end.startswith("."):
+            raise RangeError(f"{span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
+        return start, end or "HEAD"
 
     def is_shallow(self) -> bool:
         """Whether history was cut (depth-1 clone)."""

@@ -284,10 +284,6 @@ Compile = Callable[[Path, str], CompiledTree]
 """(source tree, its name in the progress bar) -> what it compiles to; raises CompileError or IsaError."""
 
 
-class RangeError(ValueError):
-    """A range of commits is not written A..B; the text says how."""
-
-
 @dataclasses.dataclass
 class Filled:
     """What became of a range: files written, commits that had one already, and problems in a sentence each."""
@@ -309,10 +305,8 @@ def commits_of(repository: Repository, span: str, every: bool = False) -> list[C
     `every`.
     RangeError for another form, GitError for ends that do not exist.
     """
-    start, dots, end = span.partition("..")
-    if not dots or end.startswith("."):
-        raise RangeError(f"--range {span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
-    commits = repository.commits(start, end or "HEAD")
+    start, end = repository.ends(span)
+    commits = repository.commits(start, end)
     if every or not commits:
         return commits
     labels = file_labels(repository, [repository.resolve(start), *commits] if start else commits)

@@ -7,38 +7,52 @@
   const R = Ridgeline,
     {h, foreign, commitLink, go, grouped, fail} = R,
     E = R.event;
-  /** One picture for each unit: a line for a case of each kernel, and a dotted one for its baseline.
+  /** A picture for each kernel and unit: its headline case, dotted the baseline beside it, and their ratio below.
    *
-   * history: as dashboards/overview.py gives it; commits: [[hash, date]]; page(kernel, values): address of its page.
+   * history: as dashboards/overview.py gives it; commits: [[hash, date]]; page(kernel, values): address of its page;
+   * unmeasured: [[hash, date, [kernel], hash of the commit with the same files, why there is no number]].
    */
-  function headlines(host, history, commits, page) {
+  function headlines(host, history, commits, page, unmeasured) {
     host.hidden = history.length === 0;
-    host.replaceChildren(h("h2", "History of the headline cases"), h("div.pictures", history.map(one => picture(one, commits, page))));
+    const pictures = history.flatMap(({unit, lines}) => [...grouped(lines, line => line.kernel)].map(([, own]) => picture(unit, own, commits, page)));
+    host.replaceChildren(h("h2", "History of the headline cases"), h("div.pictures", pictures), shared(unmeasured));
   }
 
-  function picture({unit, lines}, commits, page) {
-    const at = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b),
-      colors = new Map([...new Set(lines.map(line => line.kernel))].map((kernel, n) => [kernel, n]));
+  /** Commits that share another's numbers, or have none: they are no points. */
+  function shared(unmeasured) {
+    if (unmeasured.length === 0) return "";
+    const row = ([hash, , kernels, same, why]) =>
+      h("li", commitLink(hash), ` ${kernels.join(", ")}: `, same ? ["the same files as ", commitLink(same)] : foreign(why));
+    return h(
+      "details.fold",
+      h("summary", `${E.several(new Set(unmeasured.map(([hash]) => hash)).size, "commit")} without a measurement of some kernel: it has the files of another commit, or cannot be measured`),
+      h("ul.absent", unmeasured.map(row)),
+    );
+  }
+
+  function picture(unit, lines, commits, page) {
+    const at = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b);
     const drawn = lines.map(line => {
-      const n = colors.get(line.kernel),
-        values = new Map(line.at.map((i, k) => [i, line.values[k]]));
+      const values = new Map(line.at.map((i, k) => [i, line.values[k]]));
       return {
         ...line,
         name: `${line.kernel} ${line.case} ${line.backend}`,
         y: at.map(i => values.get(i)),
-        color: `var(--series-${n % 6})`,
-        dash: line.baseline ? "2 3" : n < 6 ? null : "7 4",
+        color: "var(--series-0)",
+        dash: line.baseline ? "2 3" : null,
         quiet: line.baseline,
       };
     });
     const area = h("div.chart-area"),
-      words = `over ${at.length} ${at.length === 1 ? "commit" : "commits"}, one case of each kernel` + (drawn.some(line => line.baseline) ? "; dotted: its baseline" : ""),
-      figure = h("figure", h("figcaption", unit, h("span.sub", words)), area, h("div.legend", drawn.map(line => legend(line, page))));
+      words = `over ${at.length} ${at.length === 1 ? "commit" : "commits"}`,
+      figure = h("figure", h("figcaption", foreign(lines[0].kernel), h("span.sub", `${unit} ${words}`)), area, h("div.legend", drawn.map(line => legend(line, page)))),
+      [own, beside] = drawn;
     R.chart(area, {
       lines: drawn,
-      label: `${unit} over ${at.length} commits`,
+      label: `${lines[0].kernel}: ${unit} ${words}`,
       x: {count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
       y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
+      lanes: beside ? [{name: `of ${beside.backend}`, values: own.y.map((y, i) => (y && beside.y[i] ? y / beside.y[i] : undefined)), text: value => `${value.toFixed(3)} ×`}] : [],
       tip: i => tip(drawn, i, commits[at[i]]),
     });
     return figure;
@@ -568,7 +582,7 @@
     const data = await R.load(lane.slug + "/overview");
     if (R.lane(R.state()) !== lane) return;
     receive(data);
-    headlines(document.getElementById("history"), data.history, data.commits, kernelPages());
+    headlines(document.getElementById("history"), data.history, data.commits, kernelPages(), data.unmeasured);
     tiles();
     newest(data.newest);
     draw();

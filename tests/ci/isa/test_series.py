@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from asv.results import Results
 
-from ci.git.repository import Commit, Repository
+from ci.git.repository import Commit, RangeError, Repository
 from ci.history import exact
 from ci.isa import series
 from ci.isa.compiled import CompileError, Wanted, parse
-from ci.isa.series import Backfill, RangeError, commits_of
+from ci.isa.series import Backfill, commits_of
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
 from tests.kit import commits_of_one_second, git
