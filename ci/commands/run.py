@@ -74,7 +74,7 @@ def run(given: Given) -> int:
         return run_range.run(given)
     for name in ("steps", "newest", "since", "minutes", "replay"):
         if getattr(given, name):
-            raise click.UsageError(f"--{name} is for a range of commits: `ridgeline run A..B --{name} ...`")
+            raise click.UsageError(f"--{name} is for a range of commits; name one, such as ..HEAD")
     if given.gpus and not given.dry_run:
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if given.resume and out is None:
