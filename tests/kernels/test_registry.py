@@ -70,7 +70,7 @@ def test_every_operator_has_the_same_files():
             assert {"__init__.py", "config.py", "device.py", "launch.py", "vendors.py"} <= names, folder.name
     assert {name: found for name, found in others.items() if found} == {
         "all_gather": {"gluon_device.py", "gluon_launch.py"},
-        "grouped_gemm": {"autotune.py", "routing.py", "rows_device.py", "weights_device.py"},
+        "grouped_gemm": {"autotune.py", "routing.py", "rows_device.py", "weights_device.py", "weights_with_roles.py"},
         "moe_gemm2_mxfp4": {
             "amd_layouts.py",
             "amd_vendors.py",

@@ -43,6 +43,10 @@ COMPILED = (f"torch{os.sep}_functorch{os.sep}_aot_autograd", f"torch{os.sep}_ind
 ENTERS_COMPILED = "_TorchDynamoContext"
 """Begins the qualified name of the wrapper through which code of torch.compile is entered (torch 2.11 to 2.13)."""
 
+REPLAYS = "CUDAGraph.replay"
+"""Of Python in torch.cuda.graphs (torch 2.6 to 2.13).  What it calls is bound by pybind11 and names no graph: a loop of
+vLLM around a replay was the same code on two sides whose captured launches differed (seen on an H100, 2026-11)."""
+
 DEEPEST, MOST = 3, 200
 """Of a container among the globals: levels, and elements of each, that count."""
 
@@ -61,6 +65,8 @@ class Watch:
             file = frame.f_code.co_filename
             if any(part in file for part in COMPILED) or frame.f_code.co_qualname.startswith(ENTERS_COMPILED):
                 self.unseen = "a compiled graph"
+            elif frame.f_code.co_qualname == REPLAYS:
+                self.unseen = "a captured graph"
             elif frame.f_code not in self._functions and self._owns(file):
                 self._functions[frame.f_code] = frame.f_globals
         elif event == "c_call":
@@ -68,8 +74,6 @@ class Watch:
 
     def _hear(self, function: Any) -> None:
         owner = getattr(function, "__self__", None)
-        if getattr(function, "__name__", "") == "replay" and isinstance(owner, torch.cuda.CUDAGraph):
-            self.unseen = "a captured graph"
         package = str(getattr(function, "__module__", None) or type(owner).__module__).partition(".")[0]
         if package not in KNOWN_C:
             self.unseen = f"C code, {package}.{getattr(function, '__name__', 'a function')}"

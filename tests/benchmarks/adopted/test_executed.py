@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,19 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
         return module.outer
 
     return loaded
+
+
+def test_a_graph_that_was_captured_before_cannot_be_seen() -> None:
+    """What it launches is not called in the closure: equal code there says nothing."""
+    import torch
+
+    from benchmarks.worker.scripts.executed import parts
+
+    def replays() -> None:
+        with contextlib.suppress(TypeError):  # without a GPU it fails where it enters torch's C++
+            torch.cuda.CUDAGraph.replay(SimpleNamespace(_tracker=None))  # type: ignore[arg-type]
+
+    assert parts(replays, lambda file: False, "", "", []) == ({}, "a captured graph")
 
 
 def test_what_is_written_counts_and_not_where(load: Load) -> None:
