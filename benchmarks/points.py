@@ -3,8 +3,8 @@
 Standard library only: a sweep writes the file on any machine, a node reads it and measures.
 
     {"sweep": "f3a9", "operator": "gemm", "rung": 0, "rounds": 8, "regime": "spaced", "batches": [
-        {"case": "n4096_k4096_m64", "anchor": "triton", "points": [
-            {"backend": "triton", "knobs": {"block_m": 64}}, {"backend": "blas", "knobs": {}}]}]}
+        {"case": "m64", "anchor": "triton", "points": [
+            {"case": "m64", "backend": "triton", "knobs": {"block_m": 64}}, {"case": "m64", "backend": "blas"}]}]}
 
 A batch is measured in one process, in shuffled rounds with its anchor, a backend with the knobs of config(); so each
 point is a ratio to the anchor.  A rung is a process start of its own, hence a trial of its own.
@@ -19,9 +19,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from .shapes import Unfit, anything, bounded, items, name, one_of, record, table, text, whole
+from .shapes import Unfit, bounded, built, name, one_of, whole
 
 REGIMES = ("spaced", "sustained")
 """Calls spaced by a cache flush, or back to back at settled power."""
@@ -34,7 +34,8 @@ MARK = "@"
 """Between the backend and the id of a point in the name of its arm."""
 
 
-Knobs = Mapping[str, Any]
+Name = Annotated[str, name]
+Knobs = Mapping[Name, Any]
 """Knobs of a backend by name: JSON values."""
 
 
@@ -42,8 +43,8 @@ Knobs = Mapping[str, Any]
 class Point:
     """A case, a backend and overrides of its knobs; no overrides: the backend as it is, a baseline for instance."""
 
-    case: str
-    backend: str
+    case: Name
+    backend: Name
     knobs: Knobs = dataclasses.field(default_factory=dict, hash=False)
 
     @functools.cached_property
@@ -60,7 +61,7 @@ class Point:
         return label(self.backend, self.id)
 
     def as_json(self) -> dict[str, Any]:
-        """As in a points file, where the batch names the case."""
+        """As in the line of a trial, which names the case."""
         return {"backend": self.backend, "knobs": dict(self.knobs)}
 
 
@@ -83,24 +84,15 @@ class UntimedPoint:
     same_as: str = ""
     why: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """As in a points file."""
-        return {**self.point.as_json(), **({"same_as": self.same_as} if self.same_as else {"why": self.why})}
-
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """Points of one case that are measured together with an anchor.  untimed: those that its line records as well."""
 
-    case: str
-    anchor: str
+    case: Name
+    anchor: Name
     points: tuple[Point, ...]
     untimed: tuple[UntimedPoint, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """As in a points file."""
-        told = {"case": self.case, "anchor": self.anchor, "points": [point.as_json() for point in self.points]}
-        return told | ({"untimed": [one.as_json() for one in self.untimed]} if self.untimed else {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,56 +102,33 @@ class PointsFile:
     whole_calls: calls of every arm that are timed from the host's side too, once its rounds are taken.
     """
 
-    sweep: str
-    operator: str
-    rung: int
-    rounds: int
+    sweep: Name
+    operator: Name
+    rung: Annotated[int, whole(0, 1_000_000)]
+    rounds: Annotated[int, whole(1, 100_000)]
     batches: tuple[Batch, ...]
-    regime: str = "spaced"
-    whole_calls: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of the file."""
-        told = {field: getattr(self, field) for field in ("sweep", "operator", "rung", "rounds", "regime")}
-        told |= {"whole_calls": self.whole_calls} if self.whole_calls else {}
-        return {**told, "batches": [batch.as_json() for batch in self.batches]}
-
-
-_POINT = record({"backend": name}, {"knobs": table(name, anything), "same_as": name, "why": text()})
-_BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {"untimed": items(_POINT)})
-_FILE = record(
-    {"sweep": name, "operator": name, "rung": whole(0, 1_000_000), "rounds": whole(1, 100_000)},
-    {"regime": one_of(*REGIMES), "batches": items(_BATCH), "whole_calls": whole(0, 10_000)},
-)
+    regime: Annotated[str, one_of(*REGIMES)] = REGIMES[0]
+    whole_calls: Annotated[int, whole(0, 10_000)] = 0
 
 
 def parse(value: Any) -> PointsFile:
     """The points that a JSON value asks for.  Unfit names the place, the value and what is allowed."""
     bounded(value)
-    _FILE(value, "")
-    if not value.get("batches"):
-        raise Unfit("batches", value.get("batches"), "a list of at least one batch")
-    told = {field: value[field] for field in ("sweep", "operator", "rung", "rounds")}
-    batches = tuple(_batch(one, f"batches[{index}]") for index, one in enumerate(value["batches"]))
-    regime, whole_calls = value.get("regime", REGIMES[0]), value.get("whole_calls", 0)
-    return PointsFile(**told, batches=batches, regime=regime, whole_calls=whole_calls)
+    file = built(PointsFile, value)
+    if not file.batches:
+        raise Unfit("batches", [], "a list of at least one batch")
+    batches = tuple(_batch(batch, f"batches[{index}]") for index, batch in enumerate(file.batches))
+    return dataclasses.replace(file, batches=batches)
 
 
-def _batch(value: Mapping[str, Any], where: str) -> Batch:
-    case, anchor = value["case"], value["anchor"]
-    found = tuple(_point(case, one) for one in value["points"])
-    counts = Counter(point.label for point in found)
+def _batch(batch: Batch, where: str) -> Batch:
+    counts = Counter(point.label for point in batch.points)
     if twice := [one for one, count in counts.items() if count > 1]:
         raise Unfit(f"{where}.points", twice[0], "each point once")
-    for backend in (anchor, *(point.backend for point in found)):
+    for backend in (batch.anchor, *(point.backend for point in batch.points)):
         if MARK in backend or "/" in backend:
             raise Unfit(where, backend, f"backends without {MARK} and /")
-    untimed = (UntimedPoint(_point(case, o), o.get("same_as", ""), o.get("why", "")) for o in value.get("untimed", ()))
-    return Batch(case, anchor, tuple(point for point in found if point.label != anchor), tuple(untimed))
-
-
-def _point(case: str, value: Mapping[str, Any]) -> Point:
-    return Point(case, value["backend"], value.get("knobs", {}))
+    return dataclasses.replace(batch, points=tuple(one for one in batch.points if one.label != batch.anchor))
 
 
 def read(path: Path) -> PointsFile:

@@ -2,16 +2,21 @@
 
 A check takes a value and the name of its place, and raises Unfit if the value does not fit.  Standard library only.
 Files that people write (policies, pools, alerts) are `closed`: a key that is not known is a typing error there.
+Where the description is a dataclass already, `built` makes one of the value and checks it by its annotations.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import functools
 import json
 import math
 import re
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 Json = Mapping[str, Any]
 """A JSON object that is read."""
@@ -264,3 +269,64 @@ name = text(LONGEST_NAME, least=1, lines=False)
 """1 to LONGEST_NAME printable characters on one line."""
 
 _any_text = text()
+
+
+# ---- values of dataclasses -------------------------------------------------------------------------------------------
+
+
+Made = TypeVar("Made")
+
+PLAIN: Mapping[Any, Check] = {
+    str: that(lambda value: isinstance(value, str), "text"),
+    int: whole(-LARGEST),
+    float: number(-1e300, 1e300),
+    bool: flag,
+    Any: anything,
+}
+"""What a value of a plain annotation may be; Annotated[int, whole(1)] says more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Into:
+    """In an Annotated, behind its checks: what is made of the value."""
+
+    made: Callable[[Any], Any]
+
+
+def built(kind: type[Made], value: Any, where: str = "") -> Made:
+    """A value of JSON as one of a type: a dataclass, which may hold others, tuples, mappings, enumerations, X | None.
+
+    Unfit where a value is not what its annotation says, or a field without a default is missing.  A field that the
+    class does not have is left to a later version.
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        check, hints = _described(kind)
+        check(value, where)
+        there = {field: hint for field, hint in hints.items() if field in value}
+        return kind(**{field: built(hint, value[field], _within(where, field)) for field, hint in there.items()})
+    if origin is tuple:
+        items(anything)(value, where)
+        return tuple(built(parts[0], one, f"{where}[{index}]") for index, one in enumerate(value))
+    if origin is Mapping:
+        table(anything, anything)(value, where)
+        keys, kinds = functools.partial(built, parts[0], where=f"a key of {where}"), parts[1]
+        return {keys(key): built(kinds, one, f"{where}.{key}") for key, one in value.items()}
+    if origin in (typing.Union, types.UnionType):
+        return value if type(value) in parts else built(parts[0], value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        one_of(*kind)(value, where)
+        return kind(value)
+    if origin is typing.Literal:
+        one_of(*parts)(value, where)
+    for check in parts[1:] if origin is typing.Annotated else [PLAIN[kind]] if origin is None else []:
+        value = check.made(value) if isinstance(check, Into) else check(value, where) or value
+    return value
+
+
+@functools.cache
+def _described(kind: Any) -> tuple[Check, Mapping[str, Any]]:
+    """The check of a dataclass's fields that must be there, and what each field holds."""
+    fields, none = dataclasses.fields(kind), dataclasses.MISSING
+    needed = (field.name for field in fields if field.init and field.default is field.default_factory is none)
+    return record(dict.fromkeys(needed, anything), {}), typing.get_type_hints(kind, include_extras=True)

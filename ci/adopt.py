@@ -12,12 +12,11 @@ from pathlib import Path
 from jinja2 import Environment
 from rich.console import Console
 
-from benchmarks.shapes import with_tuples
+from benchmarks.shapes import built
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
 from ci.judging.live import Told
-from ci.trials.trial import Json
 
 # What a script times, as the measuring program tells it before anything is timed.
 
@@ -74,7 +73,10 @@ class ScriptCase:
 
 @dataclasses.dataclass(frozen=True)
 class SeenScript:
-    """timed: keys of what would be timed.  left_out: by key, why another would not be.  trial_s: seconds of a trial."""
+    """What `python -m benchmarks.adopted --told FILE` writes.
+
+    timed: keys of what would be timed.  left_out: by key, why another would not be.  trial_s: seconds of a trial.
+    """
 
     operator: str
     timed: tuple[str, ...]
@@ -82,13 +84,6 @@ class SeenScript:
     trial_s: float
     warnings: tuple[str, ...]
     closures: tuple[ScriptCase, ...]
-
-    @classmethod
-    def of(cls, told: Json) -> SeenScript:
-        """From the JSON that `python -m benchmarks.adopted --told FILE` writes."""
-        names = [field.name for field in dataclasses.fields(ScriptCase)]
-        closures = [ScriptCase(**with_tuples({name: one[name] for name in names})) for one in told["closures"]]
-        return cls(**{**with_tuples(told), "left_out": told["left_out"], "closures": tuple(closures)})
 
 
 # What is asked of a script, as the argument list of `python -m benchmarks.adopted`; and measuring by it.
@@ -152,7 +147,7 @@ class ScriptRequest:
         if not told.exists():
             raise MeasureError(_reason(ended))
         try:
-            return SeenScript.of(json.loads(told.read_bytes()))
+            return built(SeenScript, json.loads(told.read_bytes()))
         finally:
             told.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from typing import Literal, Protocol
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from benchmarks.shapes import Unfit, flag, record, text, that, whole, with_tuples
+from benchmarks.shapes import Unfit, built, flag, record, text, that, whole
 from ci.github.client import API, GitHubError
 from ci.github.orders import Issues
 from ci.history.analysis import History
@@ -103,7 +103,7 @@ class AlertSettings:
     mail: Mail | None = None
 
 
-CHANNELS = {"github": GitHubIssues, "webhook": Webhook, "mail": Mail}
+CHANNELS = ("github", "webhook", "mail")
 
 _TEXTS = that(lambda v: isinstance(v, list) and all(isinstance(one, str) for one in v), "a list of texts")
 _KINDS = [str(kind) for kind in EventKind if kind is not EventKind.CODE]
@@ -133,10 +133,9 @@ def load(path: Path = DEFAULT_FILE) -> AlertSettings:
         raise AlertError(f"{path}: {error}") from None
     except Unfit as error:
         raise AlertError(f"{path}: {error}; for example:\n{EXAMPLE}") from None
-    if not data.keys() & CHANNELS:
+    if not data.keys() & {*CHANNELS}:
         raise AlertError(f"{path}: no channel; known: {', '.join(f'[{name}]' for name in CHANNELS)}")
-    channels = {name: kind(**with_tuples(data[name])) for name, kind in CHANNELS.items() if name in data}
-    return AlertSettings(tuple(map(EventKind, data.get("kinds", ["kernel"]))), data.get("most", 10), **channels)
+    return built(AlertSettings, data)
 
 
 # An event in words, for people who did not ask: short, and safe in Markdown and mail whatever names it holds.

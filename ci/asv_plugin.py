@@ -25,6 +25,7 @@ from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
 
+from benchmarks.shapes import built
 from ci import asv_suite
 from ci.asv_suite import Grid, Installed, Listing
 from ci.git import repository as worktrees
@@ -43,7 +44,7 @@ class Fingerprint:
     """A class attribute that finds this machine's name when it is read, and introduces the machine to asv."""
 
     def __get__(self, instance: object, owner: type | None = None) -> str:
-        machine = rows.machine_record(Fingerprinted.of(doctor()["machine"]))
+        machine = rows.machine_record(built(Fingerprinted, doctor()["machine"]))
         MachineCollection.save(machine["machine"], machine)
         return machine["machine"]
 

@@ -102,7 +102,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     try:
         with ScriptSession(script, checkouts, protocol, asked, program.reporter(given.progress)) as session:
             survey = session.survey()
-            refuse(survey, script.path, script.text)
+            refuse(survey, script.path)
             session.warnings += warnings(survey)
             if given.told:
                 return _tell(session, survey, given.told)

@@ -22,7 +22,7 @@ from benchmarks.coordinator.ranks import VARIABLES, Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
-from benchmarks.shapes import Json, JsonObject, with_tuples
+from benchmarks.shapes import Json, JsonObject, built
 from benchmarks.trial_file import Status
 
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -140,7 +140,7 @@ class ScriptSession(Session):
         while not late and (event := side.next(left_s)):
             side.go_on()
             self._import_ahead(event.pop("loaded", ()))
-            closures.append(SeenClosure(**with_tuples({name: event[name] for name in event if name != "event"})))
+            closures.append(built(SeenClosure, event))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
             if limit_s and len(closures) == 1:
@@ -238,6 +238,7 @@ class ScriptSession(Session):
         self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
     ) -> JsonObject:
         cases: JsonObject = {}
+        differs = {} if self.asked.all_cases else survey.differing
         for key, arms in () if order.cases else _untimed(survey, chosen, self.same(survey)):
             _add(cases, key, arms)
 
@@ -247,6 +248,8 @@ class ScriptSession(Session):
                 for key in chosen.timed:
                     progress.start(f"trial {number + 1}: {key}")
                     _add(cases, key, **self._closure(sides, key, number, order.rounds.get(key.partition("/")[2], 0)))
+                    if why := differs.get(key):
+                        _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
                     progress.done += 1
                 done.wall_s = time.monotonic() - begin
                 if not order.cases:
@@ -317,7 +320,7 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
     """How the script of a side ended."""
     took_s, printed = time.monotonic() - side.begin, side.printed()
     if side.ended:
-        return ScriptEnd(**with_tuples(side.ended), took_s=took_s, printed=printed)
+        return dataclasses.replace(built(ScriptEnd, side.ended), took_s=took_s, printed=printed)
     if late:
         why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)

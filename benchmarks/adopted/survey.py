@@ -16,9 +16,9 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.shapes import Json, with_tuples
+from benchmarks.shapes import built
 
-VERSION = 4
+VERSION = 5
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -29,7 +29,8 @@ class SeenClosure:
     at_s: when in the script, without the imports of what is installed; took_s: to look at it; expected_s: of one call.
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
-    with the modules that it needs.  code: digest of the code that a call runs, "" if that cannot be seen.
+    with the modules that it needs.  ran: digests of the code that a call runs, by its name; unseen: what else runs
+    that cannot be seen.
     """
 
     backend: str
@@ -49,7 +50,13 @@ class SeenClosure:
     detail: str = ""
     call: str = ""
     modules: tuple[str, ...] = ()
-    code: str = ""
+    ran: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unseen: str = ""
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that a call runs, "" if some of it cannot be seen."""
+        return hashlib.sha256(json.dumps(self.ran, sort_keys=True).encode()).hexdigest()[:16] if self.ran else ""
 
     @property
     def key(self) -> str:
@@ -68,7 +75,9 @@ class ScriptEnd:
     """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, died, late.
 
     inside, elsewhere: packages of the repository by where they were imported from.  installed: those that are inside,
-    and lie in another folder as well.  programs: Python that it started.  printed: the last lines of its output.
+    and lie in another folder as well.  programs: Python that it started.
+    untaken: lines that time by a clock of their own and are not compared, with the reason.  printed: the last lines of
+    its output.
     """
 
     code: int = 0
@@ -80,6 +89,7 @@ class ScriptEnd:
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    untaken: tuple[str, ...] = ()
     printed: str = ""
 
     @property
@@ -134,8 +144,13 @@ class Survey:
         base, head = (self.sides[role] for role in ("base", "head"))
         if base.end.elsewhere or head.end.elsewhere:  # a package of the repository whose code nobody looked at
             return frozenset()
-        codes = {key: (base.by_key[key].code, head.by_key[key].code) for key in self.paired}
-        return frozenset(key for key, (one, other) in codes.items() if one and one == other)
+        return frozenset(key for key in self.paired if not self.differing[key])
+
+    @functools.cached_property
+    def differing(self) -> dict[str, str]:
+        """By name of a closure, why its code is not the same on both sides, "" where it is."""
+        base, head = (self.sides[role].by_key for role in ("base", "head"))
+        return {key: differing(base[key], head[key]) for key in self.paired}
 
     def cut_short(self) -> dict[str, str]:
         """By role, why a side did not come to the end of the script, where the other did or nobody knows.
@@ -159,13 +174,29 @@ class Survey:
         return found
 
 
+MOST_DIFFERING = 3
+"""Items that a sentence on what differs names."""
+
+
+def differing(base: SeenClosure, head: SeenClosure) -> str:
+    """Why the two do not run the same code for all that is known, "" if they do."""
+    sides = {"base": base, "head": head}
+    if failing := next((role for role, one in sides.items() if one.status != "ok"), ""):
+        return f"{failing} fails"
+    if unseen := next((one.unseen for one in sides.values() if one.unseen or not one.ran), None):
+        return f"{unseen or 'something'} runs, whose code cannot be seen"
+    names = [name for name in {**base.ran, **head.ran} if base.ran.get(name) != head.ran.get(name)]
+    only = {name: "head" if name in head.ran else "base" for name in names if (name in base.ran) != (name in head.ran)}
+    told = [f"{name} ({only[name]} alone)" if name in only else name for name in names]
+    more = f" and {len(told) - MOST_DIFFERING} more" if len(told) > MOST_DIFFERING else ""
+    return f"{', '.join(told[:MOST_DIFFERING])}{more} not the same" if told else ""
+
+
 def kept(path: Path, asked: str) -> Survey | None:
     """The survey that a file holds, if it is of the same script, arguments, commits and device."""
     try:
         held = json.loads(path.read_bytes())
-        if held["version"] != VERSION or held["asked"] != asked:
-            return None
-        return Survey(asked, {role: _side(one) for role, one in held["sides"].items()}, tuple(held["modules"]))
+        return built(Survey, held) if (held["version"], held["asked"]) == (VERSION, asked) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -175,12 +206,6 @@ def keep(path: Path, survey: Survey) -> None:
     partial = path.with_name(f"{path.name}.part")
     partial.write_text(json.dumps({"version": VERSION, **dataclasses.asdict(survey)}))
     partial.replace(path)
-
-
-def _side(held: Json) -> SideSurvey:
-    return SideSurvey(
-        tuple(SeenClosure(**with_tuples(one)) for one in held["closures"]), ScriptEnd(**with_tuples(held["end"]))
-    )
 
 
 # Which closures are timed within a budget, and what that takes.  Pure.
@@ -279,16 +304,11 @@ def _cheapest(good: Sequence[str], cost: Mapping[str, float], left_s: float) -> 
 
 TIMERS = (
     "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
-    "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time"
+    "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
+    "a loop of its own between two readings of a clock"
 )
 
-NAMES = ("do_bench", "Timer", "perftest", "bench_gpu_time", "perf_report", "autorange")
-"""One of these is in a text that uses a timer, under whatever name it imports it."""
-
-NOTHING = ": it times nothing, or by its own loop"
-
-CLOCKS = ("perf_counter", "time.time(", "elapsed_time", "monotonic(", "process_time(")
-"""What a loop that times by itself reads."""
+NOTHING = ": it times nothing, or in a way that is not known here"
 
 ARGUMENTS_CODE = 2
 """Exit code of argparse and click for arguments that do not fit."""
@@ -302,11 +322,11 @@ class NothingTimed(Exception):
     """The script ran, and there is nothing to compare; the text says why."""
 
 
-def refuse(survey: Survey, script: str, text: str = "") -> None:
-    """Raises CannotRun or NothingTimed where no closure of both sides can be compared.  text: of the script."""
+def refuse(survey: Survey, script: str) -> None:
+    """Raises CannotRun or NothingTimed where no closure of both sides can be compared."""
     for role, side in survey.sides.items():
         if not side.closures:
-            _refuse_side(f"{script} ({role})", side.end, text)
+            _refuse_side(f"{script} ({role})", side.end)
     if same := _same_packages(survey):
         name, folder = same[0]
         raise CannotRun(
@@ -318,14 +338,12 @@ def refuse(survey: Survey, script: str, text: str = "") -> None:
         raise NothingTimed(f"{script}: the sides have no closure in common ({counts})")
 
 
-def _own_loop(text: str) -> str:
-    """What a script's text says where it is not known whether it would have come to a timer."""
-    by_itself = any(word in text for word in CLOCKS) and not any(word in text for word in NAMES)
-    said = "; its own text reads a clock and names no timer that is known here: it times by a loop of its own"
-    return said if by_itself else ""
+def _own_loop(end: ScriptEnd) -> str:
+    """Where a script reads a clock of its own, and why that is not compared."""
+    return f"; it reads a clock at {'; at '.join(end.untaken)}" if end.untaken else ""
 
 
-def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
+def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "several":
         raise CannotRun(
             f"{where} uses several GPUs ({end.why}); one process a side is measured: "
@@ -342,8 +360,8 @@ def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
     if end.kind == "exit" and end.code:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
-        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(text)}")
-    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(text) or NOTHING}")
+        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(end)}")
+    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}")
 
 
 def warnings(survey: Survey) -> list[str]:
@@ -365,6 +383,8 @@ def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
         yield f"{role}: {name} is the checkout's, not the one in {folder}; importlib.metadata may answer for that one"
     if end.programs:
         yield f"{role}: the script starts another program, whose timers are not seen: {end.programs[0]}"
+    for line in end.untaken:
+        yield f"{role}: its own clock is not compared at {line}"
 
 
 def _same_packages(survey: Survey) -> list[tuple[str, str]]:

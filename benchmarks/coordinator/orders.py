@@ -15,10 +15,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 from benchmarks.plan import PlannedCase, UsageError, unknown_kernel
-from benchmarks.shapes import Json, JsonObject, Unfit, items, name, record, table, text, whole, with_tuples
+from benchmarks.shapes import Json, JsonObject, built, whole
 
 MOST_ROUNDS = 10_000
 """What an order may ask for; a trial of 40 is usual."""
@@ -36,26 +36,10 @@ class MeasureOrder:
 
     kernel: str
     cases: tuple[str, ...]
-    first_trial: int
-    trials: int
+    first_trial: Annotated[int, whole()]
+    trials: Annotated[int, whole(1)]
     without: tuple[str, ...] = ()
-    rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
-
-    @classmethod
-    def of(cls, data: Json) -> MeasureOrder:
-        """From its JSON; UsageError names what is wrong."""
-        try:
-            _ORDER(data, "an order")
-        except Unfit as error:
-            raise UsageError(str(error)) from None
-        return cls(**with_tuples(data))
-
-
-_ORDER = record(
-    {"kernel": text(), "cases": items(name), "first_trial": whole(), "trials": whole(1)},
-    {"without": items(name), "rounds": table(name, whole(1, MOST_ROUNDS))},
-    closed=True,
-)
+    rounds: Mapping[str, Annotated[int, whole(1, MOST_ROUNDS)]] = dataclasses.field(default_factory=dict, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +84,12 @@ def read(source: TextIO | None = None) -> Iterator[list[MeasureOrder]]:
         print(json.dumps(ASKING), file=sys.stderr, flush=True)
         line = (source or sys.stdin).readline()
         try:
-            told = json.loads(line or "[]")
+            told = built(tuple[MeasureOrder, ...], json.loads(line or "[]"), "orders")
         except ValueError as error:
             raise UsageError(f"orders are a JSON list in one line, not {line[:80]!r} ({error})") from None
-        if not isinstance(told, list):
-            raise UsageError(f"orders are a JSON list, not {line[:80]!r}")
         if not told:
             return
-        yield [MeasureOrder.of(one) for one in told]
+        yield list(told)
 
 
 # What a session says of how far it is.

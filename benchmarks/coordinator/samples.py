@@ -314,23 +314,21 @@ def secret() -> int:
     return SECRETS.getrandbits(62)
 
 
-def with_spot_checks(schedule: Sequence[PlannedArm], chance: random.Random = SECRETS) -> list[PlannedSample]:
+def with_spot_checks(schedule: Sequence[PlannedArm]) -> list[PlannedSample]:
     """The samples of a schedule, in its order, with the spot checks of every arm between them."""
     found = [PlannedSample(arm) for arm in schedule]
     for arm in dict.fromkeys(schedule):
         for kind in OF_A_POINT if arm.point else OF_AN_ARM:
-            found.insert(chance.randrange(len(found) + 1), PlannedSample(arm, kind))
+            found.insert(SECRETS.randrange(len(found) + 1), PlannedSample(arm, kind))
     return found
 
 
-def spot_checks_after(
-    arms: Sequence[PlannedArm], rounds: int, chance: random.Random = SECRETS
-) -> dict[int, list[PlannedSample]]:
+def spot_checks_after(arms: Sequence[PlannedArm], rounds: int) -> dict[int, list[PlannedSample]]:
     """The spot checks of every arm by the number of bursts after which they come."""
     found: dict[int, list[PlannedSample]] = {}
     for arm in arms:
         for kind in OF_A_POINT if arm.point else OF_AN_ARM:
-            found.setdefault(chance.randint(1, rounds * len(arms)), []).append(PlannedSample(arm, kind))
+            found.setdefault(SECRETS.randint(1, rounds * len(arms)), []).append(PlannedSample(arm, kind))
     return found
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .code_object import KernelCode
 from .collective import Schedules, World
+from .ordering import UNIT
+from .paths import Event, Path, Stretch, completed
 from .programs import Facts
 from .schedule import Hazard
 
@@ -71,36 +74,146 @@ def planted(of: World, plant: Plant) -> World:
 
 def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
     """Each plant under these seeds, until one finds it."""
-    reference = sound.run(seeds[0])
+    sound.run(seeds[0])
+    reasons = Reasons(sound)
     for plant in plants(sound):
         broken = Schedules(planted(sound.world, plant), sound)
-        hazard, count, last = None, 0, None
+        count, hazard = 0, None
         for seed in seeds:
-            count, last = count + 1, broken.run(seed)
-            if last.hazards:
-                hazard = last.hazards[0]
+            count, found = count + 1, broken.run(seed).hazards
+            if found:
+                hazard = found[0]
                 break
-        reason = "" if hazard else _reason(plant, reference.completed, last.completed if last else {}, sound)
-        yield Outcome(plant, count, hazard, reason)
+        yield Outcome(plant, count, hazard, "" if hazard else reasons.why(plant))
 
 
-def _reason(plant: Plant, sound: dict[int, set[int]], broken: dict[int, set[int]], schedules: Schedules) -> str:
-    """Why this change changes nothing.  sound, broken: address of a wait -> operations that it completed."""
-    at, name = plant.facts.instruction.at, plant.facts.name
-    if plant.how == "relaxed" and "_LOAD_" in name:
-        return "what it reads is visible to its workgroup already, by an invalidation before it"
-    if plant.how == "relaxed":
-        return "nobody else reads or writes its place while the kernel runs"
-    if name == "S_WAITCNT":
-        if not sound.get(at):
-            return "nothing that it counts is outstanding there"
-        others = sorted(wait for wait, done in broken.items() if done & sound[at])
-        named = ", ".join(f"{other:#x}" for other in others[:3]) or "the end of the kernel"
-        return f"what it waits for is waited for again, by {named}, before it matters"
-    if name == "S_BARRIER":
-        if schedules.world.launches[0][0].warps == 1:
+class Reasons:
+    """Why a change changes nothing, from all that waves did in the schedules so far (paths.Path)."""
+
+    def __init__(self, sound: Schedules) -> None:
+        self._warps = sound.world.launches[0][0].warps
+        kept = sound.programs.paths.values()
+        self._waves = [(rank * len(each) + at, each[at]) for rank, each in enumerate(kept) for at in range(len(each))]
+        self._held: dict[tuple[int, bool], set[int]] = {}
+        for number, path in self._waves:
+            for event in (event for stretch in path.stretches() for event in stretch.events):
+                for what, places, size, _ in event.parts if event.facts.queue == "vm" else ():
+                    kept_in_caches = what == "store" and not event.facts.scope
+                    for key in {(number // self._warps, False), (number // self._warps, kept_in_caches)}:
+                        self._held.setdefault(key, set()).update(_units(places, size))
+
+    def why(self, plant: Plant) -> str:
+        """The reason, and whether it holds for all paths or for these schedules only."""
+        at, name = plant.facts.instruction.at, plant.facts.name
+        shown = {"S_WAITCNT": self._wait, "BUFFER_INV": self._invalidation, "BUFFER_WBL2": self._write_back}
+        if name == "S_BARRIER" and self._warps == 1:
             return "a workgroup has one wave"
-        return "between the barriers around it the waves exchange nothing that it orders"
-    if name == "BUFFER_INV":
-        return "nothing that another has written is read between it and the next one, or the end of the kernel"
-    return "nothing that others read is stored between the write-back before it and this one"
+        if plant.how == "relaxed":
+            return self._alone(at) or "the schedules do not show that it matters: others access its place"
+        if found := shown[name](at) if name in shown else "":
+            return found
+        return "the schedules do not show that it matters: what it orders is ordered by what stands around it"
+
+    def _from(self, at: int) -> Iterator[tuple[int, Path, Stretch, int]]:
+        for number, path in self._waves:
+            for stretch in path.stretches():
+                for index, event in enumerate(stretch.events):
+                    if event.facts.instruction.at == at:
+                        yield number, path, stretch, index
+
+    def _wait(self, at: int) -> str:
+        """That each operation is completed by a later wait, with nothing in between that depends on it."""
+        again: set[str] = set()
+        nothing = True
+        for _, _, stretch, index in self._from(at):
+            before: list[list[Event]] = [list(queue) for queue in stretch.queues(index)]
+            queues = [list(queue) for queue in before]
+            done = completed(stretch.events[index].facts, *queues)
+            nothing = nothing and not done
+            states = [(stretch, index + 1, before)] if done else []
+            seen = set()
+            while states:
+                one, place, (vm, lgkm) = states.pop()
+                if place == len(one.events):
+                    for after in one.follow.values():
+                        key = (id(after), *map(id, (*vm, *lgkm)))
+                        if key not in seen:
+                            seen.add(key)
+                            states.append((after, 0, [list(vm), list(lgkm)]))
+                    continue
+                event = one.events[place]
+                facts = event.facts
+                if facts.instruction.kind == "end":
+                    again.add("the end of the kernel")
+                    continue
+                if facts.instruction.kind == "barrier" or facts.atomic or facts.name in REMOVED[:2]:
+                    return ""
+                if facts.queue:
+                    (lgkm if facts.queue == "lgkm" else vm).append(event)
+                else:
+                    ended = completed(facts, vm, lgkm)
+                    again |= {f"{facts.instruction.at:#x}" for _ in ended[:1]}
+                if any(other is one_done for one_done in done for other in (*vm, *lgkm)):
+                    states.append((one, place + 1, [vm, lgkm]))
+        if nothing:
+            return "nothing that it counts is outstanding there, on any path"
+        named = ", ".join(sorted(again))
+        return f"what it waits for is waited for again by {named}, on every path, and nothing in between depends on it"
+
+    def _invalidation(self, at: int) -> str:
+        """That no load through the caches follows before the next invalidation, or none of what others write."""
+        loads = set()
+        for number, _, stretch, index in self._from(at):
+            for event in _until(stretch, index + 1, ("BUFFER_INV",)):
+                if event.facts.queue == "vm" and not event.facts.scope:
+                    for what, places, size, _ in event.parts:
+                        if what == "load":
+                            loads.add(event.facts.instruction.at)
+                            if not _units(places, size).isdisjoint(self._others(number, True)):
+                                return ""
+        if not loads:
+            return "no load through the caches follows before the next one or the end of the kernel, on any path"
+        named = ", ".join(f"{one:#x}" for one in sorted(loads)[:4])
+        return f"no other workgroup stores what is loaded through the caches after it, by {named}"
+
+    def _write_back(self, at: int) -> str:
+        """That its workgroup keeps nothing in the caches that another accesses."""
+        groups = {number // self._warps for number, _, _, _ in self._from(at)}
+        if all(
+            self._held.get((group, True), set()).isdisjoint(self._others(group * self._warps, False))
+            for group in groups
+        ):
+            return "no other workgroup accesses what its workgroup stores through the caches"
+        return ""
+
+    def _alone(self, at: int) -> str:
+        for number, _, stretch, index in self._from(at):
+            for _, places, size, _ in stretch.events[index].parts:
+                if not _units(places, size).isdisjoint(self._others(number, False)):
+                    return ""
+        return "no other workgroup accesses its place while the kernel runs"
+
+    def _others(self, number: int, kept_in_caches: bool) -> set[int]:
+        """Units that other workgroups access, or store through the caches."""
+        own = number // self._warps
+        return set().union(*(u for (g, kept), u in self._held.items() if g != own and kept == kept_in_caches))
+
+
+def _until(stretch: Stretch, index: int, names: tuple[str, ...]) -> Iterator[Event]:
+    """All events that can follow, up to one of these names."""
+    states, seen = [(stretch, index)], set()
+    while states:
+        one, place = states.pop()
+        for event in one.events[place:]:
+            if event.facts.name in names:
+                break
+            yield event
+        else:
+            for after in one.follow.values():
+                if id(after) not in seen:
+                    seen.add(id(after))
+                    states.append((after, 0))
+
+
+def _units(places: Any, size: int) -> set[int]:
+    return {place // UNIT + step for place in places.tolist() for step in range(max(1, size // UNIT))}

@@ -78,6 +78,8 @@ class Programs:
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self.machines: dict[bytes, Machine] = {}
+        self.paths: dict[tuple[int, int], list[Any]] = {}
+        """What each wave does (paths.Path): of a rank and one of its launches."""
         nothing = Instruction(0, 0, "a copy of the stream", "plain", lambda w: None)
         self.facts = [Facts(0, nothing, nothing.name, "", 0, frozenset(), frozenset())]
         self.scopes = [0]

@@ -15,19 +15,24 @@ from typing import Any
 import numpy as np
 
 from . import ordering
-from .launch import segment, started
 from .machine import Machine
-from .operands import Unknown
 from .ordering import AGENT, DONE, LOCAL, SYSTEM, UNIT, Clock, Conflict, FlatMemory, Hierarchy, Races
+from .paths import Event, Path, Stretch, completed, paths
 from .programs import SCALAR, STREAM, Facts, Programs, Recording
 from .triton_driver import Launch
-from .waves import ACCUMULATORS, Fault, Waves, gathered, scattered
+from .waves import ACCUMULATORS, Fault, gathered, scattered
 
 LIMIT = 2_000_000
 """Instructions of one schedule after which it is a livelock."""
 
 ATOMIC_BYTES = 8
 """Accesses of a lane up to this size are made at once."""
+
+TRIES = 8
+"""Waves that are picked at random before those that can go on are listed."""
+
+WAKES = 0.1
+"""How likely a wave that polls looks again after a change; all that wait do when no other can go on."""
 
 MOST = 8
 """Hazards that end a schedule; a fault or a deadlock ends it too."""
@@ -63,11 +68,8 @@ class Operation:
     performed: bool = False
     received: list[Any] = field(default_factory=list)
     """What the writers of what it has read knew: rows of clocks."""
-
-    @property
-    def written(self) -> frozenset[int]:
-        """Registers that wait for it."""
-        return self.facts.written
+    loaded: dict[int, Any] = field(default_factory=dict)
+    """What its parts have found, by their number."""
 
 
 @dataclass(eq=False)
@@ -77,7 +79,7 @@ class Wave:
     number: int
     rank: int
     group: int
-    w: Waves
+    path: Path
     clock: Clock
     own: Any
     """Which waves are of its workgroup, and of its rank: [2, waves]."""
@@ -86,11 +88,20 @@ class Wave:
     vm: list[Operation] = field(default_factory=list)
     lgkm: list[Operation] = field(default_factory=list)
     state: str = "ready"
-    busy: set[int] = field(default_factory=set)
+    at: int = 0
+    """Which event of its stretch is next."""
     polled: dict[int, tuple[tuple[int, ...], int, bytes]] = field(default_factory=dict)
     """Address of an atomic that changed nothing -> its places, how often they had been changed by then, and what it
     found there."""
     urged: bool = False
+
+    def __post_init__(self) -> None:
+        self.stretch: Stretch = self.path.first
+
+    @property
+    def event(self) -> Event:
+        """What it does next."""
+        return self.stretch.events[self.at]
 
 
 @dataclass(frozen=True)
@@ -170,10 +181,10 @@ class Schedule:
         self.stream_index = [0] * self.ranks
         self.calls = [0] * self.ranks
         self.waves: list[Wave] = []
+        self.place: dict[int, int] = {}
+        """Number of a wave -> its index in `waves`."""
         self.results: list[list[Any]] = [[] for _ in range(self.ranks)]
         """Outputs, [rank][call], as each rank's stream reads them."""
-        self.completed: dict[int, set[int]] = {}
-        """Address of a wait -> addresses of the operations that were completed by it."""
 
     # The life of a rank: calls one after the other, and what its stream does between them.
 
@@ -182,14 +193,13 @@ class Schedule:
         self.alive = [0] * (self.ranks * self.groups)
         self.lds = [Races(8, self.rank_of, self.programs.scopes)] * (self.ranks * self.groups)
         self.machines: list[Machine | None] = [None] * self.ranks
-        with np.errstate(all="ignore"):
-            try:
-                for rank in range(self.ranks):
-                    self._begin(rank)
-                self._loop()
-            except (Fault, Unknown) as error:
-                if isinstance(error, Unknown):
-                    raise
+        try:
+            for rank in range(self.ranks):
+                self._begin(rank)
+            self._loop()
+        except Fault as error:
+            if not self.hazards:
+                raise error
         return self.hazards
 
     def _begin(self, rank: int) -> None:
@@ -200,33 +210,22 @@ class Schedule:
         self._stream_writes(rank, self.between[rank][call])
         machine = self.machines[rank] = self.programs.machine(launch)
         machine.accesses.memory = self.memory
-        starting = FlatMemory([])
-        waves = started(launch.code, starting, segment(launch.code, launch.arguments), launch.grid, launch.warps, rank)
-        self._constants(starting)
-        for number in range(len(waves)):
-            one = waves.taken(np.arange(len(waves)) == number)
-            one.ids[:, 0] += rank * self.groups
-            group = int(one.ids[0, 0])
+        for number, path in enumerate(paths(self.programs, machine, launch, rank)):
             index = rank * self.groups * self.warps + number
-            before = next((w for w in self.waves if w.number == index), None)
+            group = rank * self.groups + number // self.warps
             same = np.stack([self.group_of == group, self.rank_of == rank])
-            issued = before.issued if before else [0, 0]
-            wave = Wave(index, rank, group, one, self.clocks[rank], same, issued)
-            if before:
-                self.waves[self.waves.index(before)] = wave
+            if call:
+                self.waves[self.place[index]] = Wave(
+                    index, rank, group, path, self.clocks[rank], same, self.waves[self.place[index]].issued
+                )
             else:
-                self.waves.append(wave)
+                self.place[index] = len(self.waves)
+                self.waves.append(Wave(index, rank, group, path, self.clocks[rank], same, [0, 0]))
             self.alive[group] += number % self.warps == 0 and self.warps
         for group in range(rank * self.groups, (rank + 1) * self.groups):
             self.lds[group] = Races(launch.lds_bytes, np.tile(self.rank_of, 2), self.programs.scopes)
         machine.accesses.lds[rank * self.groups * launch.lds_bytes : (rank + 1) * self.groups * launch.lds_bytes] = 0xA5
         self._orders()
-
-    def _constants(self, starting: FlatMemory) -> None:
-        """The argument segment and dispatch packet: written by nobody while the kernel runs."""
-        for start, contents, _ in starting.buffers():
-            place = int(self.memory.places(np.array([start], np.uint64), len(contents))[0])
-            self.memory.bytes[place : place + len(contents)] = contents
 
     def _stream_writes(self, rank: int, between: Between) -> None:
         wave = self.streams + rank
@@ -285,24 +284,27 @@ class Schedule:
     def _orders(self) -> None:
         """A random order of the waves or ranks."""
         ranks = [self.choose.random() for _ in range(self.ranks)]
-        self.precedence = [
-            ranks[wave.rank] if self.mood.order == "ranks" else self.choose.random() for wave in self.waves
-        ]
+        precedence = {
+            wave: ranks[wave.rank] if self.mood.order == "ranks" else self.choose.random() for wave in self.waves
+        }
+        self.order = sorted(self.waves, key=precedence.__getitem__)
 
     def _loop(self) -> None:
         stalled = -1
         while len(self.hazards) < self.most:
-            ready = [wave for wave in self.waves if wave.state == "ready"]
-            if not ready:
+            wave = self._picked()
+            if wave is None:
                 if all(wave.state == "ended" for wave in self.waves):
                     return
+                if self._wake(1):
+                    continue
                 if stalled == self.changes:
                     self._deadlock("deadlock")
                     return
                 stalled = self.changes
                 self._urge()
                 continue
-            self._go(self._picked(ready))
+            self._go(wave)
             if self.executed > self.limit:
                 self._deadlock("livelock")
                 return
@@ -311,13 +313,17 @@ class Schedule:
             if self.mood.evicts and self.choose.random() < self.mood.evicts:
                 self.hierarchy.evict(self.choose)
 
-    def _picked(self, ready: list[Wave]) -> Wave:
+    def _picked(self) -> Wave | None:
+        """A wave that can go on, None if there is none."""
         if self.mood.order == "fair":
-            return self.choose.choice(ready)
+            for _ in range(TRIES):
+                if (one := self.choose.choice(self.waves)).state == "ready":
+                    return one
+            ready = [wave for wave in self.waves if wave.state == "ready"]
+            return self.choose.choice(ready) if ready else None
         if self.choose.random() < 0.01:
             self._orders()
-        places = {wave.number: rank for wave, rank in zip(self.waves, self.precedence, strict=True)}
-        return min(ready, key=lambda wave: places[wave.number])
+        return next((wave for wave in self.order if wave.state == "ready"), None)
 
     def _urge(self) -> None:
         """Nobody can go on: perform what is outstanding, and let those that poll look again."""
@@ -328,19 +334,16 @@ class Schedule:
                 wave.state, wave.urged = "ready", True
 
     def _perform_any(self) -> None:
-        waiting = [wave for wave in self.waves if wave.vm or wave.lgkm]
+        wave = self.choose.choice(self.waves)
+        waiting = [queue for queue in (wave.vm, wave.lgkm) if queue]
         if waiting:
-            wave = self.choose.choice(waiting)
-            queue = self.choose.choice([queue for queue in (wave.vm, wave.lgkm) if queue])
-            operation = self.choose.choice(queue)
-            self._perform(wave, operation)
+            self._perform(wave, self.choose.choice(self.choose.choice(waiting)))
 
     def _deadlock(self, kind: str) -> None:
         places = []
         for wave in self.waves:
             if wave.state != "ended":
-                facts = self.programs.told(self._machine(wave), wave.w.pc)
-                places.append(f"{self._who(wave.number)} at {self._at(facts)} ({wave.state})")
+                places.append(f"{self._who(wave.number)} at {self._at(wave.event.facts)} ({wave.state})")
         rank = next(wave.rank for wave in self.waves if wave.state != "ended")
         more = f" and {len(places) - 8} more" if len(places) > 8 else ""
         self._tell(kind, rank, "no wave can go on", "; ".join(places[:8]) + more, "nothing", (0, 0))
@@ -353,50 +356,34 @@ class Schedule:
         return machine
 
     def _go(self, wave: Wave) -> None:
-        """Execute until the wave has done something that others could notice."""
-        machine, w = self._machine(wave), wave.w
-        accesses = machine.accesses
-        assert isinstance(accesses, Recording)
-        known, image = self.programs._known, machine.code.image
-        while True:
-            facts = known.get((image, w.pc)) or self.programs.told(machine, w.pc)
-            instruction = facts.instruction
-            self.executed += 1
-            if wave.busy and not wave.busy.isdisjoint(facts.touched):
-                self._register_hazard(wave, facts)
-            accesses.parts = []
-            try:
-                result = instruction.do(w)
-            except Fault as error:
-                self._tell("fault", wave.rank, str(error), "", self._event(wave, facts), (0, facts.number))
-                raise
-            if facts.atomic and self._polls(wave, facts, accesses.parts):
-                return
-            w.pc = instruction.at + instruction.size
-            if facts.queue:
-                self._issue(wave, facts, accesses.parts)
-                return
-            if instruction.kind == "plain":
-                if facts.name == "S_WAITCNT":
-                    self._wait(wave, facts)
-                    return
-                if facts.name == "BUFFER_INV":
-                    self._invalidate(wave, facts)
-                    return
-                if self.executed > self.limit:
-                    return
-                continue
-            if instruction.kind == "branch":
-                if result[0]:
-                    w.pc = instruction.target
-                    if w.pc <= instruction.at:
-                        return
-                continue
-            wave.state = "barrier" if instruction.kind == "barrier" else "ended"
-            if wave.state == "ended":
-                self.alive[wave.group] -= 1
+        """Execute what the wave does next that others could notice, and all before it."""
+        event = wave.event
+        facts = event.facts
+        if event.early:
+            self._register_hazard(wave, *event.early)
+            raise Fault("what follows depends on a register that is not there yet")
+        if event.fault:
+            self._tell("fault", wave.rank, event.fault, "", self._event(wave, facts), (0, facts.number))
+            raise Fault(event.fault)
+        if facts.atomic and self._polls(wave, facts, event.parts):
+            return
+        self.executed += event.executed
+        kind = facts.instruction.kind
+        if kind == "end":
+            wave.state = "ended"
+            self.alive[wave.group] -= 1
             self._meet(wave)
             return
+        wave.at += 1
+        if facts.queue:
+            self._issue(wave, facts, event.parts)
+        elif kind == "barrier":
+            wave.state = "barrier"
+            self._meet(wave)
+        elif facts.name == "S_WAITCNT":
+            self._wait(wave, facts)
+        else:
+            self._invalidate(wave, facts)
 
     def _polls(self, wave: Wave, facts: Facts, parts: list[Any]) -> bool:
         """Whether an atomic would find what it found last time; then its wave is left alone until that has changed."""
@@ -429,7 +416,6 @@ class Schedule:
             before[wave.number] = operation.index
             operation.received = [before]
         (wave.lgkm if local else wave.vm).append(operation)
-        wave.busy |= facts.written
         if self.mood.early > 0.4 and not parts:
             self._perform(wave, operation)
 
@@ -447,15 +433,15 @@ class Schedule:
         if operation.facts.name == "BUFFER_WBL2":
             self.hierarchy.write_back(wave.rank, wave.group, operation.facts.scope)
             self.changes += 1
-        for part in operation.parts:
-            self._do(wave, operation, *part)
+        for number, part in enumerate(operation.parts):
+            operation.loaded[number] = self._do(wave, operation, *part)
 
-    def _do(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> None:
+    def _do(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> Any:
+        """Perform a part of an operation; what it loads."""
         facts = operation.facts
         event = (wave.number, facts.number, operation.index)
         if what.startswith("local"):
-            self._do_local(wave, operation, what, places, size, given)
-            return
+            return self._do_local(wave, operation, what, places, size, given)
         reads, writes, done = self._limits(operation.clock, wave.number, facts.scope >= AGENT)
         if what == "load":
             if facts.queue == "vm":
@@ -467,32 +453,33 @@ class Schedule:
             if facts.atomic and size <= ATOMIC_BYTES:
                 self._receive(wave, operation, places)
                 self._found(wave, facts, places, data)
-            accesses = self._machine(wave).accesses
-            assert isinstance(accesses, Recording)
-            accesses.parts = []
-            given(data)
-            for part in accesses.parts:  # straight to the LDS
-                self._do(wave, operation, *part)
-            return
+            if not facts.written:  # straight to the LDS
+                accesses = self._machine(wave).accesses
+                assert isinstance(accesses, Recording)
+                accesses.parts = []
+                given(data)
+                for part in accesses.parts:
+                    self._do(wave, operation, *part)
+            return data
         self._tell_memory(self.races.write(places, size, (writes, done), event), event, wave.rank)
         if what == "store":
             self.hierarchy.store(wave.rank, wave.group, places, given, facts.scope)
             if facts.atomic and size <= ATOMIC_BYTES:
                 self._send(wave, operation, places)
             self._changed(places)
-            return
-        change, use = given
+            return None
+        change, _ = given
         before, changed = self.hierarchy.modify(wave.rank, wave.group, places, size, change, facts.scope)
         self._receive(wave, operation, places)
         self._send(wave, operation, places)
-        use(before)
         if changed:
             self._changed(places)
             wave.polled.pop(facts.instruction.at, None)
         else:
             self._found(wave, facts, places, before)
+        return before
 
-    def _do_local(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> None:
+    def _do_local(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> Any:
         """An access to the LDS.  Waves count twice there: what came straight from memory is complete by vmcnt."""
         machine, direct = self._machine(wave), operation.facts.queue == "vm"
         count = len(self.rank_of)
@@ -509,20 +496,28 @@ class Schedule:
         if found:
             self._conflict("lds", wave.rank, f"LDS address {found.place:#x}", found, event)
         if what == "local load":
-            given(gathered(lds, places, size))
-        else:
-            scattered(lds, places, given)
+            return gathered(lds, places, size)
+        scattered(lds, places, given)
+        return None
 
     def _changed(self, places: Any) -> None:
         self.changes += 1
         watched = self.versions.keys() & set(places.tolist())
         for place in watched:
             self.versions[place] += 1
-        for wave in self.waves if watched else ():
-            if wave.state == "polling":
-                where, version, _ = wave.polled[wave.w.pc]
+        if watched:
+            self._wake(WAKES)
+
+    def _wake(self, likely: float) -> bool:
+        """Let waves go on, each as likely as that, for which what they poll has changed; whether there was one."""
+        before = self.changes
+        for wave in self.waves:
+            if wave.state == "polling" and self.choose.random() < likely:
+                where, version, _ = wave.polled[wave.event.facts.instruction.at]
                 if self._version(where) != version:
                     wave.state = "ready"
+                    self.changes += 1
+        return self.changes > before
 
     def _keys(self, wave: Wave, operation: Operation, places: Any) -> list[tuple[int, int]]:
         """Where an atomic meets others: at a place in its rank's cache and, of the system, in memory."""
@@ -542,16 +537,15 @@ class Schedule:
             self.messages[key] = np.maximum(self.messages.get(key, rows), rows)
 
     def _wait(self, wave: Wave, facts: Facts) -> None:
-        for queue, most in ((wave.vm, facts.waits[0]), (wave.lgkm, facts.waits[1])):
-            if most and queue and queue is wave.lgkm:
-                queue.sort(key=lambda one: one.facts.name.startswith("S_"))
-            while len(queue) > most:
-                operation = queue[0]
-                self._perform(wave, operation)
-                queue.pop(0)
-                self._complete(wave, operation)
-                self.completed.setdefault(facts.instruction.at, set()).add(operation.facts.instruction.at)
-        wave.busy = set().union(*(one.written for one in wave.vm), *(one.written for one in wave.lgkm))
+        given = []
+        done = completed(facts, wave.vm, wave.lgkm)
+        for operation in done:
+            self._perform(wave, operation)
+            self._complete(wave, operation)
+            if operation.facts.written:
+                given += [data for data in operation.loaded.values() if data is not None]
+        if given:
+            wave.stretch, wave.at = wave.path.next(wave.stretch, given), 0
 
     def _complete(self, wave: Wave, operation: Operation) -> None:
         if operation.facts.queue == "lgkm":
@@ -570,7 +564,8 @@ class Schedule:
 
     def _meet(self, wave: Wave) -> None:
         """Let a workgroup go on if all its waves that live are at a barrier; a launch ends with its last wave."""
-        here = [one for one in self.waves if one.group == wave.group and one.state == "barrier"]
+        first = self.place[wave.group * self.warps]
+        here = [one for one in self.waves[first : first + self.warps] if one.state == "barrier"]
         if here and len(here) == self.alive[wave.group]:
             rows = here[0].clock.rows.copy()
             for one in here[1:]:
@@ -612,18 +607,13 @@ class Schedule:
         second = f"{found.what} by {self._at(self.programs.facts[event[1]])} of {self._who(event[0])}"
         self._tell(kind, rank, where, first, second, (found.instruction, event[1]))
 
-    def _register_hazard(self, wave: Wave, facts: Facts) -> None:
-        for operation in [*wave.vm, *wave.lgkm]:
-            both = operation.written & facts.touched
-            if both:
-                register = min(both)
-                name = f"s{register - SCALAR}" if register >= SCALAR else f"v{register}"
-                if ACCUMULATORS <= register < SCALAR:
-                    name = f"a{register - ACCUMULATORS}"
-                pair = (operation.facts.number, facts.number)
-                self._tell(
-                    "register", wave.rank, name, self._event(wave, operation.facts), self._event(wave, facts), pair
-                )
+    def _register_hazard(self, wave: Wave, first: Facts, second: Facts) -> None:
+        register = min(first.written & second.touched)
+        name = f"s{register - SCALAR}" if register >= SCALAR else f"v{register}"
+        if ACCUMULATORS <= register < SCALAR:
+            name = f"a{register - ACCUMULATORS}"
+        events = self._event(wave, first), self._event(wave, second)
+        self._tell("register", wave.rank, name, *events, (first.number, second.number))
 
     def _event(self, wave: Wave, facts: Facts) -> str:
         return f"{self._at(facts)} of {self._who(wave.number)}"

@@ -441,9 +441,13 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _shortened(text: str, limit: int = 300) -> str:
+LONGEST_SAID = 300
+"""Characters of a compiler's sentence."""
+
+
+def _shortened(text: str) -> str:
     text = re.sub(r"/[\w./-]*/([\w.-]+)", lambda match: Path(match[0]).name, text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return text if len(text) <= LONGEST_SAID else text[: LONGEST_SAID - 3] + "..."
 
 
 # Compiled results by content: one JSON record per compilation, and code texts named by their own digest.

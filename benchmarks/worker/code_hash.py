@@ -36,10 +36,11 @@ _COMMENT = {"ptx": "//", "amdgcn": ";"}
 
 
 class Trace:
-    """Launches and operations of one call, in order, as JSON values."""
+    """Launches and operations of one call, in order, as JSON values.  kernels: names, by what stands for their code."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
+        self.kernels: dict[str, str] = {}
         self.launches = 0
 
     def digest(self) -> str | None:
@@ -66,7 +67,9 @@ class _Operations(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__qualname__", None) or getattr(func, "__name__", type(func).__name__)
-        self._trace.events.append([name, [_value(a) for a in args], {k: _value(v) for k, v in (kwargs or {}).items()}])
+        self._trace.events.append(
+            [name, [value_of(a) for a in args], {k: value_of(v) for k, v in (kwargs or {}).items()}]
+        )
         return func(*args, **(kwargs or {}))
 
 
@@ -82,15 +85,17 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
 
     def recording(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
         trace.launches += 1
-        trace.events.append([code_of(self), [_value(g) for g in grid], [_value(a) for a in args]])
+        code = code_of(self)
+        trace.kernels[code] = str(getattr(self, "name", "of Triton"))
+        trace.events.append([code, [value_of(g) for g in grid], [value_of(a) for a in args]])
         return original(self, grid, stream, *args)
 
-    with _in_place_of(CompiledKernel, "launch_metadata", recording):
+    with in_place_of(CompiledKernel, "launch_metadata", recording):
         yield
 
 
 @contextlib.contextmanager
-def _in_place_of(owner: Any, name: str, method: Any) -> Iterator[None]:
+def in_place_of(owner: Any, name: str, method: Any) -> Iterator[None]:
     """Have a method of a class be another one inside."""
     original = getattr(owner, name)
     setattr(owner, name, method)
@@ -111,7 +116,7 @@ def compiling() -> Iterator[list[float]]:
         ):
             found = getattr(sys.modules.get(module), owner, None)
             if hasattr(found, name):
-                stack.enter_context(_in_place_of(found, name, _timing(getattr(found, name), seconds)))
+                stack.enter_context(in_place_of(found, name, _timing(getattr(found, name), seconds)))
         yield seconds
 
 
@@ -143,7 +148,7 @@ def normalised(assembly: str, kind: str) -> str:
     return "\n".join(line for line in bare if line)
 
 
-def _value(value: Any) -> Any:
+def value_of(value: Any) -> Any:
     """An argument without addresses."""
     if isinstance(value, torch.Tensor):
         return [str(value.dtype), list(value.shape), list(value.stride())]
@@ -152,8 +157,8 @@ def _value(value: Any) -> Any:
     if isinstance(value, int):
         return "address" if abs(value) >= ADDRESS else value
     if isinstance(value, (tuple, list)):
-        return [_value(item) for item in value]
+        return [value_of(item) for item in value]
     if hasattr(value, "block_shape"):  # a tensor descriptor
-        parts = [_value(getattr(value, part, None)) for part in ("shape", "strides", "block_shape")]
+        parts = [value_of(getattr(value, part, None)) for part in ("shape", "strides", "block_shape")]
         return [type(value).__name__, *parts]
     return type(value).__name__

@@ -24,10 +24,9 @@ from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, mea
 from ci.judging.live import Interrupted
 from ci.records import store
 from ci.stats.interval import shifts
-from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import Followed, read
-from ci.trials.replay import MACHINE_KINDS, ReplayError, content_of, times, value_of
+from ci.trials.replay import MACHINE_KINDS, ReplayError, Unusable, both, content_of, value_of
 from ci.trials.trial import Json, Trial
 
 Position = Callable[[Trial, str], int | None]
@@ -191,18 +190,13 @@ def _replayed(line: Any, names: list[str], where: str) -> TrialOutcome:
 
 
 def _shift(arms: Any, where: str) -> float:
-    base, head = (_samples(arms, role, where) for role in ("base", "head"))
-    if len(base) != len(head):
-        raise BisectError(f"{where}: base has {len(base)} samples and head {len(head)}; they come in rounds")
+    try:
+        base, head = both(arms, where)
+    except Unusable as error:
+        raise BisectError(str(error)) from None
+    if len(base) < FEWEST_ROUNDS:
+        raise BisectError(f"{where}: {len(base)} rounds; a shift needs {FEWEST_ROUNDS} at least")
     return float(shifts(base[None], head[None]).shift[0])
-
-
-def _samples(arms: Any, role: str, where: str) -> FloatArray:
-    samples = arms.get(role) if isinstance(arms, dict) else None
-    found = times(samples) if isinstance(samples, list) and len(samples) >= FEWEST_ROUNDS else None
-    if found is None:
-        raise BisectError(f"{where}: {role} is {samples!r:.60}; allowed: at least two finite times above 0")
-    return found
 
 
 def _lines(path: Path) -> list[tuple[str, Json]]:

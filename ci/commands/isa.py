@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from pathlib import Path
 
 import click
@@ -28,7 +27,6 @@ from ci.options import (
     POLICY,
     Finite,
     Given,
-    NewFile,
     err_console,
     flag,
     option,
@@ -39,7 +37,6 @@ from ci.options import (
     verb,
 )
 from ci.report.words import plain, plural
-from ci.whole_files import replace
 
 EXAMPLES = """\
 ridgeline isa                                  the code of the working tree
@@ -72,8 +69,6 @@ ridgeline isa                                  the code of the working tree
 @flag("--every", "With --range: also commits that touch no kernels.")
 @flag("--again", "With --range: also commits that are recorded already.")
 @flag("--history", "What changed from one recorded commit to the next.")
-@option("--page", "With --triton: also write an HTML page.", NewFile())
-@option("--markdown", "With BASE: also write the comparison as Markdown.", NewFile())
 @project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(given: Given) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
@@ -87,10 +82,6 @@ def isa(given: Given) -> int:
         raise click.UsageError(
             "--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD"
         )
-    for file in filter(None, (given.page, given.markdown)):
-        folder = file.absolute().parent
-        if not os.access(folder, os.W_OK):
-            raise click.UsageError(f"{file} cannot be written: {folder} is not a folder that you can write to")
     job = IsaJob(given)
     if given.versions:
         return job.compare_versions()
@@ -144,8 +135,6 @@ class IsaJob:
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)
-        if self.given.markdown:
-            replace(self.given.markdown, isa_text.markdown(judgement))
         if self.given.as_json:
             named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
             print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
@@ -170,8 +159,6 @@ class IsaJob:
             except (versions.InstallError, CompileError) as error:
                 missing[name] = str(error)
         judged = versions.judge(trees, missing, policy)
-        if self.given.page:
-            replace(self.given.page, versions.page(judged))
         if self.given.as_json:
             print_json(versions.as_json(judged))
             return judged.exit_code

@@ -212,7 +212,5 @@ def _remarks(read_in: TableFile) -> list[str]:
     for one in check_printed(read_in.frame, roles.printed):
         differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
         said.append(f"column {one.column!r}: {plural(one.rows, 'printed ratio')} {differ}; {len(one.off)} are off")
-        said += [
-            f"row {read_in.frame.index[o.row]}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off
-        ]
+        said += [f"row {o.row}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off]
     return [*said, *read_in.left_out.all()]

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.shapes import Unfit, built
 from ci.calling import INSTALLED, program
 from ci.executors import gather, job
 from ci.executors.job import Executor, ExecutorError, JobSpec, JobStatus, Result, State, stored
@@ -48,9 +49,8 @@ class Submitted:
     def of(cls, folder: Path) -> Submitted:
         """As written.  A file that is damaged makes one job unknown to Slurm, and hides no other job."""
         try:
-            value = job.read_json(folder / "slurm.json")
-            return cls(value["token"], value["array"], value["gather"], tuple(value["shards"]))
-        except (ExecutorError, OSError, KeyError, TypeError):
+            return built(cls, job.read_json(folder / "slurm.json"))
+        except (ExecutorError, OSError, Unfit):
             return cls("")
 
     def write(self, folder: Path) -> None:

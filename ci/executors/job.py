@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import lifetime
+from benchmarks.shapes import Unfit, built
 from ci.whole_files import WriteError, replace
 from kernels import project
 
@@ -163,10 +164,9 @@ class Result:
         """From the result file of a folder, None where there is none yet."""
         path = folder / "result.json"
         value = read_json(path)
-        known = {field.name: value[field.name] for field in dataclasses.fields(cls) if field.name in value}
         try:
-            return cls(**{**known, "state": State(value["state"])}) if value else None
-        except (KeyError, ValueError) as error:
+            return built(cls, value) if value else None
+        except Unfit as error:
             raise _damaged(path, error) from error
 
     def write(self, folder: Path) -> None:
@@ -213,10 +213,7 @@ def said_of(folder: Path, log: str) -> JobStatus:
 
 def stored(folder: Path) -> JobSpec:
     """What the job in a folder needs, as `submit` wrote it to job.json."""
-    value = read_json(folder / "job.json")
-    known = {field.name: value[field.name] for field in dataclasses.fields(JobSpec) if field.name in value}
-    sharding = value.get("sharding") or {}
-    return JobSpec(**{**known, "sharding": Sharding(**{**sharding, "finish": tuple(sharding.get("finish", ()))})})
+    return built(JobSpec, read_json(folder / "job.json"))
 
 
 def take_up(folder: Path) -> str:

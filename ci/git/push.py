@@ -36,7 +36,6 @@ def push_records(
     folder: Path,
     branch: str,
     message: str,
-    remote: str = "origin",
     token: str = "",
     sleep: Callable[[float], None] = time.sleep,
     server: str = SERVER,
@@ -54,13 +53,13 @@ def push_records(
         if not _commit(where, env, folder.name, message):
             return ""
         for attempt in range(PUSHES):
-            if succeeds(where, "push", "--quiet", remote, f"HEAD:refs/heads/{branch}", env=env):
+            if succeeds(where, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}", env=env):
                 return git(where, "rev-parse", "HEAD")
             sleep(2.0**attempt)
-            _rebase(where, env, remote, branch)
+            _rebase(where, env, branch)
     except GitError as error:
         raise PushError(str(error)) from error
-    raise PushError(f"{remote} refused {branch} {PUSHES} times; the records are committed here, push them by hand")
+    raise PushError(f"origin refused {branch} {PUSHES} times; the records are committed here, push them by hand")
 
 
 def pushed(folder: Path, branch: str, message: str) -> str:
@@ -79,12 +78,12 @@ def _commit(where: Path, env: Mapping[str, str], name: str, message: str) -> boo
     return True
 
 
-def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> None:
-    git(where, "fetch", "--quiet", remote, branch, env=env)
+def _rebase(where: Path, env: Mapping[str, str], branch: str) -> None:
+    git(where, "fetch", "--quiet", "origin", branch, env=env)
     if not succeeds(where, "rebase", "--quiet", "--autostash", "FETCH_HEAD", env=env):
         succeeds(where, "rebase", "--abort")
         raise PushError(
-            f"{remote}/{branch} recorded the same commit on the same machine meanwhile; the records are committed here:"
+            f"origin/{branch} recorded the same commit on the same machine meanwhile; the records are committed here:"
             " pull, then record the trial files again"
         )
 
@@ -211,18 +210,18 @@ class Branch:
         git(self.root, "update-ref", self.ref, commit, own)
         return commit
 
-    def push(self, env: Mapping[str, str], remote: str = "origin") -> str:
+    def push(self, env: Mapping[str, str]) -> str:
         """Push it, united with what others pushed meanwhile; returns its newest commit.  env: who we are there.
 
         Raises GitError.
         """
         for _ in range(ATTEMPTS):
-            if succeeds(self.root, "push", "--quiet", remote, f"{self.ref}:{self.ref}", env=env):
+            if succeeds(self.root, "push", "--quiet", "origin", f"{self.ref}:{self.ref}", env=env):
                 return git(self.root, "rev-parse", self.ref)
-            git(self.root, "fetch", "--quiet", remote, f"+{self.ref}:{self._remote}", env=env)
+            git(self.root, "fetch", "--quiet", "origin", f"+{self.ref}:{self._remote}", env=env)
             self.unite(self._remote)
         raise GitError(
-            f"{remote} refused {self.name} {ATTEMPTS} times; it is committed here: git push {remote} {self.name}"
+            f"origin refused {self.name} {ATTEMPTS} times; it is committed here: git push origin {self.name}"
         )
 
     def _commit(self, tree: str, parents: list[str], message: str) -> str:

@@ -506,9 +506,9 @@ def _check(report: Report, target: PostTarget, github: GitHub, numbers: list[int
     post_check(github, CheckRun(target.check, target.sha, report.verdict, title, text, notes, run))
 
 
-def add_summary(report: Report, topic: str = "", environ: Mapping[str, str] = os.environ) -> bool:
+def add_summary(report: Report, topic: str = "") -> bool:
     """Append a report to the summary of the workflow's step; whether there is one (GITHUB_STEP_SUMMARY)."""
-    place = environ.get("GITHUB_STEP_SUMMARY")
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return False
     with open(place, "a", encoding="utf-8") as file:

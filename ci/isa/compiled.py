@@ -12,13 +12,13 @@ import enum
 import json
 import re
 import tempfile
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
 
-from benchmarks.shapes import Check, Unfit, anything, form, items, maybe, number, one_of, record, table, that, whole
+from benchmarks.shapes import Into, Unfit, anything, built, form, items, maybe, number, record, that, whole
 from ci import harness
 from ci.report.words import plain
 from ci.trials.trial import Scalar
@@ -34,10 +34,23 @@ MOST_CHARACTERS = 1000
 Json = Mapping[str, Any]
 """An object of a result file, checked."""
 
-Counts = Mapping[str, int]
+_NAME = that(
+    lambda v: isinstance(v, str) and v.isprintable() and len(v) <= MOST_CHARACTERS,
+    f"printable text of at most {MOST_CHARACTERS} characters",
+)
+_PROSE = that(lambda v: isinstance(v, str), "text")
+Name = Annotated[str, _NAME]
+Prose = Annotated[str, maybe(_PROSE), Into(lambda text: plain(text or "", MOST_CHARACTERS))]
+"""A sentence, perhaps with words of a compiler or a foreign package: one line without control characters."""
+
+Count = Annotated[int, whole(0, MOST_COUNT)]
+Mean = Annotated[float | None, maybe(number(0, MOST_COUNT))]
+Counts = Mapping[Name, Count]
 """Instructions by name."""
 
-Widths = Mapping[str, int]
+Widths = Mapping[
+    Annotated[str, form(re.compile(r"(2x)?[1-9]\d{0,5}", re.ASCII), "bytes per lane, such as 16 or 2x8")], Count
+]
 """Instructions by bytes per lane: "16"; of LDS also "2x8", two of 8 bytes in one instruction."""
 
 
@@ -58,10 +71,10 @@ class CompileStatus(enum.StrEnum):
 class HotLoop:
     """The hottest innermost loop: its instructions, by class in `mix`, and the share of matrix instructions."""
 
-    instructions: int
-    depth: int
+    instructions: Count
+    depth: Count
     mix: Counts | None
-    matrix_share: float
+    matrix_share: Annotated[float, number(0, 1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,48 +86,48 @@ class Metrics:
     2026-11-24.
     """
 
-    vgpr: int | None
-    agpr: int | None
-    sgpr: int | None
-    registers: int | None
-    vgpr_spills: int | None
-    sgpr_spills: int | None
-    scratch_bytes: int
-    scratch_ops: int
-    scratch_ops_in_loops: int
-    agpr_moves_in_loops: int | None
-    lds_bytes: int
-    lds_limit: int
-    waves_per_group: int
-    occupancy: int
-    occupancy_by_registers: int
-    occupancy_by_lds: int
-    code_bytes: int
-    instructions: int
-    mix: Counts
+    vgpr: Count | None
+    agpr: Count | None
+    sgpr: Count | None
+    registers: Count | None
+    vgpr_spills: Count | None
+    sgpr_spills: Count | None
+    scratch_bytes: Count
+    scratch_ops: Count
+    scratch_ops_in_loops: Count
+    agpr_moves_in_loops: Count | None
+    lds_bytes: Count
+    lds_limit: Count
+    waves_per_group: Count
+    occupancy: Count
+    occupancy_by_registers: Count
+    occupancy_by_lds: Count
+    code_bytes: Count
+    instructions: Count
+    mix: Counts | None
     matrix: Counts
     load_widths: Widths
     store_widths: Widths
     store_names: Counts
-    bytes_per_load: float | None
-    bytes_per_store: float | None
-    loads_to_lds: int
+    bytes_per_load: Mean
+    bytes_per_store: Mean
+    loads_to_lds: Count
     remote_store_widths: Widths | None
     remote_store_names: Counts | None
-    remote_store_bytes: int | None
-    remote_store_bytes_in_loops: int | None
-    bytes_per_remote_store: float | None
-    subdword_remote_stores: int | None
-    remote_store_drains: int | None
-    remote_store_drains_between: int | None
-    heap_base_loads: int | None
-    heap_base_loads_in_loops: int | None
+    remote_store_bytes: Count | None
+    remote_store_bytes_in_loops: Count | None
+    bytes_per_remote_store: Mean | None
+    subdword_remote_stores: Count | None
+    remote_store_drains: Count | None
+    remote_store_drains_between: Count | None
+    heap_base_loads: Count | None
+    heap_base_loads_in_loops: Count | None
     lds_read_widths: Widths
     lds_write_widths: Widths
-    barriers: int
-    waits: int
+    barriers: Count
+    waits: Count
     atomics: Counts
-    loops: int
+    loops: Count
     loop: HotLoop | None
 
     @property
@@ -135,25 +148,27 @@ class CompiledCode:
     will_not_load: why no GPU of the architecture can launch it, "" if it can.
     """
 
-    hash: str
-    asm: str
+    hash: Name
+    asm: Annotated[
+        str, form(re.compile(r"\w+\.s", re.ASCII), "the name of a file in the cache, such as 7ae9e227924116e8.s")
+    ]
     metrics: Metrics
-    notes: tuple[str, ...]
-    will_not_load: str
+    will_not_load: Prose
+    notes: tuple[Prose, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompiledEntry:
     """One compilation and all cases that lead to it; `code` is None, and `why` says why, unless the status is OK."""
 
-    kernel: str
-    backend: str
-    label: str
-    arch: str
-    cases: tuple[str, ...]
+    kernel: Name
+    backend: Name
+    label: Name
+    arch: Name
+    cases: tuple[Name, ...]
     status: CompileStatus
-    why: str
-    code: CompiledCode | None
+    why: Prose = ""
+    code: CompiledCode | None = None
 
     @property
     def name(self) -> str:
@@ -173,19 +188,19 @@ class Executed:
 
     classes: Counts
     matrix: Counts
-    matrix_cycles: int
+    matrix_cycles: Count
     bytes: Counts
     touched: Counts
     requests: Counts
     lines: Counts
-    lds_passes: int
-    lds_cycles: int
+    lds_passes: Count
+    lds_cycles: Count
     conflicts: Counts
-    branches: int
-    taken: int
-    divergent: int
-    vector: int
-    idle: int
+    branches: Count
+    taken: Count
+    divergent: Count
+    vector: Count
+    idle: Count
 
     @property
     def total(self) -> int:
@@ -208,22 +223,29 @@ class Executed:
         return sum(self.touched.values()) / (64 * self.all_requests) if self.all_requests else None
 
 
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """The unit that is busy longest by the counts, and the most of the roofline in percent that this allows."""
+
+    unit: Name
+    percent: Annotated[float, number(0, 100)]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExecutedLaunch:
     """A launch that was executed in an emulator, in the small shape `at` that stands for its cases.
 
-    counts: None where it could not be executed, which `why` says.  bound: the unit that is busy longest by the counts,
-    and the most of the roofline in percent that this allows; None where nothing is to be done.
+    counts: None where it could not be executed, which `why` says.  bound: None where nothing is to be done.
     """
 
-    kernel: str
-    backend: str
-    arch: str
-    at: str
-    cases: tuple[str, ...]
-    why: str
-    counts: Executed | None
-    bound: tuple[str, float] | None
+    kernel: Name
+    backend: Name
+    arch: Name
+    at: Name
+    cases: tuple[Name, ...]
+    why: Prose = ""
+    counts: Executed | None = None
+    bound: Bound | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,77 +304,11 @@ def _tree(found: Json, where: str) -> CompiledTree:
         found["triton"],
         tuple(found["arches"]),
         tuple(_entry(one, f"{where}: entry {number}") for number, one in enumerate(found["entries"], 1)),
-        {one["module"]: _prose(one["why"]) for one in found["broken"]},
-        {one["arch"]: _prose(one["why"]) for one in found["failures"]},
+        {one["module"]: plain(one["why"], MOST_CHARACTERS) for one in found["broken"]},
+        {one["arch"]: plain(one["why"], MOST_CHARACTERS) for one in found["failures"]},
         tuple(_launch(one, f"{where}: executed {number}") for number, one in enumerate(found.get("executed", ()), 1)),
     )
 
-
-def _launch(found: Any, where: str) -> ExecutedLaunch:
-    LAUNCH(found, where)
-    kernel, backend, arch, at = (found[name] for name in ("kernel", "backend", "arch", "at"))
-    cases, ok = tuple(found["cases"]), found["status"] == CompileStatus.OK
-    if not ok:
-        FAILED(found, where)
-        return ExecutedLaunch(kernel, backend, arch, at, cases, _prose(found["why"]), None, None)
-    COUNTED(found, where)
-    counts, bound = found["counts"], found["bound"]
-    known = Executed(**{field.name: counts[field.name] for field in dataclasses.fields(Executed)})
-    return ExecutedLaunch(kernel, backend, arch, at, cases, "", known, bound and (bound["unit"], bound["percent"]))
-
-
-def _entry(found: Any, where: str) -> CompiledEntry:
-    ENTRY(found, where)
-    kernel, backend, label, arch = (found[name] for name in ("kernel", "backend", "label", "arch"))
-    where = f"{where} ({called(kernel, backend, label)} on {arch})"
-    cases, status = tuple(found["cases"]), CompileStatus(found["status"])
-    if status is not CompileStatus.OK:
-        FAILED(found, where)
-        return CompiledEntry(kernel, backend, label, arch, cases, status, _prose(found["why"]), None)
-    CODE(found, where)
-    notes, unloadable = map(_prose, found.get("notes", ())), _prose(found["will_not_load"] or "")
-    code = CompiledCode(
-        found["hash"], found["asm"], _metrics(found["metrics"], f"{where}.metrics"), tuple(notes), unloadable
-    )
-    return CompiledEntry(kernel, backend, label, arch, cases, status, "", code)
-
-
-def _metrics(found: Json, where: str) -> Metrics:
-    there = METRICS_OF["amd" if "vgpr" in found else "nvidia"]
-    there(found, where)
-    loop = found["loop"]
-    if loop:
-        LOOP(loop, f"{where}.loop")
-    lacking = NVIDIA_ONLY if "vgpr" in found else AMD_ONLY
-    values: Json = {name: None if name in lacking else found.get(name) for name in _ANNOTATIONS}
-    hottest = HotLoop(**{field.name: loop[field.name] for field in dataclasses.fields(HotLoop)}) if loop else None
-    return Metrics(**values, loop=hottest)
-
-
-def _prose(text: str) -> str:
-    """A sentence, perhaps with words of a compiler or a foreign package: one line without control characters."""
-    return plain(text, MOST_CHARACTERS)
-
-
-# ---- what a file may hold ------------------------------------------------------------------------------------------
-
-NVIDIA_ONLY = ("registers",)
-MEANS = ("bytes_per_load", "bytes_per_store", "bytes_per_remote_store")
-_ANNOTATIONS = {field.name: str(field.type) for field in dataclasses.fields(Metrics) if field.name != "loop"}
-_EVERYWHERE = (*NVIDIA_ONLY, "mix", "bytes_per_load", "bytes_per_store")
-AMD_ONLY = tuple(name for name, kind in _ANNOTATIONS.items() if kind.endswith("None") and name not in _EVERYWHERE)
-"""Metrics that the other vendor's code does not have; MEANS may be null in a file."""
-
-_NAME = that(
-    lambda v: isinstance(v, str) and v.isprintable() and len(v) <= MOST_CHARACTERS,
-    f"printable text of at most {MOST_CHARACTERS} characters",
-)
-_PROSE = that(lambda v: isinstance(v, str), "text")
-_COUNT = whole(0, MOST_COUNT)
-_COUNTS = table(_NAME, _COUNT)
-_WIDTHS = table(form(re.compile(r"(2x)?[1-9]\d{0,5}", re.ASCII), "bytes per lane, such as 16 or 2x8"), _COUNT)
-_KINDS = {"int": _COUNT, "float": number(0, MOST_COUNT), "Counts": _COUNTS, "Widths": _WIDTHS}
-"""What a metric may be, by the annotation of its field."""
 
 _LOST = {"why": _PROSE}
 HEAD = record(
@@ -365,56 +321,36 @@ HEAD = record(
     },
     {"executed": items(anything)},
 )
-ENTRY = record(
-    {
-        **dict.fromkeys(("kernel", "backend", "label", "arch"), _NAME),
-        "cases": items(_NAME),
-        "status": one_of(*CompileStatus),
-    },
-    {},
-)
 FAILED = record(_LOST, {})
-CODE = record(
-    {
-        "hash": _NAME,
-        "asm": form(re.compile(r"\w+\.s", re.ASCII), "the name of a file in the cache, such as 7ae9e227924116e8.s"),
-        "metrics": anything,
-        "will_not_load": maybe(_PROSE),
-    },
-    {"notes": items(_PROSE)},
+COUNTED = record(dict.fromkeys(("counts", "bound"), anything), {})
+
+
+def _launch(found: Any, where: str) -> ExecutedLaunch:
+    made = built(ExecutedLaunch, found, where)
+    (COUNTED if found.get("status") == CompileStatus.OK else FAILED)(found, where)
+    return made
+
+
+def _entry(found: Any, where: str) -> CompiledEntry:
+    made = built(CompiledEntry, found, where)
+    where = f"{where} ({made.name} on {made.arch})"
+    if made.status is not CompileStatus.OK:
+        FAILED(found, where)
+        return made
+    raw = found.get("metrics")
+    if isinstance(raw, dict):  # what the other vendor's code has is none; results made before 2026-11-24 have no mix
+        lacking = dict.fromkeys(NVIDIA_ONLY if "vgpr" in raw else AMD_ONLY)
+        found = found | {"metrics": {"mix": None, **raw, **lacking, "loop": raw.get("loop") or None}}
+    return dataclasses.replace(made, code=built(CompiledCode, found, where))
+
+
+NVIDIA_ONLY = ("registers",)
+AMD_ONLY = tuple(
+    field.name
+    for field in dataclasses.fields(Metrics)
+    if str(field.type).endswith("None") and field.name not in (*NVIDIA_ONLY, "mix", "loop")
 )
-LOOP = record({"instructions": _COUNT, "depth": _COUNT, "mix": _COUNTS, "matrix_share": number(0, 1)}, {})
-
-
-LAUNCH = record(
-    {
-        **dict.fromkeys(("kernel", "backend", "arch", "at"), _NAME),
-        "cases": items(_NAME),
-        "status": one_of(CompileStatus.OK, CompileStatus.FAILED),
-    },
-    {},
-)
-COUNTED = record(
-    {
-        "counts": record({field.name: _KINDS[str(field.type)] for field in dataclasses.fields(Executed)}, {}),
-        "bound": maybe(record({"unit": _NAME, "percent": number(0, 100)}, {})),
-    },
-    {},
-)
-
-
-def _metric(name: str) -> Check:
-    check = _KINDS[_ANNOTATIONS[name].removesuffix(" | None")]
-    return maybe(check) if name in MEANS else check
-
-
-def _metrics_without(lacking: Container[str]) -> Check:
-    checks = {name: _metric(name) for name in _ANNOTATIONS if name not in lacking}
-    mix = {"mix": checks.pop("mix")}  # results made before 2026-11-24 have none
-    return record({**checks, "loop": anything}, mix)
-
-
-METRICS_OF = {"amd": _metrics_without(NVIDIA_ONLY), "nvidia": _metrics_without(AMD_ONLY)}
+"""Metrics that the other vendor's code does not have."""
 
 # Start `python -m benchmarks.isa` as a process and follow it; what it wrote is read back as a result file.
 

@@ -303,22 +303,20 @@ _OTHER_METRICS = {
 
 def _others(change: CodeChange, policy: IsaPolicy) -> Said:
     del policy
-    if (change.old.instructions, change.old.mix) != (change.new.instructions, change.new.mix):
-        yield (
-            f"instructions: {_step(change.old.instructions, change.new.instructions)}{_mix(change.old, change.new)}",
-            False,
-        )
+    old, new = change.old, change.new
+    if (old.instructions, old.mix) != (new.instructions, new.mix):
+        yield f"instructions: {_step(old.instructions, new.instructions)}{_mix(old.mix, new.mix)}", False
     for name, words in _OTHER_METRICS.items():
-        old, new = getattr(change.old, name), getattr(change.new, name)
-        if old == new or new is None:
+        before, now = getattr(old, name), getattr(new, name)
+        if before == now or now is None:
             continue
-        if isinstance(new, Mapping):
+        if isinstance(now, Mapping):
             each = _widths if name.endswith("_widths") else _counts
-            yield f"{words}: {each(old)} → {each(new)}", False
+            yield f"{words}: {each(before)} → {each(now)}", False
         else:
-            yield f"{words}: {_step(old, new)}", False
-    if change.old.loop != change.new.loop:
-        yield _loop_words(change.old.loop, change.new.loop), False
+            yield f"{words}: {_step(before, now)}", False
+    if old.loop != new.loop:
+        yield _loop_words(old.loop, new.loop), False
 
 
 RULES: dict[Rule, Look] = {
@@ -355,10 +353,15 @@ def matrix_rate(name: str) -> float:
 
 # What launches execute, counted in an emulator.
 
-BUSY: dict[Rule, tuple[str, str, Callable[[Executed], int]]] = {
-    Rule.MEMORY_REQUESTS: ("memory", "bytes moved", lambda one: 64 * one.all_requests),
-    Rule.MATRIX_CYCLES: ("MFMA issue", "cycles of matrix units", lambda one: one.matrix_cycles),
-    Rule.LDS_CYCLES: ("LDS", "cycles of the LDS", lambda one: one.lds_cycles),
+BUSY: dict[Rule, tuple[str, str, Callable[[Executed], int], str]] = {
+    Rule.MEMORY_REQUESTS: ("memory", "bytes moved", lambda one: 64 * one.all_requests, "of a memory-bound case"),
+    Rule.MATRIX_CYCLES: (
+        "MFMA issue",
+        "cycles of matrix units",
+        lambda one: one.matrix_cycles,
+        "where matrix units are busy longest",
+    ),
+    Rule.LDS_CYCLES: ("LDS", "cycles of the LDS", lambda one: one.lds_cycles, "where the LDS is busy longest"),
 }
 """The unit that a rule is about, as in ExecutedLaunch.bound, and what is counted of it.  More of it costs time where
 the unit is busy longest, and may hide behind another's work elsewhere: only the former is judged."""
@@ -372,35 +375,26 @@ def executed_findings(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPol
     if old == new:
         return ()
     found = []
-    for rule, (unit, words, of) in BUSY.items():
+    for rule, (unit, words, of, because) in BUSY.items():
         before, now = of(old), of(new)
         if before == now:
             continue
-        busiest = head.bound is not None and head.bound[0] == unit
+        busiest = head.bound is not None and head.bound.unit == unit
         bad = busiest and now >= before * policy.executed
         reason = policy.reason_to_accept(head, rule) if bad else ""
-        case = f": {BOUND_BY[unit]}" if bad else ""
+        case = f": SLOWER is expected {because}" if bad else ""
         found.append(CodeFinding(rule, f"{words} {_grown(before, now)}{case}", bad and not reason, reason))
-    found += [CodeFinding(Rule.OTHER, sentence, judged=False) for sentence in _executed_words(base, head)]
+    told = [*_executed_words(old, new)]
+    if base.bound != head.bound:
+        told.append(f"by its counts at most {_bound(base)} → {_bound(head)} of the roofline: a bound, no time")
+    found += [CodeFinding(Rule.OTHER, sentence, judged=False) for sentence in told]
     found.sort(key=lambda finding: not finding.judged)
     return tuple(found)
 
 
-BOUND_BY = {
-    "memory": "SLOWER is expected of a memory-bound case",
-    "MFMA issue": "SLOWER is expected where matrix units are busy longest",
-    "LDS": "SLOWER is expected where the LDS is busy longest",
-}
-
-
-def _executed_words(base: ExecutedLaunch, head: ExecutedLaunch) -> Iterator[str]:
-    old, new = base.counts, head.counts
-    assert old is not None
-    assert new is not None
+def _executed_words(old: Executed, new: Executed) -> Iterator[str]:
     if old.classes != new.classes:
-        kinds = [(name, old.classes.get(name, 0), new.classes.get(name, 0)) for name in {**old.classes, **new.classes}]
-        mix = ", ".join(f"{name} {_step(before, now)}" for name, before, now in kinds if before != now)
-        yield f"instructions executed: {_step(old.total, new.total)} ({mix})"
+        yield f"instructions executed: {_step(old.total, new.total)}{_mix(old.classes, new.classes)}"
     if old.matrix != new.matrix:
         yield f"MFMA executed: {_counts(old.matrix)} → {_counts(new.matrix)}"
     if old.used != new.used:
@@ -412,12 +406,10 @@ def _executed_words(base: ExecutedLaunch, head: ExecutedLaunch) -> Iterator[str]
     ):
         if before != now:
             yield f"{words}: {_step(before, now)}"
-    if base.bound != head.bound:
-        yield f"by its counts at most {_bound(base)} → {_bound(head)} of the roofline: a bound, no time"
 
 
 def _bound(launch: ExecutedLaunch) -> str:
-    return f"{launch.bound[1]:g} % ({launch.bound[0]})" if launch.bound else "all"
+    return f"{launch.bound.percent:g} % ({launch.bound.unit})" if launch.bound else "all"
 
 
 def _percent(share: float | None) -> str:
@@ -472,14 +464,14 @@ def _loop_words(old: HotLoop | None, new: HotLoop | None) -> str:
         return f"a loop of {new.instructions} instructions is new"
     shares = f"{100 * old.matrix_share:.0f} → {100 * new.matrix_share:.0f} %"
     share = f", matrix share {shares}" if old.matrix_share or new.matrix_share else ""
-    return f"hot loop: {_step(old.instructions, new.instructions)} instructions{share}{_mix(old, new)}"
+    return f"hot loop: {_step(old.instructions, new.instructions)} instructions{share}{_mix(old.mix, new.mix)}"
 
 
-def _mix(old: HotLoop | Metrics, new: HotLoop | Metrics) -> str:
+def _mix(old: Counts | None, new: Counts | None) -> str:
     """What differs by class: " (valu 30 → 62, load 2 → 4)"."""
-    if old.mix is None or new.mix is None:
+    if old is None or new is None:
         return ""
-    kinds = [(name, old.mix.get(name, 0), new.mix.get(name, 0)) for name in dict.fromkeys([*old.mix, *new.mix])]
+    kinds = [(name, old.get(name, 0), new.get(name, 0)) for name in dict.fromkeys([*old, *new])]
     mix = ", ".join(f"{name} {_step(before, after)}" for name, before, after in kinds if before != after)
     return f" ({mix})" if mix else ""
 

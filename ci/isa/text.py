@@ -1,4 +1,4 @@
-"""A judgement of machine code as text: for a terminal, and as Markdown.  Pure: the same value gives the same text."""
+"""A judgement of machine code as text.  Pure: the same value gives the same text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rich.text import Text
 from ci.isa.compiled import CompiledTree, ExecutedLaunch, Metrics, called
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
 from ci.isa.rules import CodeFinding
-from ci.report.markdown import code, text
 from ci.report.words import plural
 
 # Machine code of two sides next to each other: the loop that changed, or the code outside loops.
@@ -119,7 +118,6 @@ STYLES = {
     CodeVerdict.SAME: "green",
     CodeVerdict.CANNOT_TELL: "yellow",
 }
-SIGNS = {CodeVerdict.BROKEN: "❌", CodeVerdict.SLOWER: "❌", CodeVerdict.SAME: "✅", CodeVerdict.CANNOT_TELL: "❔"}
 SHOWN = (
     CodeVerdict.BROKEN,
     CodeVerdict.SLOWER,
@@ -194,37 +192,6 @@ def _also(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
         yield f"{what} {counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
 
 
-def markdown(judgement: IsaJudgement) -> str:
-    """The judgement as a section of a pull-request comment; foreign text in it is inert."""
-    sign = SIGNS.get(judgement.verdict, "ℹ️")
-    lines = [f"## {sign} ISA: {_said(judgement.verdict)}", "", text(judgement.why), ""]
-    for verdict in SHOWN:
-        found = judgement.of(verdict)
-        if found:
-            folded = verdict in (CodeVerdict.CHANGED, CodeVerdict.NEW, CodeVerdict.GONE)
-            lines += _section(verdict, found, folded)
-    lines += [f"- ⚠️ {text(warning)}" for warning in judgement.warnings]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _section(verdict: CodeVerdict, found: Sequence[Difference], folded: bool) -> list[str]:
-    title = f"{verdict}: {plural(len(found), 'configuration')}"
-    body = [line for difference, alike in grouped(found) for line in _bullets(difference, alike)]
-    if folded:
-        return ["<details><summary>" + title + "</summary>", "", *body, "", "</details>", ""]
-    return [f"### {title}", "", *body, ""]
-
-
-def _bullets(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
-    yield f"- {code(difference.name)} on {code(difference.arch)} ({text(few(difference.cases))})"
-    for finding in difference.findings:
-        sentence = text(finding.sentence)
-        note = f" ({text(_note(finding))})" if _note(finding) else ""
-        yield f"  - **{sentence}**" if finding.judged else f"  - {sentence}{note}"
-    for line in _also(difference, alike):
-        yield f"  - {text(line)}"
-
-
 def _note(finding: CodeFinding) -> str:
     """Why a finding that a rule would judge is not judged, "" if there is nothing to say."""
     if finding.accepted:
@@ -278,7 +245,7 @@ def executed_summary(launch: ExecutedLaunch) -> str:
         f"{counts.matrix_cycles} matrix cycles" if counts.matrix_cycles else "",
         f"{counts.all_requests} requests of 64 B ({100 * counts.used:.0f} % used)" if counts.used is not None else "",
         f"{counts.lds_cycles} LDS cycles ({counts.bank_conflicts} of bank conflicts)" if counts.lds_cycles else "",
-        f"at most {launch.bound[1]:g} % of the roofline by {launch.bound[0]}" if launch.bound else "",
+        f"at most {launch.bound.percent:g} % of the roofline by {launch.bound.unit}" if launch.bound else "",
     ]
     return ", ".join(filter(None, parts))
 

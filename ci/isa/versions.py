@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from filelock import FileLock
 from rich.table import Table
 from rich.text import Text
@@ -202,7 +201,7 @@ def table(versions: Versions) -> Table:
     out = Table(title="What each version of Triton makes of the same kernels", expand=False)
     if alike := len(every) - len(found):
         more = plural(alike, "further configuration")
-        out.caption = f"{more} with no difference but in the number of registers; --page and --json show all."
+        out.caption = f"{more} with no difference but in the number of registers; --json shows all."
     out.add_column("configuration", overflow="fold")
     out.add_column("arch")
     for version in versions.trees:
@@ -253,20 +252,6 @@ def as_json(versions: Versions) -> dict[str, Any]:
 def _break_as_json(step: VersionStep, difference: Difference) -> dict[str, Any]:
     found = [dataclasses.asdict(finding) for finding in difference.alarms]
     return {"from": step.old, "to": step.new, **difference.place, "findings": found}
-
-
-def page(versions: Versions) -> str:
-    """The table and the breaks as one HTML page without references to anything else."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("triton.html.j2").render(
-        versions=list(versions.trees), rows=rows(versions), breaks=sentences(versions), missing=versions.missing
-    )
 
 
 def warnings(versions: Versions) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shapes import MISSING, Unfit, anything, flag, form, items, one_of, record, table, whole, with_tuples
+from benchmarks.shapes import MISSING, Unfit, anything, built, flag, form, items, one_of, record, table, whole
 from kernels import project
 from kernels.hardware import DEVICES, by_market_name
 
@@ -357,23 +357,19 @@ def parse(document: Mapping[str, Any]) -> Pools:
 def _pool(name: str, values: Any) -> Pool:
     where = f"[pool.{name}]"
     POOL(values, where)
-    found = with_tuples(values)
-    found |= {key: kind(values[key]) for key, kind in KINDS.items() if key in values}
-    if values["gpu"] == NO_GPU:
-        found = {"gpus": [0], "node_gpus": 0, **found}
-    found["gpus"] = _sizes(found.get("gpus", MISSING), 0 if values["gpu"] == NO_GPU else MOST_GPUS, f"{where}.gpus")
-    return Pool(**found | {"name": name, "runs_on": _runs_on(values.get("runs_on", ""), f"{where}.runs_on")})
+    none = values["gpu"] == NO_GPU
+    found = ({"gpus": [0], "node_gpus": 0} if none else {}) | values
+    sizes = _sizes(found.get("gpus", MISSING), 0 if none else MOST_GPUS, f"{where}.gpus")
+    runs_on = _runs_on(values.get("runs_on", ""), f"{where}.runs_on")
+    return dataclasses.replace(built(Pool, found | {"name": name, "gpus": sizes, "runs_on": None}), runs_on=runs_on)
 
 
-KINDS = {"container": Container, "isolation": Isolation, "user": User}
-
-
-def _sizes(value: Any, most: int, where: str) -> tuple[int, ...]:
-    sizes = value if isinstance(value, list | tuple) else ()
+def _sizes(value: Any, most: int, where: str) -> list[int]:
+    sizes = value if isinstance(value, list) else []
     fit = all(type(one) is int and min(1, most) <= one <= most for one in sizes)
     if not sizes or not fit or len(set(sizes)) < len(sizes):
         raise Unfit(where, value, f"a list of different numbers from {min(1, most)} to {most}, such as [1, 8]")
-    return tuple(sorted(sizes))
+    return sorted(sizes)
 
 
 def _runs_on(value: Any, where: str) -> RunsOn | None:
@@ -392,10 +388,8 @@ def _runs_on(value: Any, where: str) -> RunsOn | None:
 def _site(name: str, values: Any) -> Site:
     where = f"[site.{name}]"
     SITE(values, where)
-    found = with_tuples(values)
-    if runner := found.get("runner"):
-        found["runner"] = RunnerSettings(**with_tuples(runner))
-    return Site(**found | {"name": name, "login": _runs_on(values.get("login", ""), f"{where}.login")})
+    login = _runs_on(values.get("login", ""), f"{where}.login")
+    return dataclasses.replace(built(Site, values | {"name": name, "login": None}), login=login)
 
 
 # What the keys of a pool must be to each other.  Pure: each rule yields sentences, none for a sound pool.

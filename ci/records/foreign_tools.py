@@ -57,7 +57,7 @@ def fits_asv(data: object) -> bool:
 def read_asv(data: Json, path: Path, given: ImportOptions) -> Found:
     """Of a result file.  Raises ForeignError."""
     if data.get("version") not in (1, 2):
-        raise ForeignError(f"asv format {data.get('version')!r}; 1 and 2 are read_asv")
+        raise ForeignError(f"asv format {data.get('version')!r}; 1 and 2 are read")
     params = data["params"] if isinstance(data["params"], dict) else {}
     if data["version"] == 1:
         from asv import results, util  # imported here: they take half a second

@@ -103,12 +103,12 @@ def assembled(
     """
     whole = unified(tables, SCHEMA)
     commit, date = _texts(whole["commit"]), whole["date"].to_numpy()
-    runs = _runs(commit.codes, date.view(np.int64))
-    lengths = np.diff(np.append(runs, len(date)))
-    of_run = list(zip(np.asarray(commit[runs], dtype=object), date[runs].view(np.int64).tolist(), strict=True))
-    later = ms_apart(of_run, repository) if later is None else later
-    date = date + np.repeat(np.array([later.get(one, 0) for one in of_run], "timedelta64[ms]"), lengths)
-    order = _by_date(date, commit.codes, runs)
+    place = pd.DataFrame({"commit": commit.codes, "date": date}).groupby(["commit", "date"], sort=False).ngroup()
+    _, first = np.unique(place, return_index=True)
+    dated = list(zip(np.asarray(commit[first], dtype=object), date[first].view(np.int64).tolist(), strict=True))
+    later = ms_apart(dated, repository) if later is None else later
+    date = date + np.array([later.get(one, 0) for one in dated], "timedelta64[ms]")[place]
+    order = np.lexsort((commit.codes, date))
     columns = {}
     for field in SCHEMA:
         if field.name == "date":
@@ -131,13 +131,6 @@ def _texts(column: pa.ChunkedArray) -> pd.Categorical:
     return pd.Categorical.from_codes(number[codes], categories=names, validate=False)
 
 
-def _runs(commit: Codes, date: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Where rows of another commit begin: a record's rows stand together, so these are few."""
-    begin = np.ones(len(commit), bool)
-    begin[1:] = (commit[1:] != commit[:-1]) | (date[1:] != date[:-1])
-    return np.flatnonzero(begin)
-
-
 def ms_apart(dated: Iterable[tuple[str, int]], repository: Path) -> dict[tuple[str, int], int]:
     """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date.
 
@@ -150,16 +143,6 @@ def ms_apart(dated: Iterable[tuple[str, int]], repository: Path) -> dict[tuple[s
     place = history_order(repository, sorted(set().union(*tied.values()))) if tied else {}
     ordered = {date: sorted(commits, key=lambda one: (place.get(one, -1), one)) for date, commits in tied.items()}
     return {(commit, date): n for date, commits in ordered.items() for n, commit in enumerate(commits)}
-
-
-def _by_date(date: npt.NDArray[np.generic], commit: Codes, runs: npt.NDArray[np.intp]) -> npt.NDArray[np.intp] | slice:
-    """The order of rows by date, then commit; rows of the same keep theirs.  Whole runs are moved."""
-    order = np.lexsort((commit[runs], date[runs]))
-    if np.all(order[1:] > order[:-1]):
-        return slice(None)
-    lengths = np.diff(np.append(runs, len(date)))[order]
-    ends = np.cumsum(lengths)
-    return np.repeat(runs[order] - (ends - lengths), lengths) + np.arange(len(date))
 
 
 # ---- the rows of one record ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from benchmarks.shapes import Check, bounded, items, maybe, name, number, one_of, record, text
+from benchmarks.shapes import Check, bounded, built, one_of, record
 from benchmarks.trial_file import REGIMES
 from ci.trials.file import RecordError, TrialFile, read, unpacked
 from ci.trials.trial import Trial
@@ -151,36 +151,17 @@ class RecordedCause:
     explanation: Explanation
 
 
-def _cause_of(line: Mapping[str, Any]) -> Iterator[RecordedCause]:
-    tried = tuple(TriedCause(**{key: one[key] for key in _TRIED}) for one in line["tried"])
-    own = {field.name: line[field.name] for field in dataclasses.fields(Explanation)}
-    own |= {"cases": tuple(own["cases"]), "code": tuple(own["code"]), "tried": tried}
-    yield RecordedCause(line["machine"], line["base"], line["head"], Explanation(**own))
-
-
 def _plain_cause(one: RecordedCause) -> dict[str, Any]:
     plain = dataclasses.asdict(one)
     return {**plain.pop("explanation"), **plain}
 
 
-_TRIED = {
-    **dict.fromkeys(("kind", "name", "change", "answer", "why", "part_of"), text()),
-    **dict.fromkeys(("share", "ratio", "low", "high", "trials"), maybe(number(-1e18))),
-}
-
 CAUSES = Ledger(
     "causes",
     "a cause",
     "ridgeline-cause",
-    {
-        **dict.fromkeys(("machine", "base", "head", "measured", "state"), name),
-        "sentence": text(),
-        "cases": items(name),
-        "code": items(text()),
-        "tried": items(record(_TRIED, {})),
-        **dict.fromkeys(("experiments", "trials", "seconds"), number()),
-    },
-    _cause_of,
+    {},
+    lambda line: [built(RecordedCause, line | {"explanation": line})],
     lambda one: (one.machine, one.base, one.head, one.explanation.measured),
     _plain_cause,
 )

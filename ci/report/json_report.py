@@ -16,10 +16,8 @@ from typing import Any
 
 import jsonschema
 
-from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.records.ledger import Explanation, TriedCause
-from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
-from ci.stats.types import Clocks
+from benchmarks.shapes import Unfit, built
+from ci.report.model import Report
 
 Json = dict[str, Any]
 FORMAT, VERSION = "ridgeline-report", 1
@@ -117,41 +115,11 @@ def _finite(value: Any) -> Any:
 
 
 def _report(value: Json) -> Report:
-    judgement = Judgement(
-        Verdict(value["verdict"]),
-        value["why"],
-        tuple(CaseVerdict(**_tuples({**case, "verdict": Verdict(case["verdict"])})) for case in value["cases"]),
-        tuple(Group(**_tuples(group)) for group in value["groups"]),
-        tuple(Floor(**floor) for floor in value["floors"]),
-        tuple(value["judgement_warnings"]),
-        machine_code=tuple(value.get("machine_code", ())),
-    )
-    return Report(
-        judgement,
-        value["title"],
-        Side(**value["base"]),
-        Side(**value["head"]),
-        value["machine"],
-        {case: CaseCost(**cost) for case, cost in value["costs"].items()},
-        {arm: Clocks(**clocks) for arm, clocks in value["clocks"].items()},
-        tuple(Skip(**skip) for skip in value["skipped"]),
-        _warnings(value),
-        value["links"],
-        tuple(value.get("configurations", ())),
-        tuple(map(_explanation, value.get("explanations", ()))),
-        tuple(value.get("ran", ())),
-    )
-
-
-def _explanation(value: Json) -> Explanation:
-    return Explanation(**_tuples({**value, "tried": [TriedCause(**one) for one in value["tried"]]}))
-
-
-def _warnings(value: Json) -> tuple[ReportWarning, ...]:
-    """The warnings, those about a case as such where the report says so (reports before 2026-11-22 do not)."""
-    known = {str(warning): warning for said in value.get("case_warnings", ()) for warning in (ReportWarning(**said),)}
-    return tuple(known.get(text, ReportWarning(text)) for text in value["warnings"])
-
-
-def _tuples(value: Json) -> Json:
-    return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
+    """Warnings about a case are told as such where the report says so (reports before 2026-11-22 do not)."""
+    known = {f"{one['case']}: {one['text']}": one for one in value.get("case_warnings", ())}
+    warnings = [known.get(text, {"text": text}) for text in value["warnings"]]
+    judged = value | {"warnings": value["judgement_warnings"]}
+    try:
+        return built(Report, value | {"judgement": judged, "warnings": warnings})
+    except Unfit as error:
+        raise ReportError(str(error)) from None

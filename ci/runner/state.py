@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
+from benchmarks.shapes import built
 from ci import whole_files
 from ci.pools.file import Pools, RunnerSettings
 from ci.slurm import QueueRow
@@ -362,17 +362,11 @@ def seen(folder: Path) -> Ledger:
         found = json.loads(path.read_text())
         if (found["format"], found["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it says format {found['format']!r}, version {found['version']!r}")
-        return _state(found["state"])
+        return built(Ledger, found["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise RunnerError(
             f"{path} is not a state of `ridgeline ci runner`: {error}; move it away: jobs are found by their names"
         ) from error
-
-
-def _state(found: dict[str, Any]) -> Ledger:
-    kinds = {"slots": Slot, "lost": LostJob, "pauses": Pause}
-    lists = {key: tuple(kind(**one) for one in found[key]) for key, kind in kinds.items()}
-    return Ledger(found["instance"], reruns=found["reruns"], told=tuple(found["told"]), **lists)
 
 
 def _instance(folder: Path) -> str:

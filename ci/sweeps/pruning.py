@@ -163,7 +163,7 @@ class PointCompiler:
         """What `python -m benchmarks.isa metrics --points` writes of some points on a device."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-sweep-") as folder:
             asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
-            asked.write_text(json.dumps(PointsFile("ahead", operator, 0, 1, batches).as_json()))
+            asked.write_text(json.dumps(dataclasses.asdict(PointsFile("ahead", operator, 0, 1, batches))))
             argv = harness.program("benchmarks.isa", "metrics")
             argv += harness.options(points=asked, tree=self.tree.resolve(), cache=project.place(CACHE).resolve())
             argv += harness.options(arch=arch, compute_units=compute_units, out=out, progress="json")

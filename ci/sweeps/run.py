@@ -72,7 +72,7 @@ def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
 def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console, follow: Follow) -> bool:
     """One command of the measuring program, for the points that a rung lacks; whether the budget ended it."""
     asked = plan.out.with_name(f".{plan.out.name}.points.json")
-    asked.write_text(json.dumps(plan.points_file(left).as_json()))
+    asked.write_text(json.dumps(dataclasses.asdict(plan.points_file(left))))
     limit_s = None if plan.budget_min is None else (plan.budget_min - spent_min) * 60 / plan.world
     title = f"rung {left.rung + 1} of {len(plan.rungs_here)}, {left.count} of {left.entered} points"
     try:

@@ -237,11 +237,11 @@ def knob_words(knobs: Knobs) -> str:
     return " ".join(f"{name}={value}" for name, value in knobs.items())
 
 
-def finalists(ranking: CaseRanking, indifference: float = INDIFFERENCE) -> list[PointRow]:
+def finalists(ranking: CaseRanking) -> list[PointRow]:
     """Points that may be within the indifference of the winner: whoever likes one of them better may take it."""
     if ranking.winner is None:
         return []
-    bound = ranking.winner["ratio"] * (1 + indifference)
+    bound = ranking.winner["ratio"] * (1 + INDIFFERENCE)
     return [row for row in ranking.ranked if row["backend"] == ranking.anchor and row["ratio"] <= bound]
 
 

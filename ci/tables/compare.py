@@ -14,10 +14,11 @@ They all take the rows in which both the column and the baseline have a number a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -72,10 +73,10 @@ class AgainstBaseline:
 
 @dataclass(frozen=True)
 class RowRatio:
-    """One cell of the table of ratios.  row: place in the frame, from 0.  value, baseline: what it is made of."""
+    """One cell of the table of ratios.  row: as the frame calls it.  value, baseline: what it is made of."""
 
     row: int
-    column: str
+    backend: str
     ratio: float
     value: float
     baseline: float
@@ -83,53 +84,52 @@ class RowRatio:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """The rows that have these values in the columns that a table is grouped by."""
+    """The rows that have these values in the columns that a table is grouped by; all rows, without any."""
 
     key: Key
     rows: int
     columns: Mapping[str, AgainstBaseline]
 
 
-@dataclass(frozen=True)
-class Regret:
+@dataclass(frozen=True, eq=False)
+class AgainstOne:
+    """Columns against a baseline.  groups: all rows, then those of each grouping.  worst: over all columns."""
+
+    groups: tuple[RowGroup, ...]
+    worst: tuple[RowRatio, ...]
+
+    @property
+    def columns(self) -> Mapping[str, AgainstBaseline]:
+        """Over all rows."""
+        return self.groups[0].columns
+
+
+@dataclass(frozen=True, eq=False)
+class Regret(AgainstOne):
     """A column that was chosen (a tuner's pick) against the best of its candidates, row by row.
 
-    against: the baseline is the best candidate of each row, so 1 - ratio is what the choice gives away.
+    The baseline is the best candidate of each row, so 1 - ratio is what the choice gives away.
     picks: how often each candidate is the best one; the first of equal ones counts.
     """
 
     column: str
-    candidates: tuple[str, ...]
-    against: AgainstBaseline
-    groups: tuple[RowGroup, ...]
-    worst: tuple[RowRatio, ...]
     picks: Mapping[str, int]
+
+    @property
+    def against(self) -> AgainstBaseline:
+        """Over all rows."""
+        return self.columns[self.column]
 
 
 @dataclass(frozen=True, eq=False)
-class TableComparison:
+class TableComparison(AgainstOne):
     """A whole table.  ratios: frame of one column for each backend, rows as in the frame that was compared."""
 
     keys: tuple[str, ...]
     baseline: str
     score: Direction
     ratios: pd.DataFrame
-    columns: Mapping[str, AgainstBaseline]
-    groups: tuple[RowGroup, ...]
-    worst: tuple[RowRatio, ...]
     regrets: tuple[Regret, ...]
-
-    @property
-    def rows(self) -> int:
-        return len(self.ratios)
-
-
-@dataclass(frozen=True)
-class _Rules:
-    score: Direction
-    tie: float
-    bound: float
-    worst: int
 
 
 def compare(
@@ -154,25 +154,51 @@ def compare(
     tie_percent: two numbers closer than this are a tie; 0 = only equal numbers are.  worst: rows in a list of worst.
     Raises CompareError if a column is not in the frame, or would make more groups than anybody reads.
     """
-    used = list(dict.fromkeys([baseline, *columns]))
-    chosen = {column: tuple(from_) for column, from_ in (regret or {}).items()}
-    _known(
-        frame, [*keys, *used, *(c for pair in chosen.items() for c in (pair[0], *pair[1])), *(c for b in by for c in b)]
-    )
-    rules = _Rules(score, math.log1p(tie_percent / 100) + ROUNDING, bound, worst)
-    groupings = [_Grouping.of(frame, one) for one in by if one]
+    used, chosen = list(dict.fromkeys([baseline, *columns])), regret or {}
+    for name in [*keys, *used, *chosen, *itertools.chain(*chosen.values(), *by)]:
+        if name not in frame.columns:
+            raise CompareError(f"there is no column {name!r}; the columns are {', '.join(map(str, frame.columns))}")
+    groupings = [_grouping(frame, one) for one in ((), *filter(None, by))]
+    tie, labels = math.log1p(tie_percent / 100) + ROUNDING, frame.index.tolist()
+
+    def ratios(values: FloatArray, base: FloatArray) -> FloatArray:
+        """Above 1 where a column is better."""
+        return values / base[:, None] if score == "higher" else base[:, None] / values
+
+    def against(names: Sequence[str], values: FloatArray, base: FloatArray) -> Iterator[RowGroup]:
+        better, worse = (values, base[:, None]) if score == "higher" else (base[:, None], values)
+        for codes, group_keys, sizes in groupings:
+            pairs = zip(names, *np.broadcast_arrays(better.T, worse.T), strict=True)
+            found = {name: _statistics(one, other, codes, len(sizes), tie, bound) for name, one, other in pairs}
+            for i, (key, size) in enumerate(zip(group_keys, sizes, strict=True)):
+                yield RowGroup(key, size, {name: each[i] for name, each in found.items()})
+
+    def smallest(names: Sequence[str], values: FloatArray, base: FloatArray) -> Iterator[RowRatio]:
+        """Of all columns; equal ones in the order of the rows."""
+        for at, ratio in pd.Series(ratios(values, base).ravel()).dropna().nsmallest(worst).items():
+            i, j = divmod(cast(int, at), len(names))
+            yield RowRatio(labels[i], names[j], float(ratio), float(values[i, j]), float(base[i]))
+
+    def regretted(column: str, candidates: Sequence[str]) -> Regret:
+        values, offered = usable(frame, [column]), usable(frame, candidates)
+        filled = np.where(np.isnan(offered), -np.inf, offered if score == "higher" else -offered)
+        pick = filled.argmax(axis=1)
+        best = offered[np.arange(len(offered)), pick]
+        counts = np.bincount(pick[np.isfinite(best)], minlength=len(candidates))
+        asked = [column], values, best
+        picks = dict(zip(candidates, counts.tolist(), strict=True))
+        return Regret(tuple(against(*asked)), tuple(smallest(*asked)), column, picks)
+
     values, base = usable(frame, used), usable(frame, [baseline])[:, 0]
-    ratios = _ratios(values, base, score)
     others = [column for column in used if column != baseline]
     return TableComparison(
-        keys=tuple(keys),
-        baseline=baseline,
-        score=score,
-        ratios=pd.DataFrame(ratios, columns=used),
-        columns=_whole(used, values, base, rules),
-        groups=tuple(group for one in groupings for group in one.groups(used, values, base, rules)),
-        worst=_worst(others, values[:, [used.index(c) for c in others]], base, rules),
-        regrets=tuple(_regret(frame, column, from_, groupings, rules) for column, from_ in chosen.items()),
+        tuple(against(used, values, base)),
+        tuple(smallest(others, usable(frame, others), base)) if others else (),
+        tuple(keys),
+        baseline,
+        score,
+        pd.DataFrame(ratios(values, base), columns=used),
+        tuple(regretted(column, candidates) for column, candidates in chosen.items()),
     )
 
 
@@ -182,35 +208,16 @@ def usable(frame: pd.DataFrame, columns: Sequence[str]) -> FloatArray:
     return np.where((values >= SMALLEST) & (values <= LARGEST), values, np.nan)
 
 
-def _known(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in frame.columns:
-            raise CompareError(f"there is no column {name!r}; the columns are {', '.join(map(str, frame.columns))}")
-
-
-def _ratios(values: FloatArray, base: FloatArray, score: Direction) -> FloatArray:
-    """(rows, columns), above 1 where a column is better."""
-    beside = base[:, None]
-    return values / beside if score == "higher" else beside / values
-
-
-def _whole(
-    columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules
-) -> Mapping[str, AgainstBaseline]:
-    everything = np.zeros(len(base), np.intp)
-    return {c: _against(values[:, i], base, everything, 1, rules)[0] for i, c in enumerate(columns)}
-
-
-def _against(
-    values: FloatArray, base: FloatArray, codes: IntArray, groups: int, rules: _Rules
+def _statistics(
+    better: FloatArray, worse: FloatArray, codes: IntArray, groups: int, tie: float, bound: float
 ) -> list[AgainstBaseline]:
-    """One column against the baseline in each group; `codes` says which group a row is in."""
-    both = np.isfinite(values) & np.isfinite(base)
-    better, worse = (values[both], base[both]) if rules.score == "higher" else (base[both], values[both])
+    """One column against the baseline in each group; ratio = better / worse, `codes` says which group a row is in."""
+    both = np.isfinite(better) & np.isfinite(worse)
+    better, worse = better[both], worse[both]
     ratio = better / worse
     log = np.log(ratio)
-    ties = np.abs(log) <= rules.tie
-    counts = {"wins": ~ties & (ratio > 1), "ties": ties, "below": ratio < rules.bound}
+    ties = np.abs(log) <= tie
+    counts = {"wins": ~ties & (ratio > 1), "ties": ties, "below": ratio < bound}
     rows = pd.DataFrame({"better": better, "worse": worse, "ratio": ratio, "log": log, **counts})
     by = rows.groupby(codes[both])
     sums = by[["better", "worse", *counts]].sum()
@@ -220,50 +227,14 @@ def _against(
     return [AgainstBaseline(**row) for row in said.astype(dict.fromkeys(("rows", *counts), int)).to_dict("records")]
 
 
-def _worst(columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules) -> tuple[RowRatio, ...]:
-    """The smallest ratios of all columns; equal ones in the order of the rows."""
-    smallest = pd.Series(_ratios(values, base, rules.score).ravel()).dropna().nsmallest(rules.worst)
-    places = [(*divmod(int(at), len(columns)), ratio) for at, ratio in zip(smallest.index, smallest, strict=True)]
-    return tuple(RowRatio(i, columns[j], float(ratio), float(values[i, j]), float(base[i])) for i, j, ratio in places)
-
-
-def _regret(
-    frame: pd.DataFrame, column: str, candidates: tuple[str, ...], groupings: Sequence[_Grouping], rules: _Rules
-) -> Regret:
-    values, offered = usable(frame, [column]), usable(frame, candidates)
-    worst_case = -np.inf if rules.score == "higher" else np.inf
-    filled = np.where(np.isnan(offered), worst_case, offered)
-    pick = filled.argmax(axis=1) if rules.score == "higher" else filled.argmin(axis=1)
-    best = offered[np.arange(len(offered)), pick]
-    counts = np.bincount(pick[np.isfinite(best)], minlength=len(candidates))
-    return Regret(
-        column=column,
-        candidates=candidates,
-        against=_whole([column], values, best, rules)[column],
-        groups=tuple(group for one in groupings for group in one.groups([column], values, best, rules)),
-        worst=_worst([column], values, best, rules),
-        picks={candidate: int(n) for candidate, n in zip(candidates, counts, strict=True)},
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Grouping:
-    """Which group each row is in, groups in the order of their first rows."""
-
-    codes: IntArray
-    keys: tuple[Key, ...]
-    sizes: tuple[int, ...]
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, by: Sequence[str]) -> _Grouping:
-        grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
-        if grouped.ngroups > MOST_GROUPS:
-            many = f"{', '.join(by)} would make {grouped.ngroups:,} groups of {len(frame):,} rows"
-            raise CompareError(f"{many}; at most {MOST_GROUPS:,} are made: group by a key that has fewer values")
-        keys = tuple({str(k): v for k, v in row.items()} for row in grouped.head(1)[list(by)].to_dict("records"))
-        return cls(np.asarray(grouped.ngroup(), np.intp), keys, tuple(grouped.size().tolist()))
-
-    def groups(self, columns: Sequence[str], values: FloatArray, base: FloatArray, rules: _Rules) -> Iterator[RowGroup]:
-        found = {c: _against(values[:, i], base, self.codes, len(self.keys), rules) for i, c in enumerate(columns)}
-        for i, (key, size) in enumerate(zip(self.keys, self.sizes, strict=True)):
-            yield RowGroup(key, size, {column: found[column][i] for column in columns})
+def _grouping(frame: pd.DataFrame, by: Sequence[str]) -> tuple[IntArray, list[Key], list[int]]:
+    """Which group each row is in, and keys and sizes of the groups, in the order of their first rows."""
+    if not by:
+        return np.zeros(len(frame), np.intp), [{}], [len(frame)]
+    grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
+    if grouped.ngroups > MOST_GROUPS:
+        many = f"{', '.join(by)} would make {grouped.ngroups:,} groups of {len(frame):,} rows"
+        raise CompareError(f"{many}; at most {MOST_GROUPS:,} are made: group by a key that has fewer values")
+    firsts = grouped.head(1)[list(by)].to_dict("records")
+    keys: list[Key] = [{str(name): value for name, value in row.items()} for row in firsts]
+    return np.asarray(grouped.ngroup(), np.intp), keys, grouped.size().tolist()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ci.report.document import Sheet
 from ci.report.words import plural
-from ci.tables.compare import BOUND, AgainstBaseline, Key, Regret, RowGroup, RowRatio, TableComparison
+from ci.tables.compare import BOUND, AgainstBaseline, AgainstOne, RowGroup, RowRatio, TableComparison
 from ci.tables.read import CsvRows, LeftOutOfTable, TableFileError
 
 NOTHING = "-"
@@ -31,32 +33,27 @@ def ratio(value: float) -> str:
 
 def sheets(found: TableComparison, frame: pd.DataFrame, bound: float = BOUND) -> list[Sheet]:
     """The whole comparison: all rows, each grouping, what choices lost, the worst rows."""
-    groupings = _groupings(found.groups)
-    grouped = [by_group(some, found.baseline, bound, f"by {', '.join(by)}") for by, some in groupings.items()]
-    regrets = [sheet for one in found.regrets for sheet in _regret(one, bound)]
-    worst = [_worst(found, frame)] if found.worst else []
-    return [total(found, bound), *grouped, *regrets, *worst]
-
-
-def total(found: TableComparison, bound: float) -> Sheet:
-    """Every column over all rows."""
-    title = f"{plural(found.rows, 'row')}; ratio = {FORMULA[found.score].format(found.baseline)}"
-    return _statistics(title, (), (((), found.columns),), found.baseline, bound)
-
-
-def by_group(groups: Sequence[RowGroup], baseline: str, bound: float, title: str) -> Sheet:
-    """Every column in every group of one grouping."""
-    names = tuple(groups[0].key)
-    blocks = ((tuple(map(str, one.key.values())), one.columns) for one in groups)
-    return _statistics(title, names, blocks, baseline, bound)
+    title = f"{plural(len(found.ratios), 'row')}; ratio = {FORMULA[found.score].format(found.baseline)}"
+    made = [*_by_grouping(found, title, "by {}", found.baseline, bound)]
+    for one in found.regrets:
+        picks = ", ".join(f"{name} {number}" for name, number in one.picks.items())
+        best = f"{one.column} / the best of {', '.join(one.picks)} in each row; best in rows: {picks}"
+        made += _by_grouping(one, best, f"{one.column} / the best, by {{}}", "", bound)
+    if found.worst:
+        header = ("row", *found.keys, "backend", "ratio", "value", found.baseline)
+        rows = tuple(
+            (str(one.row), *map(str, frame.loc[one.row, list(found.keys)]), one.backend, ratio(one.ratio))
+            + (f"{one.value:g}", f"{one.baseline:g}")
+            for one in found.worst
+        )
+        made.append(Sheet("worst rows", header, rows, len(found.keys) + 2))
+    return made
 
 
 def everything(found: TableComparison, bound: float) -> Sheet:
     """All rows and all groups in one sheet: a column for each key that is grouped by, empty where it is not."""
     names = tuple(dict.fromkeys(name for group in found.groups for name in group.key))
-    blocks = [(("",) * len(names), found.columns)]
-    blocks += [(tuple(str(group.key.get(name, "")) for name in names), group.columns) for group in found.groups]
-    return _statistics("", names, blocks, found.baseline, bound)
+    return _statistics("", names, found.groups, found.baseline, bound)
 
 
 def row_ratios(found: TableComparison, frame: pd.DataFrame) -> Sheet:
@@ -69,15 +66,23 @@ def row_ratios(found: TableComparison, frame: pd.DataFrame) -> Sheet:
     return Sheet(title, ("row", *found.keys, *columns), tuple(rows), 1 + len(texts))
 
 
-Block = tuple[tuple[str, ...], Mapping[str, AgainstBaseline]]
+def _by_grouping(found: AgainstOne, title: str, grouped: str, baseline: str, bound: float) -> Iterator[Sheet]:
+    """All rows, then each grouping.  baseline: a column that is left out."""
+    for names, groups in itertools.groupby(found.groups, lambda group: tuple(group.key)):
+        said = grouped.format(", ".join(names)) if names else title
+        yield _statistics(said, names, groups, baseline, bound)
 
 
-def _statistics(title: str, names: tuple[str, ...], blocks: Iterable[Block], baseline: str, bound: float) -> Sheet:
+def _statistics(title: str, names: tuple[str, ...], groups: Iterable[RowGroup], baseline: str, bound: float) -> Sheet:
     """The statistics of every column but the baseline, whose ratios are all 1."""
     numbers = "rows", "ratio of means", "geometric mean", "mean of ratios", "wins", "ties", "losses", "worst", "best"
     header = (*names, "backend", *numbers, f"below {bound:g}")
-    found = ((key, column, one) for key, columns in blocks for column, one in columns.items() if column != baseline)
-    rows = tuple((*key, column, *_cells(one)) for key, column, one in found)
+    rows = tuple(
+        (*(str(group.key.get(name, "")) for name in names), column, *_cells(one))
+        for group in groups
+        for column, one in group.columns.items()
+        if column != baseline
+    )
     return Sheet(title, header, rows, len(names) + 1, ("best", "losses", "mean of ratios", header[-1], "worst", "ties"))
 
 
@@ -85,33 +90,6 @@ def _cells(one: AgainstBaseline) -> tuple[str, ...]:
     averages = one.ratio_of_means, one.geometric_mean, one.mean_of_ratios
     counts = one.wins, one.ties, one.losses
     return str(one.rows), *map(ratio, averages), *map(str, counts), ratio(one.worst), ratio(one.best), str(one.below)
-
-
-def _regret(one: Regret, bound: float) -> Iterator[Sheet]:
-    picks = ", ".join(f"{name} {number}" for name, number in one.picks.items())
-    title = f"{one.column} / the best of {', '.join(one.candidates)} in each row; best in rows: {picks}"
-    yield _statistics(title, (), (((), {one.column: one.against}),), "", bound)
-    for names, groups in _groupings(one.groups).items():
-        yield by_group(groups, "", bound, f"{one.column} / the best, by {', '.join(names)}")
-
-
-def _groupings(groups: Iterable[RowGroup]) -> dict[tuple[str, ...], list[RowGroup]]:
-    """Groups by the columns that they are grouped by."""
-    found: dict[tuple[str, ...], list[RowGroup]] = {}
-    for group in groups:
-        found.setdefault(tuple(group.key), []).append(group)
-    return found
-
-
-def _worst(found: TableComparison, frame: pd.DataFrame) -> Sheet:
-    rows = tuple(_worst_row(found, frame, one) for one in found.worst)
-    header = ("row", *found.keys, "backend", "ratio", "value", found.baseline)
-    return Sheet("worst rows", header, rows, len(found.keys) + 2)
-
-
-def _worst_row(found: TableComparison, frame: pd.DataFrame, one: RowRatio) -> tuple[str, ...]:
-    keys = (str(frame[name].iloc[one.row]) for name in found.keys)
-    return str(frame.index[one.row]), *keys, one.column, ratio(one.ratio), f"{one.value:g}", f"{one.baseline:g}"
 
 
 # Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B.
@@ -123,7 +101,7 @@ RATIO = re.compile(r"([0-9]+(?:\.([0-9]+))?)\s*[x×]?")
 
 @dataclass(frozen=True)
 class PrintedOff:
-    """A printed ratio that its numbers do not have, or a text that is no ratio (`ratio` is then NaN)."""
+    """A printed ratio that its numbers do not have, or a text that is no ratio.  row: as the frame calls it."""
 
     row: int
     printed: str
@@ -145,25 +123,20 @@ def check_printed(frame: pd.DataFrame, printed: Sequence[tuple[str, str, str]]) 
 
     frame: printed columns as text, the others as numbers.  printed: (column, numerator, denominator).
     """
-    return tuple(_checked(frame, *one) for one in printed if {one[1], one[2]} <= set(frame.columns))
+    return tuple(_checked(frame, *one) for one in printed if {*one} <= {*frame.columns})
 
 
 def _checked(frame: pd.DataFrame, column: str, over: str, under: str) -> PrintedRatios:
-    found = list(_differences(frame, column, over, under))
-    known = [difference for _, difference, _ in found if math.isfinite(difference)]
-    off = tuple(one for one, difference, allowed in found if not difference <= allowed)
-    return PrintedRatios(column, len(known), max(known, default=math.nan), off)
-
-
-def _differences(frame: pd.DataFrame, column: str, over: str, under: str) -> Iterator[tuple[PrintedOff, float, float]]:
-    """(row, |printed - computed|, what rounding allows) where there is a text and both numbers."""
+    """Of the rows with a text and both numbers."""
     computed = frame[over] / frame[under]
-    for row, (text, ratio) in enumerate(zip(frame[column], computed, strict=True)):
-        if text and math.isfinite(ratio):
-            match = RATIO.fullmatch(text)
-            shown = float(match[1]) if match else math.nan
-            rounding = 0.5 * 10.0 ** -len(match[2] or "") if match else 0.0
-            yield PrintedOff(row, text, float(ratio)), abs(shown - float(ratio)), rounding * (1 + 1e-9)
+    there = (frame[column] != "") & np.isfinite(computed)
+    texts, computed = frame[column][there], computed[there]
+    read = texts.str.extract(rf"^{RATIO.pattern}$")
+    apart = (read[0].astype(float) - computed).abs()
+    allowed = 0.5 * 10.0 ** -read[1].fillna("").str.len() * (1 + 1e-9)
+    off = ~(apart <= allowed)
+    rows = zip(texts.index[off].tolist(), texts[off], computed[off].tolist(), strict=True)
+    return PrintedRatios(column, int(apart.notna().sum()), float(apart.max()), tuple(PrintedOff(*one) for one in rows))
 
 
 # A comparison as JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it.
@@ -186,16 +159,34 @@ def document(
     found: TableComparison, frame: pd.DataFrame, printed: Sequence[PrintedRatios], left_out: LeftOutOfTable
 ) -> Json:
     """Numbers that do not exist (no row to take them from) are null."""
+
+    def rows(those: Iterable[RowRatio | PrintedOff]) -> list[Json]:
+        keyed = ((one, frame.loc[one.row, list(found.keys)].to_dict()) for one in those)
+        return [{"row": one.row, "key": key, **dataclasses.asdict(one)} for one, key in keyed]
+
     return {
-        "rows": found.rows,
+        "rows": len(found.ratios),
         "baseline": found.baseline,
         "score": found.score,
         "keys": list(found.keys),
         "backends": {name: _against(one) for name, one in found.columns.items()},
-        "groups": [_group(one) for one in found.groups],
-        "worst": [_row(one, found, frame) for one in found.worst],
-        "regret": [_regret_json(one, found, frame) for one in found.regrets],
-        "printed": [_printed(one, found, frame) for one in printed],
+        "groups": _groups(found),
+        "worst": rows(found.worst),
+        "regret": [
+            {
+                "backend": one.column,
+                "candidates": list(one.picks),
+                **_against(one.against),
+                "picks": dict(one.picks),
+                "groups": _groups(one),
+                "worst_rows": rows(one.worst),
+            }
+            for one in found.regrets
+        ],
+        "printed": [
+            {"column": one.column, "rows": one.rows, "largest_difference": _number(one.largest), "off": rows(one.off)}
+            for one in printed
+        ],
         "left_out": dict(left_out.counts),
         "remarks": left_out.all(),
         "definitions": DEFINITIONS,
@@ -212,48 +203,10 @@ def _against(one: AgainstBaseline) -> Json:
     return {name: _number(value) for name, value in told.items()}
 
 
-def _group(one: RowGroup) -> Json:
-    backends = {name: _against(column) for name, column in one.columns.items()}
-    return {"key": dict(one.key), "rows": one.rows, "backends": backends}
-
-
-def _key(row: int, found: TableComparison, frame: pd.DataFrame) -> Key:
-    return {name: frame[name].iloc[row] for name in found.keys}
-
-
-def _row(one: RowRatio, found: TableComparison, frame: pd.DataFrame) -> Json:
-    return {
-        "row": int(frame.index[one.row]),
-        "key": _key(one.row, found, frame),
-        "backend": one.column,
-        "ratio": one.ratio,
-        "value": one.value,
-        "baseline": one.baseline,
-    }
-
-
-def _regret_json(one: Regret, found: TableComparison, frame: pd.DataFrame) -> Json:
-    return {
-        "backend": one.column,
-        "candidates": list(one.candidates),
-        **_against(one.against),
-        "picks": dict(one.picks),
-        "groups": [_group(group) for group in one.groups],
-        "worst_rows": [_row(row, found, frame) for row in one.worst],
-    }
-
-
-def _printed(one: PrintedRatios, found: TableComparison, frame: pd.DataFrame) -> Json:
-    off = [
-        {
-            "row": int(frame.index[row.row]),
-            "key": _key(row.row, found, frame),
-            "printed": row.printed,
-            "ratio": row.ratio,
-        }
-        for row in one.off
-    ]
-    return {"column": one.column, "rows": one.rows, "largest_difference": _number(one.largest), "off": off}
+def _groups(found: AgainstOne) -> list[Json]:
+    """All but the group of all rows."""
+    told = ((one, {name: _against(each) for name, each in one.columns.items()}) for one in found.groups[1:])
+    return [{"key": dict(one.key), "rows": one.rows, "backends": backends} for one, backends in told]
 
 
 # The tables of recorded studies: results/studies/NAME/MACHINE/table.csv.

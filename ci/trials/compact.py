@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import trial_file
-from benchmarks.shapes import Unfit, maybe, name, number, record, table, whole
+from benchmarks.shapes import Unfit, built, maybe, name, number, record, table, whole
 from benchmarks.trial_file import LONGEST_S, SHORTEST_S
 from ci.stats.anomalies import COLLAPSE_FACTOR
 from ci.stats.types import FloatArray
 from ci.trials.pooled import KeptTimes, SamplesAt
-from ci.trials.trial import Json, Trial, of_known_fields
+from ci.trials.trial import Json, Trial
 
 FORMAT, VERSION = "ridgeline-compact-trial", 1
 
@@ -101,7 +101,7 @@ def of_line(data: Any, text: str) -> Trial:
         if "seconds" in arm:
             _TIMES(arm["seconds"], f"cases.{own}.arms.{key}.seconds")
             maybe(_SKEW)(arm.get("skew_s") or None, f"cases.{own}.arms.{key}.skew_s")
-            kept[own, key] = of_known_fields(KeptTimes, arm["seconds"])
+            kept[own, key] = built(KeptTimes, arm["seconds"])
             arm.update(seconds=[arm["seconds"]["median"]], skew_s=None)
     trial = Trial.of(filled | {"format": trial_file.FORMAT, "version": trial_file.VERSION}, text)
     cases = dict(trial.cases)

@@ -172,7 +172,7 @@ def _check(data: Json, where: str, first: Json) -> None:
         raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {' or '.join(kinds)}")
 
 
-class _Unusable(ValueError):
+class Unusable(ValueError):
     """A case of a trial cannot be used; the text says why."""
 
 
@@ -190,8 +190,8 @@ def _comparison(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comp
         if absent:
             continue
         try:
-            base, head = _both(arms, place)
-        except _Unusable as error:
+            base, head = both(arms, place)
+        except Unusable as error:
             problems.append(str(error))
             continue
         one, two = _control(arms, len(base), place, warnings) or (None, None)
@@ -227,24 +227,24 @@ def _comparison(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comp
     )
 
 
-def _both(arms: Any, where: str) -> tuple[FloatArray, FloatArray]:
-    """The times of both arms, in the unit of the file.  Raises _Unusable."""
+def both(arms: Any, where: str) -> tuple[FloatArray, FloatArray]:
+    """The times of both arms, in the unit of the file.  Raises Unusable."""
     if not isinstance(arms, dict):
-        raise _Unusable(f"{where}: {arms!r:.60} is no object of arms")
-    base, head = (_times(arms[role], f"{where}: {role}") for role in ROLES)
+        raise Unusable(f"{where}: {arms!r:.60} is no object of arms")
+    base, head = (_times(arms.get(role), f"{where}: {role}") for role in ROLES)
     if len(base) != len(head):
         said = f"base has {len(base)} samples and head {len(head)}; sample i of both is from round i"
-        raise _Unusable(f"{where}: {said}, so they must be equally many")
+        raise Unusable(f"{where}: {said}, so they must be equally many")
     return base, head
 
 
 def _times(values: Any, what: str) -> FloatArray:
     if not isinstance(values, list) or not values:
-        raise _Unusable(f"{what} is {values!r:.60}; allowed: a list of times, one for each round")
+        raise Unusable(f"{what} is {values!r:.60}; allowed: a list of times, one for each round")
     found = times(values)
     if found is None:
         i, value = next((i, value) for i, value in enumerate(values) if times([value]) is None)
-        raise _Unusable(f"{what} sample {i} is {value!r:.60}; allowed: a finite number above 0")
+        raise Unusable(f"{what} sample {i} is {value!r:.60}; allowed: a finite number above 0")
     return found
 
 

@@ -13,12 +13,13 @@ import functools
 import json
 import marshal
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from benchmarks import trial_file
+from benchmarks.shapes import built
 from benchmarks.trial_file import Status
 from ci.stats.types import Clocks, FloatArray
 from ci.trials.pooled import KeptTimes, SamplesAt
@@ -221,18 +222,12 @@ class Dispatch:
     programs: tuple[int, ...]
     round_robin: bool
 
-    @classmethod
-    def of(cls, data: Json) -> Dispatch:
-        """From its JSON."""
-        return cls(tuple(data["programs"]), data["round_robin"])
-
     def in_turn(self, programs: int) -> tuple[int, ...]:
         """How many of that many programs each XCD gets if they are dealt out in turn."""
         dies = len(self.programs)
         return tuple(len(range(first, programs, dies)) for first in range(dies))
 
 
-Made = TypeVar("Made")
 Scalar = str | int | float | bool | None
 
 
@@ -283,8 +278,8 @@ def _declaration(packed: bytes) -> Declaration:
     costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
     cases = {
         name: dataclasses.replace(
-            of_known_fields(DeclaredCase, case),
-            cost=of_known_fields(Cost, costs.get(name, {})),
+            built(DeclaredCase, {key: case[key] for key in case.keys() & {"name", "tier", "dtype", "world"}}),
+            cost=built(Cost, costs.get(name, {})),
             definition=definitions.get(name),
             shape=_shape(case),
         )
@@ -350,11 +345,6 @@ class Machine:
     ram_bytes: int | None = None
     os: str | None = None
     host: str | None = None
-
-    @classmethod
-    def of(cls, data: Json) -> Machine:
-        """From its JSON."""
-        return of_known_fields(cls, data)
 
     @property
     def facts(self) -> dict[str, Scalar]:
@@ -524,12 +514,12 @@ class Trial:
             data["trial"],
             data["started_at"],
             data["kernel"],
-            Machine.of(data["machine"]),
+            built(Machine, data["machine"]),
             {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
             heaps_of(data.get("heap") or {}),
-            Dispatch.of(data["dispatch"]) if data.get("dispatch") else None,
+            built(Dispatch, data["dispatch"]) if data.get("dispatch") else None,
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
             float(data.get("measuring_s") or 0.0),
@@ -609,9 +599,3 @@ class Trial:
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
     return found.arms if (found := trial.cases.get(case)) else {}
-
-
-def of_known_fields(kind: Callable[..., Made], data: Json) -> Made:
-    """A dataclass from those of its fields that the JSON has."""
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in data.items() if name in names})

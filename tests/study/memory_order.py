@@ -1,6 +1,6 @@
 """Do the collectives keep their promises under every order of memory operations that MI300X and MI355X allow?
 
-    python -m tests.study.memory_order --schedules 200 --out memory_order.md
+    python -m tests.study.memory_order --schedules 200 --kept memory_order.jsonl
     python -m tests.study.memory_order --planted --ranks 2 --operator all_gather --arch gfx942
 
 Without --planted every operator runs under schedules, with seeds 1, 2, 3, ...; with it every write-back, wait,
@@ -10,8 +10,8 @@ it.  Times are CPU seconds.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Variant:
 
 def variants(ranks: int) -> list[Variant]:
     """What is executed for a world: every algorithm, with and without a stage."""
-    direct = {"staged": 0, "programs": 2 * ranks, "num_warps": 2}
+    direct = {"staged": 0, "programs": ranks if ranks == 8 else 2 * ranks, "num_warps": 2}
     sums = [("two_shot", {}), ("two_shot_push", CHUNKS), ("one_shot_push", {}), ("one_shot_pull", {})]
     scatters = [("pull", {}), ("push", {}), ("push_chunks", CHUNKS)]
     return [
@@ -72,26 +72,26 @@ def built(variant: Variant, ranks: int, arch: str) -> Schedules:
     return Schedules(world(kernel, variant.backend, variant.case(ranks), arch, variant.knobs))
 
 
-def sound_rows(chosen: list[tuple[Variant, int, str]], schedules: int) -> Iterator[tuple[str, ...]]:
-    """One row of the table of schedules for each."""
-    for variant, ranks, arch in chosen:
-        begin = time.process_time()
-        runs, hazards, executed = built(variant, ranks, arch), [], 0
-        for seed in range(1, schedules + 1):
-            one = runs.run(seed)
-            hazards += one.hazards
-            executed += one.executed
-        spent = time.process_time() - begin
-        found = str(hazards[0]) if hazards else "none"
-        numbers = (str(ranks), arch, str(schedules), str(executed), f"{spent:.1f}")
-        yield (variant.operator, variant.name, *numbers, found)
+def sound_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
+    """Its row of the table of schedules."""
+    begin = time.process_time()
+    runs, hazards, executed = built(variant, ranks, arch), [], 0
+    for seed in range(1, schedules + 1):
+        one = runs.run(seed)
+        hazards += one.hazards
+        executed += one.executed
+    spent = time.process_time() - begin
+    found = str(hazards[0]) if hazards else "none"
+    numbers = [arch, str(ranks), str(schedules), f"{executed:,}", f"{spent:.0f}"]
+    return [[variant.operator, variant.backend, variant.name, *numbers, found]]
 
 
-def planted_rows(chosen: list[tuple[Variant, int, str]], schedules: int) -> Iterator[tuple[str, ...]]:
-    """One row of the table of plants for each."""
-    for variant, ranks, arch in chosen:
-        for outcome in outcomes(built(variant, ranks, arch), range(1, schedules + 1)):
-            yield (variant.operator, variant.name, str(ranks), arch, str(outcome.plant), *_told(outcome))
+def planted_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
+    """Its rows of the table of plants."""
+    return [
+        [variant.operator, variant.backend, variant.name, arch, str(ranks), str(outcome.plant), *_told(outcome)]
+        for outcome in outcomes(built(variant, ranks, arch), range(1, schedules + 1))
+    ]
 
 
 def _told(outcome: Outcome) -> tuple[str, str]:
@@ -100,40 +100,41 @@ def _told(outcome: Outcome) -> tuple[str, str]:
     return f"not in {outcome.schedules}", outcome.reason
 
 
+HEAD = ["operator", "backend", "variant", "target", "ranks"]
+
+
 @click.command(help=__doc__)
 @click.option("--schedules", type=click.IntRange(1), default=200, show_default=True, help="Of each variant or plant.")
 @click.option("--ranks", type=click.Choice(["2", "4", "8"]), multiple=True, default=["2", "4", "8"], show_default=True)
 @click.option("--arch", type=click.Choice(["gfx942", "gfx950"]), multiple=True, default=["gfx942", "gfx950"])
 @click.option("--operator", type=click.Choice(OPERATORS), multiple=True, default=OPERATORS)
 @click.option("--planted", is_flag=True, help="Plant faults, one at a time.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the table there.")
+@click.option(
+    "--kept",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON lines of what is finished; what is in it is not executed again.",
+)
 def main(
     schedules: int, ranks: tuple[str, ...], arch: tuple[str, ...], operator: tuple[str, ...], planted: bool,
-    out: Path | None,
+    kept: Path | None,
 ) -> None:  # fmt: skip
     """Print the table, row by row."""
-    chosen = [
-        (variant, int(count), target)
-        for target in arch
-        for count in ranks
-        for variant in variants(int(count))
-        if variant.operator in operator
-    ]
-    if planted:
-        head: tuple[str, ...] = ("operator", "variant", "ranks", "target", "plant", "found", "by or why not")
-        rows = planted_rows(chosen, schedules)
-    else:
-        head = ("operator", "variant", "ranks", "target", "schedules", "instructions", "CPU s", "hazards")
-        rows = sound_rows(chosen, schedules)
-    lines: list[str] = []
-    for row in (head, tuple("---" for _ in head)):
-        lines.append(f"| {' | '.join(row)} |")
-        click.echo(lines[-1])
-    for row in rows:
-        lines.append(f"| {' | '.join(row)} |")
-        click.echo(lines[-1])
-        if out:
-            out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    more = ["plant", "found", "by or why not"] if planted else ["schedules", "instructions", "CPU s", "hazards"]
+    for row in ([*HEAD, *more], ["---"] * len([*HEAD, *more])):
+        click.echo(f"| {' | '.join(row)} |")
+    lines = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept and kept.exists() else []
+    known = {tuple(line["of"]): line["rows"] for line in lines}
+    for count, target in ((int(count), target) for count in ranks for target in arch):
+        for variant in (one for one in variants(count) if one.operator in operator):
+            of = ("planted" if planted else "sound", variant.operator, variant.name, target, count, schedules)
+            rows = known.get(of)
+            if rows is None:
+                rows = (planted_rows if planted else sound_rows)(variant, count, target, schedules)
+                if kept:
+                    with kept.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({"of": of, "rows": rows}) + "\n")
+            for row in rows:
+                click.echo(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

@@ -90,12 +90,13 @@ class ClosureBench:
             "modules": modules,
         }
 
-    def code(self) -> str:
-        """Which code a call runs, after `examine`: see `executed.digest`; "" where that cannot be told."""
+    def code(self) -> JsonObject:
+        """ran: which code a call runs, after `examine` (`executed.parts`); unseen: why that cannot be told, or ""."""
         try:
-            return executed.digest(self._once, self._owns, self._checkout, self._bits)
-        except Exception:  # a call that fails when it is watched is timed like any other
-            return ""
+            ran, unseen = executed.parts(self._once, self._owns, self._checkout, self._bits, self._inputs())
+        except Exception as error:  # a call that fails when it is watched is timed like any other
+            ran, unseen = {}, f"a call that fails when it is watched, {type(error).__name__}"
+        return {"ran": ran, "unseen": unseen}
 
     def bundle(self, calls: int, graph: bool) -> str:
         """From now on a sample has so many calls, one after the other or in a graph; why it has no graph, or ""."""

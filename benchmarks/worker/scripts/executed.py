@@ -1,24 +1,29 @@
-"""Which code one call of a script's closure runs, as a digest that is equal for equal code on both sides.
+"""Which code one call of a script's closure runs, as digests by name that are equal for equal code on both sides.
 
-Three things are in it: the Python functions of the checkout that run (bytecode without lines, and the plain values of
-the globals that they name), what they launch (code_hash: Triton kernels, grids, arguments, operations of torch), and
-the shared libraries of the checkout that the process has loaded.  torch, Triton and what else is installed are those of
-the machine: whoever compares two digests holds the environments against each other.
+Four things are in it: the Python functions of the checkout that run (bytecode without lines, and the plain values of
+the globals that they name), what they launch (code_hash: Triton kernels, grids, arguments, operations of torch), the
+shared libraries of the checkout that the process has loaded, and what the call computes.  torch, Triton and what else
+is installed are those of the machine: whoever compares two sides holds the environments against each other.
 
-There is no digest where code runs that cannot be seen from here: graphs that were captured or compiled before, and
-functions of other packages' C code.  Such a closure is timed.
+A kernel whose configuration is chosen by times (triton.autotune) counts as it is written, with all its configurations:
+which of them wins is chance, on equal sides too.
+
+Nothing is told where code runs that cannot be seen from here: graphs that were captured or compiled before, and
+functions of other packages' C code.  Such a closure is timed, and the reason is kept.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import enum
 import hashlib
+import inspect
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -32,8 +37,11 @@ KNOWN_C = frozenset(
 """Packages whose C functions do what their arguments say; of others' nobody here knows what they launch.  The last
 three are what Triton compiles for its launches (3.6 to 3.9)."""
 
-COMPILED = (f"torch{os.sep}_functorch{os.sep}", f"torch{os.sep}_inductor{os.sep}", "torchinductor_")
-"""In the path of a file that runs when a compiled graph does."""
+COMPILED = (f"torch{os.sep}_functorch{os.sep}_aot_autograd", f"torch{os.sep}_inductor{os.sep}", "torchinductor_")
+"""In the path of a file that runs when a compiled graph does.  Every autograd.Function runs others of _functorch."""
+
+ENTERS_COMPILED = "_TorchDynamoContext"
+"""Begins the qualified name of the wrapper through which code of torch.compile is entered (torch 2.11 to 2.13)."""
 
 DEEPEST, MOST = 3, 200
 """Of a container among the globals: levels, and elements of each, that count."""
@@ -51,7 +59,7 @@ class Watch:
         """The profiling function of the interpreter."""
         if event == "call":
             file = frame.f_code.co_filename
-            if any(part in file for part in COMPILED):
+            if any(part in file for part in COMPILED) or frame.f_code.co_qualname.startswith(ENTERS_COMPILED):
                 self.unseen = "a compiled graph"
             elif frame.f_code not in self._functions and self._owns(file):
                 self._functions[frame.f_code] = frame.f_globals
@@ -64,11 +72,14 @@ class Watch:
             self.unseen = "a captured graph"
         package = str(getattr(function, "__module__", None) or type(owner).__module__).partition(".")[0]
         if package not in KNOWN_C:
-            self.unseen = f"{package}.{getattr(function, '__name__', 'a function')}"
+            self.unseen = f"C code, {package}.{getattr(function, '__name__', 'a function')}"
 
-    def functions(self) -> list[Any]:
+    def functions(self) -> Iterator[tuple[str, Any]]:
         """Every function once, in the order of their first calls."""
-        return [[_code(code), _named(code, held)] for code, held in self._functions.items()]
+        for code, held in self._functions.items():
+            yield f"function {code.co_qualname} ({os.path.basename(code.co_filename)})", _code(code)
+            for name, value in _named(code, held).items():
+                yield f"value of {name} in {os.path.basename(code.co_filename)}", value
 
 
 @contextlib.contextmanager
@@ -83,21 +94,98 @@ def watched(owns: Callable[[str], bool]) -> Iterator[Watch]:
             sys.setprofile(before)
 
 
-def digest(call: Callable[[], Any], owns: Callable[[str], bool], checkout: str, results: str) -> str:
-    """16 hex digits of what two calls run, one watched and one traced; "" where some of it cannot be seen.
+def parts(
+    call: Callable[[], Any], owns: Callable[[str], bool], checkout: str, results: str, inputs: list[str]
+) -> tuple[dict[str, str], str]:
+    """(digests by what runs in two calls, one watched and one traced; ""), or ({}, what of it cannot be seen).
 
-    results: what the call computes, where equal calls give equal bits.
+    results: what the call computes, where equal calls give equal bits.  inputs: what it reads; they stand for the
+    results where chance chooses a kernel, and with it the order of sums.
     """
-    if any(name in sys.modules for name in code_hash.LAUNCHERS):
-        return ""
+    if found := next((name for name in code_hash.LAUNCHERS if name in sys.modules), ""):
+        return {}, f"kernels of {found}"
     with watched(owns) as watch:
         call()
     if watch.unseen:
-        return ""
-    with torch.autograd.set_multithreading_enabled(False), code_hash.traced() as trace:
+        return {}, watch.unseen
+    with torch.autograd.set_multithreading_enabled(False), code_hash.traced() as trace, _tuned(trace) as by_chance:
         call()
-    seen = [watch.functions(), trace.events, libraries(checkout), results]
-    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
+    computed = ("inputs", inputs) if by_chance else ("results", results)
+    seen = [*watch.functions(), *_launched(trace), ("libraries", libraries(checkout)), computed]
+    told: dict[str, list[Any]] = {}
+    for name, one in seen:
+        told.setdefault(name, []).append(one)
+    named = [name for name, _ in seen]
+    return {name: _digest(one) for name, one in {**told, "order of calls": named}.items()}, ""
+
+
+def _launched(trace: code_hash.Trace) -> Iterator[tuple[str, Any]]:
+    """Launches and operations by name; of a kernel its code, and how it is launched."""
+    for head, *how in trace.events:
+        if kernel := trace.kernels.get(head):
+            yield f"kernel {kernel}", head
+            yield f"grid and arguments of {kernel}", how
+        else:
+            yield f"operation {head}", how
+
+
+@contextlib.contextmanager
+def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
+    """Launches that an autotuner of Triton chooses by times are recorded as it is written; their kernels' names."""
+    names: list[str] = []
+    if "triton" not in sys.modules:
+        yield names
+        return
+    from triton.runtime.autotuner import Autotuner
+
+    original = Autotuner.run
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = len(trace.events)
+        returned = original(self, *args, **kwargs)
+        if len(self.configs) > 1 and len(trace.events) > before:
+            how = [*map(code_hash.value_of, args), {key: code_hash.value_of(one) for key, one in kwargs.items()}]
+            choosing = [getattr(self, name, None) for name in ("perf_model", "early_config_prune")]
+            chosen = [
+                list(map(str, self.configs)),
+                [_code(one.__code__) for one in choosing if inspect.isfunction(one)],
+            ]
+            written = _digest([_written(self), chosen])
+            names.append(self.base_fn.__name__)
+            trace.kernels[written] = names[-1]
+            trace.events[before:] = [[written, how]]
+        return returned
+
+    with code_hash.in_place_of(Autotuner, "run", run):
+        yield names
+
+
+def _written(kernel: Any) -> list[Any]:
+    """A kernel of Triton and all kernels that it calls, as they are written, with the plain values that they name."""
+    found: dict[int, list[Any]] = {}
+    waiting = [kernel]
+    while waiting:
+        one = waiting.pop()
+        while not hasattr(one, "src"):
+            one = one.fn
+        if id(one) in found:
+            continue
+        tree = ast.parse(one.src)
+        named = {node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in ast.walk(tree)}
+        held = one.fn.__globals__ | dict(inspect.getclosurevars(one.fn).nonlocals)
+        values = {name: held[name] for name in sorted(named) if name in held}
+        for module, inside in list(values.items()):
+            if isinstance(inside, ModuleType) and inside.__name__.partition(".")[0] not in KNOWN_C:
+                values |= {f"{module}.{name}": vars(inside)[name] for name in sorted(named) if name in vars(inside)}
+        plain = {name: _plain(getattr(value, "value", value), DEEPEST) for name, value in values.items()}
+        options = [repr(getattr(one, name, None)) for name in ("do_not_specialize", "noinline", "debug")]
+        found[id(one)] = [ast.dump(tree), {key: text for key, text in plain.items() if text is not None}, options]
+        waiting += [value for value in values.values() if hasattr(value, "src") or hasattr(value, "base_fn")]
+    return list(found.values())
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def libraries(checkout: str) -> list[str]:

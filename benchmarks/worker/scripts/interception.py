@@ -29,6 +29,9 @@ from .. import failures
 Call = Callable[[], Any]
 """What is timed: it takes nothing."""
 
+Rounds = Sequence[str] | None
+"""Variables that say how often a loop of the script's own calls something; None for a timer of a library."""
+
 LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 """Packages whose own calls of a timer choose a configuration; they time for themselves."""
 
@@ -114,13 +117,14 @@ def installed_modules() -> list[str]:
 
 
 class Interceptor:
-    """Takes the closures of a script.  channel: to the coordinator."""
+    """Takes the closures of a script.  channel: to the coordinator.  taken: how many it took."""
 
     def __init__(self, channel: Any, task: ScriptTask) -> None:
         self._channel, self._task, self._script = channel, task, task.script
         self._root = task.checkout.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self._is_users)
         self._busy = False
+        self.taken = 0
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
         self.imports = ImportTimes(task.packages)
@@ -144,7 +148,8 @@ class Interceptor:
 
     def time(self, call: TimerCall, frame: FrameType) -> Timing:
         """Seconds of the closure for the script; nan where it raised, so that the script's other cases come too."""
-        name = self._names.of(frame, call.timed, call.named)
+        name = self._names.of(frame, call.timed, call.named, call.rounds)
+        self.taken += 1
         with self._measuring(call.threads):
             bench = self._bench(call)
             if self._task.wanted is None:
@@ -159,6 +164,10 @@ class Interceptor:
             raise error
         return timing
 
+    def name(self, call: TimerCall, frame: FrameType) -> str:
+        """The name of a closure, without the number that tells it from others of that name."""
+        return self._names.unnumbered(frame, call.timed, call.named, call.rounds).key
+
     # ---- the three ways ------------------------------------------------------------------------------------------
 
     def _surveyed(self, bench: Any, name: TimedName, call: TimerCall) -> tuple[Timing, BaseException | None]:
@@ -166,7 +175,7 @@ class Interceptor:
         looking = time.monotonic()
         failed: BaseException | None = None
         try:
-            facts = bench.examine() | {"code": bench.code()}
+            facts = bench.examine() | bench.code()
         except Exception as error:
             told, failed = failures.answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
@@ -267,14 +276,33 @@ PROVIDERS = (
 """Parameters that say whose code runs; the first that is there and is a text names the backend."""
 
 NO_NAME = (
-    *("<lambda>", "<module>", "fn", "f", "func", "fun", "wrapper", "inner", "call", "main", "run", "_run", "worker"),
+    *(
+        "<lambda>",
+        "<module>",
+        "fn",
+        "f",
+        "func",
+        "fun",
+        "wrapper",
+        "inner",
+        "call",
+        "main",
+        "run",
+        "_run",
+        "worker",
+        "replay",
+    ),
 )
 """ClosureNames of functions that say nothing."""
 
 LONGEST, LONGEST_VALUE, MOST_FIELDS = 160, 40, 16
 """Characters of a name and of a value in it; fields of an object that count as parameters."""
 
-NEVER = ("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose")
+NEVER = (
+    *("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose"),
+    *("iters", "n_iters", "iterations", "repeat", "repeats", "n_repeat", "num_repeats", "trials", "num_trials"),
+    *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile"),
+)
 """Arguments that say how something is timed or run, and not what."""
 
 
@@ -298,12 +326,29 @@ class ClosureNames:
         self._owns = owns
         self._seen: dict[TimedName, int] = {}
 
-    def of(self, frame: FrameType | None, function: Any = None, more: Mapping[str, Any] | None = None) -> TimedName:
-        """The name of what is timed from a frame.  function: the timed one.  more: parameters that the timer knows."""
+    def of(
+        self,
+        frame: FrameType | None,
+        function: Any = None,
+        more: Mapping[str, Any] | None = None,
+        rounds: Rounds = None,
+    ) -> TimedName:
+        """The name of what is timed from a frame.  function: the timed one.  more: parameters that the timer knows.
+
+        rounds: variables that say how often it is called; what loops of range(n) count is no parameter then, either.
+        """
+        name = self.unnumbered(frame, function, more, rounds)
+        count = self._seen[name] = self._seen.get(name, 0) + 1
+        return name if count == 1 else TimedName(name.backend, f"{name.case}#{count}")
+
+    def unnumbered(
+        self, frame: FrameType | None, function: Any, more: Mapping[str, Any] | None, rounds: Rounds
+    ) -> TimedName:
+        """The name that several closures may share."""
         frames = [one for one in _up(frame) if self._owns(one.f_code.co_filename)]
         found: dict[str, str] = {}
         for one in reversed(frames):
-            found |= _parameters(one)
+            found |= _parameters(one, rounds)
         found |= {name: text for name, value in (more or {}).items() if (text := printed(value))}
         provider, found = _provider(found, _line_arg(frame))
         sites = [_short(one.f_code) for one in reversed(frames)]
@@ -316,11 +361,7 @@ class ClosureNames:
             told = sorted(inner, key=lambda item: not item[1][:1].isdigit())
             said = ",".join(f"{name}={text}" for name, text in told)
         case = ":".join(part for part in (site if site != backend else "", said) if part) or "call"
-        return self._numbered(TimedName(_cut(backend), _cut(case)))
-
-    def _numbered(self, name: TimedName) -> TimedName:
-        count = self._seen[name] = self._seen.get(name, 0) + 1
-        return name if count == 1 else TimedName(name.backend, f"{name.case}#{count}")
+        return TimedName(_cut(backend), _cut(case))
 
 
 DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
@@ -366,17 +407,18 @@ def _short(code: CodeType) -> str:
     return "" if name.startswith("<") else name
 
 
-def _parameters(frame: FrameType) -> dict[str, str]:
+def _parameters(frame: FrameType, rounds: Rounds) -> dict[str, str]:
     """Arguments of the frame's function, and variables of the loops around its current line."""
     code, local = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more = code.co_varnames[len(names) + bool(code.co_flags & 0x04)] if code.co_flags & 0x08 else ""
     values = {name: local[name] for name in names if name in local} | dict(local.get(more) or {})
-    around = [names for first, last, names in _loops(code.co_filename) if first <= frame.f_lineno <= last]
+    loops_of = [one for one in _loops(code.co_filename) if rounds is None or not one.counter]
+    around = [one.names for one in loops_of if one.first <= frame.f_lineno <= one.last]
     loops = {name: local[name] for names in around for name in names if name in local and name != "_"}
     found: dict[str, str] = {}
     for name, value in (*values.items(), *loops.items()):
-        found |= _printable(name, value)
+        found |= _printable(name, value) if name not in (rounds or ()) else {}
     return found
 
 
@@ -417,16 +459,36 @@ def _line_arg(frame: FrameType | None) -> str:
     return ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """first, last: lines.  names: variables.  counter: whether it is one of range(n), which repeats or counts."""
+
+    first: int
+    last: int
+    names: tuple[str, ...]
+    counter: bool
+
+
 @functools.cache
-def _loops(file: str) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
-    """(first line, last line, variables) of every loop of a file; () for a file that cannot be read."""
+def _loops(file: str) -> tuple[Loop, ...]:
+    """Every loop of a file; () for a file that cannot be read."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return ()
     found = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
-    named = [(node, [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]) for node in found]
-    return tuple((node.lineno, node.end_lineno or node.lineno, tuple(names)) for node, names in named)
+    named = [(node, tuple(n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))) for node in found]
+    return tuple(Loop(node.lineno, node.end_lineno or node.lineno, names, bool(counter(node))) for node, names in named)
+
+
+def counter(node: ast.AST) -> str:
+    """The variable of a loop of range(n), which repeats or counts; "" for another statement."""
+    if not isinstance(node, ast.For) or node.orelse or not isinstance(node.target, ast.Name):
+        return ""
+    over = node.iter
+    counts = isinstance(over, ast.Call) and getattr(over.func, "id", "") == "range" and len(over.args) == 1
+    plain = counts and not any(isinstance(one, ast.Call) for one in ast.walk(over.args[0]))  # type: ignore[attr-defined]
+    return node.target.id if plain else ""
 
 
 def _plain(text: str) -> str:
@@ -449,7 +511,8 @@ class TimerCall:
 
     no_grad_of: tensors whose gradients are cleared before each call.  threads: of torch, 0 for as they are.
     hot: it asks for warm caches.  named: parameters that it knows.  function: what is timed, for its name.
-    gives_output: the script gets what the call returned.
+    gives_output: the script gets what the call returned.  rounds: of a loop of the script's own, variables that
+    say how often it is called.
     """
 
     timer: str
@@ -461,6 +524,7 @@ class TimerCall:
     named: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     function: Any = dataclasses.field(default="call")
     gives_output: bool = False
+    rounds: Rounds = None
 
     @property
     def timed(self) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...shapes import JsonObject
 from .. import failures
-from . import timers
+from . import own_clocks, timers
 from .interception import Interceptor, ScriptTask
 
 MOST_FILES = 2000
@@ -31,17 +31,19 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     what = ScriptTask(**task)
     programs = Programs()
     to = Interceptor(channel, what)
+    clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
     with changing(lambda name: _change(name, to, what.seed, what.on_cpu)), to.imports.timed():
-        ended = _ended(what)
+        ended = _ended(what, clocks)
     programs.stop()
-    return {**ended, "programs": programs.started[:5], **_files(what)}
+    untaken = [*clocks.untaken, *(() if to.taken else clocks.totals)][: own_clocks.MOST_TOLD]
+    return {**ended, "programs": programs.started[:5], "untaken": untaken, **_files(what)}
 
 
-def _ended(what: ScriptTask) -> JsonObject:
+def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks) -> JsonObject:
     """Execute the script; how it ended."""
     try:
-        _execute(what)
+        _execute(what, clocks)
         return {"code": 0}
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
@@ -61,7 +63,7 @@ def _line_of(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
-def _execute(what: ScriptTask) -> None:
+def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks) -> None:
     os.chdir(what.folder)
     sys.argv[:] = [what.script, *what.arguments]
     sys.path[:0] = [os.path.dirname(what.script), *what.paths]
@@ -74,8 +76,9 @@ def _execute(what: ScriptTask) -> None:
         return
     main = ModuleType("__main__")
     main.__dict__.update(__file__=what.script, __builtins__=__builtins__, __cached__=None)
+    main.__dict__[own_clocks.CLOCK] = clocks
     sys.modules["__main__"] = main
-    exec(compile(text, what.script, "exec"), main.__dict__)
+    exec(own_clocks.compiled(text, what.script, clocks), main.__dict__)
 
 
 def _by_pytest(what: ScriptTask) -> None:
@@ -368,6 +371,10 @@ def _answer_for_the_device(torch: Any) -> None:
     for name in (*RESETS, *SIZES, "empty_cache"):  # what concerns memory has two names
         setattr(cuda.memory, name, getattr(cuda, name))
     cuda.Event, cuda.Stream, cuda.device = HostEvent, HostStream, HostDevice
+    torch.Event = HostEvent
+    for name in ("synchronize", "empty_cache", "is_available", "device_count"):
+        if hasattr(torch.accelerator, name):
+            setattr(torch.accelerator, name, getattr(cuda, name))
     torch.nn.Module.cuda = lambda self, *_, **__: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))

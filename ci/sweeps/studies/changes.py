@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.points import Batch, Knobs, Point
+from benchmarks.shapes import built
 from benchmarks.studies.types import Change, Quantity, Row, Study, StudyPart
 from ci.sweeps.pruning import PointCompiler
 
@@ -204,7 +205,7 @@ def text_of(found: Iterable[PointCode]) -> str:
 def read(folder: Path) -> list[PointCode]:
     """What a folder keeps; nothing without a file."""
     path = folder / FILE
-    return [PointCode(**one) for one in json.loads(path.read_text())] if path.exists() else []
+    return [built(PointCode, one) for one in json.loads(path.read_text())] if path.exists() else []
 
 
 def attached(frame: pd.DataFrame, found: Sequence[PointCode]) -> pd.DataFrame:

@@ -250,10 +250,9 @@ def _against(one: AgainstBaseline, baseline: str) -> str:
     )
 
 
-def _groups(found: TableComparison) -> Iterator[tuple[str, dict[str, AgainstBaseline]]]:
-    yield ALL, dict(found.columns)
+def _groups(found: TableComparison) -> Iterator[tuple[str, Mapping[str, AgainstBaseline]]]:
     for group in found.groups:
-        yield ", ".join(map(str, group.key.values())), dict(group.columns)
+        yield ", ".join(map(str, group.key.values())) or ALL, group.columns
 
 
 def means(frame: pd.DataFrame, wanted: Compared) -> pd.DataFrame:

@@ -407,3 +407,43 @@ def test_a_survey_is_kept_and_made_again_for_other_arguments(adopt: Adopt) -> No
     assert adopt(script).survey.asked == digest
     assert len(adopt(script).lines) == 3
     assert adopt(script, arguments=("more",)).survey.asked != digest
+
+
+OWN_LOOP = """
+import time, torch, mylib
+def bench(fn, x, iters=20, warmup=3):
+    for _ in range(warmup):
+        fn(x)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(iters):
+        fn(x)
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / iters
+begin = time.time()
+for size in (8, 16):
+    x = torch.ones(size, device="cuda")
+    for provider, fn in (("mine", mylib.double), ("torch", torch.neg)):
+        print(provider, size, bench(fn, x) < 1e3)
+print("took", time.time() - begin)
+"""
+
+
+def test_a_loop_with_its_own_clock_is_compared(adopt: Adopt) -> None:
+    library = "def double(x):\n    return x * 2\n"
+    changed = {"mylib/__init__.py": library.replace("x * 2", "x * 3")}
+    found = adopt(OWN_LOOP, "--device", "cpu", base={"mylib/__init__.py": library}, head=changed, every=False)
+    assert found.code == 1, found.said
+    status = {key: arm["status"] for key, arm in found.arms().items()}
+    assert set(status) == {
+        f"{role}/{provider}/bench.{fn}:size={size},fn={fn}"
+        for role in ("base", "head")
+        for provider, fn in (("mine", "double"), ("torch", "neg"))
+        for size in (8, 16)
+    }
+    assert {key.split("/")[1]: one for key, one in status.items() if key.startswith("head")} == {
+        "mine": "wrong",
+        "torch": "untimed",
+    }
+    assert found.printed().count("True") == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -88,7 +89,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
     (folder / "tree" / "small" / "double.py").write_text(DOUBLE)
     (folder / "tree" / "small" / "__init__.py").touch()
     (folder / "tree" / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["small"]\n')
-    (folder / "points.json").write_text(json.dumps(FILE.as_json()))
+    (folder / "points.json").write_text(json.dumps(dataclasses.asdict(FILE)))
     options = ["--arch", "sm_90", "--launch-cache", "--progress", "none", "--processes", "1"]
     paths = {"--points": "points.json", "--tree": "tree", "--cache": "isa", "--out": "out.json"}
     places = [word for option, name in paths.items() for word in (option, str(folder / name))]

@@ -131,12 +131,13 @@ def test_a_batch_of_arms_without_knobs_is_done_by_its_number(tmp_path):
 # Names of points, the file that asks for them, and how they stand in a trial line.
 
 
+POINT = {"case": "c", "backend": "triton"}
 WRITTEN = {
     "sweep": "s1",
     "operator": "gemm",
     "rung": 0,
     "rounds": 8,
-    "batches": [{"case": "c", "anchor": "triton", "points": [{"backend": "triton", "knobs": {"block_m": 64}}]}],
+    "batches": [{"case": "c", "anchor": "triton", "points": [{**POINT, "knobs": {"block_m": 64}}]}],
 }
 
 
@@ -166,13 +167,13 @@ def test_a_file_is_read_as_it_was_written(tmp_path):
     untimed = (UntimedPoint(twin, "triton"), UntimedPoint(refused, "", "too much LDS"))
     file = PointsFile("s1", "gemm", 2, 8, (Batch("c", "triton", (timed, Point("c", "blas")), untimed),))
     path = tmp_path / "points.json"
-    path.write_text(json.dumps(file.as_json()))
+    path.write_text(json.dumps(dataclasses.asdict(file)))
     assert points.read(path) == file
     assert points.parse(WRITTEN).regime == "spaced"
 
 
 def test_the_anchor_among_its_points_is_the_anchor():
-    [batch] = points.parse(with_batch(points=[{"backend": "triton"}, {"backend": "blas"}])).batches
+    [batch] = points.parse(with_batch(points=[POINT, POINT | {"backend": "blas"}])).batches
     assert batch.points == (Point("c", "blas"),)
 
 
@@ -183,9 +184,9 @@ def test_the_anchor_among_its_points_is_the_anchor():
         ({**WRITTEN, "rounds": 0}, "rounds is 0; allowed: a whole number from 1"),
         ({**WRITTEN, "batches": []}, r"batches is \[\]; allowed: a list of at least one batch"),
         ({**WRITTEN, "regime": "tired"}, 'regime is "tired"; allowed: spaced, sustained'),
-        (with_batch(points=[{"backend": "triton", "knobs": []}]), r"points\[0\].knobs is \[\]; allowed: an object"),
-        (with_batch(points=[{"backend": "a@b"}]), "backends without @"),
-        (with_batch(points=[{"backend": "b"}, {"backend": "b"}]), "allowed: each point once"),
+        (with_batch(points=[POINT | {"knobs": []}]), r"points\[0\].knobs is \[\]; allowed: an object"),
+        (with_batch(points=[POINT | {"backend": "a@b"}]), "backends without @"),
+        (with_batch(points=[POINT | {"backend": "b"}] * 2), "allowed: each point once"),
         (with_batch(anchor=None), "anchor is null"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import os
 import signal
@@ -34,7 +35,7 @@ def point(case: str, **knobs: object) -> Point:
 
 def asked(tmp_path: Path, rung: int, *batches: Batch) -> Path:
     path = tmp_path / f"rung{rung}.json"
-    path.write_text(json.dumps(PointsFile("s1", "swept", rung, 4, batches).as_json()))
+    path.write_text(json.dumps(dataclasses.asdict(PointsFile("s1", "swept", rung, 4, batches))))
     return path
 
 

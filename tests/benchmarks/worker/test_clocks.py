@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -321,7 +323,7 @@ def test_on_a_gpu_the_clock_starts_on_an_idle_device_with_cold_caches_and_stops_
 def test_a_points_file_says_how_many_calls():
     batch = Batch("m16", "triton", ())
     asked = PointsFile("f3a9", "gemm", 0, 8, (batch,), whole_calls=30)
-    assert parse(asked.as_json()) == asked
-    assert "whole_calls" not in PointsFile("f3a9", "gemm", 0, 8, (batch,)).as_json()
+    written = json.loads(json.dumps(dataclasses.asdict(asked)))
+    assert parse(written) == asked
     with pytest.raises(Unfit, match="whole_calls"):
-        parse(asked.as_json() | {"whole_calls": -1})
+        parse(written | {"whole_calls": -1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ci.isa.judge import compare
 from ci.isa.rules import IsaPolicy, parse_policy
-from ci.isa.text import changed, listing, markdown, parts, side_by_side, terminal
+from ci.isa.text import changed, listing, parts, side_by_side, terminal
 from tests.ci.isa.documents import REMOTE, document, entry
 from tests.ci.isa.test_rules import ACCEPTED, SECTION
 
@@ -42,10 +42,6 @@ def test_the_terminal(golden):
     golden("isa/terminal.txt", terminal(JUDGEMENT).plain)
 
 
-def test_the_comment(golden):
-    golden("isa/comment.md", markdown(JUDGEMENT))
-
-
 def test_what_many_configurations_share_is_told_once():
     def side(code, *, narrow, bytes_):
         stores = COLLAPSED if narrow else REMOTE
@@ -80,19 +76,6 @@ def test_what_many_configurations_share_is_told_once():
         "      code bytes: 3400 → 3404",
         "    + likewise 5 more: 2 on gfx942, 3 on gfx950",
     ]
-    assert "also on gfx942 (large): stores" in markdown(judgement)
-    assert "- likewise 5 more: 2 on gfx942, 3 on gfx950" in markdown(judgement)
-
-
-def test_foreign_text_is_inert_in_the_comment():
-    told = markdown(JUDGEMENT)
-    assert "<b>" not in told
-    assert "@someone" not in told
-    assert "](http" not in told
-
-
-def test_nothing_changed_is_two_lines(golden):
-    golden("isa/same.md", markdown(compare(BASE, BASE, IsaPolicy())))
 
 
 def test_the_listing(golden):

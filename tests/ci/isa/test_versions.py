@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -57,24 +56,6 @@ def test_the_terminal_leaves_out_what_differs_in_registers_only():
 def test_little_lds_is_shown_in_bytes():
     assert versions.cell(entry(lds_bytes=16)).text == "86 regs, 16 B LDS, occ 4, st 8 B"
     assert versions.cell(entry(lds_bytes=67520)).text == "86 regs, 65.94 K LDS, occ 4, st 8 B"
-
-
-def test_the_page_is_whole_and_refers_to_nothing(judged, golden):
-    page = versions.page(judged)
-    assert not re.search(r"(src|href)=|https?://", page)
-    assert page.count('class="breaks"') == 2
-    assert "Triton 3.5.0 cannot be installed" in page
-    golden("isa/triton.html", page)
-
-
-def test_the_page_escapes_foreign_text():
-    documents = {
-        "1.0": document(entry("<script>alert(1)</script>")),
-        "2.0": document(entry(status="failed", why="<b>")),
-    }
-    page = versions.page(versions.judge(documents, {}, IsaPolicy()))
-    assert "<script>" not in page
-    assert "<b>" not in page
 
 
 def test_json(judged):

@@ -1,0 +1,527 @@
+"""Loops with a clock of their own, in the text of a script: what stands between two readings becomes a timed closure.
+
+Two forms are known, each in one list of statements:
+
+    t0 = time.perfcounter()              start.record()                     (torch.cuda.Event, torch.Event)
+    for _ in range(n): call()             for _ in range(n): call()
+    torch.cuda.synchronize()              end.record()
+    t1 = time.perfcounter()              ... start.elapsed_time(end)
+
+The text is rewritten before it is compiled, lines kept.  What is timed stays as it is and runs once as the script has
+it; unless timers went off inside (then it is the script's way of saying how long all took, and is left alone), one
+round of the loop, or all of it where it is no loop of `range`, is handed to the interceptor, and the script's readings
+are as far apart as the samples say.  A region that is met again with the same name and the same objects, as a warm-up
+or a repetition is, is not timed again.  Where a region cannot be handed over, its line is kept with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import dataclasses
+import os
+import statistics
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+from .interception import Interceptor, TimerCall, counter
+
+CLOCKS = ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "default_timer")
+"""Functions of `time` and `timeit` that scripts read."""
+
+WAITS = ("synchronize", "cudaProfilerStart", "cudaProfilerStop")
+"""Calls that wait or mark, and time nothing."""
+
+CLOCK = "ridgeline_clock"
+"""Under this name a rewritten text has its `OwnClocks`."""
+
+MOST_TOLD = 10
+"""Regions that could not be taken over, and are told."""
+
+
+def compiled(text: str | bytes, file: str, clocks: OwnClocks) -> CodeType:
+    """A module's code in which regions are handed over."""
+    tree = ast.parse(text, file)
+    rewriter = _Rewriter(tree, os.path.basename(file))
+    if rewriter.names:
+        tree = ast.fix_missing_locations(rewriter.visit(tree))
+        clocks.untaken += rewriter.untaken
+        clocks.totals += rewriter.totals
+    return compile(tree, file, "exec")
+
+
+class OwnClocks:
+    """What rewritten texts call.
+
+    untaken: "FILE:LINE: why" of regions that are left as they are.  totals: of those that say how long all took.
+    """
+
+    def __init__(self, to: Interceptor) -> None:
+        self._to = to
+        self._known: dict[Any, tuple[list[Any], float]] = {}
+        self._pairs: dict[tuple[int, int], tuple[Any, Any, float]] = {}
+        self.untaken: list[str] = []
+        self.totals: list[str] = []
+
+    def region(
+        self,
+        site: str,
+        timer: str,
+        once: Callable[[], Any],
+        whole: Callable[[], Any],
+        many: Callable[[], int],
+        reads: Sequence[tuple[str, Callable[[], Any]]],
+        function: Callable[[], Any] | None,
+        rounds: Sequence[str],
+    ) -> float | None:
+        """Seconds between the two readings, None for what the clock says.
+
+        once: one round.  whole: as the script has it.  many: rounds.  reads: values by name that a round reads.
+        function: what is called, for its name.  rounds: variables that say how many.
+        """
+        frame = sys._getframe(1)
+        if not self._to.wants(frame):
+            whole()
+            return None
+        before = self._to.taken
+        whole()
+        if self._to.taken != before:
+            return None
+        values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
+        named = _read(function) if function else None
+        call = TimerCall(
+            timer, once, tuple(values.values()), function=None if named is _UNBOUND else named, rounds=rounds
+        )
+        key = (site, self._to.name(call, frame), tuple((name, _mark(value)) for name, value in values.items()))
+        held = self._known.get(key)
+        if held is None or any(ref() is None for ref in held[0]):
+            refs = [ref for value in values.values() if (ref := _weak(value))]
+            held = self._known[key] = refs, statistics.fmean(self._to.time(call, frame).seconds)
+        return held[1] * max(1, many())
+
+    def events(self, start: Any, end: Any, seconds: float | None) -> None:
+        """Two events lie so far apart; None for what they say themselves."""
+        if seconds is None:
+            self._pairs.pop((id(start), id(end)), None)
+        else:
+            self._pairs[id(start), id(end)] = start, end, seconds
+
+    def elapsed(self, start: Any, end: Any) -> Any:
+        """start.elapsed_time(end): milliseconds."""
+        pair = self._pairs.get((id(start), id(end)))
+        return start.elapsed_time(end) if pair is None else 1e3 * pair[2]
+
+    @staticmethod
+    def after(begin: Any, seconds: float) -> Any:
+        """The reading of a clock so many seconds after another; clocks that give whole numbers count nanoseconds."""
+        return begin + (round(1e9 * seconds) if isinstance(begin, int) else seconds)
+
+
+_UNBOUND = object()
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception:  # a name that has no value yet, an attribute that is not there
+        return _UNBOUND
+
+
+def _mark(value: Any) -> Any:
+    """What tells a value from another one: of a tensor shape and type, of other objects which one it is."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        return value
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return (tuple(shape), str(dtype)) if shape is not None and dtype is not None else id(value)
+
+
+def _weak(value: Any) -> Any:
+    if isinstance(_mark(value), int) and not isinstance(value, int):
+        try:
+            return weakref.ref(value)
+        except TypeError:  # a list, a dict
+            return None
+    return None
+
+
+# The rewriting.
+
+
+class _Untaken(Exception):
+    """Why a region is not taken over."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begin:
+    """Of a region: the variable that holds the first reading of the host's clock, or the event that is recorded."""
+
+    held: ast.expr
+    host: bool
+
+
+class _Total(Exception):
+    """Why a region is taken for the time of the whole script, or of a part of it that is no benchmark."""
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites a module.  names: of what reads a clock in it, in any way."""
+
+    def __init__(self, tree: ast.Module, file: str) -> None:
+        self._file = file
+        self._modules, self._functions = _imports(tree)
+        self._scopes: list[ast.AST] = [tree]
+        self._rounds: list[str] = []
+        self._count = 0
+        events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        self._events = bool(events)
+        self.names = self._modules | self._functions | events
+        self.untaken: list[str] = []
+        self.totals: list[str] = []
+
+    def visit(self, node: ast.AST) -> Any:
+        """Inner regions first: what holds one is no region."""
+        scope = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+        counts = counter(node)
+        outer = self._rounds
+        if scope:
+            self._scopes.append(node)
+            self._rounds = []
+        elif counts:
+            self._rounds = [*outer, counts]
+        node = super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(held := getattr(node, field, None), list):
+                setattr(node, field, self._rewritten(held))
+        self._rounds = outer
+        if scope:
+            self._scopes.pop()
+        called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords else None
+        if isinstance(called, ast.Attribute) and called.attr == "elapsed_time":
+            return ast.copy_location(_call("elapsed", called.value, node.args[0]), node)
+        return node
+
+    def _rewritten(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        done: list[ast.stmt] = []
+        left = list(statements)
+        while left:
+            first = left.pop(0)
+            done.append(first)
+            begins = self._begins(first)
+            if begins is None:
+                continue
+            at = next((index for index, one in enumerate(left) if self._ends(begins, one)), None)
+            if at is None:
+                continue
+            inside, last = left[:at], left[at]
+            if not any(_calls(one) for one in inside) or CLOCK in {getattr(n, "id", "") for n in _nodes(inside)}:
+                continue
+            try:
+                made, name = self._handed_over(inside, begins)
+            except (_Untaken, _Total) as why:
+                told = self.totals if isinstance(why, _Total) else self.untaken
+                told.append(f"{self._file}:{inside[0].lineno}: {why}")
+                continue
+            done += [ast.copy_location(one, inside[0]) for one in made]
+            done += self._read_after(begins, last, name)
+            left = left[at + 1 :]
+        return done
+
+    # ---- where a region begins and ends --------------------------------------------------------------------------
+
+    def _begins(self, one: ast.stmt) -> _Begin | None:
+        if isinstance(one, ast.Assign) and len(one.targets) == 1 and self._is_clock(one.value):
+            return _Begin(one.targets[0], True) if isinstance(one.targets[0], ast.Name) else None
+        event = self._recorded(one)
+        return None if event is None else _Begin(event, False)
+
+    def _recorded(self, one: ast.stmt) -> ast.expr | None:
+        call = one.value if isinstance(one, ast.Expr) else None
+        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record"
+        return call.func.value if self._events and named else None  # type: ignore[union-attr]
+
+    def _ends(self, begins: _Begin, one: ast.stmt) -> bool:
+        if not begins.host:
+            event = self._recorded(one)
+            return event is not None and ast.dump(event) != ast.dump(begins.held)
+        reading = self._reading(one)
+        held = one.targets[0] if isinstance(one, ast.Assign) and one.value is reading else reading
+        return held is not None and self._subtracts(held, begins.held)
+
+    def _reading(self, one: ast.stmt) -> ast.Call | None:
+        """The reading of a clock in a simple statement."""
+        if hasattr(one, "body"):
+            return None
+        return next((node for node in ast.walk(one) if self._is_clock(node)), None)  # type: ignore[return-value]
+
+    def _subtracts(self, later: ast.expr, begin: ast.expr) -> bool:
+        """Whether the scope has the difference of the two readings somewhere."""
+        begin_id = getattr(begin, "id", "")
+        said = ast.dump(later).replace("Store()", "Load()")
+        differences = (node for node in ast.walk(self._scopes[-1]) if isinstance(node, ast.BinOp))
+        return any(
+            isinstance(node.op, ast.Sub) and getattr(node.right, "id", "") == begin_id and ast.dump(node.left) == said
+            for node in differences
+        )
+
+    def _is_clock(self, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or node.args or node.keywords:
+            return False
+        called = node.func
+        if isinstance(called, ast.Attribute):
+            return called.attr in CLOCKS and isinstance(called.value, ast.Name) and called.value.id in self._modules
+        return isinstance(called, ast.Name) and called.id in self._functions
+
+    # ---- what a region becomes -----------------------------------------------------------------------------------
+
+    def _handed_over(self, inside: list[ast.stmt], begins: _Begin) -> tuple[list[ast.stmt], str]:
+        """Statements in place of the region, and the name of the variable with its seconds."""
+        if isinstance(self._scopes[-1], ast.ClassDef):
+            raise _Untaken("it stands in the body of a class")
+        loop = self._loop(inside)
+        body = loop.body if loop is not None else inside
+        repeated = loop is not None or self._rounds or (len(self._scopes) > 1 and any(map(_waits, inside)))
+        if begins.host and not repeated:
+            raise _Total("it runs once, and nothing waits for a device: taken for a total")
+        _refuse(inside)
+        body = [one for one in body if not _waits(one)]
+        if not any(map(_calls, body)):
+            raise _Untaken("it calls nothing")
+        self._count += 1
+        once, whole, name = (f"ridgeline_{what}_{self._count}" for what in ("once", "whole", "seconds"))
+        carried, stored, read = _names(body)
+        own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)} if loop is not None else set()
+        reads = sorted((read - own - set(self._rounds)) | (carried - own))
+        marked = [one for one in reads if one not in carried]
+        made: list[ast.stmt] = []
+        written = sorted(_names(inside)[1])
+        if written and len(self._scopes) > 1:  # a name that only the region binds is to be one of the function
+            made += ast.parse(f"if 0: {' = '.join(written)} = None").body
+        made += [
+            self._function(
+                once, body if loop is None else [_one_round(loop, body)], sorted(carried - own), loop is None
+            ),
+            self._function(whole, [self._declared(written), *inside] if written else inside, (), False),
+        ]
+        many = ast.Constant(1) if loop is None else loop.iter.args[0]  # type: ignore[attr-defined]
+        pairs = ast.Tuple([ast.Tuple([ast.Constant(n), _lambda(_load(n))], ast.Load()) for n in marked], ast.Load())
+        called = _called(body)
+        function = _lambda(called) if called is not None else ast.Constant(None)
+        timer = ast.Constant("clock" if begins.host else "events")
+        counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
+        site = ast.Constant(f"{self._file}:{self._count}")
+        taken = _call("region", site, timer, _load(once), _load(whole), _lambda(many), pairs, function, counts)
+        made.append(ast.Assign([ast.Name(name, ast.Store())], taken))
+        return made, name
+
+    def _loop(self, inside: list[ast.stmt]) -> ast.For | None:
+        """The loop of range(n), if it is all that the region does beside waiting."""
+        doing = [one for one in inside if not _waits(one)]
+        return doing[0] if len(doing) == 1 and counter(doing[0]) and isinstance(doing[0], ast.For) else None
+
+    def _declared(self, written: list[str]) -> ast.stmt:
+        scope = self._scopes[-1]
+        if isinstance(scope, ast.Module):
+            return ast.Global(written)
+        outer = {name for node in ast.walk(scope) if isinstance(node, ast.Global) for name in node.names}
+        if shared := outer & set(written):
+            raise _Untaken(f"it writes the global {min(shared)}")
+        return ast.Nonlocal(written)
+
+    @staticmethod
+    def _function(name: str, body: list[ast.stmt], carried: Sequence[str], returns: bool) -> ast.FunctionDef:
+        body = copy.deepcopy(body)
+        last = body[-1]
+        if returns and isinstance(last, ast.Expr):
+            body[-1] = ast.Return(last.value)
+        elif returns and isinstance(last, ast.Assign) and isinstance(last.targets[0], (ast.Name, ast.Tuple)):
+            body.append(ast.Return(_loaded(last.targets[0])))
+        arguments = ast.arguments(
+            [], [ast.arg(one) for one in carried], None, [], [], None, [_load(n) for n in carried]
+        )
+        made = ast.FunctionDef(name, arguments, body, [])
+        made.type_params = []
+        return made
+
+    def _read_after(self, begins: _Begin, last: ast.stmt, name: str) -> list[ast.stmt]:
+        """The second reading."""
+        if (end := self._recorded(last)) is not None:
+            pair = ast.Expr(_call("events", copy.deepcopy(begins.held), copy.deepcopy(end), _load(name)))
+            return [last, ast.copy_location(pair, last)]
+        reading = self._reading(last)
+        assert reading is not None
+        nothing = ast.Compare(_load(name), [ast.Is()], [ast.Constant(None)])
+        new = ast.IfExp(nothing, reading, _call("after", _loaded(begins.held), _load(name)))
+        return [_Replaced(reading, ast.copy_location(new, reading)).visit(last)]
+
+
+class _Replaced(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self._old, self._new = old, new
+
+    def visit(self, node: ast.AST) -> Any:
+        return self._new if node is self._old else self.generic_visit(node)
+
+
+def _imports(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """Names under which a module has `time` and `timeit`, and functions of them that read a clock."""
+    modules, functions = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {one.asname or one.name for one in node.names if one.name in ("time", "timeit")}
+        elif isinstance(node, ast.ImportFrom) and node.module in ("time", "timeit"):
+            functions |= {one.asname or one.name for one in node.names if one.name in CLOCKS}
+    return modules, functions
+
+
+def _nodes(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    for one in statements:
+        yield from ast.walk(one)
+
+
+def _calls(one: ast.stmt) -> bool:
+    """Whether a statement calls what does something."""
+    return any(isinstance(node, ast.Call) and not _waiting(node) for node in ast.walk(one))
+
+
+def _waiting(node: ast.Call) -> bool:
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in (*WAITS, "range", "cudart")
+
+
+def _waits(one: ast.stmt) -> bool:
+    """Whether a statement only waits: for a device, or for nothing."""
+    if isinstance(one, ast.If):
+        return all(map(_waits, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
+    if isinstance(one, ast.Pass):
+        return True
+    return isinstance(one, ast.Expr) and (isinstance(one.value, ast.Constant) or not _calls(one))
+
+
+def _refuse(inside: list[ast.stmt]) -> None:
+    """_Untaken for what cannot stand in a function of its own."""
+    bad: dict[type[ast.AST], str] = {
+        ast.Return: "it returns from inside",
+        ast.Yield: "it yields",
+        ast.YieldFrom: "it yields",
+        ast.Await: "it waits for a coroutine",
+        ast.FunctionDef: "it defines a function",
+        ast.ClassDef: "it defines a class",
+        ast.Global: "it declares a global",
+        ast.Nonlocal: "it declares a name of an outer function",
+        ast.Delete: "it deletes a name",
+        ast.AsyncFor: "it waits for a coroutine",
+        ast.AsyncWith: "it waits for a coroutine",
+        ast.Import: "it imports",
+        ast.ImportFrom: "it imports",
+    }
+    for node in _nodes(inside):
+        if why := bad.get(type(node)):
+            raise _Untaken(why)
+        if isinstance(node, ast.Name) and node.id in ("super", "locals", "exec", "eval"):
+            raise _Untaken(f"it calls {node.id}()")
+    if any(isinstance(node, (ast.Break, ast.Continue)) for one in inside for node in _outside_loops(one)):
+        raise _Untaken("it leaves a loop")
+
+
+def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    if not isinstance(node, (ast.For, ast.While)):
+        for one in ast.iter_child_nodes(node):
+            yield from _outside_loops(one)
+
+
+class _Order(ast.NodeVisitor):
+    """Names in the order in which they are read and written."""
+
+    def __init__(self) -> None:
+        self.carried: set[str] = set()
+        self.stored: set[str] = set()
+        self.read: set[str] = set()
+        self._inner: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in self._inner:
+            return
+        if isinstance(node.ctx, ast.Load):
+            self.read |= {node.id} - self.stored
+        else:
+            self.carried |= {node.id} & self.read
+            self.stored.add(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for one in node.targets:
+            self.visit(one)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.visit_Name(ast.Name(node.target.id, ast.Load()))
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_For(self, node: ast.For) -> None:
+        for one in (node.iter, node.target, *node.body, *node.orelse):
+            self.visit(one)
+
+    def _comprehension(self, node: Any) -> None:
+        before = self._inner
+        targets = [one.target for one in node.generators]
+        self._inner = before | {name.id for name in _nodes(targets) if isinstance(name, ast.Name)}
+        self.generic_visit(node)
+        self._inner = before
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        before = self._inner
+        self._inner = before | {one.arg for one in node.args.args}
+        self.generic_visit(node)
+        self._inner = before
+
+
+def _names(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str], set[str]]:
+    """(read and then written, written, read before they are written), builtins left out of what is read."""
+    order = _Order()
+    for one in statements:
+        order.visit(one)
+    return order.carried, order.stored, {name for name in order.read if not hasattr(builtins, name)}
+
+
+def _one_round(loop: ast.For, body: list[ast.stmt]) -> ast.stmt:
+    """The loop's first round; what it returns is what its last statement computes."""
+    last = body[-1]
+    body = [*body[:-1], ast.Return(last.value)] if isinstance(last, ast.Expr) else body
+    if isinstance(last, ast.Assign) and isinstance(last.targets[0], (ast.Name, ast.Tuple)):
+        body = [*body, ast.Return(_loaded(last.targets[0]))]
+    over = ast.Call(_load("range"), [ast.Constant(1)], [])
+    return ast.For(copy.deepcopy(loop.target), over, body, [])
+
+
+def _called(body: Sequence[ast.stmt]) -> ast.expr | None:
+    """The function that a body of one call calls, where naming it calls nothing."""
+    value = getattr(body[-1], "value", None) if len(body) == 1 else None
+    called = value.func if isinstance(value, ast.Call) else None
+    plain = called is not None and all(isinstance(one, (ast.Name, ast.Attribute, ast.Load)) for one in ast.walk(called))
+    return copy.deepcopy(called) if plain else None
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    made: ast.expr = ast.parse(ast.unparse(target), mode="eval").body
+    return made
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _lambda(value: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), copy.deepcopy(value))
+
+
+def _call(method: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(_load(CLOCK), method, ast.Load()), list(arguments), [])

@@ -1,0 +1,209 @@
+"""Loops with a clock of their own become closures; what cannot be one stays as it is and is told."""
+
+from __future__ import annotations
+
+import linecache
+import time
+from typing import Any
+
+import pytest
+
+from benchmarks.worker.scripts import interception
+from benchmarks.worker.scripts.interception import ClosureNames, Timing
+from benchmarks.worker.scripts.own_clocks import CLOCK, OwnClocks, compiled
+
+FILE = "/checkout/bench/script.py"
+
+
+class Taken:
+    """Stands for the interceptor: calls a closure twice, and says that a call takes 0.5 s."""
+
+    def __init__(self) -> None:
+        self.taken, self.names = 0, ClosureNames(lambda file: file == FILE)
+        self.closures: list[tuple[str, Any, list[Any]]] = []
+
+    def wants(self, frame: Any) -> bool:
+        return True
+
+    def name(self, call: Any, frame: Any) -> str:
+        return self.names.unnumbered(frame, call.timed, call.named, call.rounds).key
+
+    def time(self, call: Any, frame: Any) -> Timing:
+        self.taken += 1
+        returned = [call.call(), call.call()]
+        self.closures.append((self.names.of(frame, call.timed, call.named, call.rounds).key, call.roots, returned))
+        return Timing([0.5])
+
+
+class Event:
+    """Stands for torch.cuda.Event."""
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, other: Event) -> float:
+        return 7.0
+
+
+def ran(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], Taken, list[str]]:
+    """The names that a script leaves, what was taken over, and the lines that were not, totals last."""
+    monkeypatch.setitem(linecache.cache, FILE, (len(text), None, text.splitlines(keepends=True), FILE))
+    interception._loops.cache_clear()
+    taken = Taken()
+    clocks = OwnClocks(taken)  # type: ignore[arg-type]
+    held: dict[str, Any] = {"__name__": "__main__", CLOCK: clocks, "Event": Event, "sync": lambda: None}
+    exec(compiled(text, FILE, clocks), held)
+    return held, taken, [*clocks.untaken, *clocks.totals]
+
+
+HOST = """
+import time
+def bench(fn, x, iters):
+    for _ in range(3):
+        fn(x)
+    synchronize = sync
+    synchronize()
+    t0 = time.perf_counter()
+    for i in range(iters):
+        out = fn(x)
+    synchronize()
+    t1 = time.perf_counter()
+    return (t1 - t0) / iters, out, i
+found = [bench(abs, x, 20) for x in (1, 2)]
+"""
+
+IN_PLACE = """
+import time
+from time import perf_counter as now
+def bench(fn, n):
+    begin = now()
+    for _ in range(n):
+        fn()
+    return (now() - begin) / n
+found = bench(dict, 4)
+"""
+
+EVENTS = """
+def bench(fn, iters):
+    start, end = Event(), Event()
+    times = []
+    for i in range(iters):
+        start.record()
+        fn(i)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sum(times) / len(times)
+for provider, fn in (("mine", abs), ("other", float)):
+    found = bench(fn, 5)
+"""
+
+LISTS = """
+starts, ends = [Event() for _ in range(3)], [Event() for _ in range(3)]
+for i in range(3):
+    starts[i].record()
+    abs(-3)
+    ends[i].record()
+found = [s.elapsed_time(e) for s, e in zip(starts, ends)]
+"""
+
+METHOD = """
+import time
+class Bench:
+    def __init__(self):
+        self.total = 0
+    def run(self, n):
+        start = time.time_ns()
+        for _ in range(n):
+            self.step(2)
+        end = time.time_ns()
+        return (end - start) / n
+    def step(self, by):
+        self.total += by
+        return self.total
+found = Bench().run(10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "returned", "seconds"),
+    [
+        (HOST, ["abs/bench.abs:fn=abs,x=1", "abs/bench.abs:fn=abs,x=2"], [[1, 1], [2, 2]], 0.5),
+        (IN_PLACE, ["dict/bench.dict:fn=dict"], [[{}, {}]], 0.5),
+        (EVENTS, ["mine/bench.abs:fn=abs", "other/bench.float:fn=float"], [[0, 0], [0.0, 0.0]], 500.0),
+        (LISTS, ["abs/call"], [[3, 3]], [500.0] * 3),
+        (METHOD, ["step/Bench.run.step"], [[22, 24]], 0.5e9),
+    ],
+    ids=["host", "in_place", "events", "lists", "method"],
+)
+def test_a_region_is_one_closure_and_the_script_gets_its_samples(
+    text: str, names: list[str], returned: list[Any], seconds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, taken, untaken = ran(text, monkeypatch)
+    assert untaken == []
+    assert [name for name, _, _ in taken.closures] == names
+    assert [values for _, _, values in taken.closures] == returned
+    if text is HOST:
+        assert [one[0] for one in held["found"]] == pytest.approx([seconds] * 2)
+        assert [one[1:] for one in held["found"]] == [(1, 19), (2, 19)]
+    else:
+        assert held["found"] == pytest.approx(seconds)
+
+
+def test_a_round_starts_from_what_the_script_had() -> None:
+    """What a round computes from the one before is not carried on in the closure, and is in the script."""
+    text = "import time\nx = 1\nt = time.time()\nfor _ in range(3):\n    x = max(x * 2, 0)\nfound = time.time() - t\n"
+    with pytest.MonkeyPatch.context() as patch:
+        held, taken, _ = ran(text, patch)
+    assert held["x"] == 8
+    assert taken.closures[0][2] == [2, 2]
+
+
+def test_warm_up_and_repetition_are_one_closure(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = HOST + "bench(abs, 2, 5)\nagain = bench(abs, 2, 20)[0]\nf = lambda x: x\nbench(f, 2, 20)\n"
+    held, taken, _ = ran(more.replace("iters", "num_iters"), monkeypatch)
+    assert [name for name, _, _ in taken.closures] == [
+        "abs/bench.abs:fn=abs,x=1",
+        "abs/bench.abs:fn=abs,x=2",
+        "bench/x=2",
+    ]
+    assert held["again"] == pytest.approx(0.5)
+
+
+def test_what_times_more_inside_is_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = HOST.replace("found = ", "def whole():\n    return ") + (
+        "def main(n):\n    begin = time.time()\n    for _ in range(n):\n        found = whole()\n"
+        "    return time.time() - begin\ntook = main(2)\n"
+    )
+    before = time.time()
+    held, taken, untaken = ran(total, monkeypatch)
+    assert len(taken.closures) == 2
+    assert held["took"] <= time.time() - before
+    assert untaken == []
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("if fn(): return 1", "returns"),
+        ("import os; fn()", "imports"),
+        ("fn(); yield 3", "yields"),
+        ("fn(); eval('1')", "eval"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_told_with_its_line(line: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import time\ndef bench(fn):\n    t0 = time.time()\n    for _ in range(3):\n        "
+    text += f"{line}\n    return time.time() - t0\n"
+    _, taken, untaken = ran(text, monkeypatch)
+    assert taken.closures == []
+    assert len(untaken) == 1
+    assert untaken[0].startswith("script.py:4: ")
+    assert why in untaken[0]
+
+
+def test_a_total_that_runs_once_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import time\nt0 = time.time()\nfound = sorted([2, 1])\nprint(time.time() - t0)\n"
+    held, taken, untaken = ran(text, monkeypatch)
+    assert (held["found"], taken.closures) == ([1, 2], [])
+    assert "total" in untaken[0]
