@@ -361,7 +361,7 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
     for key, why in survey.unpaired().items():
         yield key, {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
     if short := survey.cut_short():
-        failed = {role: survey.sides[role].end.kind != "late" for role in short}
+        failed = {role: (end := survey.sides[role].end).early and end.kind != "late" for role in short}
         why = next(iter(short.values()))
         entries = {role: failed_entry(Status.ERROR if failed[role] else Status.UNTIMED, why) for role in short}
         yield LATER, {**dict.fromkeys(sides, failed_entry(Status.UNTIMED, why)), **entries}

@@ -153,14 +153,19 @@ class Survey:
         return {key: differing(base[key], head[key]) for key in self.paired}
 
     def cut_short(self) -> dict[str, str]:
-        """By role, why a side did not come to the end of the script, where the other did or nobody knows.
+        """By role, why not all that a side times is looked at: a clock of its own that cannot be taken over, or it did
+        not come to the end of the script, where the other did or nobody knows.
 
         Two sides that raise alike end alike: what is behind that place is timed on neither.
         """
         ends = {role: side.end for role, side in self.sides.items() if side.closures}
         early = {role: end.why or f"exit code {end.code}" for role, end in ends.items() if end.early}
         alike = len(early) == 2 and len({end.kind for end in ends.values()}) == 1
-        return {} if alike and "late" not in {end.kind for end in ends.values()} else early
+        known = alike and "late" not in {end.kind for end in ends.values()}
+        clocks = {
+            role: f"its own clock is not compared at {end.untaken[0]}" for role, end in ends.items() if end.untaken
+        }
+        return clocks | ({} if known else early)
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""

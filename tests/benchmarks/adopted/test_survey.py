@@ -124,6 +124,14 @@ def test_what_a_reader_must_know() -> None:
     assert warnings(survey("a", "a", head=ScriptEnd(0, "exit"))) == []
 
 
+def test_a_loop_that_is_not_taken_over_leaves_something_that_was_not_looked_at() -> None:
+    """On both sides alike, too: the verdict is no SAME for the whole script."""
+    clock = ScriptEnd(untaken=("bench.py:7: it yields", "bench.py:9: it awaits"))
+    why = "its own clock is not compared at bench.py:7: it yields"
+    assert survey("a", "a", base=clock, head=clock).cut_short() == {"base": why, "head": why}
+    assert survey("a", "a", head=clock).cut_short() == {"head": why}
+
+
 def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> None:
     end = ScriptEnd(elsewhere={"lib": "/site/lib"})
     with pytest.raises(CannotRun, match="both sides imported lib from /site/lib"):
