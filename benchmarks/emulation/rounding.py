@@ -109,7 +109,7 @@ def fused64(a: Any, b: Any, c: Any) -> Any:
     odd = (lost != 0) & (bits & 1 == 0)
     toward = np.where((lost > 0) == (rest > 0), 1, -1)
     result = high + np.where(odd, bits + toward, bits).view(np.float64)
-    plain = a * b + c
+    plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)  # a product is never too large
     sizes = [np.frexp(one)[1] for one in (a, b, c)]
     unsafe = (np.abs(sizes[0] + sizes[1]) > 900) | np.any([np.abs(size) > 900 for size in sizes], axis=0)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)

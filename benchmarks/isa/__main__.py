@@ -257,7 +257,7 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
 
 def _compilation(arch: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
     entry = {"label": unit["label"], "status": record["status"], **unit.get("launch", {})}
-    if record["status"] != "ok" or "metrics" not in record:
+    if record["status"] != "ok":
         return entry | {"why": record.get("why", "")}
     done = finish(record["metrics"], arch)
     return entry | {"hash": record["hash"], "metrics": done, "will_not_load": will_not_load(done, arch)}

@@ -9,8 +9,10 @@ import pytest
 from benchmarks.emulation.executed import MOST, cut
 from benchmarks.isa import __main__ as program
 from benchmarks.isa import executed
+from benchmarks.isa.pool import Choice, CompileSetting
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_forward
+from tests.kit import ROOT
 
 
 def test_a_case_is_cut_to_a_small_shape_that_its_name_tells():
@@ -29,6 +31,38 @@ def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsy
     asked = ["metrics", "--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
     assert program.main(asked) == program.USAGE
     assert "pip install 'ridgeline[emulate]'" in capsys.readouterr().err
+
+
+def test_cases_of_one_launch_are_executed_once(tmp_path, monkeypatch):
+    asked = []
+
+    class Executing:
+        def __init__(self, *given):
+            pass
+
+        def ask(self, request, limits):
+            asked.append(request["op"])
+            same = {
+                "kernel": "gemm",
+                "backend": "triton",
+                "at": "m1",
+                "knobs": {},
+                "limit": 1,
+                "module": "kernels.gemm",
+            }
+            units = [{**same, "case": "a"}, {**same, "case": "b"}, {**same, "case": "c", "at": "m2"}]
+            return {"ok": True, "units": units} if request["op"] == "list" else {"ok": True, "counts": {}}
+
+        def kill(self):
+            asked.append("kill")
+
+    monkeypatch.setattr(executed, "ExecutingProcess", Executing)
+    found = executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path))
+    assert [(one["at"], one["cases"], one["status"]) for one in found] == [
+        ("m1", ["a", "b"], "ok"),
+        ("m2", ["c"], "ok"),
+    ]
+    assert asked == ["list", "execute", "execute", "kill"]
 
 
 @pytest.mark.slow

@@ -195,6 +195,7 @@ def closures(
         "x0.narrow(0, 0, 3)": lambda: x.narrow(0, 0, size),
         "tests.benchmarks.worker.test_scripts.double(x0)": lambda: double(x),
         "tests.benchmarks.worker.shapes.wide(x0, [1, 2])": functools.partial(shapes.wide, x, [1, 2]),
+        "tests.benchmarks.worker.shapes.wide(x=x0, times=[1, 2])": functools.partial(shapes.wide, x=x, times=[1, 2]),
         "torch.matmul(x0, x1) + 1": timers.statement(
             "torch.matmul(a, b) + one", "one = 1", {"a": x, "b": w, "torch": torch}
         ),

@@ -253,6 +253,14 @@ def test_trial_files_give_one_comparison_per_backend_with_the_baseline_as_contro
     assert found.base_definition == found.head_definition == "1" * 16 + "/m16"
 
 
+def test_a_baseline_of_more_rounds_is_no_control(file):
+    """Its rounds would be paired with other rounds of ours."""
+    longer = made.ok([*made.TIMES, 1e-3])
+    arms = {"m16": {"triton": (made.ok(), made.ok()), "blas": (longer, longer)}}
+    [found] = replay.read(made.write(file, *(made.paired(arms, i) for i in range(4))))
+    assert [one.baseline_base for one in found.trials] == [None] * 4
+
+
 def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
     other = made.tree(environment={**made.ENVIRONMENT, "triton": "3.7.0"})
     found = replay.read(made.write(file, *(paired(i, head=other) for i in range(4))))
