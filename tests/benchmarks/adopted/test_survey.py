@@ -162,3 +162,11 @@ def test_a_script_that_times_nothing_is_told_where_it_reads_a_clock() -> None:
         with pytest.raises(NothingTimed) as told:
             refuse(survey("", "a", base=end), "bench.py")
         assert ("reads a clock at bench.py:7: it yields" in str(told.value)) is bool(untaken)
+
+
+@pytest.mark.parametrize(
+    ("text", "fresh"), [("import os\nos.putenv('A', '1')", True), ("os.environ['A'] = '1'", True), ("import os", False)]
+)
+def test_a_script_that_sets_variables_needs_a_python_that_has_not_imported_torch(tmp_path, text, fresh):
+    (tmp_path / "a.py").write_text(text)
+    assert ScriptRun("a.py", tmp_path / "a.py").needs_fresh_python is fresh

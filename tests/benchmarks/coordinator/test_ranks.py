@@ -55,6 +55,7 @@ def test_a_process_that_was_killed_for_memory_is_said_to_be():
     assert ranks.ending_in_words(-signal.SIGKILL, True) == said
     assert ranks.ending_in_words(-signal.SIGKILL) == "was killed by SIGKILL (often the out-of-memory killer)"
     assert ranks.ending_in_words(-signal.SIGSEGV, True) == "was killed by SIGSEGV"
+    assert ranks.ending_in_words(0) == "ended with exit code 0"
 
 
 # Which home the heap has is found out once and then the same for every process; a crash on the way is survived.

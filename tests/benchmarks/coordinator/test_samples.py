@@ -28,6 +28,11 @@ def test_ordinary_noise_has_no_symptom(seed):
     assert samples.symptoms_of(noisy(40, seed=seed), first_call_s=2e-3) == []
 
 
+def test_what_lies_between_the_ranks():
+    facts = samples.ArmFacts(by_rank=[(1.0, 3.0), (2.0, 2.5), (1.5, 5.5)])
+    assert facts.ranks() == {"skew_s": [2.0, 0.5, 4.0], "rank_s": [1.5, 3.0]}
+
+
 def test_first_call_work():
     [found] = samples.symptoms_of(noisy(40), first_call_s=2.4)
     assert found == "first call ran 2404 times longer than the median: work that belongs to set-up"

@@ -8,6 +8,13 @@ from benchmarks.worker.arms import _marks, _words
 from benchmarks.worker.guards import WORDS
 
 
+def test_flushes_that_take_less_time_than_they_can_are_told():
+    fast, usual_s = [1e-6] * guards.FEWEST, 1e-3
+    assert guards.unflushed(fast, usual_s).startswith("the caches are not flushed between calls: a flush takes 1 us")
+    for flushes_s, usual in ((fast, 0.0), (fast[1:], usual_s), ([usual_s] * guards.FEWEST, usual_s)):
+        assert guards.unflushed(flushes_s, usual) == ""
+
+
 class Root:
     def inherited(self):
         return 1

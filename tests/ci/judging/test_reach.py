@@ -83,3 +83,10 @@ def test_what_is_left_out_does_not_change_a_verdict_but_is_told() -> None:
     alone = reach.with_left_out(Judgement(Verdict.SAME, "nothing differs"), ("softmax",))
     assert (alone.verdict, alone.why) == (Verdict.SAME, "no changed file can reach softmax")
     assert reach.with_left_out(doubt, ()) is doubt
+
+
+@pytest.mark.parametrize(
+    ("reach", "nothing"), [(Reach(("a",)), True), (Reach((), {"a": ("f",)}), False), (Reach((), {}, "no file"), False)]
+)
+def test_no_operator_can_differ_where_none_does_and_that_is_known(reach, nothing):
+    assert reach.nothing is nothing

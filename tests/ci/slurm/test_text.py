@@ -96,7 +96,7 @@ def test_nothing_of_the_submitter_enters_and_output_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [((0,), "0"), ((0, 1, 2), "0-2"), ((5, 1, 2, 9), "1-2,5,9"), ((3, 3), "3")]
+    ("numbers", "text"), [((0,), "0"), ((0, 1, 2), "0-2"), ((5, 1, 2, 9, 8), "1-2,5,8-9"), ((3, 3), "3")]
 )
 def test_ranges(numbers: tuple[int, ...], text: str) -> None:
     assert slurm.ranges(numbers) == text
