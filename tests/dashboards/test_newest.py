@@ -63,6 +63,8 @@ def test_a_trail_does_not_cross_a_change_of_the_benchmark_definition() -> None:
     first, last = rows["commit"].iloc[0], rows["commit"].iloc[-1]
     both = roofline_data(together(rows), earlier(rows, 30))
     assert {(one["backend"], one["commit"]) for one in both["before"]} == {("blas", first), ("triton", first)}
+    oldest = rows[rows["commit"] == first].set_index("backend")["seconds"]
+    assert all(one["us"] == pytest.approx(1e6 * oldest[one["backend"]]) for one in both["before"])
     rows.loc[(rows["commit"] == last) & (rows["backend"] == "triton"), "yardstick"] = "b" * 16
     assert [one["backend"] for one in roofline_data(together(rows), earlier(rows, 30))["before"]] == ["blas"]
 

@@ -309,6 +309,12 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
     return json.dumps(document).encode()
 
 
+def test_a_file_of_too_many_bytes_is_told_from_one_that_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(b" " * (json_report.SIZE_LIMIT + 5))
+    with pytest.raises(json_report.ReportError, match=r"report\.json: larger than"):
+        json_report.read(tmp_path / "report.json")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -8,6 +8,7 @@ import math
 import random
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -333,3 +334,18 @@ def test_the_oldest_come_first_and_as_many_as_the_budget_allows():
     assert [len(part) for part in within(stale, minutes, None)] == [4, 0]
     assert [len(part) for part in within(stale, minutes, 0.1)] == [1, 3]
     assert within((), minutes, 1.0) == ((), ())
+
+
+def test_a_verification_measures_every_entry_in_every_trial():
+    """A search drops what is slow early; an entry that was dropped would be confirmed by few trials."""
+    bench = SimpleNamespace(catalogue=SimpleNamespace(operator="gemm", kind="cpu"))
+    assert [tuning.Bench.rungs(bench, verifying).halving for verifying in (True, False)] == [False, True]
+
+
+def test_every_point_but_the_anchor_is_measured_once_and_other_backends_as_they_are():
+    one = case()
+    other = dataclasses.replace(one, backend="gluon")
+    points, anchors = tuning.Bench.points(SimpleNamespace(), [(one, [FAST, SLOW, FAST]), (other, [])])
+    assert anchors == {one.case: one.backend}
+    labels = [one.point(FAST).label, one.point(SLOW).label, other.backend]
+    assert [point.label for point in points[one.case]] == labels

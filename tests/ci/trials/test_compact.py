@@ -11,10 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ci.records.pooling import Place, pool
 from ci.trials import compact, file
 from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
-from tests.ci.made_trials import BASE, GONE, TIMES, changed, declaration, failed, ok, parsed, tree, trial, write
+from tests.ci.made_trials import (
+    BASE,
+    ENV,
+    GONE,
+    HEAD,
+    TIMES,
+    changed,
+    declaration,
+    failed,
+    ok,
+    parsed,
+    tree,
+    trial,
+    write,
+)
 
 PATH = "machine=m/kernel=k/month=2026-11/part-0.parquet"
 
@@ -67,6 +82,15 @@ def test_every_trial_comes_back(cases: dict[str, Any]) -> None:
     assert compact.same_results(full, small)
     assert reread(small).text == small.text
     assert [a.kept for *_, a in reread(small).arms()] == [a.kept for *_, a in small.arms()]
+
+
+def test_trials_of_which_one_is_compact_are_not_pooled_without_it() -> None:
+    """The samples of the others are a part of what was measured: nothing is said until what is kept of all is there."""
+    one, two = (parsed(trial(number=number)) for number in range(2))
+    place = Place(one.machine.name, HEAD, ENV)
+    mixed = pool([compact.compacted(one, PATH), two], place)
+    assert [cell.trials for cell in pool([one, two], place).cells.values() if cell.trials] != []
+    assert [cell.trials for cell in mixed.cells.values() if cell.trials] == []
 
 
 @pytest.mark.parametrize("spoil", ["another time", "a sample less", "an arm less", "another skew"])
