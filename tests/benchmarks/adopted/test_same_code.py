@@ -12,6 +12,8 @@ from ci.judging.types import Judgement, Verdict
 from ci.trials.file import Followed
 from tests.benchmarks.adopted.conftest import Adopt, Adopted
 
+pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
+
 SCRIPT = """
 import torch, mylib
 from triton.testing import do_bench
@@ -111,7 +113,7 @@ def test_a_sample_is_no_pass(adopt: Adopt) -> None:
     assert judged.verdict is Verdict.CANNOT_TELL
 
 
-@pytest.mark.parametrize("kind", ["another_c_library", pytest.param("compiled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["another_c_library", "compiled"])
 def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     by = {
         "another_c_library": "from markupsafe import _speedups as c\n"

@@ -10,6 +10,8 @@ import pytest
 
 from tests.benchmarks.adopted.conftest import Adopt
 
+pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
+
 ALL_TIMERS = """
 import itertools, sys
 import torch, mylib
@@ -59,7 +61,6 @@ def run_perftest(func, *args, num_iters=101, num_warmup=2, **kwargs):
 """
 
 
-@pytest.mark.slow
 def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sides(adopt: Adopt) -> None:
     helper = {"bench/test_common.py": TEST_COMMON}
     found = adopt(ALL_TIMERS, "--trials", "2", base=helper, head=helper)
@@ -79,7 +80,6 @@ def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sid
     assert "timeit True 100" in printed
 
 
-@pytest.mark.slow
 def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
     """The oracle: head does the same work many times over."""
     slow = "def double(x):\n    for _ in range(40):\n        y = x * 2\n    return y\n"
@@ -91,7 +91,6 @@ def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
     assert not [one for one in found.warnings() if "differ" in one]
 
 
-@pytest.mark.slow  # 5 s of CPU
 def test_a_wrong_output_of_head_is_wrong_and_base_is_the_reference(adopt: Adopt) -> None:
     script = """
 import torch, mylib
@@ -152,7 +151,6 @@ do_bench(lambda: x + 1)                     # after the one that raises
 '''
 
 
-@pytest.mark.slow
 def test_closures_with_traps(adopt: Adopt) -> None:
     found = adopt(TRAPS)
     arms, warnings = found.arms(), "\n".join(found.warnings())
@@ -312,7 +310,6 @@ sys.exit("the second half needs 8 GPUs")
     assert '{"ms":' in found.printed()
 
 
-@pytest.mark.slow
 def test_arguments_variables_and_the_folder_are_the_scripts(adopt: Adopt, tmp_path: Path) -> None:
     script = """
 import os, sys
@@ -334,7 +331,6 @@ do_bench(lambda: benchmarks.mine.op(x))
     assert "benchmarks" in found.survey.sides["head"].end.inside
 
 
-@pytest.mark.slow
 def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> None:
     """An editable install: the package is in the repository, and imports find it somewhere else."""
     installed = tmp_path / "site" / "mylib"
@@ -349,7 +345,6 @@ def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> N
     assert "both sides imported mylib from" in found.said
 
 
-@pytest.mark.slow
 def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Adopt, tmp_path: Path) -> None:
     """A folder of PYTHONPATH: what the repository lacks comes from there, what it has from the checkout."""
     for name in ("mylib", "theirs"):
@@ -383,7 +378,6 @@ print(do_bench(lambda: w(x)))
     assert found.arms()["head/script/call"]["status"] == "ok"
 
 
-@pytest.mark.slow
 def test_pytest_runs_a_file_of_tests(adopt: Adopt) -> None:
     script = """
 import pytest, torch
@@ -399,7 +393,6 @@ def test_speed(size):
     assert set(found.arms()) >= {"head/test_speed/size=8", "head/test_speed/size=16"}
 
 
-@pytest.mark.slow
 def test_a_survey_is_kept_and_made_again_for_other_arguments(adopt: Adopt) -> None:
     script = "import sys, torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
     script += "print('surveyed or timed')\ndo_bench(lambda: x + len(sys.argv))\n"
