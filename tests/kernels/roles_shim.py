@@ -7,6 +7,7 @@ ever.  What the compiler makes of it is not (tests/kernels/compiled.py).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import threading
@@ -265,9 +266,13 @@ def imported(name: str) -> Any:
     ours = ("kernels._shared.warp_roles", "kernels._shared.rows_with_roles", "kernels.grouped_gemm.weights_with_roles")
     for module in ("kernels._shared.tile_order", "kernels.grouped_gemm"):  # what they import is Triton's own
         importlib.import_module(module)
-    with mock.patch.dict(sys.modules, fakes):
-        for module in ours:
+    packages = [vars(sys.modules[module.rpartition(".")[0]]) for module in ours]
+    with contextlib.ExitStack() as stack:
+        for names, added in ((sys.modules, fakes), *((package, {}) for package in packages)):
+            stack.enter_context(mock.patch.dict(names, added))  # a package keeps its modules as attributes, too
+        for module, package in zip(ours, packages, strict=True):
             sys.modules.pop(module, None)
+            package.pop(module.rpartition(".")[2], None)
         roles = importlib.import_module(ours[0])
         roles.descriptor = lambda tensor, *block: Descriptor(tensor, block, ragged=False)
         roles.ragged = lambda tensor, *block: Descriptor(tensor, block, ragged=True)
