@@ -97,7 +97,7 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     _mark_headlines(found)
     history = _history(found, each)
     for row in each:
-        del row["spark_at"]
+        row.pop(OF_POINTS, None)
     absent = [
         {name: row[name] for name in (*KEY, "status", "why", "at")}
         for row in each
@@ -120,6 +120,10 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     }
 
 
+OF_POINTS = "points"
+"""Of a row: what the picture of its history draws; no row of the table carries it."""
+
+
 def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
     """A series: its newest record, its last number in the unit of the case, the step to that, and the recent line."""
     rows, newest, good, rate = lane.rows, lane.newest[n], lane.good[n], lane.rate[n]
@@ -127,10 +131,11 @@ def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
     about |= {"baseline": bool(rows["baseline"][newest]), "world": count(rows["world"][newest])}
     about |= {"rate": rate, "at": int(rows["at"][newest])}
     if not len(good):
-        return about | {"value": None, "spark": [], "spark_at": [], "step": None}
+        return about | {"value": None, "spark": [], "step": None}
     last = good[-1]
     recent = good[-SPARK_POINTS:]
     recent = recent[alike(rows, recent, last)]
+    same_baseline = rows["baseline_name"][recent] == rows["baseline_name"][last]
     return about | {
         "value": told(lane.speed[rate][last]),
         "us": rows["seconds"][last] * 1e6,
@@ -140,7 +145,11 @@ def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
         "good_at": int(rows["at"][last]),
         "step": _step(rows, good[-2], last, cpu) if len(good) > 1 else None,
         "spark": rounded(lane.speed[rate][recent], 4),
-        "spark_at": rows["at"][recent].tolist(),
+        OF_POINTS: {
+            "at": rows["at"][recent].tolist(),
+            "values": rounded(lane.speed[rate][recent], 4),
+            "ratios": rounded(np.where(same_baseline, rows["baseline_ratio"][recent], np.nan), 4),
+        },
     }
 
 
@@ -193,7 +202,8 @@ GROUPS = {"TFLOPS": (Rate.TFLOPS,), "GB/s of HBM": (Rate.GBS,), "GB/s over links
 def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The recent numbers of one headline of each kernel and unit, that with most of them, and of the library beside it.
 
-    [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values"}]}]
+    [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values", "ratios"}]}]
+    "ratios" are those of the records, of trials that timed both: to the baseline of the newest one.
     """
     of_arm = {tuple(row[name] for name in KEY): row for row in every}
     found = []
@@ -203,7 +213,7 @@ def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -
         own = [max(rows, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, rows in of_kernel]
         pairs = [(row, of_arm.get((row["kernel"], row["case"], row["baseline_name"]))) for row in own]
         lines = [
-            {name: row[name] for name in (*KEY, "baseline", "rate")} | {"at": row["spark_at"], "values": row["spark"]}
+            {name: row[name] for name in (*KEY, "baseline", "rate")} | row[OF_POINTS]
             for row in itertools.chain.from_iterable(pairs)
             if row and len(row["spark"])
         ]

@@ -33,11 +33,15 @@
   function picture(unit, lines, commits, page) {
     const at = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b);
     const drawn = lines.map(line => {
-      const values = new Map(line.at.map((i, k) => [i, line.values[k]]));
+      const placed = values => {
+        const found = new Map(line.at.map((i, k) => [i, values[k]]));
+        return at.map(i => found.get(i));
+      };
       return {
         ...line,
+        ratios: placed(line.ratios),
         name: `${line.kernel} ${line.case} ${line.backend}`,
-        y: at.map(i => values.get(i)),
+        y: placed(line.values),
         color: "var(--series-0)",
         dash: line.baseline ? "2 3" : null,
         quiet: line.baseline,
@@ -52,7 +56,7 @@
       label: `${lines[0].kernel}: ${unit} ${words}`,
       x: {count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
       y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
-      lanes: beside ? [{name: `of ${beside.backend}`, values: own.y.map((y, i) => (y && beside.y[i] ? y / beside.y[i] : undefined)), text: value => `${value.toFixed(3)} ×`}] : [],
+      lanes: beside ? [{name: `of ${beside.backend}`, values: own.ratios.map(ratio => ratio ?? undefined), text: value => `${value.toFixed(3)} ×`}] : [],
       tip: i => tip(drawn, i, commits[at[i]]),
     });
     return figure;

@@ -181,6 +181,9 @@ def test_the_picture_of_the_history_is_the_longest_headline_of_each_kernel_and_i
     assert {(line["kernel"], line["case"], len(line["values"])) for line in own} >= {("gemm", "m16", 4)}
     assert all(line["at"] == [0, 1, 2, 3] for line in drawn.values())
     assert {line["baseline"] for line in drawn.values()} == {True}, "the library is drawn last"
+    (gemm,) = (line for line in own if line["kernel"] == "gemm")
+    recorded = frame[(frame["kernel"] == "gemm") & (frame["case"] == "m16") & ~frame["baseline"]]["baseline_ratio"]
+    assert list(gemm["ratios"]) == pytest.approx(recorded.tolist(), rel=1e-3)
     assert len({unit for unit, _ in drawn}) == 2
 
 
