@@ -24,7 +24,7 @@ from tests.study.budget import early_stop, starts
 from tests.study.causes import __main__ as causes
 from tests.study.causes.planting import Plant, has, plants, trees
 from tests.study.causes.played import RecordedNoise
-from tests.study.history import planted
+from tests.study.history import planted, ranges
 from tests.study.history.limit import limit
 from tests.study.history.planted import PlantedPlan
 from tests.study.series_noise import KINDS, SIGMA
@@ -310,6 +310,14 @@ def test_a_small_study_finds_what_it_planted(capsys: pytest.CaptureFixture[str])
     assert (found["commits"], found["rows"]) == (120, 180 * 120)
     assert found["found"] == found["planted"] == {"4%": 6, "8%": 6}
     assert found["alarmed"] <= 1
+
+
+def test_events_name_the_commit_of_a_step_in_a_range_that_was_measured_and_no_other() -> None:
+    """The library's update, and 1 % of ours; all twenty take 20 s of CPU."""
+    with ranges.repository() as (hashes, dates):
+        scores = [ranges.score(ranges.planned(8, 1)[n], hashes, dates, n) for n in (1, 5)]
+    assert [one.found for one in scores] == [one.planted.wanted for one in scores]
+    assert [len(one.found) for one in scores] == [1, 1]
 
 
 def test_the_same_seed_plants_the_same() -> None:
