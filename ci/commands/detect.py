@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.bars import Bars
+from ci.judging.policy import Settings
 from ci.options import (
     JSON,
     NO_VERDICT,
@@ -160,6 +161,9 @@ def _series(name: str, rows: pd.DataFrame, remarks: _Remarks) -> Series:
 
 Better = Literal["lower", "higher"]
 
+SMALLEST = Settings.recorded_smallest_effect
+"""Share by which a level must be slower to count, of commits that were recorded apart, as these are."""
+
 TOGETHER = 2000
 """Series between two looks of the progress bar."""
 
@@ -186,6 +190,12 @@ class Found:
 @verb("ridgeline detect history.csv --better lower")
 @click.argument("file", type=click.Path(allow_dash=True))
 @option("--better", "Which values are good.", click.Choice(["lower", "higher"]), default="lower")
+@option(
+    "--smallest SHARE",
+    "Least change that ends a series slower; smaller ones are listed.",
+    click.FloatRange(0.0, 1.0),
+    default=SMALLEST,
+)
 @JSON
 def detect(given: Given) -> int:
     """Find where the level of a series changed.
@@ -194,8 +204,8 @@ def detect(given: Given) -> int:
     ordered by time where there is one; an index counts the rows of a series from 0, those without a value too.  Steps
     of values that are not all positive are differences, without a ratio.
 
-    Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has points enough to tell, 3 the file cannot
-    be read.
+    Exit code: 0 no series ends slower than it was by --smallest, 1 one does, 2 no series has points enough to tell,
+    3 the file cannot be read.
     """
     file, better = given.file, given.better
     with Bars(err_console(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()) as progress:
@@ -204,10 +214,10 @@ def detect(given: Given) -> int:
         progress.remove_task(task)
         found = list(_found(whole, progress))
     if given.as_json:
-        print_json(_document(found, whole, better))
+        print_json(_document(found, whole, better, given.smallest))
     else:
-        _show(found, whole, better)
-    if any(regressed(one.steps, better) for one in found):
+        _show(found, whole, better, given.smallest)
+    if any(regressed(one.steps, better, given.smallest) for one in found):
         return REGRESSION
     return PASS if any(one.points >= 2 * SHORTEST for one in found) else NO_VERDICT
 
@@ -258,17 +268,21 @@ def direction(step: Step, better: Better) -> str:
     return "slower" if (step.after > step.before) == (better == "lower") else "faster"
 
 
-def regressed(steps: list[Step], better: Better) -> bool:
-    """Does a slower step still stand: is the last level nearer to the one after it than to the one before?"""
+def regressed(steps: list[Step], better: Better, smallest: float = SMALLEST) -> bool:
+    """Does a slower step still stand: is the last level nearer to the one after it than to the one before?
+
+    smallest: share of the level before by which the last one must differ to count.
+    """
     return any(
         direction(step, better) == "slower"
         and abs(steps[-1].after - step.before) > abs(step.after - step.before) / 2
         and (steps[-1].after > step.before) == (step.after > step.before)
+        and abs(steps[-1].after - step.before) >= smallest * abs(step.before)
         for step in steps
     )
 
 
-def _document(found: list[Found], whole: Read, better: Better) -> dict[str, object]:
+def _document(found: list[Found], whole: Read, better: Better, smallest: float) -> dict[str, object]:
     """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
     series = []
     for one in found:
@@ -278,14 +292,14 @@ def _document(found: list[Found], whole: Read, better: Better) -> dict[str, obje
             commit = one.series.commits[step.index] if one.series.commits else None
             changes.append({"commit": commit, **told, "direction": direction(step, better)})
         known = {"name": one.series.name, "points": one.points, "changes": changes}
-        series.append({**known, "regressed": regressed(one.steps, better), "notes": list(one.notes)})
+        series.append({**known, "regressed": regressed(one.steps, better, smallest), "notes": list(one.notes)})
     return {"series": series, "notes": whole.notes}
 
 
-def _show(found: list[Found], whole: Read, better: Better) -> None:
+def _show(found: list[Found], whole: Read, better: Better, smallest: float) -> None:
     console = out_console()
     rows = [(one.series, step) for one in found for step in one.steps]
-    slower = sum(regressed(one.steps, better) for one in found)
+    slower = sum(regressed(one.steps, better, smallest) for one in found)
     console.print(f"{len(found)} series, {plural(len(rows), 'change')}; {slower} end slower")
     if rows:
         console.print(_table(rows[:ROWS], better))

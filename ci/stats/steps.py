@@ -131,6 +131,8 @@ def _described(
     seen: FloatArray, sums: Sums, row: int, first_points: list[int], start: int, *, logs: bool
 ) -> list[Step]:
     edges = [0, *first_points, len(seen)]
+    if by_chance(seen[edges[-3] : edges[-2]], seen[edges[-2] :], len(seen)):
+        del edges[-2]
     noise = wander(sums, row, edges)
     steps = []
     for split in zip(edges, edges[1:], edges[2:], strict=False):
@@ -233,6 +235,19 @@ def without_spikes(series: FloatArray) -> FloatArray:
     typical = NORMAL * (off[:, (points - 1) // 2] + off[:, points // 2]) / 2
     reach = np.maximum(CLIP * typical, off[:, int((1 - CLIPPED_SHARE) * (points - 1))])[:, None]
     return np.clip(series, centre - reach, centre + reach)
+
+
+def by_chance(before: FloatArray, after: FloatArray, points: int) -> bool:
+    """Are the last points of a series spikes in a row, as the level before them has, and no level of their own?
+
+    The running median cannot follow so few.  Were they spikes of that level, so many in a row would be expected more
+    often than LEVEL allows in a series of `points`.
+    """
+    if len(after) > MEDIAN_OF // 2:
+        return False
+    up = median(after) > median(before)
+    share = float(np.mean(before >= after.min() if up else before <= after.max()))
+    return points * share ** len(after) > LEVEL
 
 
 def running_median(series: FloatArray) -> FloatArray:

@@ -78,6 +78,16 @@ def test_spikes_of_one_or_two_points_are_no_step():
     assert find(values) == []
 
 
+@pytest.mark.parametrize(("often", "found"), [(16, []), (1000, [660])])
+def test_spikes_in_a_row_at_the_end_are_a_level_where_the_series_has_no_others(often, found):
+    """As in 0004 of SAP/performance-regression-data-set: 42 of 663 points are spikes, the last three among them."""
+    values = stepped(663, [], sigma=0.02)
+    values[::often] *= 1.3
+    values[[-9, -7]] *= 1.1
+    values[-3:] *= 1.2
+    assert indices(values) == found
+
+
 def test_a_level_of_which_the_noise_is_nothing_is_found_exactly():
     values = np.repeat([1.0, 1.001, 1.0], 20)
     assert indices(values) == [20, 40]
