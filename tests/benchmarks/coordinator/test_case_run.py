@@ -67,7 +67,7 @@ def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.
 
     def checked() -> torch.Tensor:
         if SimulatedGraph.capturing:
-            raise RuntimeError("operation not permitted when stream is capturing")
+            raise RuntimeError("operation not permitted when stream is capturing\nDevice-side assertions are off.")
         return call()
 
     return checked
@@ -234,7 +234,8 @@ def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case)
     entry, workers = run_case("good", "stubborn", "library")
     assert entry["method"] == "events"
     assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 1 for arm in entry["arms"].values())
-    assert "head/stubborn cannot be captured in a graph (RuntimeError: operation not permitted" in entry["warnings"][0]
+    why = "RuntimeError: operation not permitted when stream is capturing"
+    assert f"head/stubborn cannot be captured in a graph ({why})" in entry["warnings"][0], "the error's first line"
     assert workers.starts == 2, "a failed capture is followed by a fresh process"
 
 

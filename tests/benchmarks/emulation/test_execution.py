@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks.emulation.code_object import NotExecutable, read
 from benchmarks.emulation.launch import execute, launch
-from benchmarks.emulation.waves import Memory
+from benchmarks.emulation.memory import Accesses
+from benchmarks.emulation.operands import VECTOR, Unknown
+from benchmarks.emulation.waves import LANES, Memory
 from tests.benchmarks.emulation import kernels
 
 ARCHS = ("gfx942", "gfx950")
@@ -151,3 +154,17 @@ def test_other_modes_of_rounding_and_denormals_are_refused(mode, told):
     code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
     with pytest.raises(NotExecutable, match=told):
         launch(replace(code, mode=mode), Memory(), b"", (1, 1, 1), 1)
+
+
+@pytest.mark.parametrize("bit", [16 + 32, 29 + 32, 23 + 96])
+def test_a_buffer_of_records_is_refused(bit):
+    """A stride (bits 48 to 61 of the resource) or the lane's number added (bit 119): addresses are formed otherwise."""
+    inst = SimpleNamespace(
+        idxen=0, offen=0, offset=0, op=SimpleNamespace(name="BUFFER_LOAD_DWORD"),
+        srsrc=SimpleNamespace(offset=0), vaddr=SimpleNamespace(offset=VECTOR), soffset=SimpleNamespace(offset=128),
+    )  # fmt: skip
+    words = np.zeros((4, 1), np.uint32)
+    waves = SimpleNamespace(s=words, v=np.zeros((1, 1, LANES), np.uint32), active=None)
+    words[bit // 32] = 1 << bit % 32
+    with pytest.raises(Unknown, match="BUFFER_LOAD_DWORD of a structured buffer"):
+        Accesses._buffer(None, inst)(waves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 import time
@@ -80,6 +81,7 @@ def test_grid_and_scalars_count_and_addresses_do_not(launch):
     x, same, longer = torch.zeros(8), torch.zeros(8), torch.zeros(9)
     base = digest(lambda: launch((4, 1), x, 100, 0.5))
     assert base == digest(lambda: launch((4, 1), same, 100, 0.5))
+    assert re.fullmatch("[0-9a-f]{16}", base or "")
     assert digest(lambda: launch((1,), 1 << 40)) == digest(lambda: launch((1,), 1 << 41))
     assert (
         len(

@@ -124,6 +124,7 @@ def test_an_answer_that_is_no_list(github: StandIn, client: GitHub) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "hint"),
     [
+        (300, {}, "300 Gone"),
         (401, {}, "token is wrong"),
         (403, {}, "pull-requests: write"),
         (403, {"x_accepted_github_permissions": "checks=write"}, "checks=write"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import re
@@ -223,6 +224,14 @@ def test_text_formats_hold_the_same_rows(tmp_path: Path, kind: str) -> None:
     read = sortable(pd.read_csv(out) if kind == "csv" else pd.read_json(out, lines=True))
     pd.testing.assert_series_equal(read["seconds"], expected["seconds"], check_dtype=False)
     assert read["kernel"].unique().tolist() == ["gemm"]
+
+
+def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
+    frame = pd.DataFrame(
+        {"date": pd.to_datetime(["2026-11-20T23:59:59.999Z", "2026-11-21T00:00:00Z"], format="ISO8601")}
+    )
+    kept = derived.chosen(frame, (), (), datetime.datetime(2026, 11, 21))
+    assert kept["date"].tolist() == [pd.Timestamp("2026-11-21", tz="UTC")]
 
 
 def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
