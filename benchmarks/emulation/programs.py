@@ -10,8 +10,8 @@ import numpy as np
 
 from .counts import Uncounted
 from .machine import Instruction, Machine
-from .memory import Accesses, Change
-from .operands import VECTOR
+from .memory import Accesses, Change, Step
+from .operands import VECTOR, Unknown
 from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory
 from .triton_driver import Launch
 from .waves import ACCUMULATORS
@@ -70,6 +70,10 @@ class Recording(Accesses):
 
     def keep_local(self, places: Any, values: Any) -> None:
         self.parts.append(("local store", places, values.shape[1], values.copy()))
+
+    def _local_atomic(self, inst: Any) -> Step:
+        """Unknown: a wave's stretch does not hold what others put into the LDS meanwhile."""
+        raise Unknown(f"{inst.op.name}, of which schedules follow no order,")
 
 
 class Programs:

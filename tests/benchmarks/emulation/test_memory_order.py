@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks.emulation.collective import Schedules
+from benchmarks.emulation.counts import Uncounted
+from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.planting import Plant, planted, plants
+from benchmarks.emulation.programs import Recording
+from benchmarks.emulation.waves import Memory
 from tests.study.memory_order import Variant, built, variants
 
 STAGED = Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2})
@@ -32,6 +38,13 @@ def last(sound: Schedules, name: str) -> Plant:
 @pytest.mark.slow
 def test_a_sound_collective_has_no_hazard_under_any_seed(sound):
     assert [str(hazard) for hazard in sound.hazards(SEEDS)] == []
+
+
+def test_an_atomic_of_the_lds_is_refused():
+    """It would read what the wave itself had left there, whatever the schedule."""
+    recording = Recording(Memory(), np.zeros(8, np.uint8), 8, Uncounted())
+    with pytest.raises(Unknown, match="DS_ADD_RTN_U32, of which schedules follow no order"):
+        recording.local(SimpleNamespace(op=SimpleNamespace(name="DS_ADD_RTN_U32")))
 
 
 @pytest.mark.slow
