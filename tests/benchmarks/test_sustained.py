@@ -71,6 +71,7 @@ def test_points_of_a_sweep_are_timed_in_bursts_too(toy_tree):
     assert {len(arm["seconds"]) for arm in arms.values() if arm["status"] == "ok"} == {4}
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_burst_costs_its_own_arm_only(toy_tree):
     line = line_of([Checkout("head", toy_tree("tree"))], "faults", "one", ("good", "wrong", "falls", "functional"))
     arms = {key.removeprefix("head/"): arm["status"] for key, arm in line["cases"]["one"]["arms"].items()}
@@ -78,6 +79,7 @@ def test_a_fault_in_a_burst_costs_its_own_arm_only(toy_tree):
     assert (arms["wrong"], arms["falls"]) == ("wrong", "crash")
 
 
+@pytest.mark.slow
 def test_ranks_of_a_collective_make_equally_many_calls_and_the_slowest_counts(toy_tree):
     line = line_of([Checkout("head", toy_tree("tree"))], "pairs", "two", ("library",))
     timed = [a for case in line["cases"].values() for a in case["arms"].values() if a["status"] == "ok"]

@@ -108,6 +108,7 @@ def _write_many(path: Path, name: str) -> None:
         notes.append(path, {"who": name, "n": number, "filler": "x" * 5000})
 
 
+@pytest.mark.slow
 def test_two_writers_lose_nothing(tmp_path):
     path = tmp_path / "trials.jsonl"
     context = multiprocessing.get_context("spawn")

@@ -66,6 +66,7 @@ def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, 
     assert verified(tree, out, "faults", only_good)[1] == 0
 
 
+@pytest.mark.slow
 def test_a_broken_module_is_told_as_long_as_it_is_broken_and_no_longer(toy_tree, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
     only = Selection(cases=("small",), backends=("ours",))
@@ -85,6 +86,7 @@ def test_a_broken_module_is_told_as_long_as_it_is_broken_and_no_longer(toy_tree,
     assert broken() == [before]
 
 
+@pytest.mark.slow
 def test_it_continues_where_it_was_stopped(toy_tree, toy_log, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
     going = verify(["steady"], Checkout("head", tree), out, Selection("nightly"))

@@ -72,6 +72,7 @@ def small(commits: int = 2) -> pd.DataFrame:
 # ---- the same records, the same site --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes_in_any_order_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = synthetic.lively(8)
     files = made_site.site_files(frame)
@@ -87,6 +88,7 @@ def addresses(files: dict[str, bytes], page: str) -> dict[str, str]:
     return named | {f"data/{path}.js": version for path, version in loaded.items()}
 
 
+@pytest.mark.slow
 def test_every_file_a_page_names_is_there_and_its_address_carries_its_digest(lively: dict[str, bytes]) -> None:
     files = lively
     for page in [name for name in files if name.endswith(".html")]:
@@ -98,6 +100,7 @@ def test_every_file_a_page_names_is_there_and_its_address_carries_its_digest(liv
     assert "data/h200x2-1a2b3c4d/overview.js" in addresses(files, "index.html")
 
 
+@pytest.mark.slow
 def test_a_record_changes_only_the_pages_and_files_that_show_it() -> None:
     frame = synthetic.history(4, machines=["h200x2-1a2b3c4d", "mi300x-8-0f3a9c1e"])
     last = frame["commit"].drop_duplicates().iloc[-1]
@@ -125,6 +128,7 @@ def test_nothing_is_loaded_from_elsewhere(lively: dict[str, bytes]) -> None:
         assert [a for a in addresses if a not in names] == [], name
 
 
+@pytest.mark.slow
 def test_the_weight_of_a_page_grows_by_less_than_40_bytes_a_point() -> None:
     cases = [synthetic.gemm(f"m{64 << i}", 64 << i, 4096, 4096) for i in range(5)]
     frame = synthetic.history(1000, cases, machines=["mi300x-8-0f3a9c1e"])
@@ -432,6 +436,7 @@ def grown() -> tuple[pd.DataFrame, pd.DataFrame]:
     return frame[~last], frame[~last | new]
 
 
+@pytest.mark.slow
 def test_building_again_gives_the_same_bytes_as_building_afresh(tmp_path: Path, made: list[str]) -> None:
     before, after = grown()
     made_site.build_frame(before, tmp_path / "site")
@@ -448,6 +453,7 @@ def test_building_again_gives_the_same_bytes_as_building_afresh(tmp_path: Path, 
     assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
 
 
+@pytest.mark.slow
 def test_a_part_that_was_damaged_is_made_again(tmp_path: Path, made: list[str]) -> None:
     frame = synthetic.history(2)
     site = made_site.build_frame(frame, tmp_path / "site")
@@ -544,6 +550,7 @@ def test_a_site_is_built_once(built: Callable[..., bool], capsys: pytest.Capture
     assert first == second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["record", "decision", "commit", "address", "page", "missing", "note", "machine code"]
 )

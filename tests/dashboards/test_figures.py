@@ -22,6 +22,7 @@ from tests.dashboards import synthetic
 MI300X = "mi300x-8-0f3a9c1e"
 
 
+@pytest.mark.slow
 def test_a_history_shows_values_breaks_and_faults(tmp_path: Path, drawn: list[Figure]) -> None:
     frame = synthetic.lively(60)
     cases.history(frame, MI300X, "gemm", "llm_up_m4096", tmp_path / "h.png")
@@ -60,6 +61,7 @@ def test_a_curve_shows_the_newest_records_by_payload(tmp_path: Path, drawn: list
     assert (axes.get_xscale(), axes.get_ylim()[0]) == ("log", 0)
 
 
+@pytest.mark.slow
 def test_odd_histories_are_drawn(tmp_path: Path, drawn: list[Figure]) -> None:
     few = synthetic.history(3)
     never = synthetic.spoil(few, few["case"] == "llm_down_m64", "unsupported", "needs more LDS")
@@ -169,6 +171,7 @@ def test_steps_are_marked_where_they_begin(tmp_path: Path, drawn: list[Figure]) 
     assert (said.get_label(), said.get_xdata()[0]) == ("triton: time +4.0%", 11.5)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
     frame = synthetic.history(2)
     for column, name in (("case", "$x^2$ \u202e\x1b[31m"), ("backend", "\u200b $\\frac"), ("kernel", "<b>&")):
@@ -178,6 +181,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
         assert draw(frame, MI300X, kernel, tmp_path / f"{name}.svg").exists()
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     frame = synthetic.history(2)
     for suffix in ("png", "svg", "pdf"):

@@ -305,6 +305,7 @@ def test_a_site_that_grew_has_the_bytes_of_one_built_afresh(growing: Path, monke
     assert site_of(whole(growing / "site"))["problems"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_the_rows_that_pages_show_are_those_of_the_records(growing: Path) -> None:
     files = whole(build.build(growing / "results", growing / "site"))

@@ -61,6 +61,7 @@ def test_a_table_has_headings_with_units_numbers_and_holes(results: Path) -> Non
     assert table["rows"] == [[1, "triton", 2.5, ""], [16, "blas", None, "too slow"]]
 
 
+@pytest.mark.slow
 def test_files_lie_beside_the_page_under_safe_names(results: Path) -> None:
     folder = results / "studies" / "m_sweep" / MACHINE
     (folder / "curve.json").rename(folder / "Über M.json")
@@ -154,6 +155,7 @@ def test_its_points_are_drawn_by_case_and_failures_are_counted(sweep_results: Pa
     assert (crash["ratio"], crash["us"], crash["knobs"]) == (None, None, "num_warps=16")
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_said_and_a_site_without_sweeps_has_no_page(sweep_results: Path, tmp_path: Path) -> None:
     bad = sweep_results / "sweeps" / "m" / "0000-env-softmax.jsonl.gz"
     bad.parent.mkdir()

@@ -239,6 +239,7 @@ def test_a_comparison_is_copied_as_markdown(page: chromium.Page, site: str) -> N
     assert sum(line.startswith("| ") for line in lines) > rows > 10
 
 
+@pytest.mark.slow
 def test_the_numbers_beside_a_page_are_files_that_others_read(site: str, frame: pd.DataFrame) -> None:
     path = f"{site.removeprefix('file://')}/data/{MI300X}/newest"
     table, same = pd.read_csv(f"{path}.csv"), pd.read_json(f"{path}.json")

@@ -55,6 +55,7 @@ def started(expressions: Expressions, file: str, job: str, **more: Any) -> list[
     return [name for name, runs in zip(FOREIGN, expressions.hold(asked), strict=True) if runs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["measure", "declare", "wait", "judge"])
 def test_a_leg_runs_for_a_start_on_its_own_ref(expressions: Expressions, job: str) -> None:
     """(a), (c) No fork, and no run with the rights of the default branch, gets a machine."""

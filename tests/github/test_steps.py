@@ -136,6 +136,7 @@ def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
     assert "h200" in comment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "outcome"), [(0, "success"), (1, "success"), (2, "success"), (3, "failure")])
 def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, code: int, outcome: str) -> None:
     _, done = stage.run("leg.yml", "measure", inputs=leg(stage.scene, script=f"exit {code}"))
@@ -194,6 +195,7 @@ def legs(stage: Stage, **inputs: str) -> tuple[StepDone, list[dict[str, Any]]]:
     return done["List the legs"], json.loads(run.outputs["legs"].get("legs", "[]"))
 
 
+@pytest.mark.slow
 def test_legs_are_pools_and_sizes(stage: Stage) -> None:
     _, found = legs(stage, pool="mi300x")
     assert [one["name"] for one in found] == ["mi300x-1", "mi300x-8"]

@@ -184,6 +184,7 @@ def interpreted_fault():
         assert not compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
 
+@pytest.mark.slow
 def test_a_row_given_to_the_wrong_expert_is_seen():
     run_alone("tests.kernels.test_grouped_gemm", "interpreted_fault", TRITON_INTERPRET="1")
 

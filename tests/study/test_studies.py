@@ -283,6 +283,7 @@ def looks() -> list[early_stop.OpenLook]:
     return list(early_stop.open_looks(DATA, draws=12, seed=15, stretches=(1.0, 10.0)))
 
 
+@pytest.mark.slow
 def test_no_case_of_the_recordings_as_they_are_is_stopped(looks: list[early_stop.OpenLook]) -> None:
     least = policy.load().settings().least_chance
     assert least == 0.05

@@ -444,6 +444,7 @@ def test_what_is_said_of_a_backend(entry, status, text):
         assert row.numbers["first_call"] == (2.0, "s")
 
 
+@pytest.mark.slow
 def test_kernels_beyond_the_time_are_left_to_the_next_call(toy_tree, toy_log, monkeypatch):
     monkeypatch.setattr(run, "BUDGET_S", 0.0)
     checkout = Checkout("head", toy_tree("tree"))

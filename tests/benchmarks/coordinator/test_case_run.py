@@ -239,6 +239,7 @@ def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case)
     assert workers.starts == 2, "a failed capture is followed by a fresh process"
 
 
+@pytest.mark.slow
 def test_a_call_that_is_right_but_not_in_a_graph_puts_the_whole_case_on_events(run_case):
     entry, workers = run_case("good", "forgetful")
     assert entry["method"] == "events"

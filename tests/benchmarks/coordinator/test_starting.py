@@ -280,6 +280,7 @@ def interrupted_while_starting(monkeypatch, action):
     return started
 
 
+@pytest.mark.slow
 def test_processes_are_stored_before_an_interrupt_takes_effect(monkeypatch, tmp_path):
     setting = worker_pools.WorkerSetting(
         "gemm",
@@ -302,12 +303,14 @@ def test_processes_are_stored_before_an_interrupt_takes_effect(monkeypatch, tmp_
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
+@pytest.mark.slow
 def test_the_process_that_describes_a_checkout_is_too(monkeypatch, tmp_path):
     checkout = checkouts.Checkout("head", Path())
     started = interrupted_while_starting(monkeypatch, lambda: checkouts.describe([checkout], tmp_path, {}, 1.0))
     assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_path):
     pool = ranks.WorkerPool("head", sys.executable, tmp_path, 2, tmp_path)
     processes = [worker.process for worker in pool.workers]

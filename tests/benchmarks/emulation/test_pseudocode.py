@@ -63,6 +63,7 @@ def difference(case: Case, arch: str, waves: int, seed: int = 0, lanes: int = LA
     return f"{case}, --seed {seed}: {'; '.join(told)}" if told else None
 
 
+@pytest.mark.slow
 def test_the_executor_computes_what_the_pseudocode_says_at_a_few_operands():
     cases, _ = instructions.known("gfx950")
     wrong = [told for case in cases[::8] if (told := difference(case, "gfx950", 1, lanes=3))]

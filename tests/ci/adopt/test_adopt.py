@@ -91,6 +91,7 @@ def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: P
     assert json.loads(replayed.stdout)["verdict"] == "SLOWER"
 
 
+@pytest.mark.slow
 def test_what_a_script_times_can_be_listed_and_declared(inside: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "t.jsonl", tmp_path / "kernels_of" / "speed.py"
     listed = run("bench/speed.py", "HEAD^", "HEAD", "--list", "--out", str(out))
@@ -111,6 +112,7 @@ def test_what_a_script_times_can_be_listed_and_declared(inside: Path, tmp_path: 
     assert run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file)).exit_code == 3
 
 
+@pytest.mark.slow
 def test_a_script_of_one_commit_and_one_that_times_nothing(inside: Path) -> None:
     missing = run("bench/old.py", "HEAD^", "HEAD")
     assert missing.exit_code == 3

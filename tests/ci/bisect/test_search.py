@@ -114,6 +114,7 @@ def test_replayed_trials_lead_to_the_same_states() -> None:
     assert replayed(ROW, UNKNOWN, RULES, [])[0].then == state_of(ROW, UNKNOWN, RULES, []).then
 
 
+@pytest.mark.slow
 def test_what_is_suspected_adds_up_to_certainty() -> None:
     """With two steps, the second one is no candidate for being the first bad one."""
     for steps in ({12: 0.012, 30: 0.009}, {23: 0.01}, {}):

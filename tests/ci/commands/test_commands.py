@@ -242,6 +242,7 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
     assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
 
 
+@pytest.mark.slow
 def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],

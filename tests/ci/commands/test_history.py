@@ -73,6 +73,7 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     assert "has trials of other commits than these 4; give another file with --out" in other.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_which_commits_which_code_and_how_long(inside) -> None:
     before = sorted(inside[0].rglob("*.jsonl"))
     done = run("v0", "v20", *CASE, "--dry-run", "--json")

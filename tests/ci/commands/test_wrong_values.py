@@ -207,6 +207,7 @@ def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.Mon
     assert ridgeline("night", "--out", "nightly.jsonl").exit_code == USAGE
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:
     argv = [sys.executable, "-m", "ci", "detect", "steps.csv", "--json"]
     env = {**os.environ, "PYTHONPATH": str(scenes.ROOT)}

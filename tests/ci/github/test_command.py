@@ -225,6 +225,7 @@ def test_no_text_breaks_the_reading(text: str) -> None:
             assert order is None or (order.verb in FORMS and "\n" not in order.what + order.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -254,6 +254,7 @@ def test_no_two_events_share_an_id() -> None:
     assert found[0] == place(5).id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_the_id_of_a_noisy_step_stays_when_history_grows(seed: int) -> None:
     line = Line("gemm", "c", noisy(seed, 120, {50: 1.05}, sigma=0.02))

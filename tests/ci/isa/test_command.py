@@ -158,6 +158,7 @@ def test_what_belongs_to_a_range_is_refused_without_one(refused, words):
     assert "belong to --range; give for instance --range ..HEAD" in refused(*words)
 
 
+@pytest.mark.slow
 def test_the_working_tree_is_described_and_explained(run):
     code, out = run("--arch", "gfx942")
     assert code == 0

@@ -333,6 +333,7 @@ def unchanged() -> list[Comparison]:
     return by_time("unchanged")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 6, 8, 12])
 def test_the_times_of_unchanged_kernels_alone_give_no_false_verdict(unchanged: list[Comparison], count: int) -> None:
     random = np.random.default_rng(count)

@@ -251,6 +251,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "name another: --out" in done.output
 
 
+@pytest.mark.slow
 def test_the_queries_of_the_guide_run(tmp_path: Path) -> None:
     recorded = [f"--machine={path.name}" for path in RESULTS.glob("h200*")]  # `make check` adds its machine
     run("export", "--results", RESULTS, "--out", tmp_path / "history", *recorded)

@@ -317,6 +317,7 @@ def pushed(project: Path, line: dict[str, Any]) -> Result:
     return ridgeline("record", path, "--results", project / "results", "--push", "main")
 
 
+@pytest.mark.slow
 def test_two_clones_push_their_samples(clones: tuple[Path, Path]) -> None:
     one, two = clones
     for clone, digit in ((one, "0"), (two, "1"), (one, "2")):

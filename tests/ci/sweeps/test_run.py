@@ -106,6 +106,7 @@ def test_what_is_complete_is_not_started_again(tmp_path: Path) -> None:
     assert starts.count("\n") == 3, "one start for each rung"
 
 
+@pytest.mark.slow
 def test_a_budget_ends_it_and_says_what_is_left(tmp_path: Path) -> None:
     plan = driver.plan(tmp_path / "sweep.jsonl", budget_min=1.2 / 60)
     ended = run.measure(plan, Console(quiet=True))

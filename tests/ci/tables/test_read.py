@@ -276,6 +276,7 @@ cells = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("xy"), cells, cells, cells), min_size=1, max_size=12),
