@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -23,8 +23,9 @@ from ci import harness
 from ci.git.repository import Commit, LocalCheckout, RangeError, Repository
 from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
 from ci.judging.reach import EVERY, operator_labels, trees_of
+from ci.records import unmeasured
 from ci.records.unmeasured import Unmeasured
-from ci.trials.file import Followed
+from ci.trials.file import Followed, read
 from ci.trials.trial import Trial
 
 FEWEST_FAILURES = 3
@@ -105,6 +106,15 @@ def next_commit(past: PastCommits, known: Known) -> NextCommit | None:
     return NextCommit(place, tuple(wanted))
 
 
+def order(past: PastCommits, known: Known) -> Iterator[NextCommit]:
+    """All that are left, in their order as long as nothing is known of the code: each counts as different."""
+    found = {name: dict(labels) for name, labels in known.items()}
+    while after := next_commit(past, found):
+        for name in after.operators:
+            found.setdefault(name, {})[past.labels[after.place][name]] = f"{after.place}"
+        yield after
+
+
 LAST, FIRST, DIFFERENT, EQUAL = 3, 2, 1, 0
 """How much a gap is wanted: an end of the history; ends with different code; ends with equal code."""
 
@@ -166,6 +176,8 @@ class PastRun:
     def __post_init__(self) -> None:
         self._log = Followed(self.out)
         self.failed: dict[tuple[int, str], str] = {}
+        self._steps_here = 0
+        self._failed_before = {row.commit: row for row in unmeasured.read(failures(self.out))}
 
     @property
     def trials(self) -> list[Trial]:
@@ -206,14 +218,16 @@ class PastRun:
                 break
             self._say(after, spent)
             self._one(after, measuring, left)
+            self._steps_here += 1
             longest = max(longest, time.monotonic() - begun - spent)
 
-    def take(self, recording: Iterable[Trial]) -> None:
-        """Take the trials of the range from a recording into the file, each once."""
+    def take(self, recording: Path) -> None:
+        """Take the trials of the range from a recording into the file, each once, and what failed beside them."""
         before, hashes = {one.id for one in self.trials}, {one.hash for one in self.past.commits}
+        self._failed_before |= {row.commit: row for row in unmeasured.read(failures(recording))}
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a", encoding="utf-8") as stream:
-            for one in recording:
+            for one in read(recording).trials:
                 if "head" in one.checkouts and one.checkouts["head"].commit in hashes and one.id not in before:
                     stream.write(f"{one.text}\n")
 
@@ -221,10 +235,15 @@ class PastRun:
         return self.steps is not None and len({one.checkouts["head"].commit for one in self.trials}) >= self.steps
 
     def _say(self, after: NextCommit, spent_s: float) -> None:
-        commit, count = self.past.commits[after.place], len({one.checkouts["head"].commit for one in self.trials})
+        commit, measured = self.past.commits[after.place], len({one.checkouts["head"].commit for one in self.trials})
+        left = sum(1 for _ in order(self.past, self.known()))
+        left = min(left, self.steps - measured) if self.steps else left
+        here = self._steps_here
+        time_left = f", about {spent_s / here * left:.0f} s left" if here else ""
         names = ", ".join(filter(None, after.operators)) or "all operators"
         self.console.print(
-            f"{spent_s:.0f} s, {count} commits measured; now {commit.short} {commit.subject:.60}: {names}",
+            f"{spent_s:.0f} s, {measured} of {measured + left} commits{time_left}; now {commit.short} "
+            f"{commit.subject:.60}: {names}",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
 
@@ -246,6 +265,8 @@ class PastRun:
                     self.failed[after.place, name] = ended.last if ended.code == USAGE else f"no trial: {ended.how}"
         if len(self.failed) >= FEWEST_FAILURES and not self.trials:
             raise MeasureError(f"nothing can be measured here: {next(iter(self.failed.values()))}")
+        if self.trials and self.failed:
+            unmeasured.write(failures(self.out), (row for row in self.unmeasured() if row.why))
 
     def unmeasured(self) -> list[Unmeasured]:
         """What commits without a measurement of their own share, or why they have none."""
@@ -254,7 +275,14 @@ class PastRun:
         for name, places in there.items():
             for place in sorted(places, reverse=True):
                 sources[name, self.past.labels[place][name]] = self.past.commits[place].hash
-        reasons = {(name, self.past.labels[place][name]): why for (place, name), why in self.failed.items()}
+        failed = {
+            (place, name): row.why
+            for place, commit in enumerate(self.past.commits)
+            if (row := self._failed_before.get(commit.hash))
+            for name in row.kernels
+            if name in self.past.labels[place]
+        } | self.failed
+        reasons = {(name, self.past.labels[place][name]): why for (place, name), why in failed.items()}
         groups: dict[tuple[int, str, str], list[str]] = {}
         for place, labels in enumerate(self.past.labels):
             for name, label in labels.items():
@@ -265,6 +293,11 @@ class PastRun:
             Unmeasured(self.past.commits[place].hash, self.past.commits[place].date_ms, tuple(names), source, why)
             for (place, source, why), names in groups.items()
         ]
+
+
+def failures(out: Path) -> Path:
+    """What failed of the range that is measured into a file; the next call tries it again."""
+    return out.with_suffix(".failed.jsonl")
 
 
 def measured_here(out: Path, console: Console, by: OneProgram) -> Measuring:

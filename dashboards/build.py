@@ -195,7 +195,7 @@ def _lane(draft: Draft, lane: Lane, site: SiteInput, made_of: str) -> dict[str, 
     """Add the files of what is newest in a lane; return what the pages must know before they load one."""
     facts = describe(lane.frame, site.notes_of)
     paths = list(draft.digests)
-    others = [dataclasses.astuple(one) for one in unmeasured.read(site.results / lane.machine)]
+    others = [dataclasses.astuple(one) for one in unmeasured.read(site.results / lane.machine / unmeasured.NAME)]
     told_too = {"broken": facts.broken, "unmeasured": others}
     make = functools.partial(_newest, lane, site.overviews, told_too, paths)
     draft.part(f"{lane.slug}/newest", digest_of(made_of, repr(told_too)), make)

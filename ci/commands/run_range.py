@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
+import itertools
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from ci import past
 from ci.commands.common.measuring import VerbClock
-from ci.git.repository import Commit, Repository
+from ci.git.repository import Repository
 from ci.harness import INTERRUPTED, NOTHING, OneProgram, machine_kind
 from ci.options import Given, err_console, out_console, plan, wait_for_turn, with_rounds
 from ci.past import PastCommits, PastRun
@@ -55,7 +56,7 @@ def run(given: Given) -> int:
 
         recorded = store.record([read(file)], given.results)
         for machine in {one.machine.name for one in ranging.trials}:
-            unmeasured.write(given.results / machine, ranging.unmeasured())
+            unmeasured.write(given.results / machine / unmeasured.NAME, ranging.unmeasured())
         print_recorded(recorded)
     clock.say(new, given.timings)
     return code or (0 if ranging.trials else NOTHING)
@@ -65,7 +66,7 @@ def _measured(ranging: PastRun, given: Given) -> int:
     """Measure, or take what was; INTERRUPTED on Ctrl-C, after which what is finished is recorded."""
     try:
         if given.replay:
-            ranging.take(read(given.replay).trials)
+            ranging.take(given.replay)
             return 0
         wait_for_turn()
         with OneProgram() as program:
@@ -96,16 +97,11 @@ def _said(span: PastCommits, ranging: PastRun, given: Given) -> int:
         done = len(known.get(name, {}))
         table.add_row(name or "all operators", str(there), str(len(span.classes(name))), str(done))
     out_console().print(table)
-    order: list[Commit] = []
-    trials = 0
-    while (after := past.next_commit(span, known)) and len(order) < (given.steps or len(span.commits)):
-        order.append(span.commits[after.place])
-        trials += ranging.plan.trials * len(after.operators)
-        for name in after.operators:
-            known.setdefault(name, {})[span.labels[after.place][name]] = f"{after.place}"
+    order = list(itertools.islice(past.order(span, known), given.steps or len(span.commits)))
+    trials = ranging.plan.trials * sum(len(after.operators) for after in order)
     click.echo(f"would measure {len(order)} of {len(span.commits)} commits into {ranging.out}, in this order:")
-    for one in order:
-        click.echo(f"  {one.short} {plain(one.subject, 90)}")
+    for commit in (span.commits[after.place] for after in order):
+        click.echo(f"  {commit.short} {plain(commit.subject, 90)}")
     minutes = trials * TRIAL_S[machine_kind()] / 60
     end = f"; ends after {given.minutes:g} min" if given.minutes else ""
     click.echo(f"{trials} trials of an operator at most, about {minutes:.0f} min if every code differs{end}")

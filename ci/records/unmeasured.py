@@ -1,6 +1,7 @@
 """Commits of a range without a measurement of their own: whose they share, or why they have none.
 
-`results/<machine>/unmeasured.jsonl`, a line for each commit and reason.
+`results/<machine>/unmeasured.jsonl`, a line for each commit and reason; the same beside a trial file of `ci.past`, for
+those that failed.
 They are no samples: nothing is judged by them.
 """
 
@@ -35,9 +36,8 @@ class Unmeasured:
     why: str = ""
 
 
-def read(folder: Path) -> list[Unmeasured]:
-    """Those of a machine's folder, oldest first; lines that are none are left out."""
-    path = folder / NAME
+def read(path: Path) -> list[Unmeasured]:
+    """Those of a file, oldest first; lines that are none are left out."""
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
         try:
@@ -49,10 +49,10 @@ def read(folder: Path) -> list[Unmeasured]:
     return sorted(found, key=lambda one: (one.date_ms, one.commit))
 
 
-def write(folder: Path, rows: Iterable[Unmeasured]) -> None:
+def write(path: Path, rows: Iterable[Unmeasured]) -> None:
     """Put rows in place of those of the same commits.  Raises ci.whole_files.WriteError."""
     new = list(rows)
     commits = {one.commit for one in new}
-    kept = [*(one for one in read(folder) if one.commit not in commits), *new]
+    kept = [*(one for one in read(path) if one.commit not in commits), *new]
     ordered = sorted(kept, key=lambda one: (one.date_ms, one.commit, one.kernels))
-    replace(folder / NAME, "".join(f"{json.dumps(dataclasses.asdict(one))}\n" for one in ordered))
+    replace(path, "".join(f"{json.dumps(dataclasses.asdict(one))}\n" for one in ordered))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,13 +107,33 @@ def test_a_run_that_was_killed_goes_on_and_says_what_is_not_measured(tmp_path: P
     again = ranging(tmp_path / "repo", out)
     again.run(measuring)
     assert first not in calls[2:]
-    told = {(one.commit, name): (one.same_as, one.why) for one in again.unmeasured() for name in one.kernels}
-    assert told == {
-        (hashes[1], "gemm"): ("", "older contract"),
-        (hashes[3], "gemm"): ("", "older contract"),
-        (hashes[5], "gemm"): (hashes[0], ""),
-        (hashes[5], "norm"): (hashes[4], ""),
-    }
+    elsewhere = ranging(tmp_path / "repo", tmp_path / "elsewhere.jsonl")
+    elsewhere.take(out)  # with the reasons: who records measured nothing
+    for one in (again, elsewhere):
+        assert {(row.commit, name): (row.same_as, row.why) for row in one.unmeasured() for name in row.kernels} == {
+            (hashes[1], "gemm"): ("", "older contract"),
+            (hashes[3], "gemm"): ("", "older contract"),
+            (hashes[5], "gemm"): (hashes[0], ""),
+            (hashes[5], "norm"): (hashes[4], ""),
+        }
+
+
+def test_a_run_says_how_many_commits_are_left_and_for_how_long(tmp_path: Path) -> None:
+    made(tmp_path / "repo", [{"gemm": n} for n in range(4)])
+    out = tmp_path / "trials.jsonl"
+    run = ranging(tmp_path / "repo", out)
+    run.console, run.steps = Console(record=True, width=200), 3
+
+    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
+        with out.open("a") as stream:
+            stream.write(json.dumps(line(checkout.commit.hash, code="one")) + "\n")
+        return ChildExit(0)
+
+    run.run(measuring)
+    lines = run.console.export_text().splitlines()
+    assert [re.sub(r"\d+ s\b", "T", one).partition("; now")[0] for one in lines] == [
+        "T, 0 of 3 commits", "T, 1 of 3 commits, about T left", "T, 2 of 3 commits, about T left"
+    ]  # fmt: skip
 
 
 def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path) -> None:
@@ -135,7 +156,7 @@ def test_a_recording_becomes_records_and_marks_that_are_no_samples(
     assert "of 3 commits 2 are measured, 1 have the same files" in said(done)
     (folder,) = (one for one in (tmp_path / "results").iterdir() if (one / unmeasured.NAME).exists())
     assert len(list(folder.glob("*.notes.jsonl"))) == 2
-    assert [(one.commit, one.same_as) for one in unmeasured.read(folder)] == [(hashes[2], hashes[1])]
+    assert [(one.commit, one.same_as) for one in unmeasured.read(folder / unmeasured.NAME)] == [(hashes[2], hashes[1])]
 
 
 @pytest.mark.parametrize(
