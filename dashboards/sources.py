@@ -340,7 +340,7 @@ def save(file: Path | None, made_of: str, rows: pd.DataFrame, counts: Counts) ->
 HISTORY_COLUMNS = dict.fromkeys(
     [
         *("machine", "kind", "device", "count", "date", *HEALTH_CASE, "baseline", "seconds", "status", "yardstick"),
-        *("code", *VERSIONS, "trials", "paired_ratio", "paired_low", "paired_high", "paired_with"),
+        *("code", *VERSIONS, "trials", "paired_ratio", "paired_low", "paired_high", "paired_with", "compared_with"),
         *("baseline_ratio", "baseline_name"),
     ]
 )

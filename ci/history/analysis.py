@@ -58,7 +58,7 @@ def analyse(
     noises, verdicts = finding.of_machines(tracks), StepVerdicts(tracks, order.names, paired)
     found = verdicts.settled(finding.with_early(tracks, finding.found(tracks), noises, verdicts), noises)
     around = Surroundings(frame, tracks, order, code or ())
-    candidates = list(Evidence(tracks, found, around.same_below).candidates())
+    candidates = list(Evidence(tracks, found, around.same_below, verdicts.agrees).candidates())
     candidates += of_paths(tracks, paths, noises, around.same_compiler)
     groups = list(_ours(grouped(candidates, _alone(tracks), around.same_compiler), around, _cpus(frame)))
     events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]

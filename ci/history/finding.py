@@ -17,6 +17,7 @@ from scipy.special import stdtr
 
 from ci.history.grouping import LEAST_SECONDS, NORMAL_99, SLACK, Candidate, StepGroup, went_along
 from ci.history.series import BoolArray, Direction, EventKind, IntArray, MachinePath, SeriesKey, Tracks, coded
+from ci.judging.types import CaseVerdict, Verdict
 from ci.stats import steps as detector
 from ci.stats.types import FloatArray, Step
 
@@ -93,8 +94,11 @@ def _other_code(tracks: Tracks, later: IntArray) -> BoolArray:
 
 # ---- compared in pairs ----------------------------------------------------------------------------------------------
 
-Paired = Callable[[str, str, str], Mapping[str, str]]
-"""(machine, base, head) -> "slower", "faster" or "" by case ("gemm/triton/m64"), of those compared in pairs."""
+Paired = Callable[[str, str, str], Mapping[str, CaseVerdict]]
+"""(machine, base, head) -> verdicts by case ("gemm/triton/m64"), of those with times of both in the same trials."""
+
+SAID = {Verdict.SLOWER: Direction.SLOWER, Verdict.FASTER: Direction.FASTER}
+"""What a verdict says of a case that was compared in pairs; of the others, that nothing is shown."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,22 +109,62 @@ class StepVerdicts:
     commits: Sequence[str]
     paired: Paired
 
-    def said(self, track: int, index: int) -> str | None:
+    def verdict(self, track: int, index: int) -> CaseVerdict | None:
         """Of the point at an index of a track against the one before; None if they were not compared in pairs."""
         key, start = self.tracks.keys[track], self.tracks.starts[track]
         base, head = (self.commits[self.tracks.place[start + at]] for at in (index - 1, index))
         return self.paired(key.machine, base, head).get(f"{key.kernel}/{key.backend}/{key.case}")
 
+    def said(self, track: int, index: int) -> str | None:
+        """Which way the case moved there, "" for none; None if the two commits were not compared in pairs."""
+        found = self.verdict(track, index)
+        return SAID.get(found.verdict, "") if found else None
+
     def agrees(self, track: int, step: Step) -> bool:
         """Whether it was said of the two commits of a step that the case moved that way."""
         return self.said(track, step.index) == (Direction.SLOWER if step.ratio > 1 else Direction.FASTER)
 
+    def told(self, track: int) -> Iterator[Step]:
+        """The steps of a track that were said of neighbouring points, with the numbers of their verdicts."""
+        values = self.tracks.values[self.tracks.span(track)]
+        for index in self._met.get(track, ()):
+            found = self.verdict(track, index)
+            if found and found.verdict in SAID and found.ratio and found.ci_low and found.ci_high:
+                levels, chance = (float(values[index - 1]), float(values[index])), found.p_value or 0.0
+                yield Step(index, *levels, found.ratio, found.ci_low, found.ci_high, chance)
+
+    @functools.cached_property
+    def _met(self) -> Mapping[int, Sequence[int]]:
+        """By track: the points whose commit ran beside that of the point before."""
+        tracks = self.tracks
+        if "compared_with" not in tracks.frame or not len(tracks.row):
+            return {}
+        codes, names = coded(tracks.frame["compared_with"].iloc[tracks.row])
+        places = {name: place for place, name in enumerate(self.commits)}
+        base = np.array([*(places.get(str(name), -1) for name in names), -1], int)[codes]  # code -1: nothing known
+        first = np.zeros(len(tracks.row), bool)
+        first[tracks.starts[:-1]] = True
+        found: dict[int, list[int]] = {}
+        for at in (np.flatnonzero((base[1:] == tracks.place[:-1]) & ~first[1:]) + 1).tolist():
+            track = int(np.searchsorted(tracks.starts, at, side="right")) - 1
+            found.setdefault(track, []).append(at - int(tracks.starts[track]))
+        return found
+
     def settled(self, found: Sequence[Sequence[Step]], noise: Mapping[str, MachineNoise]) -> list[list[Step]]:
         """The steps that nothing speaks against: what was said in pairs, else the noise of their machine.
 
-        A step that was said of commits within the tolerance of detection stands there.
+        A step that was said of commits within the tolerance of detection stands there; what was said of two neighbours
+        is a step whether it was found or not.
         """
-        return [list(self._settled(track, steps, noise)) for track, steps in enumerate(found)]
+        return [
+            [
+                one
+                for _, one in sorted(
+                    {s.index: s for s in (*self._settled(track, steps, noise), *self.told(track))}.items()
+                )
+            ]
+            for track, steps in enumerate(found)
+        ]
 
     def _settled(self, track: int, steps: Sequence[Step], noise: Mapping[str, MachineNoise]) -> Iterator[Step]:
         span, machine = self.tracks.span(track), self.tracks.keys[track].machine

@@ -22,6 +22,9 @@ from ci.stats.types import FloatArray, Step
 # ratio: it shows as a step of the baseline's own seconds that ours went along with, and is the machine's.
 
 
+PAIRS = "pairs"
+"""What a step is judged by whose commits ran side by side (see `Moved.judged_by`)."""
+
 SLACK = 2
 """Points by which a detector may misplace a step: the issue's own tolerance for planted steps (2026-11-22)."""
 
@@ -93,12 +96,16 @@ class Evidence:
     tracks: Tracks
     steps: Sequence[Sequence[Step]]
     same_versions: SameVersions
+    in_pairs: Callable[[int, Step], bool] = lambda track, step: False
+    """Whether the commits of a track's step were compared in pairs, with that result."""
 
     def candidates(self) -> Iterator[Candidate]:
         """All of them; a step of a baseline that nothing else bears out is none."""
         for track in range(len(self.steps)):
             for found in self._plain(track):
-                if self.tracks.by_ratio[track]:
+                if self.in_pairs(track, found.step):  # whose it is and where needs no evidence
+                    yield dataclasses.replace(found, judged_by=PAIRS, low=found.good, high=found.bad)
+                elif self.tracks.by_ratio[track]:
                     yield self._of_ratio(found)
                 elif self.tracks.is_baseline[track]:
                     yield from self._of_baseline(dataclasses.replace(found, kind=EventKind.LIBRARY))

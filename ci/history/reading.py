@@ -18,7 +18,7 @@ from ci.history.health import all_findings
 from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent, read_commits
 from ci.judging import policy, recorded
 from ci.judging.policy import Policy, PolicyError
-from ci.judging.types import Verdict
+from ci.judging.types import CaseVerdict, Verdict
 from ci.records import store
 from ci.records.derived import derive
 from ci.records.ledger import Explanation, RecordedCause, causes_in
@@ -104,13 +104,8 @@ def _about(one: RecordedCause, event: HistoryEvent, place: Mapping[str, int]) ->
 # What the gate says of recorded commits that ran in lock-step: the history asks it about the steps that it finds.
 
 
-SAID = {
-    Verdict.SLOWER: str(Direction.SLOWER),
-    Verdict.FASTER: str(Direction.FASTER),
-    Verdict.SAME: "",
-    Verdict.CANNOT_TELL: "",
-}
-"""What a verdict says of a case that has times on both sides."""
+TIMED = (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.CANNOT_TELL)
+"""Verdicts on a case that has times on both sides."""
 
 
 class PairedVerdicts:
@@ -118,24 +113,24 @@ class PairedVerdicts:
 
     def __init__(self, results: Path) -> None:
         self.results, self.problems = results, list[str]()
-        self._said: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        self._said: dict[tuple[str, str, str], Mapping[str, CaseVerdict]] = {}
 
     @functools.cached_property
     def policy(self) -> Policy:
         """Of the project that the records belong to."""
         return policy.load(project.around(self.results).policy or policy.DEFAULT_FILE)
 
-    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, str]:
+    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, CaseVerdict]:
         """See `ci.history.finding.Paired`."""
         asked = machine, base, head
         if asked not in self._said:
             self._said[asked] = self._judged(*asked)
         return self._said[asked]
 
-    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, str]:
+    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, CaseVerdict]:
         try:
             cases = recorded.in_pairs(self.results, base, head, self.policy, machine)
         except (RecordError, PolicyError, ProjectError) as error:
             self.problems.append(f"{machine}: what was compared of {base[:8]} and {head[:8]} is not known: {error}")
             return {}
-        return {one.case: SAID[one.verdict] for one in cases if one.verdict in SAID}
+        return {one.case: one for one in cases if one.verdict in TIMED}

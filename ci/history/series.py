@@ -67,7 +67,8 @@ class SeriesKey(NamedTuple):
 class Moved:
     """A series that takes part in an event.
 
-    judged_by: "ratio" to the baseline of the same trial, "seconds", "code", or "peers": other devices at the same time.
+    judged_by: "ratio" to the baseline of the same trial, "seconds", "code", "peers": other devices at the same time, or
+    "pairs": trials in which both commits ran, with the numbers of their verdict (`ridgeline gate`).
     """
 
     key: SeriesKey

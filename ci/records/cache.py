@@ -58,7 +58,9 @@ SCHEMA = pa.schema(
         *_fields(pa.int32(), "samples", "trials"),
         *_fields(pa.float64(), "flops", "hbm_bytes", "link_bytes", "payload_bytes"),
         *_fields(TEXT, "status", "why", "yardstick", "case_yardstick", "method"),
-        *_fields(TEXT, "driver", "runtime", "library", "torch", "triton", "code", "shape", "paired_with"),
+        *_fields(
+            TEXT, "driver", "runtime", "library", "torch", "triton", "code", "shape", "paired_with", "compared_with"
+        ),
         *_fields(pa.float64(), "paired_ratio", "paired_low", "paired_high"),
     ]
 )
@@ -68,7 +70,8 @@ driver, torch, triton: versions; runtime: "CUDA 13.0" or "HIP 7.1"; library: "NC
 known.  code: what the arm ran (`ci.records.pooling.Cell`), shape: the dimensions of the case as a JSON object,
 "" if not known.
 paired_ratio: time of the fastest baseline / the row's time, round by round (ci.records.pooling), its 99 % interval;
-paired_with: that baseline.  NaN and "" where no baseline was timed in the same trial."""
+paired_with: that baseline.  NaN and "" where no baseline was timed in the same trial.
+compared_with: the commit (full hash) that was base of the newest trial with both, "" for none."""
 
 UNKNOWN = {field.name: "" for field in SCHEMA if field.type == TEXT} | {
     "baseline": False,

@@ -39,7 +39,7 @@ from ci.trials.trial import DeclaredCase, Machine
 
 Codes = npt.NDArray[np.signedinteger]
 
-VERSION = 10
+VERSION = 11
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
@@ -210,6 +210,7 @@ def _noted(pooled: PooledTrials) -> pa.Table:
         "case_yardstick": [cell.case_definition for cell in cells],
         **{name: [getattr(cell, name) for cell in cells] for name in ("why", "method", "code")},
         "paired_with": [one.name for one in paired],
+        "compared_with": [pooled.bases.get(key[0], "") for key in keys],
         **{f"paired_{name}": [getattr(one, name) for one in paired] for name in ("ratio", "low", "high")},
     }
     return table_of(columns, len(keys), CACHED)

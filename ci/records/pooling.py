@@ -98,6 +98,7 @@ class PooledTrials:
     """All that was measured at a place.  The newest trial decides where they disagree about an operator's declaration.
 
     declarations: by operator.  started_ms, duration_s: by operator, of its newest trial and of all.
+    bases: by operator, the commit that was base of the newest trial of which this one was head.
     """
 
     place: Place
@@ -105,6 +106,7 @@ class PooledTrials:
     declarations: Mapping[str, Declaration]
     started_ms: Mapping[str, int]
     duration_s: Mapping[str, float]
+    bases: Mapping[str, str]
     machine: Machine
     environment: Environment
     date_ms: int
@@ -142,11 +144,25 @@ def pool(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine] = ())
     declarations = {trial.operator: c.declaration for trial, c in here if c.declaration}
     started = {trial.operator: trial.started_ms for trial, _ in here}
     durations = {name: sum(trial.duration_s for trial, _ in here if trial.operator == name) for name in declarations}
+    bases = {
+        trial.operator: trial.checkouts["base"].commit or ""
+        for trial, own in here
+        if trial.paired and own is trial.checkouts["head"]
+    }
     times = {(line.operator, *key): one for line in kept for key, one in line.times.items()}
     cells = _cells([trial for trial, _ in here], place, declarations, times)
     date_ms = checkout.date_ms or max(started.values())
     return PooledTrials(
-        place, cells, declarations, started, durations, newest.machine, checkout.environment, date_ms, checkout.broken
+        place,
+        cells,
+        declarations,
+        started,
+        durations,
+        bases,
+        newest.machine,
+        checkout.environment,
+        date_ms,
+        checkout.broken,
     )
 
 

@@ -264,6 +264,9 @@
         ? row("last good", commit(event.last_good), h("span.sub", R.day(event.last_good.date_ms)))
         : null,
       row("range", range(event), diff ? " · " : null, diff),
+      event.moved.some(one => one[6] === "pairs")
+        ? row("verdict", "of trials of both commits: ", h("code", `ridgeline gate ${good} ${event.first_bad.hash}`))
+        : null,
       event.kind === "code" || !sure ? null : row("how sure", sure),
       row("where", event.kind === "code" ? "in what the compiler emits, whatever the machine" : foreign(event.machine)),
       row("likely cause", causes(event, Infinity)),
@@ -304,6 +307,8 @@
     return h("ul.causes", shown, more > 0 ? h("li.muted", `${more} more`) : null);
   }
 
+  const JUDGED_BY = {pairs: "trials of both commits"}; // by ci/history/series.py, Moved.judged_by; the others are words
+
   /** Each series that moved, with its own size and a link to its history. */
   function shapes(event) {
     if (event.moved.length === 0) return null;
@@ -314,7 +319,7 @@
         link(seriesPage(event, one), `${kernel} / ${name} / ${backend}`),
         event.kind === "code" || !Number.isFinite(ratio)
           ? null
-          : h("span.sub", ` ${R.signedPercent(ratio - 1)} of the time, judged by ${by}`),
+          : h("span.sub", ` ${R.signedPercent(ratio - 1)} of the time, judged by ${JUDGED_BY[by] || by}`),
       );
     });
     const more = event.moved.length - items.length;
