@@ -17,7 +17,6 @@ from scipy.special import stdtr
 
 from ci.history.grouping import LEAST_SECONDS, NORMAL_99, SLACK, Candidate, StepGroup, went_along
 from ci.history.series import BoolArray, Direction, EventKind, IntArray, MachinePath, SeriesKey, Tracks, coded
-from ci.judging.types import CaseVerdict, Verdict
 from ci.stats import steps as detector
 from ci.stats.types import FloatArray, Step
 
@@ -94,11 +93,23 @@ def _other_code(tracks: Tracks, later: IntArray) -> BoolArray:
 
 # ---- compared in pairs ----------------------------------------------------------------------------------------------
 
-Paired = Callable[[str, str, str], Mapping[str, CaseVerdict]]
-"""(machine, base, head) -> verdicts by case ("gemm/triton/m64"), of those with times of both in the same trials."""
 
-SAID = {Verdict.SLOWER: Direction.SLOWER, Verdict.FASTER: Direction.FASTER}
-"""What a verdict says of a case that was compared in pairs; of the others, that nothing is shown."""
+@dataclasses.dataclass(frozen=True)
+class PairedStep:
+    """What the gate says of a case with times of both commits in the same trials.
+
+    direction: "slower", "faster", or "" where nothing is shown.  ratio: head's time / base's, its interval and p-value.
+    """
+
+    direction: str
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+
+
+Paired = Callable[[str, str, str], Mapping[str, PairedStep]]
+"""(machine, base, head) -> by case ("gemm/triton/m64"), of those that were compared in pairs."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,7 +120,7 @@ class StepVerdicts:
     commits: Sequence[str]
     paired: Paired
 
-    def verdict(self, track: int, index: int) -> CaseVerdict | None:
+    def in_pairs(self, track: int, index: int) -> PairedStep | None:
         """Of the point at an index of a track against the one before; None if they were not compared in pairs."""
         key, start = self.tracks.keys[track], self.tracks.starts[track]
         base, head = (self.commits[self.tracks.place[start + at]] for at in (index - 1, index))
@@ -117,8 +128,8 @@ class StepVerdicts:
 
     def said(self, track: int, index: int) -> str | None:
         """Which way the case moved there, "" for none; None if the two commits were not compared in pairs."""
-        found = self.verdict(track, index)
-        return SAID.get(found.verdict, "") if found else None
+        found = self.in_pairs(track, index)
+        return found.direction if found else None
 
     def agrees(self, track: int, step: Step) -> bool:
         """Whether it was said of the two commits of a step that the case moved that way."""
@@ -128,10 +139,10 @@ class StepVerdicts:
         """The steps of a track that were said of neighbouring points, with the numbers of their verdicts."""
         values = self.tracks.values[self.tracks.span(track)]
         for index in self._met.get(track, ()):
-            found = self.verdict(track, index)
-            if found and found.verdict in SAID and found.ratio and found.ci_low and found.ci_high:
-                levels, chance = (float(values[index - 1]), float(values[index])), found.p_value or 0.0
-                yield Step(index, *levels, found.ratio, found.ci_low, found.ci_high, chance)
+            found = self.in_pairs(track, index)
+            if found and found.direction:
+                before, after = values[index - 1 : index + 1].tolist()
+                yield Step(index, before, after, found.ratio, found.low, found.high, found.p_value)
 
     @functools.cached_property
     def _met(self) -> Mapping[int, Sequence[int]]:

@@ -14,6 +14,7 @@ from ci.history import exact, readings, triage
 from ci.history.analysis import History, analyse
 from ci.history.configurations import read as read_swept
 from ci.history.events import configuration_events, health_events, joined
+from ci.history.finding import PairedStep
 from ci.history.health import all_findings
 from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent, read_commits
 from ci.judging import policy, recorded
@@ -104,8 +105,13 @@ def _about(one: RecordedCause, event: HistoryEvent, place: Mapping[str, int]) ->
 # What the gate says of recorded commits that ran in lock-step: the history asks it about the steps that it finds.
 
 
-TIMED = (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.CANNOT_TELL)
-"""Verdicts on a case that has times on both sides."""
+SAID = {
+    Verdict.SLOWER: str(Direction.SLOWER),
+    Verdict.FASTER: str(Direction.FASTER),
+    Verdict.SAME: "",
+    Verdict.CANNOT_TELL: "",
+}
+"""What a verdict says of a case that has times on both sides."""
 
 
 class PairedVerdicts:
@@ -113,24 +119,30 @@ class PairedVerdicts:
 
     def __init__(self, results: Path) -> None:
         self.results, self.problems = results, list[str]()
-        self._said: dict[tuple[str, str, str], Mapping[str, CaseVerdict]] = {}
+        self._said: dict[tuple[str, str, str], Mapping[str, PairedStep]] = {}
 
     @functools.cached_property
     def policy(self) -> Policy:
         """Of the project that the records belong to."""
         return policy.load(project.around(self.results).policy or policy.DEFAULT_FILE)
 
-    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, CaseVerdict]:
+    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
         """See `ci.history.finding.Paired`."""
         asked = machine, base, head
         if asked not in self._said:
             self._said[asked] = self._judged(*asked)
         return self._said[asked]
 
-    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, CaseVerdict]:
+    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
         try:
             cases = recorded.in_pairs(self.results, base, head, self.policy, machine)
         except (RecordError, PolicyError, ProjectError) as error:
             self.problems.append(f"{machine}: what was compared of {base[:8]} and {head[:8]} is not known: {error}")
             return {}
-        return {one.case: one for one in cases if one.verdict in TIMED}
+        return {one.case: _of_verdict(one) for one in cases if one.verdict in SAID}
+
+
+def _of_verdict(one: CaseVerdict) -> PairedStep:
+    """Equal code has no times: nothing moved."""
+    numbers = (one.ratio, one.ci_low, one.ci_high, one.p_value)
+    return PairedStep(SAID[one.verdict], *(1.0 if number is None else number for number in numbers))

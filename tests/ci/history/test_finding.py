@@ -10,9 +10,9 @@ import pytest
 
 from ci.history import reading
 from ci.history.analysis import History, analyse
+from ci.history.finding import PairedStep
 from ci.history.reading import PairedVerdicts
 from ci.history.types import EventKind
-from ci.judging.types import CaseVerdict, Verdict
 from ci.records import store
 from tests.ci import made_trials as trials
 from tests.ci.history.made import Line, commit, facts, frame, noisy, pair
@@ -74,19 +74,18 @@ def test_until_the_noise_is_known_nothing_is_opened_and_the_history_says_how_lon
     assert not [note for note in four.notes if "more recorded commit" in note]
 
 
-def verdict(said: str, ratio: float = 1.2) -> dict[str, CaseVerdict]:
+def in_pairs(said: str, ratio: float = 1.2) -> dict[str, PairedStep]:
     """What the gate says of the one case."""
-    case = "gemm/triton/small"
-    return {case: CaseVerdict(case, "gemm", "triton", Verdict(said), ratio, 0.99 * ratio, 1.01 * ratio, 1e-6)}
+    return {"gemm/triton/small": PairedStep(said, ratio, 0.99 * ratio, 1.01 * ratio, 1e-6)}
 
 
-@pytest.mark.parametrize(("said", "found"), [("SLOWER", 1), ("SAME", 0), ("CANNOT TELL", 0), ("FASTER", 0)])
+@pytest.mark.parametrize(("said", "found"), [("slower", 1), ("", 0), ("faster", 0)])
 @pytest.mark.parametrize("count", [2, 5, 60])
 def test_what_was_compared_in_pairs_decides(said: str, found: int, count: int) -> None:
     at = count // 2
 
-    def paired(machine: str, base: str, head: str) -> dict[str, CaseVerdict]:
-        return verdict(said) if (base, head) == (commit(at - 1), commit(at)) else {}
+    def paired(machine: str, base: str, head: str) -> dict[str, PairedStep]:
+        return in_pairs(said) if (base, head) == (commit(at - 1), commit(at)) else {}
 
     lines = pair(1, count, {at: 1.2})
     assert len(analyse(frame(lines), commits=facts(count), paired=paired).events) == found
@@ -96,17 +95,17 @@ def test_what_was_said_in_pairs_is_an_event_with_its_numbers_however_short_the_h
     """The least that counts in pairs is far below what commits recorded apart can show."""
     whole = frame(pair(1, 3))
     whole["compared_with"] = np.where(whole["commit"] == commit(2), commit(1), "")
-    (event,) = analyse(whole, commits=facts(3), paired=lambda *_: verdict("SLOWER", 1.004)).events
+    (event,) = analyse(whole, commits=facts(3), paired=lambda *_: in_pairs("slower", 1.004)).events
     assert (event.first_bad.hash, event.last_good.hash, event.kind) == (commit(2), commit(1), EventKind.KERNEL)
     assert [(one.judged_by, one.step.ratio) for one in event.moved] == [("pairs", 1.004)]
     assert (event.ratio, event.ratio_low) == pytest.approx((1.004, 0.99 * 1.004))
     whole["compared_with"] = np.where(whole["commit"] == commit(2), commit(0), "")  # no neighbours
-    assert analyse(whole, commits=facts(3), paired=lambda *_: verdict("SLOWER", 1.004)).events == ()
+    assert analyse(whole, commits=facts(3), paired=lambda *_: in_pairs("slower", 1.004)).events == ()
 
 
 def test_a_step_stands_where_the_pair_says_that_it_is() -> None:
-    def paired(machine: str, base: str, head: str) -> dict[str, CaseVerdict]:
-        return verdict("SLOWER" if head == commit(29) else "SAME")
+    def paired(machine: str, base: str, head: str) -> dict[str, PairedStep]:
+        return in_pairs("slower" if head == commit(29) else "")
 
     (event,) = analyse(frame(pair(1, 60, {30: 1.1})), commits=facts(60), paired=paired).events
     assert (event.first_bad.hash, event.last_good.hash) == (commit(29), commit(28))
@@ -164,9 +163,7 @@ def test_the_gate_is_asked_of_recorded_commits(tmp_path: Path, ratio: float, slo
     commits = [repo.commit(f"{number}", day=number + 1) for number in range(3)]
     results = recorded(tmp_path, commits, ratio)
     said = PairedVerdicts(results)(trials.MACHINE["name"], *commits[1:])
-    assert {case: one.verdict for case, one in said.items()} == {
-        "gemm/triton/m16": Verdict.SLOWER if slower else Verdict.SAME
-    }
+    assert {case: one.direction for case, one in said.items()} == {"gemm/triton/m16": "slower" if slower else ""}
     assert PairedVerdicts(results)(trials.MACHINE["name"], commits[0], commits[2]) == {}
     assert len(reading.history(results).events) == slower
 
