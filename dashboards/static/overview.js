@@ -30,6 +30,8 @@
     );
   }
 
+  const AROUND = 3; // commits on either side of the one that was clicked: its history, machine code and counts
+
   function picture(unit, lines, commits, page) {
     const at = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b);
     const drawn = lines.map(line => {
@@ -50,15 +52,22 @@
     const area = h("div.chart-area"),
       words = `over ${at.length} ${at.length === 1 ? "commit" : "commits"}`,
       figure = h("figure", h("figcaption", foreign(lines[0].kernel), h("span.sub", `${unit} ${words}`)), area, h("div.legend", drawn.map(line => legend(line, page)))),
-      [own, beside] = drawn;
-    R.chart(area, {
+      [own, beside] = drawn,
+      name = i => R.short(commits[at[Math.min(Math.max(i, 0), at.length - 1)]][0]);
+    const spec = {
       lines: drawn,
       label: `${lines[0].kernel}: ${unit} ${words}`,
       x: {count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
       y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
       lanes: beside ? [{name: `of ${beside.backend}`, values: own.ratios.map(ratio => ratio ?? undefined), text: value => `${value.toFixed(3)} ×`}] : [],
       tip: i => tip(drawn, i, commits[at[i]]),
-    });
+      picked: i => (location.href = page(own.kernel, {case: own.case, backend: own.backend, from: name(i - AROUND), to: name(i + AROUND)})),
+      zoomed: range => {
+        spec.range = range;
+        chart.redraw(spec);
+      },
+    };
+    const chart = R.chart(area, spec);
     return figure;
   }
 

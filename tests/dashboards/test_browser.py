@@ -62,6 +62,19 @@ def test_the_overview_shows_the_newest_numbers_with_units(page: chromium.Page, s
     assert norm[1].split()[1:] == ["GB/s", "HBM"]
 
 
+def test_a_point_of_the_first_pictures_leads_to_its_case_around_that_commit(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/index.html#machine={MI300X}")
+    page.wait("document.querySelector('.pictures .chart')")
+    page.run("document.querySelector('.pictures .chart').focus()")
+    page.key("End")
+    page.key("ArrowLeft")
+    page.key("Enter")
+    page.wait("location.pathname.includes('/kernels/') && document.querySelector('.detail .chart')")
+    address = page.run("location.hash")
+    assert {part.partition("=")[0] for part in address.lstrip("#").split("&")} >= {"machine", "case", "backend"}
+    assert re.search("(from|last)=", address), address
+
+
 def test_what_was_not_measured_is_listed_with_its_reason(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/index.html#machine={MI300X}")
     fold = page.texts("#absent > li:has(details summary)")[-1]
