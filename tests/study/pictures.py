@@ -27,7 +27,7 @@ REPLAY = "tests/recordings/examples/one_percent.jsonl"
 WIDTH = 100
 """Columns of the terminal."""
 
-MACHINE, SIZE = "h200x1-537ca5d2", (1200, 800)
+MACHINE, SIZE = "h100-80gb-hbm3x1-fdc21bca", (1200, 800)
 """The machine whose numbers the page shows, and the page's width and height in pixels."""
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
