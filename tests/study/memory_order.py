@@ -11,7 +11,11 @@ it.  Times are CPU seconds.
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,15 +79,40 @@ def built(variant: Variant, ranks: int, arch: str) -> Schedules:
 def sound_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
     """Its row of the table of schedules."""
     begin = time.process_time()
-    runs, hazards, executed = built(variant, ranks, arch), [], 0
-    for seed in range(1, schedules + 1):
-        one = runs.run(seed)
-        hazards += one.hazards
-        executed += one.executed
+    runs = built(variant, ranks, arch)
     spent = time.process_time() - begin
-    found = str(hazards[0]) if hazards else "none"
+    hazards, executed = list[str](), 0
+    for found, instructions, seconds in side_by_side(runs, range(1, schedules + 1)):
+        hazards, executed, spent = hazards + found, executed + instructions, spent + seconds
     numbers = [arch, str(ranks), str(schedules), f"{executed:,}", f"{spent:.0f}"]
-    return [[variant.operator, variant.backend, variant.name, *numbers, found]]
+    return [[variant.operator, variant.backend, variant.name, *numbers, hazards[0] if hazards else "none"]]
+
+
+def side_by_side(runs: Schedules, seeds: Sequence[int]) -> Iterator[tuple[list[str], int, float]]:
+    """(hazards, instructions, CPU s) of shares of the seeds, a forked process on each core."""
+    count = len(os.sched_getaffinity(0))
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(count, fork, initializer=_take, initargs=(runs,)) as pool:
+        yield from pool.map(_executed, [seeds[n::count] for n in range(count)])
+
+
+def _take(runs: Schedules) -> None:
+    global _runs
+    _runs = runs
+
+
+_runs: Schedules
+"""In a forked process."""
+
+
+def _executed(seeds: Sequence[int]) -> tuple[list[str], int, float]:
+    begin, executed = time.process_time(), 0
+    hazards: list[str] = []
+    for seed in seeds:
+        one = _runs.run(seed)
+        hazards += map(str, one.hazards)
+        executed += one.executed
+    return hazards, executed, time.process_time() - begin
 
 
 def planted_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
