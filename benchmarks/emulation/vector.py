@@ -41,6 +41,8 @@ def _bfe(value: Any, offset: Any, width: Any) -> Any:
 
 def _perm(high: Any, low: Any, select: Any) -> Any:
     """Each byte of the result is picked by a byte of the selector from the eight of both operands, or is a constant."""
+    if select.size and (select == select.flat[0]).all():
+        return _permuted(high, low, int(select.flat[0]))
     both = u64(high) << np.uint64(32) | u64(low)
     result = np.zeros(np.broadcast_shapes(both.shape, select.shape), np.uint64)
     for byte in range(4):
@@ -51,6 +53,21 @@ def _perm(high: Any, low: Any, select: Any) -> Any:
         value = np.where((chosen >= 8) & (chosen <= 11), sign * np.uint64(255), value)
         result |= value << np.uint64(8 * byte)
     return result.astype(np.uint32)
+
+
+def _permuted(high: Any, low: Any, select: int) -> Any:
+    """The same of a selector that all lanes share, as nearly all code has it."""
+    result = np.zeros(np.broadcast_shapes(high.shape, low.shape), np.uint32)
+    for byte in range(4):
+        chosen = select >> 8 * byte & 255
+        if chosen < 8:
+            value = (low, high)[chosen >> 2] >> np.uint32(8 * (chosen & 3)) & np.uint32(255)
+        elif chosen < 12:
+            value = ((low, high)[chosen >> 1 & 1] >> np.uint32(15 + 16 * (chosen & 1)) & np.uint32(1)) * np.uint32(255)
+        else:
+            value = np.uint32(255 * (chosen > 12))
+        result |= value << np.uint32(8 * byte)
+    return result
 
 
 def to_int(value: Any, dtype: Any) -> Any:

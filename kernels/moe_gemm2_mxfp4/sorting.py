@@ -78,12 +78,21 @@ def weights(case: Case, seed: int) -> torch.Tensor:
     return torch.cat((routed / routed.sum(-1, keepdim=True), torch.ones(case.M, 1, device="cpu")), dim=-1)
 
 
+@functools.lru_cache(maxsize=64)
+def _tokens(name: str, tokens: int, experts: int, topk: int) -> torch.Tensor:
+    return torch.bincount(_choice(name, tokens, experts, topk).flatten(), minlength=experts)
+
+
+def tokens_of(case: Case) -> torch.Tensor:
+    """int64 [experts] on the CPU: how many tokens each has."""
+    return _tokens(case.name, case.M, case.E, case.topk)
+
+
 def active_experts(case: Case) -> int:
     """Experts with at least one token: those whose weights a call must read."""
-    return int(choice(case).unique().numel())
+    return int((tokens_of(case) > 0).sum())
 
 
 def used_blocks(case: Case) -> int:
     """Blocks of rows in use."""
-    counts = torch.bincount(choice(case).flatten(), minlength=case.E)
-    return int(((counts + case.BM - 1) // case.BM).sum())
+    return int(((tokens_of(case) + case.BM - 1) // case.BM).sum())
