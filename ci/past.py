@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.reach.operators import reached_by_all
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout, RangeError, Repository
-from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
+from ci.harness import INTERRUPTED, TIERS, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
 from ci.judging.reach import EVERY, operator_labels, trees_of
 from ci.records import unmeasured
 from ci.records.unmeasured import Unmeasured
@@ -162,7 +162,8 @@ Measuring = Callable[[LocalCheckout, MeasurePlan, float | None], ChildExit]
 class PastRun:
     """A range that is measured into a file.  The file is the memory: the same command goes on with it.
 
-    steps: most commits; minutes: of wall time; None: all of them.
+    steps: most commits; minutes: of wall time; None: all of them.  results: records, of which those of this machine and
+    environment count as well; which those are is known from the first trial of the file.
     """
 
     repository: Repository
@@ -172,11 +173,13 @@ class PastRun:
     console: Console
     steps: int | None = None
     minutes: float | None = None
+    results: Path | None = None
 
     def __post_init__(self) -> None:
         self._log = Followed(self.out)
         self.failed: dict[tuple[int, str], str] = {}
         self._steps_here = 0
+        self._recorded: dict[tuple[Path, str], list[Trial]] = {}
         self._failed_before = {row.commit: row for row in unmeasured.read(failures(self.out))}
 
     @property
@@ -191,18 +194,33 @@ class PastRun:
         """The trials of each operator by the place of their commit."""
         at = {one.hash: place for place, one in enumerate(self.past.commits)}
         found: dict[str, dict[int, list[Trial]]] = {}
-        for trial in self.trials:
+        for trial in (*self.trials, *self.recorded()):
             place = at[trial.checkouts["head"].commit or ""]
             for name in {trial.operator, EVERY} & self.past.labels[place].keys():
                 found.setdefault(name, {}).setdefault(place, []).append(trial)
         return found
+
+    def recorded(self) -> Sequence[Trial]:
+        """Trials of the range in the records of this machine and environment, with all that the plan would measure."""
+        plan, own = self.plan, next(iter(self.trials), None)
+        if not own or not self.results or plan.cases or plan.backends or plan.knobs:
+            return ()
+        where = self.results / own.machine.name, own.checkouts["head"].environment.name
+        if where not in self._recorded:
+            folder, env = where
+            files = (folder / f"{commit.hash[:8]}-{env}.notes.jsonl" for commit in self.past.commits)
+            hashes = {one.hash for one in self.past.commits}
+            trials = (trial for file in files if file.exists() for trial in read(file).trials)
+            self._recorded[where] = [one for one in trials if _is_whole(one, plan.tier, hashes)]
+        known = {one.id for one in self.trials}
+        return [one for one in self._recorded[where] if one.id not in known]
 
     def known(self) -> dict[str, dict[str, str]]:
         """What is measured already (see Known), with what cannot be."""
         found: dict[str, dict[str, str]] = {}
         for name, places in self.measured().items():
             for place, trials in places.items():
-                if len({one.number for one in trials}) >= self.plan.trials:
+                if len({one.id for one in trials}) >= self.plan.trials:
                     found.setdefault(name, {})[self.past.labels[place][name]] = launched(trials[0])
         for place, name in self.failed:
             found.setdefault(name, {}).setdefault(self.past.labels[place][name], "")
@@ -293,6 +311,17 @@ class PastRun:
             Unmeasured(self.past.commits[place].hash, self.past.commits[place].date_ms, tuple(names), source, why)
             for (place, source, why), names in groups.items()
         ]
+
+
+def _is_whole(trial: Trial, tier: str, hashes: Collection[str]) -> bool:
+    """Whether a recorded trial is of one of these commits as head, with all cases that a run of this tier has here."""
+    head = trial.checkouts.get("head")
+    if not head or head.commit not in hashes or head.dirty or not head.declaration:
+        return False
+    cases = head.declaration.cases.items()
+    tiers = TIERS[: TIERS.index(tier) + 1]
+    wanted = {name for name, case in cases if case.tier in tiers and case.world <= trial.machine.count}
+    return wanted <= trial.cases.keys()
 
 
 def failures(out: Path) -> Path:

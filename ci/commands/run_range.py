@@ -38,7 +38,7 @@ def run(given: Given) -> int:
     span = past.of_range(repository, given.span, given.newest, since_ms, planned.kernels)
     asked = repr((given.span, given.newest, since_ms, dataclasses.astuple(dataclasses.replace(planned, trials=0))))
     file = given.out or project.place(f"{FOLDER}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
-    ranging = PastRun(repository, span, planned, file, err_console(), given.steps, given.minutes)
+    ranging = PastRun(repository, span, planned, file, err_console(), given.steps, given.minutes, given.results)
     if given.dry_run:
         return _said(span, ranging, given)
     clock, before = VerbClock(), len(ranging.trials)

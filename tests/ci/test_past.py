@@ -16,7 +16,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import USAGE, ChildExit, MeasureError, MeasurePlan
 from ci.past import NextCommit, PastCommits, PastRun
 from ci.records import unmeasured
-from tests.ci.made_trials import declaration, ok, tree, trial
+from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
 from tests.kit import commit, repository, ridgeline, said
 
 SOURCE = 'from kernels.spec import Kernel\n{name} = Kernel("{name}")\nSTEP = {step}\n'
@@ -116,6 +116,34 @@ def test_a_run_that_was_killed_goes_on_and_says_what_is_not_measured(tmp_path: P
             (hashes[5], "gemm"): (hashes[0], ""),
             (hashes[5], "norm"): (hashes[4], ""),
         }
+
+
+def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(tmp_path: Path) -> None:
+    """Which machine it is says the first trial; another machine's record, or one without all cases, counts nothing."""
+    hashes = made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
+    whole = {case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}
+
+    def of(number: int, **more: Any) -> dict[str, Any]:
+        cases = more.pop("cases", whole)
+        own = tree(hashes[number], declared=declaration("gemm"), date_ms=1_790_000_000_000 + number)
+        return trial(cases, 0, hashes[number][:16], trees={"head": own}, **more)
+
+    records = [of(1), of(2, machine={**MACHINE, "name": "h200x2-5e6f7a8b"}), of(3, cases={"m16": whole["m16"]})]
+    assert ridgeline("records", "add", write(tmp_path / "r.jsonl", *records), "--results", tmp_path).exit_code == 0
+    out, calls = tmp_path / "trials.jsonl", list[str]()
+
+    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
+        calls.append(checkout.commit.hash)
+        with out.open("a") as stream:
+            stream.write(json.dumps(of(hashes.index(checkout.commit.hash))) + "\n")
+        return ChildExit(0)
+
+    run = ranging(tmp_path / "repo", out)
+    run.results = tmp_path
+    run.run(measuring)
+    assert calls[:2] == [hashes[4], hashes[0]]
+    assert set(calls) == {hashes[n] for n in (0, 2, 3, 4)}
+    assert run.unmeasured() == []
 
 
 def test_a_run_says_how_many_commits_are_left_and_for_how_long(tmp_path: Path) -> None:
