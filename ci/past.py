@@ -202,7 +202,7 @@ class PastRun:
 
     def recorded(self) -> Sequence[Trial]:
         """Trials of the range in the records of this machine and environment, with all that the plan would measure."""
-        plan, own = self.plan, next(iter(self.trials), None)
+        plan, own = self.plan, next((one for one in self._log.read().trials if "head" in one.checkouts), None)
         if not own or not self.results or plan.cases or plan.backends or plan.knobs:
             return ()
         where = self.results / own.machine.name, own.checkouts["head"].environment.name

@@ -133,6 +133,7 @@ class Expected:
     unreached: operators that no changed file can reach, by the commits as git has them: they need no trial.
     reached: whether there is any other operator.
     declared: what base declares, by operator, from a tree of our own; None: not known.  python: its version, "3.12".
+    past: earlier commits that the run may have measured too, each alone.
     """
 
     head: str
@@ -146,6 +147,7 @@ class Expected:
     reached: bool = True
     declared: Mapping[str, Declaration] | None = None
     python: str = ""
+    past: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +236,7 @@ def _commits(trial: Trial, expected: Expected) -> str:
             return f"its {role} was renamed to {checkout.named}; a run measures commits under their own names"
         if checkout.dirty:
             return f"its {role} has uncommitted changes"
-        if checkout.commit != commit:
+        if checkout.commit != commit and (trial.paired or checkout.commit not in expected.past):
             return f"it says its {role} is {checkout.commit}; the run was started for {commit}"
     return ""
 

@@ -11,7 +11,7 @@ import click
 
 from benchmarks.reach.operators import Reach
 from ci.git.command import GitError, git_or_none, succeeds
-from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.git.repository import Commit, LocalCheckout, Repository, on_main
 from ci.isa import check as isa_check
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree, IsaError
@@ -126,8 +126,12 @@ def handed_over(files: Sequence[Path]) -> list[TrialFile]:
 
 
 def expected_alone(given: Given, repository: Repository) -> Expected:
-    """What is expected of a run that measured one commit, without a base.  given: of `ci sift`."""
-    return dataclasses.replace(_expected(given, given.head_commit, _job(given), repository), same_kernels=True)
+    """What is expected of a run that measured a commit without a base, and of the main branch what it had missed.
+
+    given: of `ci sift`.
+    """
+    expected = _expected(given, given.head_commit, _job(given), repository)
+    return dataclasses.replace(expected, same_kernels=True, past=frozenset(on_main(repository.root) or ()))
 
 
 def _job(given: Given) -> MeasuringJob | None:

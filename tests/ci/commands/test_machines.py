@@ -50,7 +50,7 @@ T, K = Path("t"), Path("known")
     ("planned", "ran"),
     [
         (steps("b", HEAD, "tree", T), ["ab", "tune"]),
-        (night_steps("nightly", [], T, K), ["doctor", "run", "canary", "tune"]),
+        (night_steps("nightly", [], T, K), ["doctor", "run", "..HEAD", "canary", "tune"]),
         (night_steps("sweep", [], T, K), ["doctor", "run"]),
         (night_steps("nightly", ["gemm"], T, K), ["doctor", "run"]),
     ],
@@ -64,7 +64,7 @@ def test_all_steps_run_and_the_exit_code_is_that_of_measuring(
     seen: list[str] = []
 
     def play(words: Sequence[str]) -> int:
-        seen.append(words[words[0] == "ci"])
+        seen.append(words[words[0] == "ci" or words[1:2] == ("..HEAD",)])
         return measuring if seen[-1] in ("ab", "run") else others
 
     assert (through(planned, play), seen) == (measuring, ran)
@@ -164,6 +164,14 @@ def kept(scene: Scene) -> list[int]:
 def test_what_fits_is_kept(scene: Scene) -> None:
     assert sift(scene, night(scene.base), night(scene.base, 1)).exit_code == 0
     assert kept(scene) == [0, 1]
+
+
+def test_what_earlier_nights_missed_fits_where_it_is_of_the_main_branch(scene: Scene) -> None:
+    """A commit that only a fork has does not; nor does another head beside a base."""
+    earlier = git(scene.clone, "rev-list", "--max-parents=0", "HEAD")
+    done = sift(scene, night(scene.base), night(earlier, 1), night(scene.head, 2))
+    assert (done.exit_code, kept(scene)) == (3, [0, 1])
+    assert f"it says its head is {scene.head}" in done.output
 
 
 @pytest.mark.parametrize(
