@@ -36,6 +36,8 @@ from dashboards.values import Bools, CostRow, Floats, Ints, count, in_rate, minu
 SPARK_POINTS = 50
 """Commits in a sparkline of the overview: about two months of nightly runs."""
 
+SPARK_DIGITS = 4
+
 MOVED_BESIDE_BASELINE = 0.02
 MOVED_ALONE = 0.07
 """Least change between two commits that the overview marks: of the speed and of its ratio to the baseline, both, in
@@ -49,7 +51,7 @@ class LaneSeries:
     """The rows of a lane by series.
 
     commits: [hash, date, environment] of each.  newest: the last row of each series; good: its rows with a time; rate:
-    the unit of its case.  speed: of every row, by unit.
+    the unit of its case.  speed: of every row, by unit; lines: the same in the digits of a sparkline.
     """
 
     rows: Arrays
@@ -58,6 +60,7 @@ class LaneSeries:
     good: Sequence[Ints]
     rate: Sequence[Rate]
     speed: Mapping[Rate, Floats]
+    lines: Mapping[Rate, Floats]
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Self:
@@ -69,7 +72,8 @@ class LaneSeries:
         units = {case: rates.headline(costs[-1]) for case, costs in costs_by_case(rows)[0].items()}
         rate = [units[case] for case in zip(*(rows[name][last].tolist() for name in CASE), strict=True)]
         speed = {unit: in_rate(frame, unit)[rows["place"]] for unit in set(rate)}
-        return cls(rows, dated, last, np.split(good, np.searchsorted(good, first[1:])), rate, speed)
+        lines = {unit: rounded(values, SPARK_DIGITS) for unit, values in speed.items()}
+        return cls(rows, dated, last, np.split(good, np.searchsorted(good, first[1:])), rate, speed, lines)
 
 
 Declared = Callable[[str, str, str], Collection[str] | None]
@@ -95,9 +99,9 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     found.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
     _mark_here(found)
     _mark_headlines(found)
-    history = _history(found, each)
+    history = _history(lane.rows, found, each)
     for row in each:
-        row.pop(OF_POINTS, None)
+        row.pop(RECENT, None)
     absent = [
         {name: row[name] for name in (*KEY, "status", "why", "at")}
         for row in each
@@ -120,8 +124,8 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     }
 
 
-OF_POINTS = "points"
-"""Of a row: what the picture of its history draws; no row of the table carries it."""
+RECENT = "recent"
+"""Of a row: which rows of the lane its line is made of; no row of the page carries it."""
 
 
 def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
@@ -135,7 +139,6 @@ def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
     last = good[-1]
     recent = good[-SPARK_POINTS:]
     recent = recent[alike(rows, recent, last)]
-    same_baseline = rows["baseline_name"][recent] == rows["baseline_name"][last]
     return about | {
         "value": told(lane.speed[rate][last]),
         "us": rows["seconds"][last] * 1e6,
@@ -144,12 +147,8 @@ def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
         "baseline_name": rows["baseline_name"][last] or None,
         "good_at": int(rows["at"][last]),
         "step": _step(rows, good[-2], last, cpu) if len(good) > 1 else None,
-        "spark": rounded(lane.speed[rate][recent], 4),
-        OF_POINTS: {
-            "at": rows["at"][recent].tolist(),
-            "values": rounded(lane.speed[rate][recent], 4),
-            "ratios": rounded(np.where(same_baseline, rows["baseline_ratio"][recent], np.nan), 4),
-        },
+        "spark": lane.lines[rate][recent],
+        RECENT: recent,
     }
 
 
@@ -199,7 +198,7 @@ GROUPS = {"TFLOPS": (Rate.TFLOPS,), "GB/s of HBM": (Rate.GBS,), "GB/s over links
 """The pictures of the history, and the rates that are drawn in them."""
 
 
-def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _history(rows: Arrays, shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The recent numbers of one headline of each kernel and unit, that with most of them, and of the library beside it.
 
     [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values", "ratios"}]}]
@@ -210,15 +209,22 @@ def _history(shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -
     for unit, drawn in GROUPS.items():
         of_unit = (row for row in shown if row["headline"] and len(row["spark"]) and row["rate"] in drawn)
         of_kernel = itertools.groupby(of_unit, key=lambda row: row["kernel"])
-        own = [max(rows, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, rows in of_kernel]
+        own = [max(some, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, some in of_kernel]
         pairs = [(row, of_arm.get((row["kernel"], row["case"], row["baseline_name"]))) for row in own]
         lines = [
-            {name: row[name] for name in (*KEY, "baseline", "rate")} | row[OF_POINTS]
+            {name: row[name] for name in (*KEY, "baseline", "rate")} | _line(rows, row)
             for row in itertools.chain.from_iterable(pairs)
             if row and len(row["spark"])
         ]
         found += [{"unit": unit, "lines": lines}] if lines else []
     return found
+
+
+def _line(rows: Arrays, row: Mapping[str, Any]) -> dict[str, Any]:
+    recent = row[RECENT]
+    same = rows["baseline_name"][recent] == rows["baseline_name"][recent[-1]]
+    ratios = np.where(same, rows["baseline_ratio"][recent], np.nan)
+    return {"at": rows["at"][recent].tolist(), "values": row["spark"], "ratios": rounded(ratios, SPARK_DIGITS)}
 
 
 NOT_FOR_HERE = ("unsupported", "skipped")
