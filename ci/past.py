@@ -180,7 +180,7 @@ class PastRun:
         self.failed: dict[tuple[int, str], str] = {}
         self._steps_here = 0
         self._recorded: dict[tuple[Path, str], list[Trial]] = {}
-        self._failed_before = {row.commit: row for row in unmeasured.read(failures(self.out))}
+        self._failed_before = unmeasured.read(failures(self.out))
 
     @property
     def trials(self) -> list[Trial]:
@@ -242,7 +242,7 @@ class PastRun:
     def take(self, recording: Path) -> None:
         """Take the trials of the range from a recording into the file, each once, and what failed beside them."""
         before, hashes = {one.id for one in self.trials}, {one.hash for one in self.past.commits}
-        self._failed_before |= {row.commit: row for row in unmeasured.read(failures(recording))}
+        self._failed_before += unmeasured.read(failures(recording))
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a", encoding="utf-8") as stream:
             for one in read(recording).trials:
@@ -293,13 +293,12 @@ class PastRun:
         for name, places in there.items():
             for place in sorted(places, reverse=True):
                 sources[name, self.past.labels[place][name]] = self.past.commits[place].hash
-        failed = {
-            (place, name): row.why
-            for place, commit in enumerate(self.past.commits)
-            if (row := self._failed_before.get(commit.hash))
-            for name in row.kernels
-            if name in self.past.labels[place]
-        } | self.failed
+        at = {one.hash: place for place, one in enumerate(self.past.commits)}
+        before = {
+            (at[row.commit], name): row.why for row in self._failed_before if row.commit in at for name in row.kernels
+        }
+        failed = {(place, name): why for (place, name), why in before.items() if name in self.past.labels[place]}
+        failed |= self.failed
         reasons = {(name, self.past.labels[place][name]): why for (place, name), why in failed.items()}
         groups: dict[tuple[int, str, str], list[str]] = {}
         for place, labels in enumerate(self.past.labels):

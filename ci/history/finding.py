@@ -167,15 +167,8 @@ class StepVerdicts:
         A step that was said of commits within the tolerance of detection stands there; what was said of two neighbours
         is a step whether it was found or not.
         """
-        return [
-            [
-                one
-                for _, one in sorted(
-                    {s.index: s for s in (*self._settled(track, steps, noise), *self.told(track))}.items()
-                )
-            ]
-            for track, steps in enumerate(found)
-        ]
+        each = (self._settled(track, steps, noise) for track, steps in enumerate(found))
+        return [_merged(list(self.told(track)), list(steps)) for track, steps in enumerate(each)]
 
     def _settled(self, track: int, steps: Sequence[Step], noise: Mapping[str, MachineNoise]) -> Iterator[Step]:
         span, machine = self.tracks.span(track), self.tracks.keys[track].machine
@@ -314,8 +307,8 @@ def _step(index: int, before: float, after: float, noise: float) -> Step:
 
 
 def _merged(steps: Sequence[Step], others: Sequence[Step]) -> list[Step]:
-    """The detector's steps and those of the others that are none of them."""
-    new = [one for one in others if all(abs(one.index - step.index) > 2 for step in steps)]
+    """The steps and those of the others that are none of them."""
+    new = [one for one in others if all(abs(one.index - step.index) > SLACK for step in steps)]
     return sorted([*steps, *new], key=lambda step: step.index)
 
 

@@ -91,6 +91,16 @@ def test_what_was_compared_in_pairs_decides(said: str, found: int, count: int) -
     assert len(analyse(frame(lines), commits=facts(count), paired=paired).events) == found
 
 
+def moved_late() -> pd.DataFrame:
+    """A large step at 30; 29 ran beside 28."""
+    whole = frame(pair(1, 60, {30: 1.1}))
+    return whole.assign(compared_with=np.where(whole["commit"] == commit(29), commit(28), ""))
+
+
+def of_29(machine: str, base: str, head: str) -> dict[str, PairedStep]:
+    return in_pairs("slower") if head == commit(29) else {}
+
+
 def test_what_was_said_in_pairs_is_an_event_with_its_numbers_however_short_the_history() -> None:
     """The least that counts in pairs is far below what commits recorded apart can show."""
     whole = frame(pair(1, 3))
@@ -99,6 +109,9 @@ def test_what_was_said_in_pairs_is_an_event_with_its_numbers_however_short_the_h
     assert (event.first_bad.hash, event.last_good.hash, event.kind) == (commit(2), commit(1), EventKind.KERNEL)
     assert [(one.judged_by, one.step.ratio) for one in event.moved] == [("pairs", 1.004)]
     assert (event.ratio, event.ratio_low) == pytest.approx((1.004, 0.99 * 1.004))
+    assert len(analyse(moved_late(), commits=facts(60), paired=of_29).events) == 1, (
+        "a step that is found beside it is it"
+    )
     whole["compared_with"] = np.where(whole["commit"] == commit(2), commit(0), "")  # no neighbours
     assert analyse(whole, commits=facts(3), paired=lambda *_: in_pairs("slower", 1.004)).events == ()
 
