@@ -295,7 +295,6 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 # ---- yardsticks and grids that move with the commit ---------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "kept"), [((4, 3), True), ((6,), False)])
 def test_seven_samples_of_a_cell_are_written_beside_its_result(rounds, kept):
     """asv tests two lists of samples by ranks: with fewer it cannot tell anything."""
@@ -304,6 +303,7 @@ def test_seven_samples_of_a_cell_are_written_beside_its_result(rounds, kept):
     assert asv_rows._samples(cell) == ([1e-3] * 7 if kept else None)
 
 
+@pytest.mark.slow
 def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     """Between two commits the yardstick of `toy` changes, `other` gets one more case in front, `gone` goes."""
     project = Project(tmp_path)
