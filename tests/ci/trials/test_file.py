@@ -380,6 +380,14 @@ def verdict(*trials: Trial):  # type: ignore[no-untyped-def]
     return case
 
 
+@pytest.mark.parametrize(("more", "beside"), [([], True), ([1e-3], False)])
+def test_a_baseline_is_compared_beside_where_it_has_the_same_rounds(more: list[float], beside: bool) -> None:
+    library = ok([*TIMES, *more])
+    line = made.paired({"m16": {"triton": (ok(), ok()), "blas": (library, library)}})
+    ((rounds,),) = (one.trials for one in comparisons([parsed(line)]) if one.backend == "triton")
+    assert [side is not None for side in (rounds.baseline_base, rounds.baseline_head)] == [beside, beside]
+
+
 def test_what_a_trial_says_of_its_node() -> None:
     found = paired(0, ECC, NUMA)
     assert [(fault.kind, fault.fatal) for fault in found.faults] == [("ECC", True), ("NUMA balancing", False)]
