@@ -41,22 +41,14 @@ def _bfe(value: Any, offset: Any, width: Any) -> Any:
 
 def _perm(high: Any, low: Any, select: Any) -> Any:
     """Each byte of the result is picked by a byte of the selector from the eight of both operands, or is a constant."""
-    if select.size and (select == select.flat[0]).all():
-        return _permuted(high, low, int(select.flat[0]))
-    both = u64(high) << np.uint64(32) | u64(low)
-    result = np.zeros(np.broadcast_shapes(both.shape, select.shape), np.uint64)
-    for byte in range(4):
-        chosen = u64(select >> np.uint32(8 * byte) & np.uint32(255))
-        value = both >> np.uint64(8) * np.minimum(chosen, np.uint64(7)) & np.uint64(255)
-        sign = both >> (np.uint64(16) * np.clip(chosen, 8, 11) - np.uint64(113)) & np.uint64(1)
-        value = np.where(chosen >= 8, np.where(chosen >= 13, np.uint64(255), np.uint64(0)), value)
-        value = np.where((chosen >= 8) & (chosen <= 11), sign * np.uint64(255), value)
-        result |= value << np.uint64(8 * byte)
-    return result.astype(np.uint32)
+    result = np.zeros(np.broadcast_shapes(high.shape, low.shape, select.shape), np.uint32)
+    for one in np.unique(select):  # nearly all code has one selector for all lanes
+        result = np.where(select == one, _permuted(high, low, int(one)), result)
+    return result
 
 
 def _permuted(high: Any, low: Any, select: int) -> Any:
-    """The same of a selector that all lanes share, as nearly all code has it."""
+    """The same with one selector."""
     result = np.zeros(np.broadcast_shapes(high.shape, low.shape), np.uint32)
     for byte in range(4):
         chosen = select >> 8 * byte & 255
