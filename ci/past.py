@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -115,6 +115,16 @@ def order(past: PastCommits, known: Known) -> Iterator[NextCommit]:
         yield after
 
 
+def unknown_places(past: PastCommits, known: Known) -> set[int]:
+    """The first commits of the classes that are left: no fewer than will be measured."""
+    return {
+        place
+        for name in past.operators
+        for place in past.classes(name)
+        if past.labels[place][name] not in known.get(name, {})
+    }
+
+
 LAST, FIRST, DIFFERENT, EQUAL = 3, 2, 1, 0
 """How much a gap is wanted: an end of the history; ends with different code; ends with equal code."""
 
@@ -177,6 +187,7 @@ class PastRun:
 
     def __post_init__(self) -> None:
         self._log = Followed(self.out)
+        self._place = {one.hash: place for place, one in enumerate(self.past.commits)}
         self.failed: dict[tuple[int, str], str] = {}
         self._steps_here = 0
         self._recorded: dict[tuple[Path, str], list[Trial]] = {}
@@ -185,17 +196,17 @@ class PastRun:
     @property
     def trials(self) -> list[Trial]:
         """Those of the file that are of the range."""
-        hashes = {one.hash for one in self.past.commits}
-        return [
-            one for one in self._log.read().trials if "head" in one.checkouts and one.checkouts["head"].commit in hashes
-        ]
+        return [one for one in self._log.read().trials if self._has(one)]
+
+    def _has(self, trial: Trial) -> bool:
+        """Whether its head is a commit of the range."""
+        return "head" in trial.checkouts and trial.checkouts["head"].commit in self._place
 
     def measured(self) -> dict[str, dict[int, list[Trial]]]:
         """The trials of each operator by the place of their commit."""
-        at = {one.hash: place for place, one in enumerate(self.past.commits)}
         found: dict[str, dict[int, list[Trial]]] = {}
         for trial in (*self.trials, *self.recorded()):
-            place = at[trial.checkouts["head"].commit or ""]
+            place = self._place[trial.checkouts["head"].commit or ""]
             for name in {trial.operator, EVERY} & self.past.labels[place].keys():
                 found.setdefault(name, {}).setdefault(place, []).append(trial)
         return found
@@ -209,9 +220,8 @@ class PastRun:
         if where not in self._recorded:
             folder, env = where
             files = (folder / f"{commit.hash[:8]}-{env}.notes.jsonl" for commit in self.past.commits)
-            hashes = {one.hash for one in self.past.commits}
             trials = (trial for file in files if file.exists() for trial in read(file).trials)
-            self._recorded[where] = [one for one in trials if _is_whole(one, plan.tier, hashes)]
+            self._recorded[where] = [one for one in trials if self._has(one) and _is_whole(one, plan.tier)]
         known = {one.id for one in self.trials}
         return [one for one in self._recorded[where] if one.id not in known]
 
@@ -241,12 +251,12 @@ class PastRun:
 
     def take(self, recording: Path) -> None:
         """Take the trials of the range from a recording into the file, each once, and what failed beside them."""
-        before, hashes = {one.id for one in self.trials}, {one.hash for one in self.past.commits}
+        before = {one.id for one in self.trials}
         self._failed_before += unmeasured.read(failures(recording))
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a", encoding="utf-8") as stream:
             for one in read(recording).trials:
-                if "head" in one.checkouts and one.checkouts["head"].commit in hashes and one.id not in before:
+                if self._has(one) and one.id not in before:
                     stream.write(f"{one.text}\n")
 
     def _enough(self) -> bool:
@@ -254,7 +264,7 @@ class PastRun:
 
     def _say(self, after: NextCommit, spent_s: float) -> None:
         commit, measured = self.past.commits[after.place], len({one.checkouts["head"].commit for one in self.trials})
-        left = sum(1 for _ in order(self.past, self.known()))
+        left = len(unknown_places(self.past, self.known()))
         left = min(left, self.steps - measured) if self.steps else left
         here = self._steps_here
         time_left = f", about {spent_s / here * left:.0f} s left" if here else ""
@@ -293,12 +303,13 @@ class PastRun:
         for name, places in there.items():
             for place in sorted(places, reverse=True):
                 sources[name, self.past.labels[place][name]] = self.past.commits[place].hash
-        at = {one.hash: place for place, one in enumerate(self.past.commits)}
-        before = {
-            (at[row.commit], name): row.why for row in self._failed_before if row.commit in at for name in row.kernels
-        }
-        failed = {(place, name): why for (place, name), why in before.items() if name in self.past.labels[place]}
-        failed |= self.failed
+        failed = {
+            (self._place[row.commit], name): row.why
+            for row in self._failed_before
+            if row.commit in self._place
+            for name in row.kernels
+            if name in self.past.labels[self._place[row.commit]]
+        } | self.failed
         reasons = {(name, self.past.labels[place][name]): why for (place, name), why in failed.items()}
         groups: dict[tuple[int, str, str], list[str]] = {}
         for place, labels in enumerate(self.past.labels):
@@ -312,10 +323,10 @@ class PastRun:
         ]
 
 
-def _is_whole(trial: Trial, tier: str, hashes: Collection[str]) -> bool:
-    """Whether a recorded trial is of one of these commits as head, with all cases that a run of this tier has here."""
-    head = trial.checkouts.get("head")
-    if not head or head.commit not in hashes or head.dirty or not head.declaration:
+def _is_whole(trial: Trial, tier: str) -> bool:
+    """Whether a recorded trial has all cases that a run of this tier has here, of head as it was committed."""
+    head = trial.checkouts["head"]
+    if head.dirty or not head.declaration:
         return False
     cases = head.declaration.cases.items()
     tiers = TIERS[: TIERS.index(tier) + 1]
