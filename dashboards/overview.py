@@ -101,7 +101,7 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     _mark_headlines(found)
     history = _history(lane.rows, found, each)
     for row in each:
-        row.pop(RECENT, None)
+        del row[RECENT]
     absent = [
         {name: row[name] for name in (*KEY, "status", "why", "at")}
         for row in each
@@ -135,7 +135,7 @@ def _row(lane: LaneSeries, n: int, cpu: bool) -> dict[str, Any]:
     about |= {"baseline": bool(rows["baseline"][newest]), "world": count(rows["world"][newest])}
     about |= {"rate": rate, "at": int(rows["at"][newest])}
     if not len(good):
-        return about | {"value": None, "spark": [], "step": None}
+        return about | {"value": None, "spark": [], RECENT: [], "step": None}
     last = good[-1]
     recent = good[-SPARK_POINTS:]
     recent = recent[alike(rows, recent, last)]

@@ -268,7 +268,7 @@ def direction(step: Step, better: Better) -> str:
     return "slower" if (step.after > step.before) == (better == "lower") else "faster"
 
 
-def regressed(steps: list[Step], better: Better, smallest: float = SMALLEST) -> bool:
+def regressed(steps: list[Step], better: Better, smallest: float) -> bool:
     """Does a slower step still stand: is the last level nearer to the one after it than to the one before?
 
     smallest: share of the level before by which the last one must differ to count.

@@ -165,7 +165,7 @@ def score(planted: PlantedRange, hashes: Sequence[str], dates: Sequence[int], se
 @click.command(
     help=(__doc__ or "").split("\n")[0], epilog="Example: python -m tests.study.history.ranges --histories 20"
 )
-@click.option("--histories", default=20, show_default=True, help="How many; the first five are no steps.")
+@click.option("--histories", default=20, show_default=True, help="How many; the first five have no step of ours.")
 @click.option("--seed", default=1, show_default=True, help="Of all random numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def main(histories: int, seed: int, as_json: bool) -> None:
