@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,12 +106,15 @@ class Reasons:
     def why(self, plant: Plant) -> str:
         """The reason, and whether it holds for all paths or for these schedules only."""
         at, name = plant.facts.instruction.at, plant.facts.name
-        shown = {"S_WAITCNT": self._wait, "BUFFER_INV": self._invalidation, "BUFFER_WBL2": self._write_back}
-        if name == "S_BARRIER" and self._warps == 1:
-            return "a workgroup has one wave"
+        shown = {
+            "S_WAITCNT": self._wait,
+            "S_BARRIER": self._barrier,
+            "BUFFER_INV": self._invalidation,
+            "BUFFER_WBL2": self._write_back,
+        }
         if plant.how == "relaxed":
-            return self._alone(at) or "the schedules do not show that it matters: others access its place"
-        if found := shown[name](at) if name in shown else "":
+            return self._relaxed(at) or "the schedules do not show that it matters: others access its place"
+        if found := shown[name](at):
             return found
         return "the schedules do not show that it matters: what it orders is ordered by what stands around it"
 
@@ -146,7 +150,8 @@ class Reasons:
                 if facts.instruction.kind == "end":
                     again.add("the end of the kernel")
                     continue
-                if facts.instruction.kind == "barrier" or facts.atomic or facts.name in REMOVED[:2]:
+                fences = facts.instruction.kind == "barrier" or facts.atomic or facts.name in REMOVED[:2]
+                if fences and any(one.parts for one in done):  # a permute of lanes accesses no memory
                     return ""
                 if facts.queue:
                     (lgkm if facts.queue == "lgkm" else vm).append(event)
@@ -159,6 +164,27 @@ class Reasons:
             return "nothing that it counts is outstanding there, on any path"
         named = ", ".join(sorted(again))
         return f"what it waits for is waited for again by {named}, on every path, and nothing in between depends on it"
+
+    def _barrier(self, at: int) -> str:
+        """That what waves do between the barriers before and after it needs no order among them."""
+        if self._warps == 1:
+            return "a workgroup has one wave"
+        before: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
+        after: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
+        for number, path in self._waves:
+            for stretch, index in _after_barriers(path):
+                found = list(_until(stretch, index, ("S_BARRIER",)))
+                if any(event.facts.instruction.at == at for event in found):
+                    before[number] += [*found, *itertools.chain(*stretch.queues(index))]
+                if index and stretch.events[index - 1].facts.instruction.at == at:
+                    after[number] += found
+        pairs = ((a, b) for a, b in itertools.permutations(before, 2) if a // self._warps == b // self._warps)
+        if any(_ordered(x, y) for a, b in pairs for x in before[a] for y in after[b]):
+            return ""
+        return (
+            "what a wave does between the barriers before and after it and what another does there touch different "
+            "places, and neither acquires or releases for the other"
+        )
 
     def _invalidation(self, at: int) -> str:
         """That no load through the caches follows before the next invalidation, or none of what others write."""
@@ -186,12 +212,18 @@ class Reasons:
             return "no other workgroup accesses what its workgroup stores through the caches"
         return ""
 
-    def _alone(self, at: int) -> str:
+    def _relaxed(self, at: int) -> str:
+        """That nobody else accesses its place, or that it only loads, which the schedules found to be ordered."""
+        loads, alone = True, True
         for number, _, stretch, index in self._from(at):
-            for _, places, size, _ in stretch.events[index].parts:
-                if not _units(places, size).isdisjoint(self._others(number, False)):
-                    return ""
-        return "no other workgroup accesses its place while the kernel runs"
+            for what, places, size, _ in stretch.events[index].parts:
+                loads = loads and what == "load"
+                alone = alone and _units(places, size).isdisjoint(self._others(number, False))
+        if alone:
+            return "no other workgroup accesses its place while the kernel runs"
+        if loads:
+            return "in every schedule a release and an acquire stand between the stores of others to its place and it"
+        return ""
 
     def _others(self, number: int, kept_in_caches: bool) -> set[int]:
         """Units that other workgroups access, or store through the caches."""
@@ -199,15 +231,42 @@ class Reasons:
         return set().union(*(u for (g, kept), u in self._held.items() if g != own and kept == kept_in_caches))
 
 
+def _after_barriers(path: Path) -> Iterator[tuple[Stretch, int]]:
+    """Where a wave begins, and after each of its barriers: a stretch and the number of its event there."""
+    yield path.first, 0
+    for stretch in path.stretches():
+        for index, event in enumerate(stretch.events, 1):
+            if event.facts.name == "S_BARRIER":
+                yield stretch, index
+
+
+def _ordered(before: Event, after: Event) -> bool:
+    """Whether a barrier between them matters: they conflict, or one acquires or releases for the other's wave."""
+    if after.facts.queue == "vm" and (before.facts.name == "BUFFER_INV" or before.facts.atomic):
+        return True
+    releases = (
+        after.facts.name == "BUFFER_WBL2" or after.facts.atomic and any(part[0] != "load" for part in after.parts)
+    )
+    if releases and any(part[0] in ("store", "atomic") for part in before.parts):
+        return True
+    return any(
+        one.startswith("local") == other.startswith("local")
+        and not (one.endswith("load") and other.endswith("load"))
+        and not _units(places, size).isdisjoint(_units(others, bytes_))
+        for one, places, size, _ in before.parts
+        for other, others, bytes_, _ in after.parts
+    )
+
+
 def _until(stretch: Stretch, index: int, names: tuple[str, ...]) -> Iterator[Event]:
-    """All events that can follow, up to one of these names."""
+    """All events that can follow, up to and with one of these names."""
     states, seen = [(stretch, index)], set()
     while states:
         one, place = states.pop()
         for event in one.events[place:]:
+            yield event
             if event.facts.name in names:
                 break
-            yield event
         else:
             for after in one.follow.values():
                 if id(after) not in seen:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.planting import Plant, planted, plants
+from benchmarks.emulation.planting import Plant, Reasons, planted, plants
 from benchmarks.emulation.programs import Recording
 from benchmarks.emulation.waves import Memory
 from tests.study.memory_order import Variant, built, variants
@@ -82,6 +82,32 @@ def test_a_removed_barrier_around_the_flags_is_a_race_in_the_lds(sound):
     barriers = [plant for plant in plants(sound) if plant.facts.name == "S_BARRIER"]
     found = (first_hazard(sound, plant) for plant in barriers)
     assert any(hazard and hazard.kind == "lds" for hazard in found)
+
+
+@pytest.mark.slow
+def test_a_barrier_has_a_reason_exactly_where_no_schedule_misses_it(sound):
+    found = {plant: first_hazard(sound, plant) for plant in plants(sound) if plant.facts.name == "S_BARRIER"}
+    reasons = Reasons(sound)
+    unproven = "the schedules do not show that it matters"
+    assert {plant: reasons.why(plant).startswith(unproven) for plant in found} == {
+        plant: hazard is not None for plant, hazard in found.items()
+    }
+    assert len({hazard is None for hazard in found.values()}) == 2
+
+
+@pytest.mark.slow
+def test_a_wait_for_a_permute_of_lanes_may_come_after_a_barrier(sound):
+    """The permute touches no memory: only its own registers wait for it."""
+    reasons = Reasons(sound)
+    told = [reasons.why(plant) for plant in plants(sound) if plant.facts.name == "S_WAITCNT"]
+    assert any("waited for again by" in one for one in told)
+
+
+@pytest.mark.slow
+def test_a_load_past_the_caches_may_be_plain_after_an_acquire(sound):
+    plant = [one for one in plants(sound) if "LOAD_DWORDX4" in one.facts.name and one.how == "relaxed"][-1]
+    assert first_hazard(sound, plant) is None
+    assert "a release and an acquire stand between" in Reasons(sound).why(plant)
 
 
 @pytest.mark.slow
