@@ -19,6 +19,9 @@ NOP = (0xBF800000).to_bytes(4, "little")
 
 REMOVED = ("BUFFER_WBL2", "BUFFER_INV", "S_WAITCNT", "S_BARRIER")
 
+ENOUGH = 20
+"""Schedules without a hazard after which a reason that holds on all paths ends the search."""
+
 SCOPE_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "BUFFER": (14, 15)}
 """Bits of sc0 and sc1 in an instruction, by the first word of its name: formats FLAT and MUBUF of the ISA documents."""
 
@@ -79,13 +82,12 @@ def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
     reasons = Reasons(sound)
     for plant in plants(sound):
         broken = Schedules(planted(sound.world, plant), sound)
-        count, hazard = 0, None
-        for seed in seeds:
-            count, found = count + 1, broken.run(seed).hazards
-            if found:
-                hazard = found[0]
-                break
-        yield Outcome(plant, count, hazard, "" if hazard else reasons.why(plant))
+        count, found, reason = 0, list[Hazard](), ""
+        while count < len(seeds) and not (found or reason):
+            found = broken.run(seeds[count]).hazards
+            count += 1
+            reason = reasons.shown(plant) if count == ENOUGH and not found else ""
+        yield Outcome(plant, count, found[0] if found else None, "" if found else reason or reasons.why(plant))
 
 
 class Reasons:
@@ -104,19 +106,24 @@ class Reasons:
                         self._held.setdefault(key, set()).update(_units(places, size))
 
     def why(self, plant: Plant) -> str:
-        """The reason, and whether it holds for all paths or for these schedules only."""
-        at, name = plant.facts.instruction.at, plant.facts.name
+        """The reason, from the paths, or as far as the schedules go."""
+        if found := self.shown(plant):
+            return found
+        if plant.how == "removed":
+            return "the schedules do not show that it matters: what it orders is ordered by what stands around it"
+        if self._only_loads(plant.facts.instruction.at):
+            return "in every schedule a release and an acquire stand between the stores of others to its place and it"
+        return "the schedules do not show that it matters: others access its place"
+
+    def shown(self, plant: Plant) -> str:
+        """The reason that holds on all paths, whatever the schedule; "" if there is none."""
         shown = {
             "S_WAITCNT": self._wait,
             "S_BARRIER": self._barrier,
             "BUFFER_INV": self._invalidation,
             "BUFFER_WBL2": self._write_back,
         }
-        if plant.how == "relaxed":
-            return self._relaxed(at) or "the schedules do not show that it matters: others access its place"
-        if found := shown[name](at):
-            return found
-        return "the schedules do not show that it matters: what it orders is ordered by what stands around it"
+        return shown.get(plant.facts.name, self._alone)(plant.facts.instruction.at)
 
     def _from(self, at: int) -> Iterator[tuple[int, Path, Stretch, int]]:
         for number, path in self._waves:
@@ -212,18 +219,16 @@ class Reasons:
             return "no other workgroup accesses what its workgroup stores through the caches"
         return ""
 
-    def _relaxed(self, at: int) -> str:
-        """That nobody else accesses its place, or that it only loads, which the schedules found to be ordered."""
-        loads, alone = True, True
+    def _alone(self, at: int) -> str:
         for number, _, stretch, index in self._from(at):
-            for what, places, size, _ in stretch.events[index].parts:
-                loads = loads and what == "load"
-                alone = alone and _units(places, size).isdisjoint(self._others(number, False))
-        if alone:
-            return "no other workgroup accesses its place while the kernel runs"
-        if loads:
-            return "in every schedule a release and an acquire stand between the stores of others to its place and it"
-        return ""
+            for _, places, size, _ in stretch.events[index].parts:
+                if not _units(places, size).isdisjoint(self._others(number, False)):
+                    return ""
+        return "no other workgroup accesses its place while the kernel runs"
+
+    def _only_loads(self, at: int) -> bool:
+        parts = (part for _, _, stretch, index in self._from(at) for part in stretch.events[index].parts)
+        return all(what == "load" for what, _, _, _ in parts)
 
     def _others(self, number: int, kept_in_caches: bool) -> set[int]:
         """Units that other workgroups access, or store through the caches."""
