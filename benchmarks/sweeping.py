@@ -310,7 +310,9 @@ class CandidateRequest:
 
 
 def ask_candidates(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
-    """{"kernels", "arch", "compute_units", "entries"}, see benchmarks.worker.declare.
+    """{"kernels", "arch", "compute_units", "devices", "entries"}, see benchmarks.worker.declare.
+
+    devices: how many GPUs are here, None where there are none or an architecture is asked for.
 
     UsageError for a kernel, case, backend or architecture that does not exist.
     """
@@ -331,13 +333,14 @@ def ask_candidates(checkout: Checkout, wanted: CandidateRequest) -> dict[str, An
 
 
 def _answer(pool: WorkerPool, wanted: CandidateRequest) -> dict[str, Any]:
-    place = {"arch": wanted.arch, "compute_units": wanted.compute_units}
+    place, devices = {"arch": wanted.arch, "compute_units": wanted.compute_units}, None
     if not wanted.arch:
         [seen] = pool.ask("looking for devices", START_S, "probe")
         device = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
         place = {"arch": device["arch"], "compute_units": wanted.compute_units or device["compute_units"]}
+        devices = len(seen["devices"]) or None
     which = {"cases": list(wanted.cases), "backends": list(wanted.backends), "place": place}
     entries = list[dict[str, Any]]()
     for kernel in wanted.kernels:
         entries += pool.ask("listing candidates", START_S, "candidates", kernel=kernel, **which)[0]
-    return {"kernels": list(wanted.kernels), **place, "entries": entries}
+    return {"kernels": list(wanted.kernels), **place, "devices": devices, "entries": entries}

@@ -40,7 +40,7 @@ from ci.sweeps.choose import Action, EntryDecision
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.run import measure
-from ci.sweeps.tuning import Bench, CodeObjects, Due, Rivals
+from ci.sweeps.tuning import Bench, CodeObjects, Rivals
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
@@ -189,14 +189,14 @@ def _verified(task: TuneTask) -> Made:
     entries = tables.entries(task.cases)
     rivals = [tuning.rivals(one) for one in entries]
     known = [one for one in rivals if one.entry.confirmed and one.entry.confirmed.code]
-    due = tuning.due(entries, task.bench.code(tuning.verification(known)))
+    due = tuning.due(entries, task.bench.code(tuning.verification(known)), task.bench.catalogue.devices)
     rungs = task.bench.rungs(verifying=True)
 
     def minutes(some: Sequence[Rivals]) -> float:
         return task.bench.minutes(task.bench.points(tuning.verification(some))[0], rungs)
 
     now, later = tuning.within(due.stale, minutes, task.budget)
-    tuning.say_due(task.operator, Due(due.unchanged, now), later, minutes(now))
+    tuning.say_due(task.operator, dataclasses.replace(due, stale=now), later, minutes(now))
     if task.given.dry_run or not now:
         return [], 0.0
     points, anchors = task.bench.points(tuning.verification(now))

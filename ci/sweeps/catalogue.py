@@ -162,12 +162,13 @@ class BackendOffer:
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """An operator's offers.  arch, compute_units: what they are made for."""
+    """An operator's offers.  arch, compute_units: what they are made for; devices: GPUs here, if that is known."""
 
     operator: str
     arch: str
     compute_units: int | None
     offers: tuple[BackendOffer, ...]
+    devices: int | None = None
 
     @property
     def backends(self) -> list[str]:
@@ -297,7 +298,7 @@ class Catalogues:
 def parsed(found: Json, operator: str) -> Catalogue:
     """The catalogue of an operator in what `python -m benchmarks candidates` printed."""
     offers = tuple(_offer(one, operator) for one in found["entries"] if one.get("kernel", operator) == operator)
-    return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers)
+    return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers, found.get("devices"))
 
 
 def _offer(one: Json, operator: str) -> BackendOffer:

@@ -27,6 +27,11 @@ class TableEntry:
     cases: tuple[BackendOffer, ...]
     confirmed: Confirmed | None
 
+    @property
+    def world(self) -> int:
+        """The most ranks of its cases."""
+        return max(case.world for case in self.cases)
+
 
 def entries(cases: Sequence[BackendOffer]) -> list[TableEntry]:
     """The entries that some cases have, in the order of their declaration.  SweepError for a table that is broken."""

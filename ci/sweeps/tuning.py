@@ -168,18 +168,23 @@ def _digest(parts: Iterable[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Due:
-    """Entries to verify.  unchanged: their code is what was confirmed.  stale: to measure, oldest first."""
+    """Entries to verify.  unchanged: their code is what was confirmed.  stale: to measure, oldest first.
+
+    elsewhere: stale ones of more ranks than there are GPUs here.
+    """
 
     unchanged: tuple[Rivals, ...]
     stale: tuple[Rivals, ...]
+    elsewhere: tuple[Rivals, ...]
 
 
-def due(entries: Sequence[TableEntry], code: CodeObjects) -> Due:
-    """Which of the entries need GPU time."""
+def due(entries: Sequence[TableEntry], code: CodeObjects, devices: int | None) -> Due:
+    """Which of the entries need GPU time.  devices: GPUs here, None for any number."""
     every = [rivals(one) for one in entries]
     same = [one for one in every if _unchanged(one, code)]
-    stale = [one for one in every if one not in same]
-    return Due(tuple(same), tuple(sorted(stale, key=lambda one: (one.since, one.entry.place))))
+    stale = sorted((one for one in every if one not in same), key=lambda one: (one.since, one.entry.place))
+    elsewhere = [one for one in stale if devices is not None and one.entry.world > devices]
+    return Due(tuple(same), tuple(one for one in stale if one not in elsewhere), tuple(elsewhere))
 
 
 def _unchanged(one: Rivals, code: CodeObjects) -> bool:
@@ -387,14 +392,15 @@ def say_due(operator: str, due: Due, later: Sequence[Rivals], minutes: float) ->
     told = [f"{one.entry.place}: code unchanged since it was confirmed on {one.since}" for one in due.unchanged]
     told += [f"{one.entry.place}: to verify, {_since(one)}" for one in due.stale]
     told += [f"{one.entry.place}: waits for the next call, {_since(one)}: the budget is spent" for one in later]
+    told += [f"{one.entry.place}: waits for {one.entry.world} GPUs, {_since(one)}" for one in due.elsewhere]
     for line in told[:LISTED]:
         click.echo(line, err=True)
     if len(told) > LISTED:
         click.echo(f"and {len(told) - LISTED} more", err=True)
     measured = f"{len(due.stale)} to verify in about {minutes:.1f} GPU minutes" if due.stale else "none to verify"
+    waiting = len(later) + len(due.elsewhere)
     click.echo(
-        f"{operator}: {len(told)} entries, {len(due.unchanged)} need no GPU time, {measured}, {len(later)} wait",
-        err=True,
+        f"{operator}: {len(told)} entries, {len(due.unchanged)} need no GPU time, {measured}, {waiting} wait", err=True
     )
 
 

@@ -311,19 +311,19 @@ def test_candidates_stand_for_the_runners_up_of_an_entry_that_nobody_confirmed()
 def test_only_code_that_changed_anywhere_is_measured_again():
     same = confirmed("m16", 5)
     known = code(same)
-    assert [one.entry for one in due([same], known).unchanged] == [same]
+    assert [one.entry for one in due([same], known, None).unchanged] == [same]
     for name, contender in [(one, knobs) for one in same.cases for knobs in (FAST, RULE, OTHER)]:
         changed = (name.case, "triton", name.identity(contender))
-        assert len(due([same], {**known, changed: "new"}).stale) == 1, changed
+        assert len(due([same], {**known, changed: "new"}, None).stale) == 1, changed
     of_no_contender = (same.cases[0].case, "triton", same.cases[0].identity(SLOW))
-    assert due([same], {**known, of_no_contender: "new"}).stale == ()
-    assert len(due([same], {}).stale) == 1
-    assert len(due([entry("m16", 5, code="")], code(same)).stale) == 1
+    assert due([same], {**known, of_no_contender: "new"}, None).stale == ()
+    assert len(due([same], {}, None).stale) == 1
+    assert len(due([entry("m16", 5, code="")], code(same), None).stale) == 1
 
 
 def test_the_oldest_come_first_and_as_many_as_the_budget_allows():
     every = [entry("m16", 9), entry("m32", 3), entry("m64", None), entry("m128", 3)]
-    stale = due(every, {}).stale
+    stale = due(every, {}, None).stale
     assert [one.entry.place.key for one in stale] == ["m64", "m128", "m32", "m16"]
 
     def minutes(some):
@@ -334,6 +334,19 @@ def test_the_oldest_come_first_and_as_many_as_the_budget_allows():
     assert [len(part) for part in within(stale, minutes, None)] == [4, 0]
     assert [len(part) for part in within(stale, minutes, 0.1)] == [1, 3]
     assert within((), minutes, 1.0) == ((), ())
+
+
+def test_an_entry_of_more_ranks_than_there_are_gpus_waits_for_them(capsys):
+    """Two GPUs: that of four ranks is neither measured nor forgotten."""
+    four = entry("m32", 3)
+    four = dataclasses.replace(four, cases=tuple(dataclasses.replace(one, world=4) for one in four.cases))
+    found = due([entry("m16", 9), four], {}, 2)
+    assert [[one.entry.place.key for one in part] for part in (found.stale, found.elsewhere)] == [["m16"], ["m32"]]
+    assert due([four], {}, 4).elsewhere == ()
+    report.say_due("gemm", found, (), 1.0)
+    told = capsys.readouterr().err
+    assert "sm_90.m32: waits for 4 GPUs, confirmed on 2026-11-03" in told
+    assert "gemm: 2 entries, 0 need no GPU time, 1 to verify in about 1.0 GPU minutes, 1 wait" in told
 
 
 def test_a_verification_measures_every_entry_in_every_trial():
