@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
+from ci.history import readings
 from ci.records import derived, store, unmeasured
 from ci.records.ledger import causes_in, sweeps_in
 from dashboards import overview, sources
@@ -113,7 +114,9 @@ def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path |
 
 def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     """The rows of every machine, what could not be used of the records, and a folder for what lasts of them."""
-    opened = store.opened(results_dir)
+    health = readings.NotesSeen(results_dir)
+    opened = store.opened(results_dir, health.take)
+    health.keep()
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
     held = [rows for frame in frames if len(frame) for rows in sources.held(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
