@@ -24,6 +24,7 @@ import pandas as pd
 from ci.history import readings
 from ci.records import derived, store, unmeasured
 from ci.records.ledger import causes_in, sweeps_in
+from ci.sweeps import measured
 from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
@@ -93,7 +94,7 @@ def build(
     for source in found:
         if isinstance(source, ReadRows):
             source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
-    sweeps_in(results)  # likewise
+    measured.gathered(sweeps_in(results)[0])  # likewise
     past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
     notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
     site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))
