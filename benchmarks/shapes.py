@@ -156,15 +156,24 @@ def text(most: int = LONGEST_TEXT, *, least: int = 0, lines: bool = True) -> Che
 
 def whole(least: int = 0, most: int = LARGEST) -> Check:
     """A whole number; True is none."""
+    allowed = f"a whole number from {least} to {most}"
 
-    return that(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise Unfit(where, value, allowed)
+
+    return fits
 
 
 def number(least: float = 0.0, most: float = 1e18) -> Check:
     """A finite number."""
-
     allowed = f"a number from {least:g} to {most:g}"
-    return that(lambda value: type(value) in (int, float) and least <= value <= most, allowed)
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise Unfit(where, value, allowed)
+
+    return fits
 
 
 def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
@@ -173,9 +182,11 @@ def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not list or len(value) < fewest:
             raise Unfit(where, value, f"a list of at least {fewest} numbers")
-        kinds = set(map(type, value))
-        if kinds <= {int, float} and (not value or (least <= min(value) and max(value) <= most)):
-            return  # NaN is none: `bounded` comes first
+        in_range = set(map(type, value)) <= {int, float} and (
+            not value or (least <= min(value) and max(value) <= most and not math.isnan(sum(value)))
+        )
+        if in_range:
+            return
         for index, one in enumerate(value):
             number(least, most)(one, f"{where}[{index}]")
 
@@ -231,10 +242,13 @@ def table(key: Check, check: Check) -> Check:
     return fits
 
 
-def record(required: Mapping[str, Check], optional: Mapping[str, Check], *, closed: bool = False) -> Check:
-    """An object with known keys; others are left to a later version and may be anything within the general limits.
+def record(
+    required: Mapping[str, Check], optional: Mapping[str, Check], *, closed: bool = False, rest: Check | None = None
+) -> Check:
+    """An object with known keys; others are left to a later version.
 
-    closed: others are refused, and of one that is missing it is said what it is to hold.
+    closed: others are refused, and of one that is missing it is said what it is to hold.  rest: checks an
+    object of the other keys.
     """
     known = {**required, **optional}
 
@@ -244,11 +258,17 @@ def record(required: Mapping[str, Check], optional: Mapping[str, Check], *, clos
         lacking = [field for field in required if field not in value]
         if lacking and not closed:
             raise Unfit(_within(where, lacking[0]), None, "a value; it is missing")
+        others = {}
         for field, one in value.items():
-            if field in known:
-                known[field](one, _within(where, field))
+            check = known.get(field)
+            if check:
+                check(one, f"{where}.{field}" if where else field)
             elif closed:
                 raise UnknownKey(where, field, (*optional, *required))
+            else:
+                others[field] = one
+        if rest and others:
+            rest(others, where)
         if lacking:
             required[lacking[0]](MISSING, _within(where, lacking[0]))
             raise Unfit(_within(where, lacking[0]), MISSING, "a value")
@@ -299,34 +319,75 @@ def built(kind: type[Made], value: Any, where: str = "") -> Made:
     Unfit where a value is not what its annotation says, or a field without a default is missing.  A field that the
     class does not have is left to a later version.
     """
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
-        check, hints = _described(kind)
-        check(value, where)
-        there = {field: hint for field, hint in hints.items() if field in value}
-        return kind(**{field: built(hint, value[field], _within(where, field)) for field, hint in there.items()})
-    if origin is tuple:
-        items(anything)(value, where)
-        return tuple(built(parts[0], one, f"{where}[{index}]") for index, one in enumerate(value))
-    if origin is Mapping:
-        table(anything, anything)(value, where)
-        keys, kinds = functools.partial(built, parts[0], where=f"a key of {where}"), parts[1]
-        return {keys(key): built(kinds, one, f"{where}.{key}") for key, one in value.items()}
-    if origin in (typing.Union, types.UnionType):
-        return value if type(value) in parts else built(parts[0], value, where)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        one_of(*kind)(value, where)
-        return kind(value)
-    if origin is typing.Literal:
-        one_of(*parts)(value, where)
-    for check in parts[1:] if origin is typing.Annotated else [PLAIN[kind]] if origin is None else []:
-        value = check.made(value) if isinstance(check, Into) else check(value, where) or value
-    return value
+    return typing.cast(Made, _maker(kind)(value, where))
+
+
+Maker = Callable[[Any, str], Any]
+"""What is made of a value (first argument) at a place (second); Unfit."""
 
 
 @functools.cache
-def _described(kind: Any) -> tuple[Check, Mapping[str, Any]]:
-    """The check of a dataclass's fields that must be there, and what each field holds."""
+def _maker(kind: Any) -> Maker:
+    """Of a type: what its annotation says is read once, and then stands for millions of values."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return _of_fields(kind)
+    if origin is tuple:
+        return _of_items(_maker(parts[0]))
+    if origin is Mapping:
+        return _of_table(_maker(parts[0]), _maker(parts[1]))
+    if origin in (typing.Union, types.UnionType):
+        first = _maker(parts[0])
+        return lambda value, where: value if type(value) in parts else first(value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _passed(one_of(*kind), Into(kind))
+    if origin is typing.Literal:
+        return _passed(one_of(*parts))
+    return _passed(*(parts[1:] if origin is typing.Annotated else [PLAIN[kind]]))
+
+
+def _passed(*steps: Check | Into) -> Maker:
+    def make(value: Any, where: str) -> Any:
+        for step in steps:
+            if isinstance(step, Into):
+                value = step.made(value)
+            else:
+                step(value, where)
+        return value
+
+    return make
+
+
+def _of_items(make: Maker) -> Maker:
+    check = items(anything)
+
+    def made(value: Any, where: str) -> tuple[Any, ...]:
+        check(value, where)
+        return tuple(make(one, f"{where}[{index}]") for index, one in enumerate(value))
+
+    return made
+
+
+def _of_table(key: Maker, make: Maker) -> Maker:
+    check = table(anything, anything)
+
+    def made(value: Any, where: str) -> dict[Any, Any]:
+        check(value, where)
+        return {key(own, f"a key of {where}"): make(one, f"{where}.{own}") for own, one in value.items()}
+
+    return made
+
+
+def _of_fields(kind: Any) -> Maker:
     fields, none = dataclasses.fields(kind), dataclasses.MISSING
     needed = (field.name for field in fields if field.init and field.default is field.default_factory is none)
-    return record(dict.fromkeys(needed, anything), {}), typing.get_type_hints(kind, include_extras=True)
+    check = record(dict.fromkeys(needed, anything), {})
+    hints = functools.cache(lambda: typing.get_type_hints(kind, include_extras=True))
+    maker = functools.cache(lambda field: _maker(hints()[field]))
+
+    def made(value: Any, where: str) -> Any:
+        check(value, where)
+        there = (field for field in hints() if field in value)
+        return kind(**{field: maker(field)(value[field], f"{where}.{field}" if where else field) for field in there})
+
+    return made

@@ -28,7 +28,6 @@ from benchmarks.shapes import (
     Json,
     JsonObject,
     Unfit,
-    anything,
     bounded,
     clean,
     flag,
@@ -39,11 +38,14 @@ from benchmarks.shapes import (
     number,
     numbers,
     one_of,
-    record,
     table,
     text,
     whole,
 )
+from benchmarks.shapes import record as known_fields
+
+record = functools.partial(known_fields, rest=bounded)
+"""An object with known fields, each with limits of its own; the general ones hold for all others."""
 
 FORMAT, VERSION = "ridgeline-trial", 1
 
@@ -180,7 +182,7 @@ _ARM = record(
         **dict.fromkeys(("rank_s", "whole_s"), maybe(numbers(SHORTEST_S, LONGEST_S))),
         "why": TEXT,
         "detail": TEXT,
-        "knobs": maybe(table(NAME, anything)),
+        "knobs": maybe(table(NAME, bounded)),
         "code_hash": maybe(NAME),
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
@@ -211,9 +213,9 @@ _HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "g
 _DISPATCH = record({"programs": items(COUNT), "round_robin": flag}, {})
 """Programs of one launch by XCD, and whether they were dealt out in turn (kernels/_shared/xcd.py)."""
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
-_PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, anything)})
+_PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, bounded)})
 """The node before the run (benchmarks.preflight); a problem of level "error" forbids a verdict on its times."""
-_POINT = record({"backend": _part, "knobs": table(NAME, anything)}, {})
+_POINT = record({"backend": _part, "knobs": table(NAME, bounded)}, {})
 _SWEEP = record({"id": NAME, "rung": COUNT, "batch": COUNT, "anchor": _part, "points": table(NAME, _POINT)}, {})
 """Of a line that is no trial of the case series: a batch of a sweep (benchmarks.points), one case, a rung as trial.
 The arm of a point is ROLE/BACKEND@ID."""
@@ -246,10 +248,12 @@ LINE = record(
 side_by_side: trials that were prepared at the same time, at most."""
 
 
-def check(line: Any) -> None:
-    """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree."""
+def check(line: Any) -> dict[str, bytes]:
+    """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree.
+
+    Returns the declarations of its checkouts, packed, by role.
+    """
     bare, declared = _apart(line)
-    bounded(bare)
     if not isinstance(line, dict) or line.get("format") != FORMAT:
         raise Unfit("format", line.get("format") if isinstance(line, dict) else line, FORMAT)
     if line.get("version") != VERSION:
@@ -258,9 +262,10 @@ def check(line: Any) -> None:
         )
     LINE(bare, "")
     known = {role: _Declared("", frozenset(), frozenset()) for role in line["trees"]}
-    for role, declaration in declared.items():
+    kept = {role: packed(declaration) for role, declaration in declared.items()}
+    for role, declaration in kept.items():
         where = f"trees.{role}.declaration"
-        known[role] = _declared(packed(declaration), where)
+        known[role] = _declared(declaration, where)
         if known[role].operator != line["kernel"]:
             allowed = f"{line['kernel']}, the operator of the trial"
             raise Unfit(f"{where}.kernel", known[role].operator, allowed)
@@ -275,6 +280,7 @@ def check(line: Any) -> None:
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
+    return kept
 
 
 def unfit_declaration(value: Json) -> str:
@@ -316,7 +322,6 @@ def _apart(line: Any) -> tuple[Any, dict[str, Json]]:
 def _declared(packed: bytes, where: str) -> _Declared:
     """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit."""
     declared = marshal.loads(packed)
-    bounded(declared, where, len(where.split(".")))
     _DECLARATION(declared, where)
     cases = [case["name"] for case in declared["cases"]]
     for field, names in (("backends", declared["backends"]), ("cases", cases)):
@@ -362,7 +367,6 @@ def _timed(arm: JsonObject) -> JsonObject:
     try:
         numbers(SHORTEST_S, LONGEST_S, fewest=1)(arm["seconds"], "seconds") if arm["status"] == Status.OK else None
         what = "what it reports of itself cannot be"
-        bounded(arm)
         _ARM(arm, "")
         text()(json.dumps(arm.get("knobs")), "the text of its knobs")
     except Unfit as error:

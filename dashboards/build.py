@@ -21,8 +21,10 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
+from ci.history import readings
 from ci.records import derived, store, unmeasured
 from ci.records.ledger import causes_in, sweeps_in
+from ci.sweeps import measured
 from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
@@ -92,7 +94,7 @@ def build(
     for source in found:
         if isinstance(source, ReadRows):
             source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
-    sweeps_in(results)  # likewise
+    measured.gathered(sweeps_in(results)[0])  # likewise
     past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
     notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
     site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))
@@ -113,7 +115,9 @@ def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path |
 
 def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     """The rows of every machine, what could not be used of the records, and a folder for what lasts of them."""
-    opened = store.opened(results_dir)
+    health = readings.NotesSeen(results_dir)
+    opened = store.opened(results_dir, health.take)
+    health.keep()
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
     held = [rows for frame in frames if len(frame) for rows in sources.held(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]

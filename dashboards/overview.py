@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 
 from ci.records import rates
 from ci.records.rates import Rate
+from ci.trials.trial import Declaration
 from dashboards.lanes import (
     CASE,
     DEFINITION,
@@ -76,8 +77,8 @@ class LaneSeries:
         return cls(rows, dated, last, np.split(good, np.searchsorted(good, first[1:])), rate, speed, lines)
 
 
-Declared = Callable[[str, str, str], Collection[str] | None]
-"""(kernel, commit, env) -> the cases that the kernel had there; None where no record tells."""
+Declared = Callable[[str, str, str], Declaration | None]
+"""(kernel, commit, env) -> the kernel as it was declared there; None where no record tells."""
 
 
 def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lambda *_: None) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def overview_data(lane: LaneSeries, cpu: bool = False, declared: Declared = lamb
     found.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
     _mark_here(found)
     _mark_headlines(found)
-    history = _history(lane.rows, found, each)
+    history = _history(lane, found, each, declared)
     for row in each:
         del row[RECENT]
     absent = [
@@ -191,15 +192,17 @@ def _gone(lane: LaneSeries, rows: Sequence[dict[str, Any]], declared: Declared) 
         kernel: declared(kernel, lane.commits[newest[kernel]][0], lane.commits[newest[kernel]][2])
         for kernel in sorted({kernel for (kernel, _), at in last.items() if at < newest[kernel]})
     }
-    return {(kernel, case) for kernel, case in last if (cases := there.get(kernel)) is not None and case not in cases}
+    return {(kernel, case) for kernel, case in last if (found := there.get(kernel)) and case not in found.cases}
 
 
 GROUPS = {"TFLOPS": (Rate.TFLOPS,), "GB/s of HBM": (Rate.GBS,), "GB/s over links": (Rate.BUSBW, Rate.ALGBW)}
 """The pictures of the history, and the rates that are drawn in them."""
 
 
-def _history(rows: Arrays, shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recent numbers of one headline of each kernel and unit, that with most of them, and of the library beside it.
+def _history(
+    lane: LaneSeries, shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]], declared: Declared
+) -> list[dict[str, Any]]:
+    """The recent numbers of one headline of each kernel and unit (`_headline`), and of the library beside it.
 
     [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values", "ratios"}]}]
     "ratios" are those of the records, of trials that timed both: to the baseline of the newest one.
@@ -209,15 +212,29 @@ def _history(rows: Arrays, shown: Sequence[dict[str, Any]], every: Sequence[dict
     for unit, drawn in GROUPS.items():
         of_unit = (row for row in shown if row["headline"] and len(row["spark"]) and row["rate"] in drawn)
         of_kernel = itertools.groupby(of_unit, key=lambda row: row["kernel"])
-        own = [max(some, key=lambda row: (len(row["spark"]), row["value"] or 0.0)) for _, some in of_kernel]
+        own = [_headline(lane, list(some), declared) for _, some in of_kernel]
         pairs = [(row, of_arm.get((row["kernel"], row["case"], row["baseline_name"]))) for row in own]
         lines = [
-            {name: row[name] for name in (*KEY, "baseline", "rate")} | _line(rows, row)
+            {name: row[name] for name in (*KEY, "baseline", "rate")} | _line(lane.rows, row)
             for row in itertools.chain.from_iterable(pairs)
             if row and len(row["spark"])
         ]
         found += [{"unit": unit, "lines": lines}] if lines else []
     return found
+
+
+def _headline(lane: LaneSeries, rows: Sequence[dict[str, Any]], declared: Declared) -> dict[str, Any]:
+    """Of headlines of a kernel the longest, then the fastest, of the backend that is declared first and is among them.
+
+    A declaration names first what users get; what chooses by times, or keeps an older way, comes later.
+    """
+    names = {row["backend"] for row in rows}
+    if len(names) > 1:
+        commit, _, env = lane.commits[max(row["at"] for row in rows)]
+        found = declared(rows[0]["kernel"], commit, env)
+        first = next((name for name in found.backends if name in names), None) if found else None
+        rows = [row for row in rows if first in (None, row["backend"])]
+    return max(rows, key=lambda row: (len(row["spark"]), row["value"] or 0.0))
 
 
 def _line(rows: Arrays, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,8 +100,11 @@ def told(value: Any, digits: int = 6) -> Any:
     Arrays of numbers stay arrays, with NaN for a hole.  Data classes become objects, names of a choice texts.  A whole
     number that must not be rounded is an int.
     """
-    if value is None or type(value) in (str, int, bool):
+    kind = type(value)
+    if value is None or kind is str or kind is int or kind is bool:
         return value
+    if kind is dict:
+        return {key: told(item, digits) for key, item in value.items()}
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -139,12 +138,17 @@ def points(rows: Mapping[str, list[Any]]) -> dict[CodePoint, float | None]:
     """Values of asv rows by kernel, series, backend, configuration and arch; what does not exist is left out."""
     found: dict[CodePoint, float | None] = {}
     for name, (values, params, *_) in rows.items():
-        kernel, _, series = name.partition(".track_isa_")
-        named = itertools.product(*([key[1:-1] for key in keys] for keys in params))  # asv writes them in quotes
-        for (backend, configuration, arch), value in zip(named, values, strict=True):
-            if value is None or not math.isnan(value):
-                found[CodePoint(kernel, series, backend, configuration, arch)] = value
+        named = _points_of(name, tuple(map(tuple, params)))
+        found.update((point, value) for point, value in zip(named, values, strict=True) if value == value)  # no NaN
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _points_of(name: str, params: tuple[tuple[str, ...], ...]) -> tuple[CodePoint, ...]:
+    """Of a row: a history repeats a few hundred of them at every commit."""
+    kernel, _, series = name.partition(".track_isa_")
+    named = itertools.product(*([key[1:-1] for key in keys] for keys in params))  # asv writes them in quotes
+    return tuple(CodePoint(kernel, series, *place) for place in named)
 
 
 def steps(before: Values, now: Values) -> list[CodeStep]:

@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from ci.records.ledger import machine_folders
 from ci.records.rows import Json
 from ci.stats.types import Clocks
-from ci.trials.file import read
+from ci.trials.file import TrialFile, read
 from ci.trials.trial import HeapHome, Trial
 from ci.whole_files import WriteError, replace
 
@@ -201,12 +201,30 @@ class HealthRecord:
     noise: tuple[SessionNoise, ...] = ()
 
 
+class NotesSeen:
+    """Takes the health of notes that somebody reads for their rows, so that :func:`load` need not read them again."""
+
+    def __init__(self, results_dir: Path) -> None:
+        self._stamps = {path: _stamp(path) for folder in machine_folders(results_dir) for path in _notes(folder)}
+        self._results, self._seen = results_dir, dict[Path, Json]()
+
+    def take(self, notes: TrialFile) -> None:
+        """Of notes as they were read just now."""
+        if notes.path in self._stamps:
+            self._seen[notes.path] = _entry(self._stamps[notes.path], notes.trials)
+
+    def keep(self) -> None:
+        """For :func:`load`."""
+        for folder in {path.parent for path in self._seen}:
+            _entries(folder, self._results, self._seen)
+
+
 def load(results_dir: Path) -> HealthRecord:
     """Of all machines.  A trial in the notes of two commits counts once; a broken line is left out."""
     trials: dict[tuple[str, int, str, str], TrialHealth] = {}
     noise: dict[tuple[str, str], SessionNoise] = {}
     for folder in machine_folders(results_dir):
-        for entry in _entries(folder, results_dir / ".cache" / f"health-{folder.name}.note"):
+        for entry in _entries(folder, results_dir, {}):
             for one in map(TrialHealth.of_json, entry["trials"]):
                 trials.setdefault((one.session, one.at_ms, one.machine, one.operator), one)
             for found in (SessionNoise(**one) for one in entry["noise"]):
@@ -217,24 +235,38 @@ def load(results_dir: Path) -> HealthRecord:
     )
 
 
-def _entries(folder: Path, store: Path) -> Iterable[Json]:
-    """What the files of notes of a machine say, each with the size and time by which a change is seen.
+def _notes(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.notes.jsonl"))
+
+
+def _stamp(path: Path) -> list[int]:
+    """Size and time of a file, by which a change is seen."""
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _entry(stamp: Sequence[int], trials: Sequence[Trial]) -> Json:
+    """What notes say of the machine."""
+    told = [dataclasses.asdict(of_trial(trial)) for trial in trials]
+    return {"stamp": stamp, "trials": told, "noise": [dataclasses.asdict(one) for one in noise_of(trials)]}
+
+
+def _entries(folder: Path, results_dir: Path, seen: Mapping[Path, Json]) -> Iterable[Json]:
+    """What the files of notes of a machine say.  seen: of those that were read just now.
 
     Only files that changed are read; a store that cannot be written only costs time.
     """
+    store = results_dir / ".cache" / f"health-{folder.name}.note"
     kept: Json = {}
     fresh: Json = {}
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads(store.read_text())
         kept = dict(found["files"]) if found["version"] == VERSION else {}
-    for path in sorted(folder.glob("*.notes.jsonl")):
-        stamp = [path.stat().st_size, path.stat().st_mtime_ns]
-        fresh[path.name] = kept.get(path.name)
-        if not fresh[path.name] or fresh[path.name]["stamp"] != stamp:
-            trials = read(path).trials
-            told = [dataclasses.asdict(of_trial(trial)) for trial in trials]
-            noise = [dataclasses.asdict(one) for one in noise_of(trials)]
-            fresh[path.name] = {"stamp": stamp, "trials": told, "noise": noise}
+    for path in _notes(folder):
+        stamp = _stamp(path)
+        known = (seen.get(path), kept.get(path.name))
+        found = next((one for one in known if one and one["stamp"] == stamp), None)
+        fresh[path.name] = found or _entry(stamp, read(path).trials)
     if fresh and fresh != kept:
         with contextlib.suppress(WriteError):
             replace(store.parent / ".gitignore", "*\n")

@@ -16,7 +16,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -39,6 +39,9 @@ from ci.trials.trial import DeclaredCase, Machine
 
 Codes = npt.NDArray[np.signedinteger]
 
+Told = Callable[[TrialFile], None]
+"""Is told of the notes of each record that is parsed, which are large: who wants more of them than rows has it here."""
+
 VERSION = 11
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
@@ -57,13 +60,13 @@ def load(results_dir: Path, machine: str | None) -> pd.DataFrame:
     return frame
 
 
-def parsed(folder: Path) -> tuple[ParsedFiles, list[str]]:
+def parsed(folder: Path, told: Told = lambda _: None) -> tuple[ParsedFiles, list[str]]:
     """The records of a machine, and what could not be used of them."""
     files = {path.stem: (path, notes_of(path)) for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
     store = cache_folder(folder.parent, folder.name)
     if not store.is_dir():
         files = dict(sorted(files.items(), key=lambda pair: _dated(pair[1][0])))
-    found = ParsedFiles(files, lambda stem: rows_of(*files[stem]), Parts(store, CACHED, VERSION))
+    found = ParsedFiles(files, lambda stem: rows_of(*files[stem], told), Parts(store, CACHED, VERSION))
     alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
     return found, [
         *(f"{folder}/{said}" for said in found.problems),
@@ -153,7 +156,7 @@ UNPAIRED = PairedRatio("", math.nan, math.nan, math.nan)
 UNTIMED = PooledTimes(math.nan, math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 
-def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
+def rows_of(path: Path, notes: Path, told: Told = lambda _: None) -> tuple[pa.Table, list[str]]:
     """Rows of the trials beside an asv file in the folder of its machine, and what could not be used.
 
     A file of asv without trials is another tool's: `ridgeline records import` reads it.
@@ -168,6 +171,7 @@ def rows_of(path: Path, notes: Path) -> tuple[pa.Table, list[str]]:
     if why:
         return CACHED.empty_table(), [f"{path.name}: {why}; left out"]
     file = read(notes) if notes.exists() else TrialFile(notes)
+    told(file)
     problems = [f"{one.at(Path(notes.name))}: {one.why}; left out" for one in file.rejected]
     place = Place(machine, data["commit_hash"], data["env_name"])
     try:
@@ -277,13 +281,13 @@ class OpenedRecords:
     problems: Sequence[str]
 
 
-def opened(results_dir: Path) -> OpenedRecords:
+def opened(results_dir: Path, told: Told) -> OpenedRecords:
     """See :func:`ci.records.store.opened`."""
     mixed = imported_machines(results_dir)
     found, problems = dict[str, ParsedFiles](), list[str]()
     for folder in machine_folders(results_dir):
         if folder.name not in mixed:
-            found[folder.name], said = parsed(folder)
+            found[folder.name], said = parsed(folder, told)
             problems += said
     units = {machine: list(records.units.items()) for machine, records in found.items()}
     later = ms_apart(

@@ -16,7 +16,7 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -346,11 +346,14 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     return frames.load(results_dir, machine)
 
 
-def opened(results_dir: Path) -> OpenedRecords:
-    """The records by where they stand in the history; their rows are read as they are asked for."""
+def opened(results_dir: Path, told: Callable[[TrialFile], None] = lambda _: None) -> OpenedRecords:
+    """The records by where they stand in the history; their rows are read as they are asked for.
+
+    told: is given the notes of each record that is not in the cache.
+    """
     from ci.records import frame as frames
 
-    return frames.opened(results_dir)
+    return frames.opened(results_dir, told)
 
 
 def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:

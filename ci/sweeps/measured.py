@@ -7,6 +7,7 @@ a point has a single trial, of the spread that the rounds of the trial imply.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -114,7 +115,7 @@ def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) 
     newest = max(trials, key=lambda trial: trial.order)
     declared = {one.operator: found for one in trials if (found := one.declaration())}
     return Measured(
-        _frame(trials, newest.machine.kind),
+        _frame(tuple(trials), newest.machine.kind).copy(deep=False),
         origin,
         newest.machine,
         newest.checkouts["head"].environment,
@@ -173,7 +174,9 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
     return found
 
 
-def _frame(trials: Sequence[Trial], kind: str) -> pd.DataFrame:
+@functools.lru_cache(maxsize=16)
+def _frame(trials: tuple[Trial, ...], kind: str) -> pd.DataFrame:
+    """Of the same trials once: pages show a sweep, and the history has its knobs."""
     seen = observations(trials)
     timed = {key: seen.get(_timed_as(key, found), found) for key, found in seen.items()}
     ratios = _ratios({key: found for key, found in timed.items() if found is seen[key]}, kind)

@@ -20,6 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from benchmarks.shapes import Unfit
 from ci.trials import compact, comparisons
 from ci.trials import pooled as pooled_lines
@@ -199,7 +201,7 @@ def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | ExperimentL
     except UnicodeDecodeError:
         return Rejected(number, Fault.NOT_JSON, "not UTF-8 text", line)
     try:
-        return _read(json.loads(text, parse_constant=_refuse_constant), text)
+        return _read(_value(text), text)
     except json.JSONDecodeError as error:
         if incomplete(text, error.pos):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
@@ -273,6 +275,14 @@ def _members(content: bytes) -> Iterator[bytes]:
         if not member.eof:
             raise EOFError("the gzip file ends early, its writer was interrupted")
         content = member.unused_data
+
+
+def _value(text: str) -> Any:
+    """The value of JSON.  What orjson refuses, json takes (a lone surrogate, a number without end) or says why not."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(token: str) -> float:

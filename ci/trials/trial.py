@@ -380,14 +380,14 @@ class Checkout:
     ran: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
-    def of(cls, data: Json) -> Checkout:
-        """From its JSON."""
+    def of(cls, data: Json, declared: bytes | None) -> Checkout:
+        """From its JSON.  declared: its declaration (`trial_file.packed`), None where it lacks the operator."""
         return cls(
             data.get("commit"),
             data.get("date_ms"),
             bool(data.get("dirty")),
             Environment.of(data["environment"]),
-            Declaration.of(data["declaration"]) if data.get("declaration") else None,
+            _declaration(declared) if declared else None,
             tuple(BrokenModule(b["module"], b["reason"]) for b in data.get("broken") or ()),
             data.get("kernel_digest"),
             data.get("recorded_as"),
@@ -507,7 +507,7 @@ class Trial:
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
         """From the JSON value of a line.  Raises Unfit."""
-        trial_file.check(data)
+        declared = trial_file.check(data)
         return cls(
             data["id"],
             data["session"],
@@ -515,7 +515,7 @@ class Trial:
             data["started_at"],
             data["kernel"],
             built(Machine, data["machine"]),
-            {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
+            {role: Checkout.of(checkout, declared.get(role)) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
             heaps_of(data.get("heap") or {}),

@@ -84,7 +84,8 @@ def _missing(one: _LinePanel) -> list[str]:
 
 def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every: bool) -> PicturePanel:
     x = columns.place_axis(one.x, one.rows, every)
-    marks = [marks for look in looks if (marks := _line(one, look, x)).x]
+    drawn = _Points.of(one, x)
+    marks = [marks for look in looks if (marks := _line(drawn, look)).x]
     values = numeric(one.rows, one.y.column)
     pure = one.y.unit == "1"
     known = [] if x.names else list(published(spec, one.y))
@@ -92,16 +93,38 @@ def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every:
     return PicturePanel(one.title, x, y, (*marks, *known), level=1.0 if pure else np.nan)
 
 
-def _line(one: _LinePanel, look: GroupLook, x: PictureAxis) -> Marks:
-    """One group in order of x; it is not joined where it has several values at one place."""
-    rows = columns.within(one.rows, one.group, look)
-    xs, ys = columns.places(rows, one.x, x).to_numpy(), numeric(rows, one.y.column).to_numpy()
-    order = np.argsort(xs, kind="stable")
-    order = order[np.isfinite(xs[order]) & np.isfinite(ys[order])]
-    kind = "line" if len(set(xs[order])) == len(order) and len(look.values) < 2 else "dots"
-    low, high = (tuple(end[n] for n in order) if end else () for end in ends(rows, one.y))
-    labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column].to_numpy()[order])
-    return look.marks(kind, xs[order], ys[order], low=low, high=high, labels=labels)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Points:
+    """What a panel draws, in order of x.  groups: of each point, none without any.
+
+    low, high: ends of the intervals, none without any.
+    """
+
+    groups: list[str]
+    x: list[float]
+    y: list[float]
+    low: list[float]
+    high: list[float]
+    labels: list[str]
+
+    @classmethod
+    def of(cls, one: _LinePanel, x: PictureAxis) -> _Points:
+        xs, ys = columns.places(one.rows, one.x, x).to_numpy(), numeric(one.rows, one.y.column).to_numpy()
+        order = np.argsort(xs, kind="stable")
+        order = order[np.isfinite(xs[order]) & np.isfinite(ys[order])]
+        named = columns.texts(one.rows, one.group).to_numpy()[order].tolist() if one.group else []
+        low, high = ([end[n] for n in order] if end else [] for end in ends(one.rows, one.y))
+        labels = [f"{columns.text(value)} {one.x.title}" for value in one.rows[one.x.column].to_numpy()[order]]
+        return cls(named, xs[order].tolist(), ys[order].tolist(), low, high, labels)
+
+
+def _line(drawn: _Points, look: GroupLook) -> Marks:
+    """One group; it is not joined where it has several values at one place."""
+    own = [n for n in range(len(drawn.x)) if not drawn.groups or drawn.groups[n] in look.values]
+    several = (drawn.x, drawn.y, drawn.low, drawn.high, drawn.labels)
+    xs, ys, low, high, labels = (tuple(values[n] for n in own) if values else () for values in several)
+    kind = "line" if len(set(xs)) == len(xs) and len(look.values) < 2 else "dots"
+    return look.marks(kind, xs, ys, low=low, high=high, labels=labels)
 
 
 def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[float, ...]]:

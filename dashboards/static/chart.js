@@ -6,7 +6,8 @@
 (() => {
   const R = Ridgeline,
     {s, path, h} = R;
-  const HEIGHT = 30, // of a lane
+  const HEIGHT = 38, // of a lane
+    NAME = 13, // of these, the line with its name
     GAP = 10; // between the chart's axis and the first lane
 
   const lanesHeight = spec => (spec.lanes && spec.lanes.length ? GAP + HEIGHT * spec.lanes.length : 0);
@@ -33,7 +34,7 @@
     const known = lane.values.filter(value => value !== undefined && value !== null),
       low = Math.min(...known),
       high = Math.max(...known);
-    const [roof, floor] = [top + 7, top + HEIGHT - 7],
+    const [roof, floor] = [top + NAME + 5, top + HEIGHT - 5],
       y = value => (high > low ? floor - ((value - low) / (high - low)) * (floor - roof) : (roof + floor) / 2);
     const marks = changes(lane.values).filter(i => i >= at.from && i <= at.to),
       last = lane.values.slice(0, at.to + 1).findLast(value => value !== undefined);
@@ -49,10 +50,10 @@
           s("title", lane.text(lane.values[i])),
         ),
       ),
-      s("text.name", {x: at.left + 4, y: top + 10}, lane.name),
+      s("text.name", {x: at.left + 4, y: top + NAME - 2}, lane.name),
       s(
         "text.now",
-        {x: at.right + 6, y: top + HEIGHT / 2, dy: "0.32em"},
+        {x: at.right + 6, y: (roof + floor) / 2, dy: "0.32em"},
         last === undefined ? "" : lane.text(last),
       ),
     );

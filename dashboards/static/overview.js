@@ -60,7 +60,7 @@
       x: {count: at.length, tick: i => [commits[at[i]][1].slice(0, 10), R.short(commits[at[i]][0])]},
       y: {title: unit, tick: R.tick, log: spread(drawn) > 20},
       lanes: beside ? [{name: `of ${beside.backend}`, values: own.ratios.map(ratio => ratio ?? undefined), text: value => `${value.toFixed(3)} ×`}] : [],
-      tip: i => tip(drawn, i, commits[at[i]]),
+      tip: i => tip(drawn, i, commits[at[i]], beside && own.ratios[i]),
       picked: i => (location.href = page(own.kernel, {case: own.case, backend: own.backend, from: name(i - AROUND), to: name(i + AROUND)})),
       zoomed: range => {
         spec.range = range;
@@ -78,13 +78,14 @@
   }
 
   function legend({kernel, case: name, backend, baseline, color, dash, rate}, page) {
-    const words = baseline ? [foreign(backend)] : [h("a", {href: page(kernel, {case: name, backend})}, foreign(`${kernel} / ${name} / ${backend}`)), h("span.sub", " " + R.RATES[rate].name)];
+    const words = baseline ? foreign(backend) : [h("a", {href: page(kernel, {case: name, backend})}, foreign(`${name} / ${backend}`)), rate.endsWith("bw") ? h("span.sub", " " + R.RATES[rate].name) : null];
     return h("span", R.sample(color, dash), " ", words);
   }
 
-  function tip(lines, i, [hash, date]) {
-    const said = lines.filter(line => line.y[i] !== undefined).map(line => h("p", h("strong", R.withUnit(line.y[i], line.rate)), " ", foreign(line.name)));
-    return [h("p.tip-head", h("code", R.short(hash)), " ", date), ...said];
+  function tip(lines, i, [hash, date], ratio) {
+    const said = lines.filter(line => line.y[i] !== undefined).map(line => h("p", h("strong", R.withUnit(line.y[i], line.rate)), " ", foreign(line.backend)));
+    const beside = ratio ? h("p", h("strong", `${ratio.toFixed(3)} ×`), " ", foreign(lines[1].backend)) : "";
+    return [h("p.tip-head", h("code", R.short(hash)), " ", date), ...said, beside];
   }
 
   /* The front page's verdict: what is slower than it was, since when, by whom and how surely; then everything else.

@@ -12,14 +12,14 @@ import dataclasses
 import functools
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ci.history.kept import CaseCheck, case_checks
-from ci.trials.trial import Arm, Checkout, Trial
+from ci.trials.trial import Arm, Checkout, Declaration, Trial
 from dashboards.lanes import together
 from dashboards.overview import Declared, overview_data
 from dashboards.sources import Lane, SiteHistory
@@ -58,14 +58,14 @@ class SiteInput:
         return {lane.slug: overview_data(lane.series, lane.cpu, self._declared(lane.machine)) for lane in self.lanes}
 
     def _declared(self, machine: str) -> Declared:
-        """The cases of a kernel by its newest trial at a commit of a machine."""
+        """A kernel as its newest trial at a commit of a machine declares it."""
 
-        def cases(kernel: str, commit: str, env: str) -> Collection[str] | None:
+        def declaration(kernel: str, commit: str, env: str) -> Declaration | None:
             trials = [one for one in self.notes_of(machine, commit, env) if one.operator == kernel]
             sides = [side for one in reversed(trials) for side in one.checkouts.values() if side.recordable == commit]
-            return next((side.declaration.cases for side in sides if side.declaration), None)
+            return next((side.declaration for side in sides if side.declaration), None)
 
-        return cases
+        return declaration
 
     def arms_at(self, rows: pd.DataFrame) -> Iterator[tuple[str, str, Arm]]:
         """(case, backend, arm) in the records that rows of one operator are of, the newest last."""

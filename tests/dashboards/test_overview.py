@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from ci.records import derived
+from ci.trials.trial import Declaration, DeclaredCase
 from dashboards import lanes, overview
 from tests.dashboards import made_site, synthetic
 from tests.dashboards.made_site import kernel_data, overview_data
@@ -187,6 +189,25 @@ def test_the_picture_of_the_history_is_the_longest_headline_of_each_kernel_and_i
     assert len({unit for unit, _ in drawn}) == 2
 
 
+def test_the_picture_of_the_history_is_of_the_backend_that_is_declared_first() -> None:
+    cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m64", "m16")]
+    frame = synthetic.history(3, cases, machines=[MI300X], backends=("autotune", "triton"))
+    rows = overview.LaneSeries.of(lanes.tidy(frame))
+
+    def shown(*backends: str) -> str:
+        (unit,) = overview.overview_data(rows, declared=lambda *_: declaring("m16", backends=backends))["history"]
+        (own,) = (line["backend"] for line in unit["lines"] if not line["baseline"])
+        return own
+
+    assert shown("torch", "triton", "autotune") == "triton", "there is no torch on a GPU"
+    assert shown("autotune", "triton") == "autotune"
+    assert shown("torch") in ("triton", "autotune"), "where the declaration has none of them, the fastest"
+
+
+def declaring(*cases: str, backends: Sequence[str] = ("triton",)) -> Declaration:
+    return Declaration("gemm", tuple(backends), (), {name: DeclaredCase(name) for name in cases}, "y")
+
+
 def test_on_a_cpu_nothing_is_marked_and_no_library_is_compared_with() -> None:
     frame = synthetic.with_times([1e-3, 2e-3], [1e-3, 1e-3])
     data = overview.overview_data(overview.LaneSeries.of(frame), cpu=True)
@@ -203,16 +224,16 @@ def test_a_case_that_is_declared_no_more_leaves_the_newest_numbers() -> None:
     rows = overview.LaneSeries.of(lanes.tidy(frame[(frame["commit"] != last) | (frame["case"] != "m64")]))
     asked = []
 
-    def declared(kernel: str, commit: str, env: str) -> list[str]:
+    def declared(kernel: str, commit: str, env: str) -> Declaration:
         asked.append((kernel, commit))
-        return ["m16"]
+        return declaring("m16")
 
     data = overview.overview_data(rows, declared=declared)
-    assert asked == [("gemm", last)]
+    assert set(asked) == {("gemm", last)}
     assert {row["case"] for row in data["rows"] if row["gone"]} == {"m64"}
     assert not [row for row in data["rows"] if row["gone"] and (row["here"] or row["headline"])]
     assert data["newest"]["measured"] == data["newest"]["of"] > 0
-    nightly = overview.overview_data(rows, declared=lambda *_: ["m16", "m64"])
+    nightly = overview.overview_data(rows, declared=lambda *_: declaring("m16", "m64"))
     assert not [row for row in nightly["rows"] if row["gone"]]
 
 

@@ -19,7 +19,9 @@ import pandas as pd
 import pytest
 from asv import results as asv_results
 from asv_runner import statistics as asv_statistics
+from scipy import special
 
+from benchmarks.trial_file import Status
 from ci.records import foreign, pooling
 from ci.records import store as records
 from ci.records.foreign_csv import ImportOptions
@@ -615,6 +617,23 @@ def test_the_interval_of_one_trial_is_that_of_asv(count: int) -> None:
     samples = np.random.default_rng(count).lognormal(-7, 0.1, count)
     _, (low, high) = asv_statistics.quantile_ci(samples, 0.5, 0.99)
     assert pooling.interval([samples]) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 39, 40, 41, 120])
+def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count: int) -> None:
+    rng = np.random.default_rng(count)
+    times, library, cublas = (tuple(rng.lognormal(-7, 0.1, count) for _ in range(3)) for _ in range(3))
+    beside = tuple({"blas": one, "cublas": other * 0.5} for one, other in zip(library, cublas, strict=True))
+    found = pooling.times_of(pooling.Cell("gemm", "triton", "m16", Status.OK, "", times, "", "", "", "", beside))
+    assert found is not None
+    assert (found.q25, found.seconds, found.q75) == tuple(np.percentile(np.concatenate(times), [25, 50, 75]))
+    logs = np.log([np.median(one) for one in times])
+    reach = special.stdtrit(2, 0.995) * np.std(logs, ddof=1) / np.sqrt(3)
+    assert found.low == min(np.exp(logs.mean() - reach), found.seconds * 0.999)
+    assert found.paired is not None
+    assert found.paired.name == "cublas"
+    ratios = [one["cublas"] / own for one, own in zip(beside, times, strict=True)]
+    assert found.paired.ratio == np.exp(np.median([np.median(np.log(one)) for one in ratios]))
 
 
 def test_the_interval_over_trials_covers_as_it_says() -> None:

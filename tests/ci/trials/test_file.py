@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import random
 from collections.abc import Callable
@@ -154,6 +155,12 @@ def test_a_spoiled_line_is_refused_with_its_place(path: str, value: Any) -> None
     found.why.encode()
     with pytest.raises(trial_file.Unfit):
         trial_file.check(line)
+
+
+def test_a_sample_that_is_no_number_is_refused_wherever_it_stands() -> None:
+    for place in range(4):
+        with pytest.raises(trial_file.Unfit, match=f"seconds.{place}. is NaN"):
+            trial_file.check(made.changed(trial(), f"cases m16 arms head/triton seconds {place}", math.nan))
 
 
 def test_every_spoiled_line_is_told_and_the_others_are_recorded_and_shown(tmp_path: Path) -> None:
