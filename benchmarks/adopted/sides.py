@@ -139,6 +139,11 @@ class ScriptCase(CaseRun):
         self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
         self._seen: dict[str, JsonObject] = {}
 
+    @property
+    def held(self) -> dict[str, str]:
+        """By role, a digest of what the closure's inputs hold."""
+        return {arm.role: self._seen[arm.key]["held"] for arm in self.case.arms if arm.key in self._seen}
+
     def _attempt(self) -> None:
         self._facts = {arm.key: ArmFacts(error={"norm": 0.0, "peak": 0.0}) for arm in self.case.arms}
         self._start()

@@ -59,8 +59,9 @@ class ClosureBench:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
-        call changes further.  repeats: two calls gave the same.  call: what it does, in Python, with the inputs as x0,
-        x1, ... in their order (see `calls`), and the modules that it needs.
+        call changes further.  held: digest of what the others hold that it does not write.  repeats: two calls gave the
+        same.  call: what it does, in Python, with the inputs as x0, x1, ... in their order (see `calls`), and the
+        modules that it needs.
         """
         self._held = tensors(self._timed.call, *self._timed.roots)
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
@@ -73,6 +74,7 @@ class ClosureBench:
         after = self._digests()
         changed = [way for way in between if between[way] != after[way]]
         self._written = [way for way in before if before[way] != between[way] and way not in changed]
+        held = sorted(after[way] for way in after if way not in (*changed, *self._written))
         self._keep(changed)
         self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
         again = self._outputs(self._once()[1])
@@ -84,6 +86,7 @@ class ClosureBench:
             "inputs": inputs,
             "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
+            "held": hashlib.sha256("/".join(held).encode()).hexdigest()[:16],
             "repeats": not self._own or agree(self._own, again, True).right,
             "on_gpu": on_gpu,
             "call": call,
