@@ -102,8 +102,8 @@ class ScriptRequest:
     """path: of the script below the top of the repository.  source: the file whose text runs on both sides.
 
     arguments: of the script.  folder: below the top, in which it runs.  paths: folders for imports, below the top of
-    each checkout or absolute.  device: "cpu" or "".  budget_min: minutes for survey and trials.  most_trials: of a
-    comparison.  all_cases: time what runs the same code on both sides, too.
+    each checkout or absolute.  device: "cpu" or "".  budget_min: minutes for survey and trials, which are divided over
+    budget_trials.  all_cases: time what runs the same code on both sides, too.
     """
 
     path: Path
@@ -113,7 +113,7 @@ class ScriptRequest:
     paths: tuple[str, ...] = ()
     device: str = ""
     budget_min: float | None = None
-    most_trials: int = 12
+    budget_trials: int = 7
     all_cases: bool = False
 
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
@@ -123,7 +123,7 @@ class ScriptRequest:
         argv = [one for side in checkouts for one in of_checkout(side)]
         argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
         argv += options(path=self.paths, env=pythons, device=self.device or None, budget=budget_s)
-        argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, most_trials=self.most_trials)
+        argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, budget_trials=self.budget_trials)
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]
 
     def measure(

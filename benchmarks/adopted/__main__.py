@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
         ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
         ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
-        ("most-trials", COUNT | {"default": 12}, "over which the budget is divided"),
+        ("budget-trials", COUNT | {"default": 7}, "over which the budget is divided"),
         ("budget", SECONDS, "for survey and trials; what does not fit is left out"),
         ("all-cases", FLAG, "time what runs the same code on both sides, too"),
         ("cache", CACHE, "state of the caches before a sample"),
@@ -98,7 +98,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)
     kept = given.out.with_name(f"{given.out.name}.survey.json")
-    asked = ScriptSampling(given.budget, kept, given.most_trials, given.all_cases)
+    asked = ScriptSampling(given.budget, kept, given.budget_trials, given.all_cases)
     try:
         with ScriptSession(script, checkouts, protocol, asked, program.reporter(given.progress)) as session:
             survey = session.survey()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import random
 import threading
@@ -31,11 +32,16 @@ HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBL
 HOUSE = {"benchmarks", "ci", "dashboards", "kernels", "ridgeline", "tests"}
 """Names of our own rooms: a server that forks has them already, or must not."""
 
-SURVEY_SHARE = 0.5
-"""Part of a budget that the survey may take, from the first timer on; what a script times later is not compared."""
+SURVEY_SHARE, CLOSURES_SHARE = 0.5, 0.1
+"""Parts of a budget: when the survey ends, and what belongs to closures where imports took all of that; what a script
+times later is not compared."""
 
 OVER = 1.2
-"""No trial begins that would end after so many times the budget."""
+"""No trial begins that would end after so many times the budget, and one that does not end then is ended."""
+
+REST_S = 10.0
+"""Seconds, and at most a twentieth of a budget, that a script has for what comes after its last timed closure: its
+tables are printed there."""
 
 WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 """Of a closure: what looks at it has called it several times."""
@@ -45,13 +51,13 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 class ScriptSampling:
     """What of a script is measured.
 
-    budget_s: for survey and trials; most_trials: over which it is divided.  survey: the file in which the survey is
+    budget_s: for survey and trials; trials: over which it is divided.  survey: the file in which the survey is
     kept.  all_cases: what runs the same code on both sides is timed, too.
     """
 
     budget_s: float | None
     survey: Path
-    most_trials: int
+    trials: int
     all_cases: bool = False
 
 
@@ -69,6 +75,8 @@ class ScriptSession(Session):
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
+        self._leaves_out = True
+        self._longest_s = 0.0
         self._modules: tuple[str, ...] = ()
         self._begin = time.monotonic()
         self.warnings: list[str] = []
@@ -125,30 +133,35 @@ class ScriptSession(Session):
             return found
         self._look_around()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
-        limit_s = self.asked.budget_s * SURVEY_SHARE if self.asked.budget_s else None
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
-            looked = threads.map(lambda side: self._surveyed(side, limit_s), sides.values())
+            looked = threads.map(self._surveyed, sides.values())
             found = Survey(digest, dict(zip(sides, looked, strict=True)), self._modules)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
             keep(self.asked.survey, found)
         return found
 
-    def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
-        """What a side times.  The limit holds from its first timer on: imports are what a trial costs at least."""
+    def _surveyed(self, side: ScriptSide) -> SideSurvey:
+        """What a side times, up to its share of the budget.  Its own time before the first timer is in every trial."""
         closures: list[SeenClosure] = []
-        until, left_s, late = float("inf"), self.protocol.deadline_s, False
-        while not late and (event := side.next(left_s)):
+        until = self._at(1.0)
+        while time.monotonic() < until and (event := side.next(self._until(until))):
             side.go_on()
             self._import_ahead(event.pop("loaded", ()))
             closures.append(built(SeenClosure, event))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
-            if limit_s and len(closures) == 1:
-                until = time.monotonic() + limit_s
-            late = time.monotonic() > until
-            left_s = min(self.protocol.deadline_s, max(until - time.monotonic(), 1.0))
-        late = late or (time.monotonic() > until and not side.ended)
-        return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
+            if len(closures) == 1:
+                until = max(self._at(SURVEY_SHARE), time.monotonic() + self._at(CLOSURES_SHARE) - self._at(0.0))
+        late = time.monotonic() > until and not side.ended
+        return SideSurvey(tuple(closures), _end(side, late, time.monotonic() - self._begin))
+
+    def _at(self, share: float) -> float:
+        """When so many budgets are spent, on the clock of time.monotonic; never where there is none."""
+        return self._begin + share * (self.asked.budget_s or math.inf) if share else self._begin
+
+    def _until(self, end: float) -> float:
+        """Seconds that a step may take which is to be over then."""
+        return min(self.protocol.deadline_s, max(end - time.monotonic(), 1.0))
 
     def _import_ahead(self, modules: Sequence[str]) -> None:
         """Have the processes of the trials forked from one that has imported what the script imports, but for the
@@ -166,8 +179,8 @@ class ScriptSession(Session):
             threading.Thread(target=starting.prepare, args=(python,), daemon=True).start()
 
     @contextlib.contextmanager
-    def _sides(self, wanted: Sequence[str] | None) -> Iterator[dict[str, ScriptSide]]:
-        """Both scripts, running."""
+    def _sides(self, wanted: Sequence[str] | None, survey: Survey | None = None) -> Iterator[dict[str, ScriptSide]]:
+        """Both scripts, running.  survey: by which calls that are not wanted are left out."""
         sides: dict[str, ScriptSide] = {}
         core = None if self._has_gpu else fingerprint.cores()[0]
         try:
@@ -176,16 +189,18 @@ class ScriptSession(Session):
                 own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ)}
                 sides[one.role] = ScriptSide(one, self._directory, own)
             for one in self.checkouts:
-                sides[one.role].go_on("script", task=self._task(one, wanted), core=core)
+                sides[one.role].go_on("script", task=self._task(one, wanted, survey), core=core)
             yield sides
         finally:
             for side in sides.values():
                 side.kill()
 
-    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> JsonObject:
+    def _task(self, checkout: Checkout, wanted: Sequence[str] | None, survey: Survey | None) -> JsonObject:
         """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
+        unwanted = survey.unwanted_calls(checkout.role, wanted or ()) if survey else []
         return {
+            "role": checkout.role,
             "checkout": str(checkout.path),
             "script": str(checkout.path / script.path),
             "source": str(script.source.resolve()),
@@ -199,6 +214,8 @@ class ScriptSession(Session):
             "seed": script.seed,
             "gpu": self._has_gpu,
             "flush_bytes": self.flush_bytes() if self.protocol.cache == "cold" else 0,
+            "tuned": str(self._directory / "tuned"),
+            "unwanted": unwanted,
         }
 
     # ---- trials --------------------------------------------------------------------------------------------------
@@ -212,29 +229,34 @@ class ScriptSession(Session):
         """What is timed: what can differ, as much of it as the budget holds."""
         asked, left_s = self.asked, None
         if asked.budget_s:
-            left_s = max(asked.budget_s - (time.monotonic() - self._begin), asked.budget_s * (1 - SURVEY_SHARE))
-        return choose(survey, self.protocol.rounds, asked.most_trials, left_s, self.same(survey))
+            left_s = max(self._at(1.0) - time.monotonic(), asked.budget_s * (1 - SURVEY_SHARE))
+        return choose(survey, self.protocol.rounds, asked.trials, left_s, self.same(survey))
 
     def trials(self, survey: Survey, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
         """The lines of these orders, as far as the budget goes."""
         self._look_around()
         chosen, operator = self.chosen(survey), self.script.operator
+        if chosen.left_out:
+            self.on_progress({"done": 0, "total": None, "what": next(iter(chosen.left_out.values()))})
         for role, known in self.descriptions.items():
             self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(survey, role)})
         for order in (one for several in orders for one in several if operator not in one.without):
             asked = [key for key in chosen.timed if not order.cases or key.partition("/")[2] in order.cases]
             progress = CaseCounter(order.trials * len(asked), self.on_progress)
             for number in range(order.first_trial, order.first_trial + order.trials):
-                if number and asked and self._is_over(chosen.trial_s):
+                trial_s = max(chosen.trial_s if not order.cases else 0.0, self._longest_s)
+                if number and asked and time.monotonic() + trial_s > self._at(OVER):
                     return
                 part = dataclasses.replace(chosen, timed=tuple(asked))
-                yield self._script_trial(survey, part, number, order, progress)
+                try:
+                    yield self._script_trial(survey, part, number, order, progress)
+                except BudgetSpent as spent:
+                    if not number:  # what was seen is told in any case
+                        why = dict.fromkeys(asked, f"not timed: {spent}")
+                        part = dataclasses.replace(chosen, timed=(), left_out=chosen.left_out | why)
+                        yield self._script_trial(survey, part, number, order, progress)
+                    return
             progress.finish()
-
-    def _is_over(self, trial_s: float) -> bool:
-        """Whether one more trial would end after what the budget allows."""
-        budget_s = self.asked.budget_s
-        return bool(budget_s) and time.monotonic() - self._begin + trial_s > OVER * (budget_s or 0.0)
 
     def _script_trial(
         self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
@@ -246,21 +268,27 @@ class ScriptSession(Session):
 
         def measured(done: CaseEntries) -> None:
             begin = time.monotonic()
-            with self._sides(chosen.timed) as sides:
-                for key in chosen.timed:
-                    progress.start(f"trial {number + 1}: {key}")
-                    _add(cases, key, **self._closure(sides, key, number, order.rounds.get(key.partition("/")[2], 0)))
-                    if why := differs.get(key):
-                        _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
-                    progress.done += 1
-                done.wall_s = time.monotonic() - begin
+            with self._sides(chosen.timed, survey if self._leaves_out else None) as sides:
+                entries = {key: self._closure(sides, survey, key, number, order, progress) for key in chosen.timed}
+                done.wall_s += time.monotonic() - begin
+                self._longest_s = max(self._longest_s, time.monotonic() - begin)
                 if not self.printed:
+                    rest = time.monotonic() + min(REST_S, (self._at(OVER) - self._at(0.0)) / 20)
                     for side in sides.values():
-                        side.next(self.protocol.deadline_s)  # once the rest of the script, which may print its tables
+                        side.next(self._until(rest))
                     self.printed = {role: side.printed() for role, side in sides.items()}
+            for key, entry in entries.items():
+                _add(cases, key, **entry)
+                if why := differs.get(key):
+                    _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
 
         def filled(done: CaseEntries) -> None:
-            if chosen.timed:
+            try:
+                if chosen.timed:
+                    measured(done)
+            except LeftOut as missed:
+                self._leaves_out = False
+                self.warnings.append(f"{missed}: trials make every call of the script")
                 measured(done)
             done.entries |= cases
             done.warnings += self.warnings
@@ -269,23 +297,41 @@ class ScriptSession(Session):
         planned = [PlannedCase(name, 1, ()) for name in names]
         return self.line(self.script.operator, planned, number, filled, busy_share=None)
 
-    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int, rounds: int) -> JsonObject:
-        """One closure, at which both scripts arrive in their own time."""
+    def _closure(
+        self,
+        sides: Mapping[str, ScriptSide],
+        survey: Survey,
+        key: str,
+        number: int,
+        order: MeasureOrder,
+        progress: CaseCounter,
+    ) -> JsonObject:
+        """One closure, at which both scripts arrive in their own time.  Raises LeftOut and BudgetSpent."""
+        progress.start(f"trial {number + 1}: {key}")
         here: list[ScriptSide] = []
         absent: dict[str, JsonObject] = {}
         for role, side in sides.items():
-            event = side.held or side.next(self.protocol.deadline_s)
+            event = side.held or side.next(self._until(self._at(OVER)))
             side.held = event
+            if time.monotonic() > self._at(OVER):
+                took_s = time.monotonic() - side.begin
+                raise BudgetSpent(
+                    f"the budget was spent {took_s:.0f} s after the start of a trial; give a longer --budget"
+                )
             if event and f"{event['backend']}/{event['case']}" == key:
                 here, side.held = [*here, side], None
             elif event:
                 absent[role] = failed_entry(Status.ERROR, "it did not time this in this trial, as it had before")
             else:
                 absent[role] = _gone(side)
-        order = random.Random(f"{number}/{self.script.operator}/{key}")
-        graph = key not in self._no_graph
-        run = ScriptCase(ScriptPools(here), key, self.protocol, order, self._directory, not graph, rounds)
+        shuffled = random.Random(f"{number}/{self.script.operator}/{key}")
+        graph, rounds = key not in self._no_graph, order.rounds.get(key.partition("/")[2], 0)
+        run = ScriptCase(ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds)
         entry = run.run()
+        known = {role: survey.sides[role].by_key[key].held for role in sides}
+        if self._leaves_out and (absent or any(known[role] != held for role, held in run.held.items())):
+            raise LeftOut(f"{key} needs a call of the script in which nothing is timed here")
+        progress.done += 1
         for side, arm in zip(here, run.case.arms, strict=True):
             if side.pool.alive:
                 side.go_on()
@@ -318,6 +364,14 @@ class ScriptSession(Session):
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
+class BudgetSpent(Exception):
+    """A trial was ended with the budget; the text says when, and what to do."""
+
+
+class LeftOut(Exception):
+    """A closure does not come, or holds something else, in a trial that leaves calls of the script out."""
+
+
 def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:
     """The variable by which a process sees all GPUs with another one first; {} where they are not all alike."""
     if not first or len(devices) <= first or len({(one["name"], one["arch"]) for one in devices}) > 1:
@@ -327,13 +381,13 @@ def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[st
     return {name: ",".join(seen[first:] + seen[:first])}
 
 
-def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
+def _end(side: ScriptSide, late: bool, spent_s: float) -> ScriptEnd:
     """How the script of a side ended."""
     took_s, printed = time.monotonic() - side.begin, side.printed()
     if side.ended:
         return dataclasses.replace(built(ScriptEnd, side.ended), took_s=took_s, printed=printed)
     if late:
-        why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
+        why = f"its survey was ended after {spent_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
     failure = side.failure
     why, detail = (failure.why, failure.detail) if failure else ("it did not end", "")

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import built
 
-VERSION = 5
+VERSION = 6
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -30,7 +30,8 @@ class SeenClosure:
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
     with the modules that it needs.  ran: digests of the code that a call runs, by its name; unseen: what else runs
-    that cannot be seen.
+    that cannot be seen.  untuned: configurations of its kernels that were not tried, and that trials will measure.
+    held: digest of what its inputs hold.  calls: of functions of the script in which it was timed, outermost first.
     """
 
     backend: str
@@ -52,6 +53,9 @@ class SeenClosure:
     modules: tuple[str, ...] = ()
     ran: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: str = ""
+    untuned: int = 0
+    held: str = ""
+    calls: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
@@ -132,6 +136,17 @@ class Survey:
         base, head = ([one.key for one in self.sides[role].closures] for role in ("base", "head"))
         blocks = SequenceMatcher(None, base, head, autojunk=False).get_matching_blocks()
         return tuple(key for block in blocks for key in base[block.a : block.a + block.size])
+
+    def unwanted_calls(self, role: str, wanted: Collection[str]) -> list[tuple[str, int, list[str]]]:
+        """Calls of the script's functions in which a side times nothing that is wanted, as a trial may leave them out:
+        (FILE:FUNCTION, how many closures come before, closures inside).
+        """
+        keys, inside = [one.key for one in self.sides[role].closures], dict[str, list[int]]()
+        for index, one in enumerate(self.sides[role].closures):
+            for name in one.calls:
+                inside.setdefault(name, []).append(index)
+        rows = [(name.partition(":")[2], found[0], [keys[at] for at in found]) for name, found in inside.items()]
+        return [row for row in rows if not set(row[2]) & set(wanted)]
 
     def definition(self, role: str, case: str) -> str:
         """Digest of what a side computes in a case, over the backends that both sides time in it."""
@@ -225,6 +240,12 @@ SAMPLE_S = 5e-4
 TURN_S = 2e-3
 """Seconds that a sample costs beside its calls: asking, flushing the caches (2026-11)."""
 
+START_S = 1.5
+"""Seconds that a trial takes beside its script: two processes, their contexts on the device (2026-11)."""
+
+TUNE_S = 0.5
+"""Seconds that a side needs, once, to compile a configuration and measure it: a small kernel takes 0.3 to 1 s."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
@@ -236,35 +257,40 @@ class Chosen:
 
 
 def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None, same: Collection[str] = ()) -> Chosen:
-    """All pairs but those of the same code, or a sample of them that fits the budget.
+    """All pairs but those of the same code, or a sample of them that fits the budget, which may be none.
 
     A script's own work (imports, inputs, its checks) is in every trial, as far as the last closure that is timed.
     The sample is spread evenly: of every backend it keeps some, over the whole range of its cases.
     """
     sides = [side.by_key for side in survey.sides.values()]
     good = [key for key in survey.paired if key not in same and all(side[key].status == "ok" for side in sides)]
-    cost = {key: sum(case_s(side[key], rounds) for side in sides) for key in good}
-    whole_s = own_s(survey, good) + sum(cost.values())
-    if budget_s is None or whole_s * trials <= budget_s:
-        return Chosen(tuple(good), {}, whole_s)
+    cost = {key: sum(case_s(side[key], rounds) + tune_s(side[key]) / trials for side in sides) for key in good}
+
+    def trial_s(timed: Sequence[str]) -> float:
+        return START_S + own_s(survey, timed) + sum(cost[key] for key in timed)
+
+    if not good or budget_s is None or trial_s(good) * trials <= budget_s:
+        return Chosen(tuple(good), {}, trial_s(good))
     groups: dict[str, list[str]] = {}
     for key in good:
         groups.setdefault(key.partition("/")[0], []).append(key)
-    share = budget_s / max(trials, 1)
-    for most in range(max(map(len, groups.values()), default=0), 0, -1):
+    share, by_cost = budget_s / max(trials, 1), sorted(good, key=lambda one: cost[one])
+    for most in range(max(map(len, groups.values())), 0, -1):
         kept = {key for group in groups.values() for key in spread(group, most)}
         timed = [key for key in good if key in kept]
-        if own_s(survey, timed) + sum(cost[key] for key in timed) <= share:
+        if trial_s(timed) <= share:
             break
     else:
-        timed = _cheapest(good, cost, share - own_s(survey, good[:1]))
-    trial_s = own_s(survey, timed) + sum(cost[key] for key in timed)
-    most_min = math.ceil(whole_s * trials / 60)
+        timed = []
+        for key in by_cost:
+            if trial_s(more := [one for one in good if one in (*timed, key)]) <= share:
+                timed = more
     why = (
         f"not timed: {len(timed)} of {len(good)} closures whose code can differ fit what is left of the budget, "
-        f"{budget_s / 60:.2g} min for {trials} trials; --budget {most_min} times them all"
+        f"{budget_s / 60:.2g} min for {trials} trials of {trial_s(timed or by_cost[:1]):.0f} s at least; "
+        f"--budget {math.ceil(2 * trial_s(good) * trials / 60)} times them all"
     )
-    return Chosen(tuple(timed), {key: why for key in good if key not in timed}, trial_s)
+    return Chosen(tuple(timed), {key: why for key in good if key not in timed}, trial_s(timed))
 
 
 def case_s(one: SeenClosure, rounds: int) -> float:
@@ -272,15 +298,28 @@ def case_s(one: SeenClosure, rounds: int) -> float:
     return CALLS_BESIDE * one.expected_s + one.first_call_s + rounds * (max(one.expected_s, SAMPLE_S) + TURN_S)
 
 
+def tune_s(one: SeenClosure) -> float:
+    """Seconds that one side takes for its kernels' configurations, in the first trial."""
+    return TUNE_S * one.untuned
+
+
 def own_s(survey: Survey, timed: Sequence[str]) -> float:
-    """Seconds of the script itself up to the last of these closures, on the slower side."""
+    """Seconds of the script itself up to the last of these closures, without the calls that are left out, on the
+    slower side.
+    """
     found = [0.0]
-    for side in survey.sides.values():
-        before = 0.0
+    for role, side in survey.sides.items():
+        rows = survey.unwanted_calls(role, timed)
+        made = {place for place, *_ in rows}  # of every function one call is made: it shows what the others give
+        left_out = set[str]()
+        for place, _, keys in rows:
+            left_out |= set(keys) if place not in made else set()
+            made.discard(place)
+        spent, end = 0.0, 0.0
         for one in side.closures:
-            if one.key in timed:
-                found.append(one.at_s - before)
-            before += one.took_s
+            spent += one.at_s - end if one.key not in left_out else 0.0
+            end = one.at_s + one.took_s
+            found += [spent] if one.key in timed else []
     return max(found)
 
 
@@ -291,17 +330,6 @@ def spread(items: Sequence[str], most: int) -> list[str]:
     if most == 1:
         return [items[len(items) // 2]]
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
-
-
-def _cheapest(good: Sequence[str], cost: Mapping[str, float], left_s: float) -> list[str]:
-    """Where not even one of each fits: the cheapest, as many as fit, and one at least."""
-    kept: set[str] = set()
-    for key in sorted(good, key=lambda one: cost[one]):
-        left_s -= cost[key]
-        if kept and left_s < 0:
-            break
-        kept.add(key)
-    return [key for key in good if key in kept]
 
 
 # What a survey says of a script before it is timed: why it cannot be, or what a reader of the verdict must know.

@@ -119,8 +119,9 @@ def adopt(given: Given) -> int:
             spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
             return _told(request.seen(checkouts, plan, file, console), request, given, spec)
         rules = policy.load(given.policy_file)
-        budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
-        asked = dataclasses.replace(request, most_trials=budget)
+        settings = rules.settings(machine_kind=kind)
+        few = min(plan.trials or settings.looks[-1], settings.looks[0] + settings.confirming)
+        asked = dataclasses.replace(request, budget_trials=few)
         outcome = live.compare(checkouts, plan, rules, kind, file, console, asked.measure)
     except NothingToCompare as error:  # no verdict
         if given.as_json:

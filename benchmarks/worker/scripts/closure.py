@@ -16,7 +16,7 @@ import linecache
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -45,6 +45,7 @@ class ClosureBench:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
         self._owns, self._checkout = owns, checkout
         self._held: dict[str, torch.Tensor] = {}
+        self._leaves: list[torch.Tensor] = []
         self._written: list[str] = []
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
@@ -59,10 +60,13 @@ class ClosureBench:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
-        call changes further.  repeats: two calls gave the same.  call: what it does, in Python, with the inputs as x0,
-        x1, ... in their order (see `calls`), and the modules that it needs.
+        call changes further.  held: digest of what the others hold that it does not write.  repeats: two calls gave the
+        same.  bits: digest of that, "" where it was not the same bit by bit.  call: what it does, in Python, with the
+        inputs as x0, x1, ... in their order (see `calls`), and the modules that it needs.
         """
         self._held = tensors(self._timed.call, *self._timed.roots)
+        cleared = list(map(id, self._timed.no_grad_of))
+        self._leaves = [one for one in leaves(self._held.values()) if one.grad is None or id(one) in cleared]
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
         inputs, (call, modules) = described(self._held), told(self._timed.call, ordered(self._held))
@@ -73,18 +77,21 @@ class ClosureBench:
         after = self._digests()
         changed = [way for way in between if between[way] != after[way]]
         self._written = [way for way in before if before[way] != between[way] and way not in changed]
+        held = sorted(after[way] for way in after if way not in (*changed, *self._written))
         self._keep(changed)
         self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
         again = self._outputs(self._once()[1])
         bits = [digest(one) for one in self._own]
-        self._bits = "/".join(bits) if bits == [digest(one) for one in again] else ""
+        self._bits = "/".join(bits) if all(bits) and bits == [digest(one) for one in again] else ""
         return {
             "first_call_s": first_s,
             "expected_s": expected_s,
             "inputs": inputs,
             "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
+            "held": hashlib.sha256("/".join(held).encode()).hexdigest()[:16],
             "repeats": not self._own or agree(self._own, again, True).right,
+            "bits": hashlib.sha256(self._bits.encode()).hexdigest()[:16] if self._bits else "",
             "on_gpu": on_gpu,
             "call": call,
             "modules": modules,
@@ -141,7 +148,8 @@ class ClosureBench:
         """Hold the outputs against those of the other side."""
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
-        found = agree([one.cpu() for one in self._own], theirs["outputs"], self._inputs() == theirs["inputs"])
+        moved = [other.to(one.device) for one, other in zip(self._own, theirs["outputs"], strict=False)]
+        found = agree(self._own, [*moved, *theirs["outputs"][len(moved) :]], self._inputs() == theirs["inputs"])
         return dataclasses.asdict(found)
 
     def check_after(self) -> JsonObject:
@@ -162,6 +170,8 @@ class ClosureBench:
     def _once(self) -> tuple[float, Any]:
         """Seconds of one call from the same state as every other, seen from the host, and what it returned."""
         self._put_back()
+        for one in self._leaves:
+            one.grad = None
         seeded(self._seed)
         self.clock.synchronize()
         begin = time.perf_counter()
@@ -191,9 +201,10 @@ class ClosureBench:
         return sorted(found for way, found in self._digests().items() if found and way not in self._written)
 
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
-        """What a call gives: tensors that it returns, those that it writes, those that it changes."""
+        """What a call gives: tensors that it returns, those that it writes, those that it changes, and gradients."""
         written = [self._held[way] for way in self._written]
-        found = {id(one): one for one in (*outputs(returned), *written, *(one for one, _ in self._kept))}
+        grads = [one.grad for one in self._leaves if one.grad is not None and one.grad.layout is torch.strided]
+        found = {id(one): one for one in (*outputs(returned), *written, *(one for one, _ in self._kept), *grads)}
         return list(found.values())
 
     def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -306,8 +317,32 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> str:
 DEEPEST, MOST = 5, 64
 """Steps from the closure to a tensor, and tensors that are followed."""
 
-COLUMNS = 31
-"""A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows."""
+COLUMNS = (31, 1021)
+"""A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows unless they are
+a multiple of both apart."""
+
+MOST_NODES = 10_000
+"""Of a graph of gradients that are followed to its leaves."""
+
+
+def leaves(held: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors into which a backward pass may add gradients: those among the held, and those that they are made of."""
+    found: dict[int, torch.Tensor] = {}
+    nodes: dict[Any, None] = {}
+    for one in held:
+        if one.requires_grad and one.is_leaf:
+            found[id(one)] = one
+        elif one.grad_fn is not None:
+            nodes[one.grad_fn] = None
+    waiting = list(nodes)
+    while waiting and len(nodes) < MOST_NODES:
+        node = waiting.pop()
+        if type(node).__name__ == "AccumulateGrad":
+            found[id(node.variable)] = node.variable
+        new = [one for one, _ in node.next_functions if one is not None and one not in nodes]
+        nodes.update(dict.fromkeys(new))
+        waiting += new
+    return list(found.values())
 
 
 def tensors(*roots: Any) -> dict[str, torch.Tensor]:
@@ -356,9 +391,17 @@ def _digest(tensor: torch.Tensor) -> str:
     flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
     if flat.device.type == "cpu":
         return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
-    edge = flat.numel() // COLUMNS * COLUMNS
-    whole, rest = flat[:edge].view(-1, COLUMNS).sum(0, dtype=torch.int64), flat[edge:].sum(dtype=torch.int64)
-    return f"{head}{[*whole.tolist(), int(rest)]}"
+    return f"{head}{hashlib.blake2b(repr(_sums(flat)).encode(), digest_size=12).hexdigest()}"
+
+
+def _sums(flat: torch.Tensor) -> list[int]:
+    """Of a tensor of whole numbers, the sums of its columns, and of what is left."""
+    sums: list[int] = []
+    for columns in COLUMNS:
+        edge = flat.numel() // columns * columns
+        whole, rest = flat[:edge].view(-1, columns).sum(0, dtype=torch.int64), flat[edge:].sum(dtype=torch.int64)
+        sums += [*whole.tolist(), int(rest)]
+    return sums
 
 
 def _follow(

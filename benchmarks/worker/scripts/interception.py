@@ -25,6 +25,7 @@ from typing import Any
 
 from ...shapes import JsonObject
 from .. import failures
+from . import skipping, tuning
 
 Call = Callable[[], Any]
 """What is timed: it takes nothing."""
@@ -57,9 +58,11 @@ class ScriptTask:
     script: its path in the checkout.  source: the file whose text runs, of either side.  paths: for imports.
     folder: in which it runs.  packages: names that the repository has, which must come from the checkout.
     pytest: run it by pytest.  wanted: keys to be timed in turn; None: survey everything.  flush_bytes: for cold caches.
-    seed: of all random numbers.
+    seed: of all random numbers.  tuned: folder in which sides of a session keep which configurations they chose.
+    unwanted: calls of functions that need not be made (skipping.Skips).
     """
 
+    role: str
     checkout: str
     script: str
     source: str
@@ -73,6 +76,8 @@ class ScriptTask:
     seed: int
     gpu: bool
     flush_bytes: int
+    tuned: str
+    unwanted: Sequence[tuple[str, int, Sequence[str]]]
 
 
 class ImportTimes:
@@ -117,22 +122,25 @@ def installed_modules() -> list[str]:
 
 
 class Interceptor:
-    """Takes the closures of a script.  channel: to the coordinator.  taken: how many it took."""
+    """Takes the closures of a script.  channel: to the coordinator.  taken: how many it took.  busy: one is called."""
 
     def __init__(self, channel: Any, task: ScriptTask) -> None:
         self._channel, self._task, self._script = channel, task, task.script
         self._root = task.checkout.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self._is_users)
-        self._busy = False
+        self.busy = False
         self.taken = 0
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
         self.imports = ImportTimes(task.packages)
+        self._calls = skipping.Activations(self._root)
+        self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
+        self.tuning = tuning.Tuning(task.tuned, task.role, task.wanted is not None)
         self._begin, self._told = time.monotonic(), False
 
     def wants(self, frame: FrameType) -> bool:
         """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's."""
-        if self._busy:
+        if self.busy:
             return False
         one: FrameType | None = frame
         while one is not None:
@@ -153,7 +161,7 @@ class Interceptor:
         with self._measuring(call.threads):
             bench = self._bench(call)
             if self._task.wanted is None:
-                timing, error = self._surveyed(bench, name, call)
+                timing, error = self._surveyed(bench, name, call, self._calls.named(list(self._users(frame))))
             elif name.key in self._task.wanted:
                 timing, error = self._in_turn(bench, name)
             else:
@@ -170,9 +178,11 @@ class Interceptor:
 
     # ---- the three ways ------------------------------------------------------------------------------------------
 
-    def _surveyed(self, bench: Any, name: TimedName, call: TimerCall) -> tuple[Timing, BaseException | None]:
+    def _surveyed(
+        self, bench: Any, name: TimedName, call: TimerCall, calls: Sequence[str]
+    ) -> tuple[Timing, BaseException | None]:
         at_s = time.monotonic() - self._begin - self.imports.seconds
-        looking = time.monotonic()
+        looking, skipped = time.monotonic(), self.tuning.skipped
         failed: BaseException | None = None
         try:
             facts = bench.examine() | bench.code()
@@ -183,7 +193,7 @@ class Interceptor:
         seen = {"backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s, "took_s": took_s}
         loaded = {} if self._told else {"loaded": installed_modules()}
         self._told = True
-        self._said(event="seen", **seen, **facts, **loaded)
+        self._said(event="seen", **seen, **facts, **loaded, untuned=self.tuning.skipped - skipped, calls=calls)
         return _NOTHING if failed else Timing([max(facts["expected_s"], 1e-9)]), failed
 
     def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:
@@ -225,6 +235,18 @@ class Interceptor:
             self._clocks[gpu, hot] = clocks.DeviceClock(device, flush, None) if gpu else clocks.HostClock(flush, None)
         return self._clocks[gpu, hot]
 
+    def _passed(self, keys: Sequence[str]) -> None:
+        """Closures of a call that was not made: what comes after it has the names that it has always."""
+        self.taken += len(keys)
+        for key in keys:
+            self._names.passed(key)
+        if self._closures is not None:
+            self._closures.seeded(self._task.seed)
+
+    def _users(self, frame: FrameType) -> Iterator[FrameType]:
+        """The frames of the user's code, the innermost first."""
+        return (one for one in _up(frame) if self._is_users(one.f_code.co_filename))
+
     def _is_users(self, file: str) -> bool:
         return file == self._script or (file.startswith(self._root) and "site-packages" not in file)
 
@@ -233,13 +255,13 @@ class Interceptor:
         """Timers inside are their own; as many threads as the timer asks for; afterwards equal random numbers."""
         torch = sys.modules.get("torch") or __import__("torch")
         before = torch.get_num_threads()
-        self._busy = True
+        self.busy = True
         try:
             if threads and threads != before:
                 torch.set_num_threads(threads)
             yield
         finally:
-            self._busy = False
+            self.busy = False
             if torch.get_num_threads() != before:
                 torch.set_num_threads(before)
             if self._closures is not None:
@@ -340,6 +362,13 @@ class ClosureNames:
         name = self.unnumbered(frame, function, more, rounds)
         count = self._seen[name] = self._seen.get(name, 0) + 1
         return name if count == 1 else TimedName(name.backend, f"{name.case}#{count}")
+
+    def passed(self, key: str) -> None:
+        """Count a closure that was given its name in another run of the script."""
+        backend, _, case = key.partition("/")
+        name, _, number = case.rpartition("#")
+        bare = TimedName(backend, name if number.isdigit() and TimedName(backend, name) in self._seen else case)
+        self._seen[bare] = self._seen.get(bare, 0) + 1
 
     def unnumbered(
         self, frame: FrameType | None, function: Any, more: Mapping[str, Any] | None, rounds: Rounds

@@ -43,9 +43,8 @@ MOST_TOLD = 10
 """Regions that could not be taken over, and are told."""
 
 
-def compiled(text: str | bytes, file: str, clocks: OwnClocks) -> CodeType:
+def compiled(tree: ast.Module, file: str, clocks: OwnClocks) -> CodeType:
     """A module's code in which regions are handed over."""
-    tree = ast.parse(text, file)
     rewriter = _Rewriter(tree, os.path.basename(file))
     if rewriter.names:
         tree = ast.fix_missing_locations(rewriter.visit(tree))

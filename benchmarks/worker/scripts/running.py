@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import linecache
 import os
@@ -19,7 +20,7 @@ from typing import Any
 
 from ...shapes import JsonObject
 from .. import failures
-from . import own_clocks, timers
+from . import drawn, own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
 
 MOST_FILES = 2000
@@ -34,16 +35,16 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
     with changing(lambda name: _change(name, to, what.seed, what.on_cpu)), to.imports.timed():
-        ended = _ended(what, clocks)
+        ended = _ended(what, clocks, to)
     programs.stop()
     untaken = [*clocks.untaken, *(() if to.taken else clocks.totals)][: own_clocks.MOST_TOLD]
     return {**ended, "programs": programs.started[:5], "untaken": untaken, **_files(what)}
 
 
-def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks) -> JsonObject:
+def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> JsonObject:
     """Execute the script; how it ended."""
     try:
-        _execute(what, clocks)
+        _execute(what, clocks, to)
         return {"code": 0}
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
@@ -63,7 +64,7 @@ def _line_of(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
-def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks) -> None:
+def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> None:
     os.chdir(what.folder)
     sys.argv[:] = [what.script, *what.arguments]
     sys.path[:0] = [os.path.dirname(what.script), *what.paths]
@@ -76,9 +77,11 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks) -> None:
         return
     main = ModuleType("__main__")
     main.__dict__.update(__file__=what.script, __builtins__=__builtins__, __cached__=None)
-    main.__dict__[own_clocks.CLOCK] = clocks
+    main.__dict__.update({own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips})
     sys.modules["__main__"] = main
-    exec(own_clocks.compiled(text, what.script, clocks), main.__dict__)
+    sys.meta_path.insert(0, skipping.SkippingFinder(to.skips))
+    tree = to.skips.marked(ast.parse(text, what.script), what.script)
+    exec(own_clocks.compiled(tree, what.script, clocks), main.__dict__)
 
 
 def _by_pytest(what: ScriptTask) -> None:
@@ -99,7 +102,9 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
     if replace := timers.replacement(name):
         return lambda module: replace(module, to)
     if name == "torch":
-        return lambda module: _of_torch(module, seed, cpu)
+        return lambda module: _of_torch(module, to, seed, cpu)
+    if name == "triton.runtime.autotuner":
+        return to.tuning.of_triton
     if name == "numpy":
         return lambda module: module.random.seed(seed % 2**32)
     if name == "torch.multiprocessing":
@@ -107,9 +112,10 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
     return of_distributed if name == "torch.distributed" else None
 
 
-def _of_torch(torch: Any, seed: int, cpu: bool) -> None:
+def _of_torch(torch: Any, to: Interceptor, seed: int, cpu: bool) -> None:
     if cpu:
         of_torch(torch)
+    drawn.of_torch(torch, lambda: to.busy)
     torch.manual_seed(seed)
 
 

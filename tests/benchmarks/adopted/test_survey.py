@@ -94,10 +94,21 @@ def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> No
     assert set(half.left_out) == {one.key for one in closures} - set(half.timed)
 
 
-def test_one_closure_at_least_is_timed_the_cheapest() -> None:
-    closures = (closure("a", 9.0), closure("b", 1.0), closure("c", 5.0))
+def test_where_not_one_of_each_backend_fits_the_cheapest_are_timed() -> None:
+    closures = (closure("x/a", 9.0), closure("y/b", 0.1), closure("z/c", 0.2))
     both = alike(closures)
-    assert choose(both, 10, 4, 0.1).timed == ("script/b",)
+    few = choose(both, 10, 4, 4 * choose(both, 10, 4, None, {"x/a"}).trial_s)
+    assert few.timed == ("y/b", "z/c")
+
+
+def test_nothing_is_timed_where_a_trial_takes_too_long() -> None:
+    both = alike((closure("a", at_s=100.0), closure("b", at_s=100.0)))
+    none = choose(both, 10, 4, 60.0)
+    assert none.timed == ()
+    [why] = set(none.left_out.values())
+    assert "0 of 2 closures" in why
+    assert "4 trials of 102 s at least" in why
+    assert "--budget 14 times them all" in why
 
 
 def test_a_closure_that_fails_is_not_timed() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from benchmarks.adopted.session import WARM_UP
 from benchmarks.adopted.sides import ScriptCase
 from benchmarks.coordinator.lanes import Quiet
@@ -22,6 +24,8 @@ FACTS = {
     "outputs": [],
     "changed": [],
     "repeats": True,
+    "bits": "",
+    "held": "",
     "on_gpu": True,
 }
 AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
@@ -111,3 +115,11 @@ def test_outputs_that_change_from_call_to_call_are_not_compared() -> None:
     pair, _ = run(base, AnsweringSide())
     assert "equal calls give different outputs (base)" in pair.warnings[0]
     assert "keep_outputs" not in base.asked
+
+
+@pytest.mark.parametrize(("bits", "asks"), [("a", False), ("b", True), ("", True)])
+def test_outputs_of_the_same_bits_need_not_be_sent(bits: str, asks: bool) -> None:
+    base = AnsweringSide(examine={**FACTS, "bits": "a" if bits else ""})
+    _, arms = run(base, AnsweringSide(examine={**FACTS, "bits": bits}))
+    assert ("keep_outputs" in base.asked) is asks
+    assert arms["head"]["error"] == {"norm": 0.0, "peak": 0.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import time
 from typing import Any
@@ -53,7 +54,7 @@ def ran(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], Tak
     taken = Taken()
     clocks = OwnClocks(taken)  # type: ignore[arg-type]
     held: dict[str, Any] = {"__name__": "__main__", CLOCK: clocks, "Event": Event, "sync": lambda: None}
-    exec(compiled(text, FILE, clocks), held)
+    exec(compiled(ast.parse(text), FILE, clocks), held)
     return held, taken, [*clocks.untaken, *clocks.totals]
 
 

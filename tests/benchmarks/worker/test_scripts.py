@@ -99,6 +99,24 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
     assert all(seen)
 
 
+def test_leaves_are_found_through_what_is_made_of_them() -> None:
+    w, x, there = (torch.ones(3, requires_grad=True) for _ in range(3))
+    made = (w * x).sum()
+    there.grad = torch.ones(3)
+    assert {id(one) for one in closure.leaves([made, there, torch.ones(2)])} == {id(w), id(x), id(there)}
+    bench = closure_bench(lambda: (made * 1).backward(retain_graph=True), [there])
+    assert bench.examine()["outputs"] == ["float32[3]"] * 2
+    assert torch.equal(there.grad, torch.ones(3))
+
+
+def test_a_swap_shows_unless_its_places_are_far_apart_by_both_column_counts() -> None:
+    bits = torch.arange(1 << 16)
+    for distance, seen in ((31, True), (1021, True), (31 * 1021, False)):
+        swapped = bits.clone()
+        swapped[[0, distance]] = bits[[distance, 0]]
+        assert (closure._sums(bits) != closure._sums(swapped)) is seen
+
+
 def test_after_timing_a_closure_must_give_what_it_gave() -> None:
     state = {"calls": 0}
 

@@ -1,0 +1,128 @@
+"""Kernels that choose their configuration by times: none are taken in a survey, and once a side in trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.worker.scripts.tuning import Tuning, chosen
+
+pytestmark = pytest.mark.slow  # imports Triton
+
+
+class Kernel:
+    """Stands for a kernel of Triton.  ms: by BLOCK.  launched: what ran."""
+
+    def __init__(self, ms: dict[int, float]) -> None:
+        self.ms, self.launched = ms, list[int]()
+
+    def run(self, *args: Any, BLOCK: int, **kwargs: Any) -> None:
+        from triton.runtime.errors import OutOfResources
+
+        if self.ms[BLOCK] < 0:
+            raise OutOfResources(2, 1, "shared memory")
+        self.launched.append(BLOCK)
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """make(role, {BLOCK: ms}, measures) -> a tuner in a process of its own, so to say, and its kernel."""
+    from triton.runtime import autotuner
+
+    prune, bench = autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench
+
+    def made(role: str, ms: dict[int, float], measures: bool = True, own: bool = True) -> Any:
+        autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
+        tuning = Tuning(str(tmp_path / "tuned"), role, measures)
+        tuning.of_triton(autotuner)
+        kernel = Kernel(ms)
+
+        def do_bench(call: Callable[[], None], quantiles: Any) -> list[float]:
+            call()
+            return [kernel.ms[kernel.launched[-1]]] * 3
+
+        def named() -> None: ...
+
+        kernel.fn = named  # type: ignore[attr-defined]
+        configs = [autotuner.Config({"BLOCK": one}) for one in ms]
+        tuner = autotuner.Autotuner(kernel, ["x", "n"], configs, ["n"], ["x"], None, do_bench=do_bench)
+        return tuning, tuner, kernel
+
+    yield made
+    autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
+
+
+class Buffer:
+    """A tensor that counts how often it is cleared."""
+
+    dtype, cleared = "fp32", 0
+
+    def zero_(self) -> None:
+        self.cleared += 1
+
+
+def test_a_survey_takes_the_first_configuration_that_can_be_launched(make: Make) -> None:
+    tuning, tuner, kernel = make("base", {16: -1, 32: 3.0, 64: 1.0, 128: 2.0}, measures=False)
+    x = Buffer()
+    tuner.run(x, 5)
+    assert kernel.launched == [32, 32]  # tried, then run
+    assert tuning.skipped == 4
+    assert x.cleared >= 2
+    tuner.run(x, 5)
+    assert kernel.launched == [32, 32, 32]
+    tuner.run(x, 6)
+    assert tuning.skipped == 8
+
+
+def test_a_side_measures_once_in_a_session(make: Make) -> None:
+    _, tuner, kernel = make("base", {16: 3.0, 32: 1.0, 64: 2.0})
+    tuner.run(Buffer(), 5)
+    assert kernel.launched == [16, 32, 64, 32]
+    _, again, kernel = make("base", {16: 1.0, 32: 3.0, 64: 2.0})  # by chance, in the next trial
+    again.run(Buffer(), 5)
+    assert set(kernel.launched) == {32}
+    again.run(Buffer(), 6)
+    assert kernel.launched[-4:] == [16, 32, 64, 16]
+
+
+@pytest.mark.parametrize(("there", "taken"), [(1.04, 32), (1.2, 16)])
+def test_both_sides_choose_alike_where_times_do_not_tell(make: Make, there: float, taken: int) -> None:
+    make("base", {16: 3.0, 32: 1.0, 64: 2.0})[1].run(Buffer(), 5)
+    _, tuner, kernel = make("head", {16: 1.0, 32: there, 64: 2.0})
+    tuner.run(Buffer(), 5)
+    assert kernel.launched[-1] == taken
+
+
+def test_sides_with_other_configurations_choose_for_themselves(make: Make) -> None:
+    make("base", {16: 3.0, 32: 1.0})[1].run(Buffer(), 5)
+    _, tuner, kernel = make("head", {16: 1.0, 32: 1.01, 64: 2.0})
+    tuner.run(Buffer(), 5)
+    assert kernel.launched[-1] == 16
+
+
+def test_the_fastest_is_chosen_where_the_other_side_has_none() -> None:
+    assert chosen({"a": 2.0, "b": 1.0}, "") == chosen({"a": 2.0, "b": 1.0}, "c") == "b"
+    assert chosen({"a": float("inf"), "b": float("inf")}, "b") == "b"
+
+
+def test_a_kernel_that_names_no_timer_is_measured_shortly(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tuner, kernel = make("base", {16: 3.0, 32: 1.0})
+    asked: list[dict[str, int]] = []
+
+    def benchmarker(call: Callable[[], None], quantiles: Any, **how: int) -> list[float]:
+        asked.append(how)
+        call()
+        return [kernel.ms[kernel.launched[-1]]]
+
+    tuner._do_bench = None
+    tuner.do_bench = benchmarker  # as Triton makes it of the driver
+    tuner.run(Buffer(), 5)
+    assert asked == [{"warmup": 5, "rep": 25}] * 2
+    assert tuner.do_bench is benchmarker
+    assert kernel.launched[-1] == 32
