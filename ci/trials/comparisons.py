@@ -236,6 +236,8 @@ class _OneCase:
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
         untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
         if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
+            if self.same_code():
+                return dataclasses.replace(untold, same_code=True, warnings=shared + self.unfit)
             return dataclasses.replace(untold, problems=self.unfit, warnings=shared)
         timed, problems = self.paired_rounds() if not operator.mixed else ((), operator.mixed)
         return dataclasses.replace(

@@ -413,6 +413,15 @@ def test_on_a_failed_node_nothing_can_be_told(head: dict[str, Any] | None) -> No
     assert (found.verdict, found.evidence, found.wants_more) == (Verdict.CANNOT_TELL, (SAID,), False)
 
 
+def test_equal_code_is_the_same_on_a_failed_node_too() -> None:
+    """Another program on the GPU changes no code object."""
+    hashed = {"code_hash": "5f" * 8}
+    line = made.paired({"m16": {"triton": (ok() | hashed, ok([2 * one for one in TIMES]) | hashed)}})
+    found = verdict(parsed({**line, "preflight": {"problems": [ECC], "facts": {"numa_balancing": 0}}}))
+    assert (found.verdict, found.wants_more) == (Verdict.SAME, False)
+    assert SAID in found.warnings
+
+
 def test_trials_of_a_failed_node_are_left_out() -> None:
     fit = [paired(number) for number in range(5)]
     found = verdict(*fit, paired(5, ECC, head=failed("wrong")), paired(6, ECC))
