@@ -91,7 +91,24 @@ def test_the_example_of_the_help_runs(monkeypatch):
     result = run(*words)
     assert result.exit_code == 0
     assert "Autotune / the best of hipBLASLt, Triton in each row" in result.stdout
-    assert "96 printed ratios differ from the numbers by 0.00049 at most; 0 are off" in result.stderr
+    assert "96 printed ratios Autotune / GMM differ from the numbers by 0.00049 at most; 0 are off" in result.stderr
+
+
+def test_a_column_that_is_named_a_ratio_is_checked_and_is_no_backend():
+    printed = ["ratio", "1.2", "1.0", "1.35", "0.76"]
+    text = "".join(f"{line},{cell}\n" for line, cell in zip(TEXT.splitlines(), printed, strict=True))
+    found = answer("--baseline", "gmm", given=text)
+    assert set(found["backends"]) == {"triton", "tuned", "gmm"}
+    (ratios,) = found["printed"]
+    assert (ratios["column"], ratios["numerator"], ratios["denominator"], ratios["rows"]) == (
+        "ratio",
+        "tuned",
+        "gmm",
+        4,
+    )
+    assert [(one["row"], one["printed"], one["ratio"]) for one in ratios["off"]] == [(4, "0.76", 0.75)]
+    said = run("-", "--columns", "triton", "--baseline", "gmm", given=text).stderr
+    assert "column 'ratio' is a ratio by its name, of no two columns here; it is not compared" in said
 
 
 def test_on_a_terminal_each_average_has_its_name():
