@@ -256,8 +256,6 @@ def test_without_numbers_there_is_nothing_to_check():
 PUBLISHED = Path(__file__).parent / "data" / "primus_turbo_pr284.csv"
 """The 96 rows of the description of AMD-AGI/Primus-Turbo pull request 284 (2026-04-14; BF16, MI355X, TFLOPS)."""
 
-GUIDE = Path(__file__).parents[3] / ".github" / "guides" / "tables.md"
-
 
 def slow(values, base, score, tie, bound):
     """What `compare` says of one column, row by row."""
@@ -410,15 +408,3 @@ def test_the_published_table_with_a_plain_ratio_is_the_same_comparison(tmp_path)
     (checked,) = check_printed(found.frame, found.roles.printed, found.roles.backends)
     assert (checked.column, checked.numerator, checked.denominator) == ("ratio", "Autotune", "GMM")
     assert (checked.rows, checked.off) == (96, ())
-
-
-def test_the_guide_shows_what_the_command_prints():
-    """The table of the guide is the output of the command above it."""
-    shown = GUIDE.read_text(encoding="utf-8")
-    _, found = published(by=[["op"]])
-    for name in ("Triton", "Autotune"):
-        whole = found.columns[name]
-        assert f"| {name} | 96 | {whole.ratio_of_means:.3f} | {whole.geometric_mean:.3f} |" in shown
-    for group in found.groups[1:]:
-        one = group.columns["Autotune"]
-        assert f"| {group.key['op']} | Autotune | 32 | {one.ratio_of_means:.3f} | {one.geometric_mean:.3f} |" in shown
