@@ -108,8 +108,9 @@ def table(given: Given) -> int:
     A ratio is above 1 where a backend beats the baseline.  `ratio of means` compares the arithmetic means of two
     columns, so large rows weigh more; `mean of ratios` and `geometric mean` give each row the same weight.  All take
     the rows that have both numbers; a cell without one is named and left out.  Rows with equal numbers are ties.  A
-    column A/B beside columns A and B is taken as printed ratios, and checked.  In --json, `mean` is the ratio of means
-    and `geomean` the geometric mean.
+    column A/B beside columns A and B, or one behind them whose name says ratio or speedup, is printed ratios: they are
+    checked, and no backend unless --columns, --baseline or --regret names them.  In --json, `mean` is the ratio of
+    means and `geomean` the geometric mean.
 
     STUDY prints the table of a recorded study; with --baseline, --columns or --by it goes through the same maths.
 
@@ -148,7 +149,7 @@ def _print_comparison(path: str, asked: AskedColumns, given: Given) -> None:
             worst=given.worst,
         )
     if given.form == "json":
-        checked = check_printed(read_in.frame, roles.printed)
+        checked = check_printed(read_in.frame, roles.printed, roles.backends)
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
     if given.ratios:
@@ -209,8 +210,12 @@ def _show(sheet: Sheet) -> None:
 def _remarks(read_in: TableFile) -> list[str]:
     roles = read_in.roles
     said = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
-    for one in check_printed(read_in.frame, roles.printed):
+    for one in check_printed(read_in.frame, roles.printed, roles.backends):
+        if not one.numerator:
+            said.append(f"column {one.column!r} is a ratio by its name, of no two columns here; it is not compared")
+            continue
         differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
-        said.append(f"column {one.column!r}: {plural(one.rows, 'printed ratio')} {differ}; {len(one.off)} are off")
+        ratios = f"{plural(one.rows, 'printed ratio')} {one.numerator} / {one.denominator}"
+        said.append(f"column {one.column!r}: {ratios} {differ}; {len(one.off)} are off")
         said += [f"row {o.row}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off]
     return [*said, *read_in.left_out.all()]

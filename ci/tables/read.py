@@ -13,6 +13,7 @@ import difflib
 import gzip
 import io
 import itertools
+import re
 import sys
 import zlib
 from collections import Counter
@@ -305,6 +306,10 @@ SHAPE = frozenset(
 operators were taken from (kernels/, 2026-11)."""
 
 
+RATIOS = frozenset(("ratio", "ratios", "speedup", "speedups"))
+"""Words by which a column behind two of numbers says that it is a ratio of such, and no backend unless asked for."""
+
+
 @dataclass(frozen=True)
 class AskedColumns:
     """What the caller says of the columns; empty where it is left to the file."""
@@ -341,7 +346,8 @@ class AskedColumns:
 @dataclass(frozen=True)
 class Roles:
     """Names of columns.  backends: all that are read as numbers.  compared: those of them that are shown, the baseline
-    among them.  printed: (name, numerator, denominator).  unused: numbers that nobody asked for.
+    among them.  printed: (name, numerator, denominator), the last two empty where its name says only that it is a
+    ratio.  unused: numbers that nobody asked for.
 
     identity: what tells rows apart: the keys, and what is not used left of the backends, as it may be a key too.
     asked: what was asked for, with the names of the header.
@@ -364,7 +370,7 @@ def roles(header: Sequence[str], numeric: Collection[str], asked: AskedColumns) 
     rows are grouped by.
     """
     asked = asked.within(header)
-    printed = tuple(_printed(header))
+    printed = tuple(_printed(header, numeric, asked))
     plain = [name for name in header if name not in {one[0] for one in printed}]
     found = _columns_of_numbers(plain, numeric, asked)
     backends = tuple(name for name in plain if name in (asked.backends if asked.columns else (*found, *asked.backends)))
@@ -403,9 +409,20 @@ def _is_backend(name: str, numeric: Collection[str], asked: AskedColumns) -> boo
     return name not in SHAPE and name not in asked.grouped and name in numeric
 
 
-def _printed(header: Sequence[str]) -> list[tuple[str, str, str]]:
-    parts = [(name, *(part.strip() for part in name.split("/"))) for name in header if name.count("/") == 1]
-    return [(name, over, under) for name, over, under in parts if {over, under} <= set(header) - {name}]
+def _printed(header: Sequence[str], numeric: Collection[str], asked: AskedColumns) -> Iterator[tuple[str, str, str]]:
+    numbers = 0
+    for name in header:
+        over, _, under = (part.strip() for part in name.partition("/"))
+        if {over, under} <= set(header) - {name}:
+            yield name, over, under
+        elif numbers >= 2 and _words(name) & RATIOS and name not in {*asked.backends, *asked.grouped}:
+            yield name, "", ""
+        else:
+            numbers += _is_backend(name, numeric, asked)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", name.lower().replace("speed-up", "speedup")))
 
 
 def _too_few(backends: Sequence[str], header: Sequence[str], asked: AskedColumns) -> str:

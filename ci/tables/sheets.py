@@ -92,7 +92,8 @@ def _cells(one: AgainstBaseline) -> tuple[str, ...]:
     return str(one.rows), *map(ratio, averages), *map(str, counts), ratio(one.worst), ratio(one.best), str(one.below)
 
 
-# Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B.
+# Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B, or a
+# column `ratio`, of the two columns whose ratios it has.
 
 
 RATIO = re.compile(r"([0-9]+(?:\.([0-9]+))?)\s*[x×]?")
@@ -110,20 +111,39 @@ class PrintedOff:
 
 @dataclass(frozen=True)
 class PrintedRatios:
-    """A column of printed ratios.  largest: the largest |printed - computed| of the rows, NaN where there are none."""
+    """A column of printed ratios of two others, which are empty where it has the ratios of no two.
+
+    largest: the largest |printed - computed| of the rows, NaN where there are none.
+    """
 
     column: str
+    numerator: str
+    denominator: str
     rows: int
     largest: float
     off: tuple[PrintedOff, ...]
 
 
-def check_printed(frame: pd.DataFrame, printed: Sequence[tuple[str, str, str]]) -> tuple[PrintedRatios, ...]:
+def check_printed(
+    frame: pd.DataFrame, printed: Sequence[tuple[str, str, str]], backends: Sequence[str] = ()
+) -> tuple[PrintedRatios, ...]:
     """Each printed column against numerator / denominator; off by more than half of its last digit is named.
 
-    frame: printed columns as text, the others as numbers.  printed: (column, numerator, denominator).
+    frame: printed columns as text, backends as numbers.  printed: (column, numerator, denominator), the last two empty
+    where the name does not say: then the two backends that most rows agree with, if at least half of the rows do.
     """
-    return tuple(_checked(frame, *one) for one in printed if {*one} <= {*frame.columns})
+    return tuple(
+        _checked(frame, *one) if one[1] else _found(frame, one[0], backends)
+        for one in printed
+        if {*filter(None, one)} <= {*frame.columns}
+    )
+
+
+def _found(frame: pd.DataFrame, column: str, backends: Sequence[str]) -> PrintedRatios:
+    tried = [_checked(frame, column, *pair) for pair in itertools.permutations(backends, 2)]
+    agreeing = [one for one in tried if 0 < one.rows >= 2 * len(one.off)]
+    nothing = PrintedRatios(column, "", "", 0, math.nan, ())
+    return max(agreeing, key=lambda one: one.rows - len(one.off), default=nothing)
 
 
 def _checked(frame: pd.DataFrame, column: str, over: str, under: str) -> PrintedRatios:
@@ -136,7 +156,8 @@ def _checked(frame: pd.DataFrame, column: str, over: str, under: str) -> Printed
     allowed = 0.5 * 10.0 ** -read[1].fillna("").str.len() * (1 + 1e-9)
     off = ~(apart <= allowed)
     rows = zip(texts.index[off].tolist(), texts[off], computed[off].tolist(), strict=True)
-    return PrintedRatios(column, int(apart.notna().sum()), float(apart.max()), tuple(PrintedOff(*one) for one in rows))
+    named = tuple(PrintedOff(*one) for one in rows)
+    return PrintedRatios(column, over, under, int(apart.notna().sum()), float(apart.max()), named)
 
 
 # A comparison as JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it.
@@ -184,7 +205,14 @@ def document(
             for one in found.regrets
         ],
         "printed": [
-            {"column": one.column, "rows": one.rows, "largest_difference": _number(one.largest), "off": rows(one.off)}
+            {
+                "column": one.column,
+                "numerator": one.numerator or None,
+                "denominator": one.denominator or None,
+                "rows": one.rows,
+                "largest_difference": _number(one.largest),
+                "off": rows(one.off),
+            }
             for one in printed
         ],
         "left_out": dict(left_out.counts),

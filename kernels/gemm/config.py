@@ -79,9 +79,7 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
     if case.M <= 64:
         return _split(case, 64, 64, 128, 4, 3, fill=2 * sms)
     if case.M <= 256:
-        return _split(case, 128, 128, 64, 8, 4, fill=sms)
-    if sms >= -(-case.M // 128) * -(-case.N // 256):
-        return _persistent(128, 256, 64, 8, 4, parts=2)
+        return _split(case, 128, 128, 64, 8, 6, fill=sms)
     return _specialized(256, 3, group_m=16)
 
 
@@ -154,7 +152,7 @@ def _some_tokens(case: Case) -> list[dict[str, Any]]:
 
 def _many_tokens(case: Case) -> list[dict[str, Any]]:
     return [
-        *(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
+        *(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5, 6) for s in (1, 2, 4)),
         *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
         *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
         _split(case, 128, 64, 128, 4, 4, split_k=1),

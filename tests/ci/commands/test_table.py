@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ x,odd,f,30,27,20
 y,odd,d,5,6,8
 """
 
+
+ROOT = Path(__file__).parents[3]
 
 run = functools.partial(ridgeline, "table")
 
@@ -86,12 +89,41 @@ def test_ties_and_regret_and_the_rows_below_a_bound():
 
 
 def test_the_example_of_the_help_runs(monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[3])
+    monkeypatch.chdir(ROOT)
     words = table.EXAMPLE.split("ridgeline table ")[1].split()
     result = run(*words)
     assert result.exit_code == 0
     assert "Autotune / the best of hipBLASLt, Triton in each row" in result.stdout
-    assert "96 printed ratios differ from the numbers by 0.00049 at most; 0 are off" in result.stderr
+    assert "96 printed ratios Autotune / GMM differ from the numbers by 0.00049 at most; 0 are off" in result.stderr
+
+
+def test_the_guide_shows_what_its_commands_print(monkeypatch):
+    """The published table and ours: every row of the guide's tables is one that its commands print."""
+    monkeypatch.chdir(ROOT)
+    lines = (ROOT / ".github" / "guides" / "tables.md").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line.startswith("ridgeline table ") and "--format" in line]
+    printed = [line for one in commands for line in run(*shlex.split(one)[2:]).stdout.splitlines()]
+    shown = [line for line in lines if line.startswith("| ")]
+    assert len(commands) == 2
+    assert len(shown) > 15
+    assert [line for line in shown if line not in printed] == []
+
+
+def test_a_column_that_is_named_a_ratio_is_checked_and_is_no_backend():
+    printed = ["ratio", "1.2", "1.0", "1.35", "0.76"]
+    text = "".join(f"{line},{cell}\n" for line, cell in zip(TEXT.splitlines(), printed, strict=True))
+    found = answer("--baseline", "gmm", given=text)
+    assert set(found["backends"]) == {"triton", "tuned", "gmm"}
+    (ratios,) = found["printed"]
+    assert (ratios["column"], ratios["numerator"], ratios["denominator"], ratios["rows"]) == (
+        "ratio",
+        "tuned",
+        "gmm",
+        4,
+    )
+    assert [(one["row"], one["printed"], one["ratio"]) for one in ratios["off"]] == [(4, "0.76", 0.75)]
+    said = run("-", "--columns", "triton", "--baseline", "gmm", given=text).stderr
+    assert "column 'ratio' is a ratio by its name, of no two columns here; it is not compared" in said
 
 
 def test_on_a_terminal_each_average_has_its_name():

@@ -135,6 +135,9 @@ def test_a_name_that_stands_twice_in_the_header_is_the_first_column(tmp_path):
         ("a,b", "1,2", (), ("a", "b")),
         ("op,a,b,note", "f,1,2,slow", ("op", "note"), ("a", "b")),
         ("op,a,b,a/b", "f,1,2,0.500x", ("op",), ("a", "b")),
+        ("op,a,b,ratio", "f,1,2,0.5", ("op",), ("a", "b")),
+        ("op,a,b,Speed-up (b),c", "f,1,2,2.0x,3", ("op",), ("a", "b", "c")),
+        ("capacity_ratio,op,a,b", "0.5,f,1,2", ("capacity_ratio", "op"), ("a", "b")),
         ("year,op,a,b", "2026,f,2,3", ("year", "op"), ("a", "b")),
     ],
 )
@@ -149,6 +152,8 @@ def test_backends_by_name(tmp_path):
     assert found.compared == ("c", "b")
     assert found.backends == ("a", "b", "c", "d")
     assert found.keys == ("op",)
+    asked = AskedColumns(columns=("ratio", "a"))
+    assert table(tmp_path, "op,a,b,ratio\nf,1,2,3\n", asked).roles.compared == ("ratio", "a")
     grouped = table(tmp_path, text, AskedColumns(by=(("a",),))).roles
     assert grouped.keys == ("op", "a")
 
@@ -229,6 +234,15 @@ def test_a_ratio_is_right_if_it_rounds_to_its_own_digits():
     assert found.off[0].ratio == 1279 / 1063
 
 
+def test_a_ratio_whose_name_says_no_more_is_of_the_two_columns_that_most_rows_agree_with():
+    frame = pd.DataFrame({"a": [4.0, 5, 6], "b": [2.0, 2, 2], "c": [8.0, 1, 9], "x": ["0.50", "0.40", "0.99"]})
+    (found,) = check_printed(frame, [("x", "", "")], ["a", "b", "c"])
+    assert (found.numerator, found.denominator, found.rows) == ("b", "a", 3)
+    assert [(one.row, one.printed) for one in found.off] == [(2, "0.99")]
+    (found,) = check_printed(frame.assign(x="7.5"), [("x", "", "")], ["a", "b", "c"])
+    assert (found.numerator, found.rows) == ("", 0)
+
+
 def test_without_numbers_there_is_nothing_to_check():
     (found,) = check_printed(FRAME.assign(a=float("nan")), [("a/b", "a", "b")])
     assert (found.rows, found.off) == (0, ())
@@ -241,8 +255,6 @@ def test_without_numbers_there_is_nothing_to_check():
 
 PUBLISHED = Path(__file__).parent / "data" / "primus_turbo_pr284.csv"
 """The 96 rows of the description of AMD-AGI/Primus-Turbo pull request 284 (2026-04-14; BF16, MI355X, TFLOPS)."""
-
-GUIDE = Path(__file__).parents[3] / ".github" / "guides" / "tables.md"
 
 
 def slow(values, base, score, tie, bound):
@@ -389,13 +401,10 @@ def test_the_published_totals_groups_and_regret():
     assert (round(regret.worst[0].ratio, 3), regret.against.losses) == (0.846, 82)
 
 
-def test_the_guide_shows_what_the_command_prints():
-    """The table of the guide is the output of the command above it."""
-    shown = GUIDE.read_text(encoding="utf-8")
-    _, found = published(by=[["op"]])
-    for name in ("Triton", "Autotune"):
-        whole = found.columns[name]
-        assert f"| {name} | 96 | {whole.ratio_of_means:.3f} | {whole.geometric_mean:.3f} |" in shown
-    for group in found.groups[1:]:
-        one = group.columns["Autotune"]
-        assert f"| {group.key['op']} | Autotune | 32 | {one.ratio_of_means:.3f} | {one.geometric_mean:.3f} |" in shown
+def test_the_published_table_with_a_plain_ratio_is_the_same_comparison(tmp_path):
+    text = PUBLISHED.read_text(encoding="utf-8").replace("Autotune/GMM", "ratio").replace("x\n", "\n")
+    found = table(tmp_path, text, AskedColumns(baseline="GMM"))
+    assert found.roles.compared == ("hipBLASLt", "Triton", "GMM", "Autotune")
+    (checked,) = check_printed(found.frame, found.roles.printed, found.roles.backends)
+    assert (checked.column, checked.numerator, checked.denominator) == ("ratio", "Autotune", "GMM")
+    assert (checked.rows, checked.off) == (96, ())
