@@ -7,7 +7,8 @@ asv 0.6 loads this module because asv.conf.json lists it; nothing in asv is patc
 * keeps the grid of parameters fixed while several commits run: asv discovers it once and then names combinations by
   number, so a commit with other cases would otherwise be measured under wrong names;
 * records the trials of each kernel with :mod:`ci.records.store` as soon as they are measured;
-* names this machine by its fingerprint, so that `asv machine` is not needed.
+* names this machine by its fingerprint, so that `asv machine` is not needed;
+* counts as commits of a branch those that a merge brought in, as every other reader of the records does.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +26,7 @@ from asv import util
 from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
+from asv.plugins.git import Git
 
 from benchmarks.shapes import built
 from ci import asv_suite
@@ -59,6 +62,17 @@ def doctor() -> asv_suite.Json:
         return query("doctor")
     except MeasureError as error:
         raise util.UserError(str(error)) from None
+
+
+class EveryParent(Git):  # type: ignore[misc]
+    """`"dvcs": "git-every-parent"`: asv 0.6 follows first parents, and leaves out the records of what was merged."""
+
+    dvcs = "git-every-parent"
+
+    def get_hashes_from_range(self, range_spec: str) -> list[str]:
+        """Commits of a range of git, newest first."""
+        found: str = self._run_git(["rev-list", *shlex.split(range_spec), "--"], valid_return_codes=(0, 1), dots=False)
+        return found.split()
 
 
 class Worktree(Environment):  # type: ignore[misc]

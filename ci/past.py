@@ -191,7 +191,7 @@ class PastRun:
         self.failed: dict[tuple[int, str], str] = {}
         self._steps_here = 0
         self._recorded: dict[tuple[Path, str], list[Trial]] = {}
-        self._failed_before = unmeasured.read(failures(self.out))
+        self._failed_before = unmeasured.read(unmeasured.beside(self.out))
 
     @property
     def trials(self) -> list[Trial]:
@@ -252,7 +252,7 @@ class PastRun:
     def take(self, recording: Path) -> None:
         """Take the trials of the range from a recording into the file, each once, and what failed beside them."""
         before = {one.id for one in self.trials}
-        self._failed_before += unmeasured.read(failures(recording))
+        self._failed_before += unmeasured.read(unmeasured.beside(recording))
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a", encoding="utf-8") as stream:
             for one in read(recording).trials:
@@ -294,7 +294,7 @@ class PastRun:
         if len(self.failed) >= FEWEST_FAILURES and not self.trials:
             raise MeasureError(f"nothing can be measured here: {next(iter(self.failed.values()))}")
         if self.trials and self.failed:
-            unmeasured.write(failures(self.out), (row for row in self.unmeasured() if row.why))
+            unmeasured.write(unmeasured.beside(self.out), (row for row in self.unmeasured() if row.why))
 
     def unmeasured(self) -> list[Unmeasured]:
         """What commits without a measurement of their own share, or why they have none."""
@@ -332,11 +332,6 @@ def _is_whole(trial: Trial, tier: str) -> bool:
     tiers = TIERS[: TIERS.index(tier) + 1]
     wanted = {name for name, case in cases if case.tier in tiers and case.world <= trial.machine.count}
     return wanted <= trial.cases.keys()
-
-
-def failures(out: Path) -> Path:
-    """What failed of the range that is measured into a file; the next call tries it again."""
-    return out.with_suffix(".failed.jsonl")
 
 
 def measured_here(out: Path, console: Console, by: OneProgram) -> Measuring:

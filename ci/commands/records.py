@@ -30,12 +30,12 @@ from ci.options import (
     verb,
 )
 from ci.records import derived as exported
-from ci.records import foreign, foreign_csv, store
+from ci.records import foreign, foreign_csv, store, unmeasured
 from ci.records.frame import IMPORTED
 from ci.records.ledger import machine_folders
 from ci.records.samples import CountingPlace, SamplesPlace, configured, published
 from ci.report.words import plain, plural
-from ci.trials.file import RecordError
+from ci.trials.file import RecordError, read
 from kernels import project
 
 PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
@@ -51,13 +51,17 @@ PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to t
 def add(given: Given) -> int:
     """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing.
 
+    What failed beside one (`run A..B --out`, FILE.failed.jsonl) is recorded with its reason.
     Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
     """
     if given.compact == bool(given.files):
         raise click.UsageError("name trial files; `ridgeline records compact` moves the samples of those recorded")
     if given.compact:
         return _compacted(given)
-    done = store.record(given.files, given.results, dry_run=given.dry_run)
+    files = list(map(read, given.files))
+    done = store.record(files, given.results, dry_run=given.dry_run)
+    for file in () if given.dry_run else files:
+        unmeasured.add(given.results, file)
     if given.as_json:
         paths, problems = list(map(str, done.paths)), list(map(dataclasses.asdict, done.problems))
         print_json({"added": done.added, "known": done.known, "paths": paths, "problems": problems})

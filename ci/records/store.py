@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
 from ci.records import samples as keeping
+from ci.records import unmeasured
 from ci.records.ledger import SWEEPS, by_regime, folder_of
 from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
 from ci.records.samples import SamplesPlace, configured
@@ -115,6 +116,8 @@ def record(
                     _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
                 elif not swept and not dry_run:
                     done.problems += _write_place(folder, _added(there, new, place, samples), place)
+                    measured = {(place.commit, trial.operator) for trial in wanted[swept, place, path]}
+                    unmeasured.settle(folder / place.machine / unmeasured.NAME, measured)
     return done
 
 

@@ -15,19 +15,17 @@
   function headlines(host, history, commits, page, unmeasured) {
     host.hidden = history.length === 0;
     const pictures = history.flatMap(({unit, lines}) => [...grouped(lines, line => line.kernel)].map(([, own]) => picture(unit, own, commits, page)));
-    host.replaceChildren(h("h2", "History of the headline cases"), h("div.pictures", pictures), shared(unmeasured));
+    host.replaceChildren(h("h2", "History of the headline cases"), h("div.pictures", pictures), ...absent(unmeasured));
   }
 
-  /** Commits that share another's numbers, or have none: they are no points. */
-  function shared(unmeasured) {
-    if (unmeasured.length === 0) return "";
-    const row = ([hash, , kernels, same, why]) =>
-      h("li", commitLink(hash), ` ${kernels.join(", ")}: `, same ? ["the same files as ", commitLink(same)] : foreign(why));
-    return h(
-      "details.fold",
-      h("summary", `${E.several(new Set(unmeasured.map(([hash]) => hash)).size, "commit")} without a measurement of some kernel: it has the files of another commit, or cannot be measured`),
-      h("ul.absent", unmeasured.map(row)),
-    );
+  /** Commits that have no number of some kernel, with the reason, and those that share another's: they are no points. */
+  function absent(unmeasured) {
+    const row = ([hash, date, kernels, same, why]) =>
+      h("li", commitLink(hash), ` ${new Date(date).toISOString().slice(0, 10)} ${kernels.filter(Boolean).join(", ") || "all kernels"}: `, same ? ["the same files as ", commitLink(same)] : foreign(why));
+    const fold = (rows, words, open) =>
+      rows.length > 0 && h("details.fold", {open}, h("summary", `${E.several(new Set(rows.map(([hash]) => hash)).size, "commit")} ${words}`), h("ul.absent", rows.map(row)));
+    const [failed, shared] = [unmeasured.filter(one => one[4]), unmeasured.filter(one => !one[4])];
+    return [fold(failed, "could not be measured", true), fold(shared, "with the files of another commit for some kernel", false)].filter(Boolean);
   }
 
   const AROUND = 3; // commits on either side of the one that was clicked: its history, machine code and counts

@@ -12,11 +12,11 @@ from ci.history import kept, readings
 from ci.history.health import HealthFinding, MachineHealth, SessionHealth, machines
 from ci.history.kept import CanaryRun, CaseCheck, CurvePoint, Verified
 from ci.records import ledger as regimes
-from ci.records import sustained
+from ci.records import rates, sustained
 from ci.records.rates import Rate
 from ci.records.sustained import BesideRow
 from dashboards.lanes import KEY, natural, slug, timed, without_ranks
-from dashboards.values import count, headline, in_rate, minute, told
+from dashboards.values import CostRow, costs, count, in_rate, minute, newest_stated, told
 from dashboards.views import CHARTS, Made, SiteInput, View, beside
 
 FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
@@ -192,8 +192,12 @@ def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """The newest number of each backend in each case, on whichever machine it was measured."""
-    found = {name: headline(part) for name, part in rows.groupby(["kernel", "case"], observed=True)}
-    quoted = [found[name] for name in zip(rows["kernel"], rows["case"], strict=True)]
+    found: dict[tuple[str, str], list[CostRow]] = {}
+    names = list(zip(rows["kernel"], rows["case"], strict=True))
+    for name, cost in zip(names, costs(rows), strict=True):
+        found.setdefault(name, []).append(cost)
+    headlines = {name: rates.headline(newest_stated(those)) for name, those in found.items()}
+    quoted = [headlines[name] for name in names]
     in_each = {rate: in_rate(rows, rate).tolist() for rate in {*quoted, Rate.BUSBW}}
     columns = {
         "kernel": rows["kernel"],

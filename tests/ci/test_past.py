@@ -16,6 +16,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import USAGE, ChildExit, MeasureError, MeasurePlan
 from ci.past import NextCommit, PastCommits, PastRun
 from ci.records import unmeasured
+from ci.records.unmeasured import Unmeasured
 from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
 from tests.kit import commit, repository, ridgeline, said
 
@@ -185,6 +186,27 @@ def test_a_recording_becomes_records_and_marks_that_are_no_samples(
     (folder,) = (one for one in (tmp_path / "results").iterdir() if (one / unmeasured.NAME).exists())
     assert len(list(folder.glob("*.notes.jsonl"))) == 2
     assert [(one.commit, one.same_as) for one in unmeasured.read(folder / unmeasured.NAME)] == [(hashes[2], hashes[1])]
+
+
+def test_what_failed_is_recorded_with_the_trials_beside_it_until_it_is_measured(tmp_path: Path) -> None:
+    first, second = "1" * 40, "2" * 40
+    file, results = tmp_path / "trials.jsonl", tmp_path / "results"
+    write(file, line(first))
+    failed = Unmeasured(second, 2, ("gemm", "norm"), "", "older contract")
+    unmeasured.write(tmp_path / "trials.failed.jsonl", [failed])
+    shared = Unmeasured(second, 2, ("softmax",), first)
+    unmeasured.write(results / str(MACHINE["name"]) / unmeasured.NAME, [shared])
+
+    def told() -> list[Unmeasured]:
+        return unmeasured.read(results / str(MACHINE["name"]) / unmeasured.NAME)
+
+    assert ridgeline("records", "add", file, "--results", results, "--dry-run").exit_code == 0
+    assert told() == [shared]
+    assert ridgeline("records", "add", file, "--results", results).exit_code == 0
+    assert told() == [failed, shared]
+    write(tmp_path / "later.jsonl", line(second))
+    assert ridgeline("records", "add", tmp_path / "later.jsonl", "--results", results).exit_code == 0
+    assert told() == [Unmeasured(second, 2, ("norm",), "", "older contract"), shared]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import FILE, Given, option, together
 from ci.pools import file as pools_file
 from ci.pools.file import NO_GPU, Pool
+from ci.records import unmeasured
 from ci.records.ledger import Explanation
+from ci.records.unmeasured import Unmeasured
 from ci.report.model import Report, ReportWarning, report_of
 from ci.report.words import plural
 from ci.trials import file
@@ -121,8 +123,19 @@ MOST_FILES = 20
 
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
+    return [file.read_hostile(path) for path in _there(files) if not path.name.endswith(unmeasured.FAILED)]
+
+
+def failed_there(files: Sequence[Path], expected: Expected) -> list[Unmeasured]:
+    """What the same folders say of commits that failed, of those that the run may have measured."""
+    found = [file.content(path) for path in _there(files) if path.name.endswith(unmeasured.FAILED)]
+    rows = (row for content in found if isinstance(content, bytes) for row in unmeasured.parsed(content))
+    return [row for row in rows if row.why and row.commit in {expected.head, *expected.past}]
+
+
+def _there(files: Sequence[Path]) -> list[Path]:
     inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
-    return [file.read_hostile(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
+    return [path for paths in inside for path in paths if path.exists() or path.is_symlink()]
 
 
 def expected_alone(given: Given, repository: Repository) -> Expected:

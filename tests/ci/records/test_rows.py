@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asv.config import Config
+from asv.repo import get_repo
 from asv.util import UserError
 
 from benchmarks.trial_file import Status
@@ -23,8 +25,9 @@ from ci.records import rows as asv_rows
 from ci.records import store
 from ci.records import store as records
 from ci.records.pooling import Cell
+from tests import kit
 from tests.ci.made_trials import HEAD, declaration, failed, ok, tree, trial, write
-from tests.kit import git
+from tests.kit import git, repository
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE, ENV = "toy-cpu2-0a1b2c3d", "py3.12-torch2.11.0-triton3.6.0"
@@ -275,6 +278,18 @@ def test_too_few_rounds_and_unknown_tiers_are_refused() -> None:
         asv_plugin.chosen_tier({"RIDGELINE_ROUNDS": "6"})
     with pytest.raises(UserError, match="one of pr, nightly, sweep"):
         asv_plugin.chosen_tier({"RIDGELINE_TIER": "weekly"})
+
+
+def test_commits_that_a_merge_brought_in_are_on_asvs_pages(tmp_path: Path) -> None:
+    folder = repository(tmp_path)
+    git(folder, "checkout", "-q", "-b", "side")
+    merged = kit.commit(folder, "of a branch")
+    git(folder, "checkout", "-q", "main")
+    kit.commit(folder, "meanwhile")
+    git(folder, "merge", "-q", "--no-ff", "-m", "both", "side")
+    conf = Config.load(str(ROOT / "asv.conf.json"))
+    conf.repo = str(folder)
+    assert merged in get_repo(conf).get_branch_commits("main")
 
 
 @pytest.mark.parametrize(
