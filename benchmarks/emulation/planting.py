@@ -98,12 +98,15 @@ class Reasons:
         kept = sound.programs.paths.values()
         self._waves = [(rank * len(each) + at, each[at]) for rank, each in enumerate(kept) for at in range(len(each))]
         self._held: dict[tuple[int, bool], set[int]] = {}
+        self._stored: dict[int, set[int]] = {number: set() for number, _ in self._waves}
         for number, path in self._waves:
             for event in (event for stretch in path.stretches() for event in stretch.events):
                 for what, places, size, _ in event.parts if event.facts.queue == "vm" else ():
                     kept_in_caches = what == "store" and not event.facts.scope
+                    units = _units(places, size)
+                    self._stored[number] |= set() if what == "load" else units
                     for key in {(number // self._warps, False), (number // self._warps, kept_in_caches)}:
-                        self._held.setdefault(key, set()).update(_units(places, size))
+                        self._held.setdefault(key, set()).update(units)
 
     def why(self, plant: Plant) -> str:
         """The reason, from the paths, or as far as the schedules go."""
@@ -136,7 +139,7 @@ class Reasons:
         """That each operation is completed by a later wait, with nothing in between that depends on it."""
         again: set[str] = set()
         nothing = True
-        for _, _, stretch, index in self._from(at):
+        for number, _, stretch, index in self._from(at):
             before: list[list[Event]] = [list(queue) for queue in stretch.queues(index)]
             queues = [list(queue) for queue in before]
             done = completed(stretch.events[index].facts, *queues)
@@ -157,8 +160,7 @@ class Reasons:
                 if facts.instruction.kind == "end":
                     again.add("the end of the kernel")
                     continue
-                fences = facts.instruction.kind == "barrier" or facts.atomic or facts.name in REMOVED[:2]
-                if fences and any(one.parts for one in done):  # a permute of lanes accesses no memory
+                if _fences(event) and not all(self._unordered(number, one, event) for one in done):
                     return ""
                 if facts.queue:
                     (lgkm if facts.queue == "lgkm" else vm).append(event)
@@ -172,10 +174,34 @@ class Reasons:
         named = ", ".join(sorted(again))
         return f"what it waits for is waited for again by {named}, on every path, and nothing in between depends on it"
 
+    def _unordered(self, number: int, event: Event, fence: Event) -> bool:
+        """Whether a wave's operation may be done after one of its fences: it accesses no memory, or loads what others
+        do not store, those of its workgroup not before the next barrier if the fence is one."""
+        others = {other: units for other, units in self._stored.items() if other != number}
+        if fence.facts.instruction.kind == "barrier":
+            group = number // self._warps
+            after = self._around(fence.facts.instruction.at)[1]
+            others |= {other: _stored(after[other]) for other in others if other // self._warps == group}
+        return all(
+            what == "load" and all(units.isdisjoint(_units(places, size)) for units in others.values())
+            for what, places, size, _ in event.parts
+        )
+
     def _barrier(self, at: int) -> str:
         """That what waves do between the barriers before and after it needs no order among them."""
         if self._warps == 1:
             return "a workgroup has one wave"
+        before, after = self._around(at)
+        pairs = ((a, b) for a, b in itertools.permutations(before, 2) if a // self._warps == b // self._warps)
+        if any(_ordered(x, y) for a, b in pairs for x in before[a] for y in after[b]):
+            return ""
+        return (
+            "what a wave does between the barriers before and after it and what another does there touch different "
+            "places, and neither acquires or releases for the other"
+        )
+
+    def _around(self, at: int) -> tuple[dict[int, list[Event]], dict[int, list[Event]]]:
+        """What each wave does between a barrier and the one before it, and until the one after it."""
         before: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
         after: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
         for number, path in self._waves:
@@ -185,13 +211,7 @@ class Reasons:
                     before[number] += [*found, *itertools.chain(*stretch.queues(index))]
                 if index and stretch.events[index - 1].facts.instruction.at == at:
                     after[number] += found
-        pairs = ((a, b) for a, b in itertools.permutations(before, 2) if a // self._warps == b // self._warps)
-        if any(_ordered(x, y) for a, b in pairs for x in before[a] for y in after[b]):
-            return ""
-        return (
-            "what a wave does between the barriers before and after it and what another does there touch different "
-            "places, and neither acquires or releases for the other"
-        )
+        return before, after
 
     def _invalidation(self, at: int) -> str:
         """That no load through the caches follows before the next invalidation, or none of what others write."""
@@ -245,13 +265,18 @@ def _after_barriers(path: Path) -> Iterator[tuple[Stretch, int]]:
                 yield stretch, index
 
 
+def _fences(event: Event) -> bool:
+    """Whether others can tell what its wave has done before it: a barrier, an acquire or a release."""
+    if event.facts.atomic:
+        return any(what != "load" for what, _, _, _ in event.parts)
+    return event.facts.instruction.kind == "barrier" or event.facts.name in REMOVED[:2]
+
+
 def _ordered(before: Event, after: Event) -> bool:
     """Whether a barrier between them matters: they conflict, or one acquires or releases for the other's wave."""
     if after.facts.queue == "vm" and (before.facts.name == "BUFFER_INV" or before.facts.atomic):
         return True
-    releases = (
-        after.facts.name == "BUFFER_WBL2" or after.facts.atomic and any(part[0] != "load" for part in after.parts)
-    )
+    releases = _fences(after) and after.facts.instruction.kind != "barrier"
     if releases and any(part[0] in ("store", "atomic") for part in before.parts):
         return True
     return any(
@@ -277,6 +302,11 @@ def _until(stretch: Stretch, index: int, names: tuple[str, ...]) -> Iterator[Eve
                 if id(after) not in seen:
                     seen.add(id(after))
                     states.append((after, 0))
+
+
+def _stored(events: Sequence[Event]) -> set[int]:
+    parts = (part for event in events if event.facts.queue == "vm" for part in event.parts)
+    return set().union(*(_units(places, size) for what, places, size, _ in parts if what != "load"))
 
 
 def _units(places: Any, size: int) -> set[int]:
