@@ -55,6 +55,11 @@ def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module:
     return tree
 
 
+def reads(tree: ast.Module) -> bool:
+    """Whether anything in a module reads a clock, or is in a profiler."""
+    return bool(_Rewriter(tree, "").names)
+
+
 class OwnClocks:
     """What rewritten texts call.
 

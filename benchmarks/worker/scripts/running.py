@@ -92,22 +92,30 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) ->
     sys.modules["__main__"] = main
     tree = to.skips.marked(ast.parse(text, what.script), what.script)
     tree = own_clocks.rewritten(tree, what.script, clocks)
-    sys.meta_path.insert(0, skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held))
+    finder = skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held)
+    sys.meta_path.insert(1, finder)  # behind the one that changes what it finds
     exec(compile(tree, what.script, "exec"), main.__dict__)
 
 
 def _of_module(
-    what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor, text: bytes, file: str
+    what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor, name: str, text: bytes, file: str
 ) -> ast.Module | None:
     """The tree of a module that a script imports, where it is rewritten: one with functions that may be skipped, and
-    one beside the script, or in a folder between it and the top, with loops that read a clock.
+    one beside the script, or in a folder between it and the top, that reads a clock and is no timer that is replaced.
     """
-    beside = os.path.commonpath([os.path.dirname(file), what.script]) == os.path.dirname(file)
-    top = os.path.dirname(file) == what.checkout and os.path.dirname(what.script) != what.checkout
-    if not to.is_users(file) or (top or not beside) and file not in to.skips.files():
+    folder, own = os.path.dirname(file), os.path.dirname(what.script)
+    beside = folder == own or (
+        own.startswith(folder + os.sep) and folder.startswith(what.checkout.rstrip(os.sep) + os.sep)
+    )
+    beside = beside and timers.replacement(name) is None
+    if not to.is_users(file) or not (beside or file in to.skips.files()):
         return None
-    tree = to.skips.marked(ast.parse(text, file), file)
-    return own_clocks.rewritten(tree, file, clocks) if beside and not top else tree
+    tree = ast.parse(text, file)
+    looks = beside and own_clocks.reads(tree)
+    if not looks and file not in to.skips.files():
+        return None
+    tree = to.skips.marked(tree, file)
+    return own_clocks.rewritten(tree, file, clocks) if looks else tree
 
 
 def _by_pytest(what: ScriptTask) -> None:

@@ -149,9 +149,12 @@ def _functions(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.FunctionDe
 
 
 class RewritingFinder:
-    """Finds modules as they are imported whose text is rewritten.  rewritten: the tree of a file, None as it is."""
+    """Finds modules as they are imported whose text is rewritten.
 
-    def __init__(self, rewritten: Callable[[bytes, str], ast.Module | None], held: Mapping[str, Any]) -> None:
+    rewritten: (name, text, file) -> the tree, None for a module that stays as it is.  held: names that the tree uses.
+    """
+
+    def __init__(self, rewritten: Callable[[str, bytes, str], ast.Module | None], held: Mapping[str, Any]) -> None:
         self._rewritten, self._held = rewritten, held
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -160,7 +163,7 @@ class RewritingFinder:
         if spec is None or spec.origin is None or not isinstance(spec.loader, SourceFileLoader):
             return None
         try:
-            tree = self._rewritten(spec.loader.get_data(spec.origin), spec.origin)
+            tree = self._rewritten(name, spec.loader.get_data(spec.origin), spec.origin)
         except SyntaxError:  # whoever imports it is told
             return None
         if tree is None:

@@ -129,9 +129,9 @@ def of_timeit(module: Any, to: Interceptor) -> None:
     init = module.Timer.__init__
 
     @functools.wraps(init)
-    def asked(timer: Any, *args: Any, **kwargs: Any) -> None:
-        init(timer, *args, **kwargs)
-        timer.ridgeline_asked = _asked(init, (timer, *args), kwargs)
+    def asked(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.ridgeline_asked = _asked(init, (self, *args), kwargs)
 
     module.Timer.__init__ = asked
     _replace(module.Timer, ("timeit", "repeat", "autorange"), to, _timeit)
