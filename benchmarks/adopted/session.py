@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import math
 import os
 import random
@@ -186,7 +187,7 @@ class ScriptSession(Session):
         try:
             for index, one in enumerate(self.checkouts):
                 first_gpu = index if wanted is None else 0  # two surveys do not wait for each other
-                own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ)}
+                own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ), **builds_of(one.path)}
                 sides[one.role] = ScriptSide(one, self._directory, own)
             for one in self.checkouts:
                 sides[one.role].go_on("script", task=self._task(one, wanted, survey), core=core)
@@ -370,6 +371,13 @@ class BudgetSpent(Exception):
 
 class LeftOut(Exception):
     """A closure does not come, or holds something else, in a trial that leaves calls of the script out."""
+
+
+def builds_of(checkout: Path) -> dict[str, str]:
+    """The variable by which torch builds C++ extensions of each checkout in a folder of its own: names are equal."""
+    usual = os.environ.get("TORCH_EXTENSIONS_DIR") or str(Path.home() / ".cache/torch_extensions")
+    own = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:8]
+    return {"TORCH_EXTENSIONS_DIR": str(Path(usual) / f"ridgeline-{own}")}
 
 
 def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:

@@ -168,8 +168,8 @@ class Survey:
         return {key: differing(base[key], head[key]) for key in self.paired}
 
     def cut_short(self) -> dict[str, str]:
-        """By role, why not all that a side times is looked at: a clock of its own that cannot be taken over, or it did
-        not come to the end of the script, where the other did or nobody knows.
+        """By role, why not all that a side times is looked at: a clock of its own that cannot be taken over, a program
+        that it starts, or it did not come to the end of the script, where the other did or nobody knows.
 
         Two sides that raise alike end alike: what is behind that place is timed on neither.
         """
@@ -180,7 +180,8 @@ class Survey:
         clocks = {
             role: f"its own clock is not compared at {end.untaken[0]}" for role, end in ends.items() if end.untaken
         }
-        return clocks | ({} if known else early)
+        programs = {role: f"{STARTS}{end.programs[0]}" for role, end in ends.items() if end.programs}
+        return programs | clocks | ({} if known else early)
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""
@@ -193,6 +194,8 @@ class Survey:
                     found[one.key] = "the two sides time it in another order" if both else f"only {role} times it"
         return found
 
+
+STARTS = "the script starts another program, whose timers are not seen: "
 
 MOST_DIFFERING = 3
 """Items that a sentence on what differs names."""
@@ -338,8 +341,8 @@ def spread(items: Sequence[str], most: int) -> list[str]:
 TIMERS = (
     "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
-    "bench and bench_kineto of deep_gemm.testing, pytest-benchmark, "
-    "a loop of its own between two readings of a clock"
+    "bench and bench_kineto of deep_gemm.testing, State.exec of cuda.bench, pytest-benchmark, timeit, "
+    "a loop of its own between two readings of a clock or in a profiler"
 )
 
 NOTHING = ": it times nothing, or in a way that is not known here"
@@ -416,7 +419,7 @@ def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
     for name, folder in end.installed.items():
         yield f"{role}: {name} is the checkout's, not the one in {folder}; importlib.metadata may answer for that one"
     if end.programs:
-        yield f"{role}: the script starts another program, whose timers are not seen: {end.programs[0]}"
+        yield f"{role}: {STARTS}{end.programs[0]}"
     for line in end.untaken:
         yield f"{role}: its own clock is not compared at {line}"
 

@@ -90,10 +90,11 @@ def adopt(given: Given) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
-    torch.utils.benchmark.Timer, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time, a loop of its own
-    between two readings of a clock or two events) hand their closures over: both sides' are timed in turn, outputs are
-    compared (base is the reference), and the script gets the numbers that it expects.  What stands behind -- are
-    arguments of the script.  An --out file that exists is resumed.
+    torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time, cuda.bench,
+    pytest-benchmark, a loop of its own between two readings of a clock or two events, or in a profiler) hand their
+    closures over: both sides' are timed in turn, outputs and gradients are compared (base is the reference), and the
+    script gets the numbers that it expects.  What stands behind -- are arguments of the script.  An --out file that
+    exists is resumed.
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """

@@ -7,6 +7,7 @@ inputs that the closure changes put back to what they held.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -33,6 +34,14 @@ MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""
 
 
+POISON = 113
+"""Overwrites what a call returned before the next; all types of numbers hold it."""
+
+
+class StaleResult(Exception):
+    """A call returns what an earlier one computed: there is nothing to time."""
+
+
 class ClosureBench:
     """A closure on its way to samples.
 
@@ -51,18 +60,20 @@ class ClosureBench:
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
         self._bits = ""
+        self._first: executed.Watch | None = None
         self._launched = clocks.Timed(timed.call)
         self._starved = 0
         self.clock: Any = None
         self.samples_s: list[float] = []
 
-    def examine(self) -> JsonObject:
+    def examine(self, watch: bool = False) -> JsonObject:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
         call changes further.  held: digest of what the others hold that it does not write.  repeats: two calls gave the
         same.  bits: digest of that, "" where it was not the same bit by bit.  call: what it does, in Python, with the
-        inputs as x0, x1, ... in their order (see `calls`), and the modules that it needs.
+        inputs as x0, x1, ... in their order (see `calls`), and the modules that it needs.  watch: note which functions
+        the first call runs, for `code`.  Raises StaleResult.
         """
         self._held = tensors(self._timed.call, *self._timed.roots)
         cleared = list(map(id, self._timed.no_grad_of))
@@ -71,7 +82,8 @@ class ClosureBench:
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
         inputs, (call, modules) = described(self._held), told(self._timed.call, ordered(self._held))
         before = self._digests()
-        first_s, _ = self._once()
+        with executed.watched(self._owns) if watch else contextlib.nullcontext() as self._first:
+            first_s, _ = self._once()
         between = self._digests()
         expected_s, returned = self._once()
         after = self._digests()
@@ -79,8 +91,9 @@ class ClosureBench:
         self._written = [way for way in before if before[way] != between[way] and way not in changed]
         held = sorted(after[way] for way in after if way not in (*changed, *self._written))
         self._keep(changed)
-        self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
-        again = self._outputs(self._once()[1])
+        returned = returned if not changed else self._once()[1]
+        self._own = self._copied(self._outputs(returned))
+        again = self._outputs(self._once_more(returned))
         bits = [digest(one) for one in self._own]
         self._bits = "/".join(bits) if all(bits) and bits == [digest(one) for one in again] else ""
         return {
@@ -100,7 +113,9 @@ class ClosureBench:
     def code(self) -> JsonObject:
         """ran: which code a call runs, after `examine` (`executed.parts`); unseen: why that cannot be told, or ""."""
         try:
-            ran, unseen = executed.parts(self._once, self._owns, self._checkout, self._bits, self._inputs())
+            ran, unseen = executed.parts(
+                self._once, self._owns, self._checkout, self._bits, self._inputs(), self._first
+            )
         except Exception as error:  # a call that fails when it is watched is timed like any other
             ran, unseen = {}, f"a call that fails when it is watched, {type(error).__name__}"
         return {"ran": ran, "unseen": unseen}
@@ -179,6 +194,37 @@ class ClosureBench:
         self.clock.synchronize()
         return time.perf_counter() - begin, returned
 
+    def _once_more(self, returned: Any) -> Any:
+        """What one more call returns, with what the last one returned overwritten before it.  Raises StaleResult where
+        all of that comes back as it is: then a call computes nothing.
+        """
+        own = [] if "torch._inductor.cudagraph_trees" in sys.modules else self._given(returned)
+        if not own or sum(one.nbytes for one in own) > MOST_BYTES:
+            return self._once()[1]
+        with torch.no_grad():
+            kept = [one.clone() for one in own]
+            for one in own:
+                one.fill_(POISON)
+        again = self._once()[1]
+        with torch.no_grad():
+            places = set(map(_place, outputs(again)))
+            stale = [one for one in own if _place(one) in places and torch.equal(one, torch.full_like(one, POISON))]
+            whole = all(_place(one) not in places or torch.equal(one, was) for one, was in zip(own, kept, strict=True))
+            for one, was in zip(own, kept, strict=True):
+                one.copy_(was)
+        if len(stale) == len(own):
+            raise StaleResult("a call computes nothing: it returns what an earlier one computed")
+        return again if whole else self._once()[1]  # it writes a part of what it returns
+
+    def _given(self, returned: Any) -> list[torch.Tensor]:
+        """The tensors that a call made, and not those that it holds; none where they cannot be overwritten."""
+        try:
+            inside = set(map(_place, self._held.values()))
+            found = [one.detach() for one in outputs(returned) if one.numel() and one.dtype != torch.bool]
+            return [one for one in found if _place(one) not in inside and not one.is_inference()]
+        except (RuntimeError, NotImplementedError, TypeError):
+            return []
+
     def _put_back(self) -> None:
         with torch.no_grad():
             for tensor, copy in self._kept:
@@ -212,6 +258,10 @@ class ClosureBench:
             return []
         with torch.no_grad():
             return [one.detach().clone() for one in tensors]
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def seeded(seed: int) -> None:

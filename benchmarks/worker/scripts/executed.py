@@ -47,6 +47,9 @@ REPLAYS = "CUDAGraph.replay"
 """Of Python in torch.cuda.graphs (torch 2.6 to 2.13).  What it calls is bound by pybind11 and names no graph: a loop of
 vLLM around a replay was the same code on two sides whose captured launches differed (seen on an H100, 2026-11)."""
 
+BUILDS = "TORCH_EXTENSIONS_DIR"
+"""Environment variable: where torch.utils.cpp_extension builds; each side has a folder of its own."""
+
 DEEPEST, MOST = 3, 200
 """Of a container among the globals: levels, and elements of each, that count."""
 
@@ -99,12 +102,18 @@ def watched(owns: Callable[[str], bool]) -> Iterator[Watch]:
 
 
 def parts(
-    call: Callable[[], Any], owns: Callable[[str], bool], checkout: str, results: str, inputs: list[str]
+    call: Callable[[], Any],
+    owns: Callable[[str], bool],
+    checkout: str,
+    results: str,
+    inputs: list[str],
+    first: Watch | None = None,
 ) -> tuple[dict[str, str], str]:
     """(digests by what runs in two calls, one watched and one traced; ""), or ({}, what of it cannot be seen).
 
     results: what the call computes, where equal calls give equal bits.  inputs: what it reads; they stand for the
-    results where chance chooses a kernel, and with it the order of sums.
+    results where chance chooses a kernel, and with it the order of sums.  first: what ran in the first call of all: it
+    may choose a configuration, or compute what later calls return.
     """
     if found := next((name for name in code_hash.LAUNCHERS if name in sys.modules), ""):
         return {}, f"kernels of {found}"
@@ -115,7 +124,13 @@ def parts(
     with torch.autograd.set_multithreading_enabled(False), code_hash.traced() as trace, _tuned(trace) as by_chance:
         call()
     computed = ("inputs", inputs) if by_chance else ("results", results)
-    seen = [*watch.functions(), *_launched(trace), ("libraries", libraries(checkout)), computed]
+    seen = [
+        *watch.functions(),
+        *(first.functions() if first else ()),
+        *_launched(trace),
+        ("libraries", libraries(checkout)),
+        computed,
+    ]
     told: dict[str, list[Any]] = {}
     for name, one in seen:
         told.setdefault(name, []).append(one)
@@ -193,9 +208,9 @@ def _digest(value: Any) -> str:
 
 
 def libraries(checkout: str) -> list[str]:
-    """Digests of the shared libraries below a folder that are loaded."""
-    root = checkout.rstrip(os.sep) + os.sep
-    return sorted(_of_file(file) for file in set(mapped((root,))) if ".so" in os.path.basename(file))
+    """Digests of the shared libraries that are loaded from below a folder, or that torch built of C++ at run time."""
+    roots = (checkout.rstrip(os.sep) + os.sep, os.environ.get(BUILDS, os.sep + "none"))
+    return sorted(_of_file(file) for file in set(mapped(roots)) if ".so" in os.path.basename(file))
 
 
 def _of_file(path: str) -> str:

@@ -18,6 +18,7 @@ import linecache
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
@@ -122,13 +123,18 @@ def installed_modules() -> list[str]:
 
 
 class Interceptor:
-    """Takes the closures of a script.  channel: to the coordinator.  taken: how many it took.  busy: one is called."""
+    """Takes the closures of a script.  channel: to the coordinator, of this process.  taken: how many it took.
+
+    busy: one of them is looked at or timed.
+    """
 
     def __init__(self, channel: Any, task: ScriptTask) -> None:
         self._channel, self._task, self._script = channel, task, task.script
         self._root = task.checkout.rstrip(os.sep) + os.sep
-        self._names = ClosureNames(self._is_users)
+        self._names = ClosureNames(self.is_users)
         self.busy = False
+        self.process, self._thread = os.getpid(), 0
+        self._one_at_a_time = threading.Lock()
         self.taken = 0
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
@@ -139,8 +145,11 @@ class Interceptor:
         self._begin, self._told = time.monotonic(), False
 
     def wants(self, frame: FrameType) -> bool:
-        """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's."""
-        if self.busy:
+        """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's.
+
+        In a process that the script forked nothing is taken over: the channel is its parent's.
+        """
+        if (self.busy and self._thread == threading.get_ident()) or os.getpid() != self.process:
             return False
         one: FrameType | None = frame
         while one is not None:
@@ -156,6 +165,10 @@ class Interceptor:
 
     def time(self, call: TimerCall, frame: FrameType) -> Timing:
         """Seconds of the closure for the script; nan where it raised, so that the script's other cases come too."""
+        with self._one_at_a_time:
+            return self._timed(call, frame)
+
+    def _timed(self, call: TimerCall, frame: FrameType) -> Timing:
         name = self._names.of(frame, call.timed, call.named, call.rounds)
         self.taken += 1
         with self._measuring(call.threads):
@@ -185,16 +198,18 @@ class Interceptor:
         looking, skipped = time.monotonic(), self.tuning.skipped
         failed: BaseException | None = None
         try:
-            facts = bench.examine() | bench.code()
+            facts = bench.examine(watch=True) | bench.code()
         except Exception as error:
             told, failed = failures.answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
+            if isinstance(error, self._closures.StaleResult):
+                facts, failed = {"status": "untimed", "why": str(error)}, None
         took_s = time.monotonic() - looking
         seen = {"backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s, "took_s": took_s}
         loaded = {} if self._told else {"loaded": installed_modules()}
         self._told = True
         self._said(event="seen", **seen, **facts, **loaded, untuned=self.tuning.skipped - skipped, calls=calls)
-        return _NOTHING if failed else Timing([max(facts["expected_s"], 1e-9)]), failed
+        return Timing([max(facts["expected_s"], 1e-9)]) if "expected_s" in facts else _NOTHING, failed
 
     def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:
         failed: BaseException | None = None
@@ -221,7 +236,7 @@ class Interceptor:
 
         self._closures = closure
         clock = functools.partial(self._clock, hot=call.hot)
-        return self._closures.ClosureBench(call, self._task.seed, clock, self._is_users, self._task.checkout)
+        return self._closures.ClosureBench(call, self._task.seed, clock, self.is_users, self._task.checkout)
 
     def _clock(self, gpu: bool, hot: bool) -> Any:
         """The clock of the device, or the host's for closures that never touch one; made once."""
@@ -245,9 +260,10 @@ class Interceptor:
 
     def _users(self, frame: FrameType) -> Iterator[FrameType]:
         """The frames of the user's code, the innermost first."""
-        return (one for one in _up(frame) if self._is_users(one.f_code.co_filename))
+        return (one for one in _up(frame) if self.is_users(one.f_code.co_filename))
 
-    def _is_users(self, file: str) -> bool:
+    def is_users(self, file: str) -> bool:
+        """Whether a file is the user's: the script, or of the checkout."""
         return file == self._script or (file.startswith(self._root) and "site-packages" not in file)
 
     @contextlib.contextmanager
@@ -255,7 +271,7 @@ class Interceptor:
         """Timers inside are their own; as many threads as the timer asks for; afterwards equal random numbers."""
         torch = sys.modules.get("torch") or __import__("torch")
         before = torch.get_num_threads()
-        self.busy = True
+        self.busy, self._thread = True, threading.get_ident()
         try:
             if threads and threads != before:
                 torch.set_num_threads(threads)

@@ -7,6 +7,9 @@ Two forms are known, each in one list of statements:
     torch.cuda.synchronize()              end.record()
     t1 = time.perfcounter()              ... start.elapsed_time(end)
 
+What stands in a `with` of a profiler (torch.profiler.profile, triton.profiler's scopes, a context of the script's own
+with proton in its name) is such a region, too; the script has from the profiler what it shows, of a run beside ours.
+
 The text is rewritten before it is compiled, lines kept.  What is timed stays as it is and runs once as the script has
 it; unless timers went off inside (then it is the script's way of saying how long all took, and is left alone), one
 round of the loop, or all of it where it is no loop of `range`, is handed to the interceptor, and the script's readings
@@ -25,7 +28,6 @@ import statistics
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType
 from typing import Any
 
 from .interception import Interceptor, TimerCall, counter
@@ -43,14 +45,19 @@ MOST_TOLD = 10
 """Regions that could not be taken over, and are told."""
 
 
-def compiled(tree: ast.Module, file: str, clocks: OwnClocks) -> CodeType:
-    """A module's code in which regions are handed over."""
+def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module:
+    """A module in which regions are handed over; the tree as it is where nothing reads a clock."""
     rewriter = _Rewriter(tree, os.path.basename(file))
     if rewriter.names:
         tree = ast.fix_missing_locations(rewriter.visit(tree))
         clocks.untaken += rewriter.untaken
         clocks.totals += rewriter.totals
-    return compile(tree, file, "exec")
+    return tree
+
+
+def reads(tree: ast.Module) -> bool:
+    """Whether anything in a module reads a clock, or is in a profiler."""
+    return bool(_Rewriter(tree, "").names)
 
 
 class OwnClocks:
@@ -175,9 +182,10 @@ class _Rewriter(ast.NodeTransformer):
         self._scopes: list[ast.AST] = [tree]
         self._rounds: list[str] = []
         self._count = 0
+        profilers = {"profile" for node in ast.walk(tree) if isinstance(node, ast.With) and _profiles(node)}
         events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         self._events = bool(events)
-        self.names = self._modules | self._functions | events
+        self.names = self._modules | self._functions | events | profilers
         self.untaken: list[str] = []
         self.totals: list[str] = []
 
@@ -208,6 +216,9 @@ class _Rewriter(ast.NodeTransformer):
         left = list(statements)
         while left:
             first = left.pop(0)
+            if isinstance(first, ast.With) and _profiles(first) and not _has_clock(first):
+                done += self._of_profiler(first)
+                continue
             done.append(first)
             begins = self._begins(first)
             if begins is None:
@@ -216,7 +227,7 @@ class _Rewriter(ast.NodeTransformer):
             if at is None:
                 continue
             inside, last = left[:at], left[at]
-            if not any(_calls(one) for one in inside) or CLOCK in {getattr(n, "id", "") for n in _nodes(inside)}:
+            if not any(_calls(one) for one in inside) or any(map(_has_clock, inside)):
                 continue
             try:
                 made, name = self._handed_over(inside, begins)
@@ -228,6 +239,15 @@ class _Rewriter(ast.NodeTransformer):
             done += self._read_after(begins, last, name)
             left = left[at + 1 :]
         return done
+
+    def _of_profiler(self, node: ast.With) -> list[ast.stmt]:
+        """Statements in place of a profiler's `with`, which runs as it stands beside what is handed over."""
+        try:
+            made, _ = self._handed_over([node], _Begin(node.items[0].context_expr, False), node.body, "profiler")
+        except (_Untaken, _Total) as why:
+            self.untaken.append(f"{self._file}:{node.lineno}: {why}")
+            return [node]
+        return [ast.copy_location(one, node) for one in made]
 
     # ---- where a region begins and ends --------------------------------------------------------------------------
 
@@ -276,17 +296,23 @@ class _Rewriter(ast.NodeTransformer):
 
     # ---- what a region becomes -----------------------------------------------------------------------------------
 
-    def _handed_over(self, inside: list[ast.stmt], begins: _Begin) -> tuple[list[ast.stmt], str]:
-        """Statements in place of the region, and the name of the variable with its seconds."""
+    def _handed_over(
+        self, inside: list[ast.stmt], begins: _Begin, within: list[ast.stmt] | None = None, timer: str = ""
+    ) -> tuple[list[ast.stmt], str]:
+        """Statements in place of the region, and the name of the variable with its seconds.
+
+        within: what of it is timed, where that is not all.
+        """
         if isinstance(self._scopes[-1], ast.ClassDef):
             raise _Untaken("it stands in the body of a class")
-        loop = self._loop(inside)
-        body = loop.body if loop is not None else inside
+        doing = inside if within is None else [one for one in within if not _steps(one)]
+        loop = self._loop(doing)
+        body = loop.body if loop is not None else doing
         repeated = loop is not None or self._rounds or (len(self._scopes) > 1 and any(map(_waits, inside)))
         if begins.host and not repeated:
             raise _Total("it runs once, and nothing waits for a device: taken for a total")
         _refuse(inside)
-        body = [one for one in body if not _waits(one)]
+        body = [one for one in body if not _waits(one) and not (timer and _steps(one))]
         if not any(map(_calls, body)):
             raise _Untaken("it calls nothing")
         self._count += 1
@@ -309,10 +335,10 @@ class _Rewriter(ast.NodeTransformer):
         pairs = ast.Tuple([ast.Tuple([ast.Constant(n), _lambda(_load(n))], ast.Load()) for n in marked], ast.Load())
         called = _called(body)
         function = _lambda(called) if called is not None else ast.Constant(None)
-        timer = ast.Constant("clock" if begins.host else "events")
+        named = ast.Constant(timer or ("clock" if begins.host else "events"))
         counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
         site = ast.Constant(f"{self._file}:{self._count}")
-        taken = _call("region", site, timer, _load(once), _load(whole), _lambda(many), pairs, function, counts)
+        taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), pairs, function, counts)
         made.append(ast.Assign([ast.Name(name, ast.Store())], taken))
         return made, name
 
@@ -399,6 +425,24 @@ def _waits(one: ast.stmt) -> bool:
     if isinstance(one, ast.Pass):
         return True
     return isinstance(one, ast.Expr) and (isinstance(one.value, ast.Constant) or not _calls(one))
+
+
+def _profiles(node: ast.With) -> bool:
+    """Whether a `with` is a profiler's."""
+    called = [one.context_expr.func for one in node.items if isinstance(one.context_expr, ast.Call)]
+    names = [ast.unparse(one) for one in called if isinstance(one, (ast.Name, ast.Attribute))]
+    return any(name.rpartition(".")[2] == "profile" or "proton" in name for name in names)
+
+
+def _steps(one: ast.stmt) -> bool:
+    """Whether a statement tells a profiler that a step is done: `prof.step()`."""
+    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "step"
+
+
+def _has_clock(node: ast.AST) -> bool:
+    """Whether a region in it was handed over."""
+    return any(getattr(one, "id", "") == CLOCK for one in ast.walk(node))
 
 
 def _refuse(inside: list[ast.stmt]) -> None:

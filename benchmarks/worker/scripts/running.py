@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
+import itertools
 import linecache
 import os
 import random
@@ -15,7 +17,7 @@ from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ...shapes import JsonObject
@@ -30,12 +32,20 @@ MOST_FILES = 2000
 def run(task: JsonObject, channel: Any) -> JsonObject:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
     what = ScriptTask(**task)
-    programs = Programs()
     to = Interceptor(channel, what)
+    programs = Programs(to.is_users, what.packages)
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
-    with changing(lambda name: _change(name, to, what.seed, what.on_cpu)), to.imports.timed():
+
+    def change(name: str) -> Change | None:
+        if name == "multiprocessing.process":
+            return programs.of_multiprocessing
+        return _change(name, to, what.seed, what.on_cpu)
+
+    with changing(change), to.imports.timed():
         ended = _ended(what, clocks, to)
+        if os.getpid() != to.process:  # forked by the script, and left by what it raised: the channel is its parent's
+            os._exit(ended["code"])
     programs.stop()
     untaken = [*clocks.untaken, *(() if to.taken else clocks.totals)][: own_clocks.MOST_TOLD]
     return {**ended, "programs": programs.started[:5], "untaken": untaken, **_files(what)}
@@ -77,11 +87,35 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) ->
         return
     main = ModuleType("__main__")
     main.__dict__.update(__file__=what.script, __builtins__=__builtins__, __cached__=None)
-    main.__dict__.update({own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips})
+    held = {own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips}
+    main.__dict__.update(held)
     sys.modules["__main__"] = main
-    sys.meta_path.insert(0, skipping.SkippingFinder(to.skips))
     tree = to.skips.marked(ast.parse(text, what.script), what.script)
-    exec(own_clocks.compiled(tree, what.script, clocks), main.__dict__)
+    tree = own_clocks.rewritten(tree, what.script, clocks)
+    finder = skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held)
+    sys.meta_path.insert(1, finder)  # behind the one that changes what it finds
+    exec(compile(tree, what.script, "exec"), main.__dict__)
+
+
+def _of_module(
+    what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor, name: str, text: bytes, file: str
+) -> ast.Module | None:
+    """The tree of a module that a script imports, where it is rewritten: one with functions that may be skipped, and
+    one beside the script, or in a folder between it and the top, that reads a clock and is no timer that is replaced.
+    """
+    folder, own = os.path.dirname(file), os.path.dirname(what.script)
+    beside = folder == own or (
+        own.startswith(folder + os.sep) and folder.startswith(what.checkout.rstrip(os.sep) + os.sep)
+    )
+    beside = beside and timers.replacement(name) is None
+    if not to.is_users(file) or not (beside or file in to.skips.files()):
+        return None
+    tree = ast.parse(text, file)
+    looks = beside and own_clocks.reads(tree)
+    if not looks and file not in to.skips.files():
+        return None
+    tree = to.skips.marked(tree, file)
+    return own_clocks.rewritten(tree, file, clocks) if looks else tree
 
 
 def _by_pytest(what: ScriptTask) -> None:
@@ -209,11 +243,14 @@ class SeveralProcesses(BaseException):
 
 
 class Programs:
-    """Remembers the Python programs that a script starts: their timers are not seen."""
+    """Remembers the Python programs and processes that a script starts: their timers are not seen.
 
-    def __init__(self) -> None:
+    owns: whether a file is the user's.  packages: names of the repository's own.
+    """
+
+    def __init__(self, owns: Callable[[str], bool], packages: Sequence[str]) -> None:
         self.started: list[str] = []
-        self._active = True
+        self._owns, self._packages, self._active = owns, packages, True
         sys.addaudithook(self._hear)
 
     def stop(self) -> None:
@@ -221,11 +258,50 @@ class Programs:
         self._active = False
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._active or event not in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+        if not self._active or event not in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
+            return
+        if event == "os.fork":
+            self._note(sys._getframe(1), "a process")
             return
         said = " ".join(map(_text, _words(arguments[1] if event == "subprocess.Popen" else arguments[0])))
-        if any(word.endswith(".py") for word in said.split()) or " -m " in f" {said} ":
-            self.started.append(said[:200])
+        if self._times(said.split()):
+            self._note(sys._getframe(1), said)
+
+    def of_multiprocessing(self, module: ModuleType) -> None:
+        """multiprocessing.process: a process that is spawned raises no event."""
+        start = module.BaseProcess.start
+
+        @functools.wraps(start)
+        def starting(process: Any) -> None:
+            self._note(sys._getframe(1), "a process")
+            start(process)
+
+        module.BaseProcess.start = starting  # type: ignore[attr-defined]
+
+    def _note(self, frame: FrameType, what: str) -> None:
+        """Remember it, if the script started it: compilers and loaders of data have workers, too."""
+        caller = _caller(frame)
+        if caller is not None and self._owns(caller.f_code.co_filename):
+            self.started.append(f"{what} ({os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno})"[:200])
+
+    def _times(self, words: Sequence[str]) -> bool:
+        """Whether a command may run a script, or a module of the repository."""
+        modules = (word for before, word in itertools.pairwise(words) if before == "-m")
+        return any(word.endswith(".py") for word in words) or any(
+            word.partition(".")[0] in (*self._packages, "pytest") for word in modules
+        )
+
+
+STDLIB = os.path.dirname(os.__file__) + os.sep
+
+
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is not the standard library's."""
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(("<frozen", STDLIB)) and "site-packages" not in frame.f_code.co_filename
+    ):
+        frame = frame.f_back
+    return frame
 
 
 def _words(arguments: Any) -> list[Any]:

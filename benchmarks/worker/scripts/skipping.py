@@ -19,7 +19,7 @@ import functools
 import importlib.machinery
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import FrameType, ModuleType
 from typing import Any
@@ -148,28 +148,36 @@ def _functions(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.FunctionDe
         yield from _functions(one, f"{inside}{one.name}{below}" if named else inside)  # type: ignore[attr-defined]
 
 
-class SkippingFinder:
-    """Finds the modules of these files as they are imported, with their functions wrapped."""
+class RewritingFinder:
+    """Finds modules as they are imported whose text is rewritten.
 
-    def __init__(self, skips: Skips) -> None:
-        self._skips, self._files = skips, skips.files()
+    rewritten: (name, text, file) -> the tree, None for a module that stays as it is.  held: names that the tree uses.
+    """
+
+    def __init__(self, rewritten: Callable[[str, bytes, str], ast.Module | None], held: Mapping[str, Any]) -> None:
+        self._rewritten, self._held = rewritten, held
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Of one of the files; None leaves all others to the other finders."""
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if self._files else None
-        if spec is None or spec.origin not in self._files:
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.origin is None or not isinstance(spec.loader, SourceFileLoader):
             return None
-        spec.loader = _Loader(name, spec.origin, self._skips)
+        try:
+            tree = self._rewritten(name, spec.loader.get_data(spec.origin), spec.origin)
+        except SyntaxError:  # whoever imports it is told
+            return None
+        if tree is None:
+            return None
+        spec.loader = _Loader(name, spec.origin, tree, self._held)
         return spec
 
 
 class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, skips: Skips) -> None:
+    def __init__(self, name: str, path: str, tree: ast.Module, held: Mapping[str, Any]) -> None:
         super().__init__(name, path)
-        self._skips = skips
+        self._tree, self._held = tree, held
 
     def exec_module(self, module: ModuleType) -> None:
         """The text of the file, rewritten; what is kept compiled beside it is of the text as it is."""
-        tree = self._skips.marked(ast.parse(self.get_data(self.path), self.path), self.path)
-        vars(module)[SKIPS] = self._skips
-        exec(compile(tree, self.path, "exec"), vars(module))
+        vars(module).update(self._held)
+        exec(compile(self._tree, self.path, "exec"), vars(module))

@@ -2,14 +2,16 @@
 
 triton.testing       do_bench, do_bench_cudagraph (and their proton kin)      ms: a number, quantiles, or all
 torch.utils          benchmark.Timer: timeit, blocked_autorange, adaptive_autorange   a Measurement, seconds
+timeit               timeit, repeat, Timer                                     seconds of so many calls
 aiter.test_common    run_perftest, @perftest (and copies in a module of that name)    (output, us)
 flashinfer.testing   bench_gpu_time, with events, CUPTI or a graph                    a list of ms
 deep_gemm.testing    bench, bench_kineto                                              seconds, by kernel if asked
+cuda.bench           State.exec of nvbench                                     nothing
 pytest_benchmark     benchmark(function, ...), benchmark.pedantic                     what the function gives
 
 Each is replaced by a function that hands the closure to the interceptor and makes its samples into what the script
 expects.  Sources: Triton 3.6 to 3.8, torch 2.11 to 2.13, aiter e404860, flashinfer fb28d72 (read 2026-11-22),
-pytest-benchmark 5.3, DeepGEMM 2.x (read 2026-11-26).
+pytest-benchmark 5.3, DeepGEMM 2.x, nvbench 935bb0b (read 2026-11-26).
 """
 
 from __future__ import annotations
@@ -119,6 +121,35 @@ def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Call:
     return call
 
 
+# ---- timeit ------------------------------------------------------------------------------------------------------
+
+
+def of_timeit(module: Any, to: Interceptor) -> None:
+    """Replace the methods of Timer, by which timeit.timeit and repeat measure."""
+    init = module.Timer.__init__
+
+    @functools.wraps(init)
+    def asked(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.ridgeline_asked = _asked(init, (self, *args), kwargs)
+
+    module.Timer.__init__ = asked
+    _replace(module.Timer, ("timeit", "repeat", "autorange"), to, _timeit)
+
+
+def _timeit(name: str, original: Any, to: Interceptor, frame: Any, timer: Any, *args: Any, **kwargs: Any) -> Any:
+    stmt, setup, names = (timer.ridgeline_asked.get(one) for one in ("stmt", "setup", "globals"))
+    if callable(setup):
+        setup()
+    call = stmt if callable(stmt) else statement(stmt or "pass", setup if isinstance(setup, str) else "", names or {})
+    timing = to.time(TimerCall(f"timeit.{name}", call, (stmt, names), function=stmt if callable(stmt) else None), frame)
+    asked, mean = _asked(original, (timer, *args), kwargs), statistics.fmean(timing.seconds)
+    if name == "autorange":
+        return 1, mean
+    total = mean * int(asked.get("number", 1_000_000))
+    return total if name == "timeit" else [total] * int(asked.get("repeat", 5))
+
+
 # ---- aiter -------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +228,34 @@ def _bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args
     return (mean / len(kernels),) * len(kernels) if isinstance(kernels, tuple) else mean
 
 
+# ---- nvbench -----------------------------------------------------------------------------------------------------
+
+
+def of_nvbench(module: Any, to: Interceptor) -> None:
+    """Replace State.exec: nvbench then has nothing to show of it."""
+    _replace(module.State, ("exec",), to, _exec)
+
+
+def _exec(name: str, original: Any, to: Interceptor, frame: Any, state: Any, launcher: Any, **_: Any) -> None:
+    call = functools.partial(launcher, Launch())
+    to.time(TimerCall("State.exec", call, (launcher,), named=dict(state.get_axis_values()), function=None), frame)
+
+
+class Launch:
+    """What a launcher is given: it asks for the stream, which is torch's."""
+
+    def get_stream(self) -> Launch:
+        """This too is the stream."""
+        return self
+
+    def addressof(self) -> int:
+        """Of the stream, as an integer."""
+        return int(sys.modules["torch"].cuda.current_stream().cuda_stream)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.addressof()
+
+
 # ---- pytest-benchmark --------------------------------------------------------------------------------------------
 
 
@@ -253,8 +312,10 @@ def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 REPLACED: dict[str, Replace] = {
     "triton.testing": of_triton,
     "torch.utils.benchmark.utils.timer": of_torch,
+    "timeit": of_timeit,
     "flashinfer.testing.utils": of_flashinfer,
     "deep_gemm.testing.bench": of_deep_gemm,
+    "cuda.bench": of_nvbench,
     "pytest_benchmark.fixture": of_pytest_benchmark,
 }
 """By module; and a module whose last name is TEST_COMMON is taken for aiter's, or a copy of it."""

@@ -505,6 +505,14 @@ print("took", time.time() - begin)
 """
 
 
+def test_a_loop_of_a_module_beside_the_script_is_compared(adopt: Adopt) -> None:
+    helper, _, script = OWN_LOOP.partition("begin = time.time()")
+    script = f"import time, torch, mylib\nfrom helper import bench\nbegin = time.time(){script}"
+    found = adopt(script, "--device", "cpu", base={"bench/helper.py": helper}, head={"bench/helper.py": helper})
+    assert found.code == 0, found.said
+    assert sum(arm["status"] == "ok" for arm in found.arms().values()) == 8
+
+
 def test_a_loop_with_its_own_clock_is_compared(adopt: Adopt) -> None:
     library = "def double(x):\n    return x * 2\n"
     changed = {"mylib/__init__.py": library.replace("x * 2", "x * 3")}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.adopted import session
 from benchmarks.adopted.session import gpus_from
+from benchmarks.adopted.survey import ScriptRun
+from benchmarks.plan import Protocol
 from benchmarks.worker.scripts import timers
 from benchmarks.worker.scripts.interception import TimerCall, Timing
 
@@ -80,3 +85,65 @@ def test_two_surveys_have_different_gpus_first_where_all_are_alike() -> None:
     assert gpus_from(1, two, {"CUDA_VISIBLE_DEVICES": "4,6"}) == {"CUDA_VISIBLE_DEVICES": "6,4"}
     assert gpus_from(1, amd, {}) == {"HIP_VISIBLE_DEVICES": "1,0"}
     assert gpus_from(1, [*two[:1], {"name": "NVIDIA L4", "arch": "sm_89"}], {}) == {}
+
+
+def test_a_survey_takes_different_gpus_and_a_trial_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    class Side:
+        def __init__(self, checkout: Any, directory: Path, variables: dict[str, str]) -> None:
+            seen.append(variables.get("CUDA_VISIBLE_DEVICES"))
+
+        def go_on(self, op: str, **fields: Any) -> None: ...
+
+        def kill(self) -> None: ...
+
+    monkeypatch.setattr(session, "ScriptSide", Side)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (tmp_path / "bench.py").write_text("")
+    checkouts: Any = [SimpleNamespace(role=role, path=tmp_path, python="python") for role in ("base", "head")]
+    asked = session.ScriptSampling(None, tmp_path / "survey.json", 7)
+    script = ScriptRun("bench.py", tmp_path / "bench.py")
+    with session.ScriptSession(script, checkouts, Protocol(cache="hot"), asked, lambda event: None) as opened:
+        opened.machine, opened.devices = {"kind": "gpu"}, [{"name": "NVIDIA H200", "arch": "sm_90"}] * 2
+        for wanted in (None, ["a"]):
+            with opened._sides(wanted):
+                pass
+    assert seen == [None, "1,0", None, None]
+
+
+def test_each_checkout_builds_extensions_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/builds")
+    one, other = (session.builds_of(Path(path))["TORCH_EXTENSIONS_DIR"] for path in ("/a", "/b"))
+    assert one != other
+    assert one.startswith("/builds/")
+
+
+def test_timeit_gives_seconds_of_so_many_calls() -> None:
+    to, calls = Taking(), []
+    real = importlib.util.find_spec("timeit")
+    assert real is not None
+    assert real.loader is not None
+    module = importlib.util.module_from_spec(real)
+    real.loader.exec_module(module)
+    timers.of_timeit(module, to)  # type: ignore[arg-type]
+    assert module.timeit(lambda: calls.append(1), number=10) == pytest.approx(0.03)
+    assert module.repeat("calls.append(n)", "n = 2", repeat=2, number=100, globals={"calls": calls}) == [0.3] * 2
+    assert module.Timer("1 + 1", timer=module.default_timer).autorange() == (1, 3e-3)
+    assert calls == [1, 1, 2, 2]
+
+
+def test_nvbench_hands_its_launcher_over_with_the_axes() -> None:
+    class State:
+        def exec(self, launcher: Any, *, sync: bool = False) -> None:
+            raise AssertionError
+
+        def get_axis_values(self) -> dict[str, int]:
+            return {"elements": 16}
+
+    to, streams = Taking(), []
+    timers.of_nvbench(SimpleNamespace(State=State), to)  # type: ignore[arg-type]
+    State().exec(lambda launch: streams.append(launch.get_stream()), sync=True)
+    assert to.seen[0].named == {"elements": 16}
+    assert len(streams) == 2
+    assert isinstance(streams[0], timers.Launch)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
+import sys
 import time
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks.worker.scripts import interception
 from benchmarks.worker.scripts.interception import ClosureNames, Timing
-from benchmarks.worker.scripts.own_clocks import CLOCK, OwnClocks, compiled
+from benchmarks.worker.scripts.own_clocks import CLOCK, OwnClocks, rewritten
 
 FILE = "/checkout/bench/script.py"
 
@@ -54,7 +58,7 @@ def ran(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], Tak
     taken = Taken()
     clocks = OwnClocks(taken)  # type: ignore[arg-type]
     held: dict[str, Any] = {"__name__": "__main__", CLOCK: clocks, "Event": Event, "sync": lambda: None}
-    exec(compiled(ast.parse(text), FILE, clocks), held)
+    exec(compile(rewritten(ast.parse(text), FILE, clocks), FILE, "exec"), held)
     return held, taken, [*clocks.untaken, *clocks.totals]
 
 
@@ -208,3 +212,45 @@ def test_a_total_that_runs_once_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
     held, taken, untaken = ran(text, monkeypatch)
     assert (held["found"], taken.closures) == ([1, 2], [])
     assert "total" in untaken[0]
+
+
+PROFILED = """
+import torch, proton
+calls = []
+def bench(fn, x, n):
+    with torch.profiler.profile() as prof:
+        for _ in range(n):
+            fn(x)
+            prof.step()
+    return prof.name
+def label(fn, x):
+    with proton.scope("mine"):
+        return_ = fn(x)
+    return return_
+found = bench(calls.append, 1, 5), label(abs, -3)
+"""
+
+
+def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ = []
+
+    @contextlib.contextmanager
+    def profile(*_: Any) -> Iterator[Any]:
+        open_.append(True)
+        yield SimpleNamespace(step=lambda: open_[-1] or pytest.fail("a step outside"), name="p")
+        open_.append(False)
+
+    torch_ = SimpleNamespace(profiler=SimpleNamespace(profile=profile))
+    monkeypatch.setitem(sys.modules, "torch", torch_)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "proton", SimpleNamespace(scope=profile))  # type: ignore[arg-type]
+    held, taken, untaken = ran(PROFILED, monkeypatch)
+    assert held["found"] == ("p", 3)
+    assert untaken == []
+    assert [key for key, _, _ in taken.closures] == ["append/bench.append:fn=append,x=1", "abs/label.abs:fn=abs,x=3"]
+    assert len(held["calls"]) == 5 + 2
+
+
+def test_a_profiler_from_which_it_returns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from contextlib import nullcontext as profile\ndef f(g):\n    with profile():\n        return g()\nf(int)\n"
+    _, taken, untaken = ran(text, monkeypatch)
+    assert (taken.closures, untaken) == ([], [f"{FILE.rpartition('/')[2]}:3: it returns from inside"])

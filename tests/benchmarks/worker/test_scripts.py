@@ -99,6 +99,32 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
     assert all(seen)
 
 
+def test_a_call_that_returns_what_an_earlier_one_computed_is_told() -> None:
+    x, held, buffer = torch.randn(8), dict[str, torch.Tensor](), [torch.zeros(8)]
+
+    @functools.cache
+    def remembered() -> torch.Tensor:
+        return x * 2
+
+    class Deep:
+        def __init__(self) -> None:
+            self.out = torch.zeros(8)
+
+    deep = [[[[[[Deep()]]]]]]  # further than closures are followed
+
+    def into() -> torch.Tensor:
+        held["out"] = deep[0][0][0][0][0][0].out
+        held["out"][:4] = x[:4]  # writes a part, and returns all
+        return held.pop("out")
+
+    with pytest.raises(closure.StaleResult, match="a call computes nothing"):
+        closure_bench(lambda: remembered()).examine()
+    assert torch.equal(remembered(), x * 2)
+    for call in (into, lambda: buffer[0], lambda: x * 2, lambda: torch.add(x, 1, out=buffer[0])):
+        assert closure_bench(call).examine()["repeats"]
+    assert torch.equal(deep[0][0][0][0][0][0].out, torch.cat([x[:4], torch.zeros(4)]))
+
+
 def test_leaves_are_found_through_what_is_made_of_them() -> None:
     w, x, there = (torch.ones(3, requires_grad=True) for _ in range(3))
     made = (w * x).sum()
