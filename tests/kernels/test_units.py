@@ -58,14 +58,14 @@ def test_slices_of_k_fill_the_device_that_is_there(arch):
         assert slices[max(slices)] > slices[min(slices)] == 1, (arch, slices)
 
 
-def test_hopper_loads_six_steps_ahead_for_some_rows_and_multiplies_more_with_roles():
-    """More rows: also where all tiles are one round.  132 SMs, 128 tiles each."""
+def test_hopper_loads_six_steps_ahead_for_some_rows_and_multiplies_with_roles_from_two_rounds_of_tiles_on():
+    """132 SMs; the second and third have 128 tiles, the last 256."""
     found = {
         (m, n): gemm_config.rule(on(Case("c", M=m, N=n, K=4096, dtype="fp16"), "sm_90", 132), "sm_90")
-        for m, n in ((256, 8192), (512, 8192), (1024, 4096))
+        for m, n in ((256, 8192), (512, 8192), (1024, 4096), (1024, 8192))
     }
-    said = [[knobs[name] for name in ("variant", "num_stages", "split_k", "group_m")] for knobs in found.values()]
-    assert said == [["split", 6, 1, 8], ["specialized", 3, 1, 16], ["specialized", 3, 1, 16]]
+    said = [[knobs[name] for name in ("variant", "num_stages")] for knobs in found.values()]
+    assert said == [["split", 6], ["persistent", 4], ["persistent", 4], ["specialized", 3]]
 
 
 @pytest.mark.slow
