@@ -7,7 +7,6 @@ gets it.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -178,47 +177,90 @@ class Machine:
     def _decoded(self, at: int) -> Instruction:
         if not 0 <= at < len(self.code.image):
             raise Fault(f"a jump to {at - self.code.entry:#x}, outside of the code of {self.code.name}")
-        inst = decoded(self.code.image[at : at + 16])
-        size = inst.size()
-        name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
         try:
-            kind, do, target = self._compiled(inst, name, at + size)
+            one = known(self.code.image, at, self.code.arch)
+            do = one.do or self._access(one.inst)
         except Unknown as error:
+            inst = decoded(self.code.image, at)
             raise Unknown(
                 f"{error} cannot be executed: {inst} at {at - self.code.entry:#x} of {self.code.name}"
             ) from error
-        cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
-        self.instructions[at] = instruction = Instruction(at, size, name, kind, do, target, cycles)
+        target = at + one.size + one.jump
+        self.instructions[at] = instruction = Instruction(at, one.size, one.name, one.kind, do, target, one.cycles)
         return instruction
 
-    def _compiled(self, inst: Any, name: str, after: int) -> tuple[str, Callable[[Waves], Any], int]:
+    def _access(self, inst: Any) -> Step:
+        """An access to memory, compiled for this launch."""
         form = type(inst).__name__.split("_")[0]
-        if form == "SOPP":
-            return _program(name, inst.simm16, after)
-        if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
-            return "plain", scalar_step(inst, name, form), 0
-        if form == "SMEM":
-            return "plain", self.accesses.scalar_load(inst), 0
-        if form == "DS":
-            return "plain", self.accesses.local(inst), 0
-        if form in ("GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
-            return "plain", self.accesses.vector(inst), 0
-        if name.startswith("V_MFMA"):
-            return "plain", _matrix_step(inst, name, self.code.arch), 0
-        if name.startswith("V_"):
-            return "plain", _vector_step(inst, name, self.code.arch), 0
-        raise Unknown(name)
+        kinds = {"SMEM": self.accesses.scalar_load, "DS": self.accesses.local}
+        return kinds.get(form, self.accesses.vector)(inst)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def decoded(image: bytes) -> Any:
-    """The instruction that these bytes begin with; kernels of one operator share most of theirs."""
+@dataclass(frozen=True)
+class Known:
+    """What an instruction is and does, wherever it stands.
+
+    do: None of an access to memory, which every launch compiles for its own.  jump: bytes from its end to where a
+    branch goes.  The rest as of Instruction.
+    """
+
+    inst: Any
+    size: int
+    name: str
+    kind: str
+    do: Callable[[Waves], Any] | None
+    jump: int
+    cycles: int | None
+
+
+MOST_KNOWN = 1 << 16
+"""Instructions that are remembered: kernels of one operator share most of theirs."""
+
+SIZES = (4, 8, 12, 16)
+"""Bytes of an instruction; the first four say how many."""
+
+_KNOWN: dict[tuple[str, bytes], Known] = {}
+
+
+def known(image: bytes, at: int, arch: str) -> Known:
+    """The instruction that stands at an offset.  Unknown if it cannot be executed."""
+    for size in SIZES:
+        if found := _KNOWN.get((arch, image[at : at + size])):
+            return found
+    inst = decoded(image, at)
+    name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
+    kind, do, jump = _compiled(inst, name, arch)
+    cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
+    if len(_KNOWN) >= MOST_KNOWN:
+        _KNOWN.clear()
+    one = _KNOWN[arch, image[at : at + inst.size()]] = Known(inst, inst.size(), name, kind, do, jump, cycles)
+    return one
+
+
+def decoded(image: bytes, at: int) -> Any:
+    """The instruction that stands at an offset, with its fields."""
     from tinygrad.renderer.amd import decode_inst
 
-    return decode_inst(image.ljust(16, b"\0"), "cdna")
+    return decode_inst(image[at : at + SIZES[-1]].ljust(SIZES[-1], b"\0"), "cdna")
 
 
-def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], Any], int]:
+def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None, int]:
+    """(kind, do, jump) of an instruction."""
+    form = type(inst).__name__.split("_")[0]
+    if form == "SOPP":
+        return _program(name, inst.simm16)
+    if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
+        return "plain", scalar_step(inst, name, form), 0
+    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
+        return "plain", None, 0
+    if name.startswith("V_MFMA"):
+        return "plain", _matrix_step(inst, name, arch), 0
+    if name.startswith("V_"):
+        return "plain", _vector_step(inst, name, arch), 0
+    raise Unknown(name)
+
+
+def _program(name: str, field: int) -> tuple[str, Callable[[Waves], Any], int]:
     """Branches, barriers, the end, and what changes only time."""
     if name in NOTHING:
         return "plain", lambda w: None, 0
@@ -237,7 +279,7 @@ def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], 
     }
     if name not in tests:
         raise Unknown(name)
-    return "branch", tests[name], after + 4 * signed(field, 16)
+    return "branch", tests[name], 4 * signed(field, 16)
 
 
 def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Waves], Any] | None, Any]:
@@ -281,14 +323,13 @@ def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Wa
 
 def _raw(value: Any, kind: str) -> Any:
     """A result as the bits of its registers."""
-    value = np.ascontiguousarray(np.asarray(value, operands.TYPES[kind]))
-    if kind.endswith("16"):
-        return value.view(np.uint16).astype(np.uint32)
-    return value.view(np.uint64 if operands.is_wide(kind) else np.uint32)
+    value = np.asarray(value, operands.TYPES[kind])
+    bits = value.view(f"u{value.itemsize}")
+    return bits.astype(np.uint32) if value.itemsize == 2 else bits
 
 
 def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Callable[[Waves, Any], None]:
-    clamp = bool(getattr(inst, "clmp", 0)) and kind in FLOATS
+    clamp, wide = bool(getattr(inst, "clmp", 0)) and kind in FLOATS, operands.is_wide(kind)
 
     def write(w: Waves, value: Any) -> None:
         if clamp:
@@ -297,7 +338,7 @@ def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Call
         if kind == "f16" and (w.s[MODE] >> np.uint32(OVERFLOW_BIT)).any() and np.isinf(value).any():
             raise Unknown("an infinite fp16 result with FP16_OVFL set")
         lanes = where(w) if where else None
-        if operands.is_wide(kind):
+        if wide:
             w.set_v(register, raw.astype(np.uint32), lanes)
             w.set_v(register + 1, (raw >> np.uint64(32)).astype(np.uint32), lanes)
         else:
@@ -365,7 +406,7 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
     if name.startswith("V_ASHR_PK_"):
         place = operands.placed(4 + (inst.opsel >> 3 & 1), 2)
     write = _writer(inst, kind, register, where, place)
-    return lambda w: write(w, function(*(read(w) for read in readers)))
+    return lambda w: write(w, function(*[read(w) for read in readers]))
 
 
 def _division(inst: Any, name: str, kind: str) -> Step:
@@ -559,7 +600,7 @@ def _packed(inst: Any, name: str) -> Step:
         raise Unknown("a clamped packed result")
 
     def step(w: Waves) -> None:
-        low, high = (_raw(function(*(read(w) for read in part)), kind) for part in readers)
+        low, high = [_raw(function(*[read(w) for read in part]), kind) for part in readers]
         if kind.endswith("32"):
             w.set_v(register, low)
             w.set_v(register + 1, high)
