@@ -1,7 +1,7 @@
 """Executes the instructions of a launch: decodes each once, runs it for all waves that stand there.
 
 Waves that branch apart go on as groups of their own and join again where they meet: the group at the lowest address
-goes first, and after PATIENCE instructions the others have their turn, so that a wave that waits for another's store
+goes first, until it has executed PATIENCE more instructions than others, so that a wave that waits for another's store
 gets it.
 """
 
@@ -22,8 +22,8 @@ from .operands import LITERAL, VECTOR, Unknown
 from .scalar_steps import scalar_step
 from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
 
-PATIENCE = 50_000
-"""Instructions that one group of waves executes at most before another has its turn."""
+PATIENCE = 10_000
+"""Instructions by which one group of waves may be ahead of another that could go on."""
 
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
@@ -90,14 +90,14 @@ class Machine:
 
     def _turn(self, most: int) -> int:
         """Let the group at the lowest address go on for so many instructions at most; how many it executed."""
-        w = min(self._ready, key=lambda group: (group.turns, group.pc))
+        w = min(self._ready, key=lambda group: (group.steps // PATIENCE, group.pc))
         self._ready.remove(w)
         others = {group.pc for group in self._ready}
-        steps = 0
-        while steps < most:
-            if steps and w.pc in others:
+        begun = w.steps
+        while w.steps < begun + most:
+            if w.steps > begun and w.pc in others:
                 break
-            steps += 1
+            w.steps += 1
             instruction = self.instructions.get(w.pc) or self._decoded(w.pc)
             self.executed[w.pc] += len(w)
             self.observer.at, self.observer.name = w.pc - self.code.entry, instruction.name
@@ -118,18 +118,16 @@ class Machine:
                     w.pc = instruction.target
                 elif result.any():
                     self._split(w, result, instruction.target)
-                    return steps
+                    return w.steps - begun
                 continue
             if instruction.kind == "end":
                 np.subtract.at(self._alive, w.own(), 1)
-                self._release()
-                return steps
-            self._parked.append(w)
+            else:
+                self._parked.append(w)
             self._release()
-            return steps
-        w.turns += steps >= PATIENCE
+            return w.steps - begun
         self._meet(w)
-        return steps
+        return w.steps - begun
 
     def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
         place = getattr(error, "place", None)
@@ -216,7 +214,7 @@ class Known:
 MOST_KNOWN = 1 << 16
 """Instructions that are remembered: kernels of one operator share most of theirs."""
 
-SIZES = (4, 8, 12, 16)
+SIZES = (4, 8, 16)
 """Bytes of an instruction; the first four say how many."""
 
 _KNOWN: dict[tuple[str, bytes], Known] = {}
@@ -237,11 +235,17 @@ def known(image: bytes, at: int, arch: str) -> Known:
     return one
 
 
+SCALED = 0xD3AC
+"""Upper half of the first word of V_MFMA_LD_SCALE_B32, with which a scaled MFMA begins.  tinygrad (0.14) takes any
+eight bytes before an F8F6F4 for it."""
+
+
 def decoded(image: bytes, at: int) -> Any:
     """The instruction that stands at an offset, with its fields."""
     from tinygrad.renderer.amd import decode_inst
 
-    return decode_inst(image[at : at + SIZES[-1]].ljust(SIZES[-1], b"\0"), "cdna")
+    size = 16 if int.from_bytes(image[at : at + 4], "little") >> 16 == SCALED else 8
+    return decode_inst(image[at : at + size].ljust(size, b"\0"), "cdna")
 
 
 def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None, int]:
