@@ -43,8 +43,7 @@ ROOMS = {
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
     "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.isa"},
     **dict.fromkeys(
-        (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "verify", "executed", "serving")),
-        {"benchmarks"},
+        (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "pool", "verify", "executed")), {"benchmarks"}
     ),
     "benchmarks.emulation.collective": {
         "benchmarks.emulation",

@@ -1,8 +1,12 @@
 """Small cases of every operator that compiles for a target, and how one of them is executed and compared.
 
-An operator's declared cases say which knobs its launches have: those of tuned.toml, or by rule.  Each set of knobs is
-executed on small shapes, with a tail in every dimension and without, on a device of so few compute units that
-persistent programs take several tiles.
+An operator's declared cases say which knobs its launches have: those of tuned.toml, or by rule.  They are executed in
+two kinds of small cases, which cannot be the same:
+
+- to be checked, each set of knobs in shapes with a tail in every dimension and without.  A tail is one of a tile, so
+  the shapes depend on the knobs; and the device has so few compute units that persistent programs take several tiles;
+- to be counted, every declared case in a shape that depends on no knob, or the two sides of a change would be counted
+  in different ones, on a device with all its units, as it is launched.
 """
 
 from __future__ import annotations
@@ -34,12 +38,14 @@ SEED = 1
 class SmallCase:
     """One backend of an operator in one case, to be executed for a target.
 
-    knobs: over those of config().  units: compute units of the device, None: those of the product that is assumed.
+    declared: the case that it stands for.  knobs: over those of config().  units: compute units of the device, None:
+    those of the product that is assumed.
     """
 
     operator: str
     backend: str
     arch: str
+    declared: Any
     case: Any
     knobs: Mapping[str, Any]
     units: int | None = None
@@ -50,39 +56,40 @@ class SmallCase:
         return label(self.case.name, Point(self.case.name, self.backend, self.knobs).id)
 
 
-def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
-    """Every backend that declares what it compiles, in every small case, for every target; kernels: by name.
+def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
+    """What is checked: every backend that declares what it compiles, for every target, once with each set of knobs and
+    each dtype; kernels: by name.
 
-    Of an operator without shapes here (SHAPES), the declared cases that are small.  Operators of several ranks: none.
+    Of an operator without shapes here (SMALL), the declared cases that are small.  Operators of several ranks: none.
     """
-    for name, kernel in kernels.items():
+    launches: dict[Any, SmallCase] = {}
+    for one in _launches(kernels, arches):
+        if _is_small(kernels[one.operator], one.declared) != (one.operator in SMALL):
+            knobs = tuple(sorted(one.knobs.items()))
+            launches.setdefault((one.operator, one.backend, one.arch, one.declared.dtype, knobs), one)
+    found = [small for one in launches.values() for small in _checked(one)]
+    return list({(one.operator, one.backend, one.arch, one.name): one for one in found}.values())
+
+
+def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
+    """What is counted: every declared case of the same operators and backends, if its operator has shapes here."""
+    launches = [one for one in _launches(kernels, arches) if one.operator in SMALL]
+    return [dataclasses.replace(one, case=cut(one.case, SMALL[one.operator].counted)) for one in launches]
+
+
+def _launches(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
+    """Every declared case of one rank with the knobs that config() chooses, where a backend compiles for the target."""
+    spec = naming.contract("spec")
+    for name, kernel in sorted(kernels.items()):
         for arch in arches:
             for backend in sorted(kernel.compilations):
-                yield from {one.name: one for one in _of_backend(name, kernel, backend, arch)}.values()
-
-
-def _of_backend(name: str, kernel: Any, backend: str, arch: str) -> Iterator[SmallCase]:
-    shapes = SHAPES.get(name)
-    for declared in kernel.cases:
-        if declared.world > 1:
-            continue
-        knobs = _knobs(kernel, backend, declared, arch)
-        if knobs is None:
-            continue
-        if _is_small(kernel, declared):
-            yield SmallCase(name, backend, arch, declared, {}, FEW_UNITS)
-            continue
-        for dims in shapes(declared, backend, knobs) if shapes else ():
-            yield SmallCase(name, backend, arch, _case(declared, dims), knobs, FEW_UNITS)
-
-
-def _knobs(kernel: Any, backend: str, case: Any, arch: str) -> dict[str, Any] | None:
-    """What config() chooses for a declared case; None where the backend has nothing for the target."""
-    spec = naming.contract("spec")
-    try:
-        return dict(kernel.backends[backend].knobs(case.at(spec.Place(device="meta", arch=arch)), arch))
-    except spec.Unsupported:
-        return None
+                for case in (one for one in kernel.cases if one.world == 1):
+                    placed = case.at(spec.Place(device="meta", arch=arch))
+                    try:
+                        knobs = dict(kernel.backends[backend].knobs(placed, arch))
+                    except spec.Unsupported:
+                        continue
+                    yield SmallCase(name, backend, arch, case, case, knobs)
 
 
 def _is_small(kernel: Any, case: Any) -> bool:
@@ -90,15 +97,29 @@ def _is_small(kernel: Any, case: Any) -> bool:
     return bool(cost.flops <= MOST_FLOPS and cost.hbm_bytes <= MOST_BYTES)
 
 
-def _case(declared: Any, dims: Mapping[str, Any]) -> Any:
+def _checked(launch: SmallCase) -> Iterator[SmallCase]:
+    if launch.operator not in SMALL:
+        yield dataclasses.replace(launch, knobs={}, units=FEW_UNITS)
+        return
+    for dims in SMALL[launch.operator].checked(launch.declared, launch.backend, launch.knobs):
+        yield dataclasses.replace(launch, case=_reshaped(launch.declared, dims), units=FEW_UNITS)
+
+
+def cut(case: Any, most: Mapping[str, int]) -> Any:
+    """The case with no dimension above these; the case itself where it is no larger."""
+    dims = {name: min(size, most[name]) for name, size in dict(case.dims).items() if name in most}
+    return case if dims.items() <= dict(case.dims).items() else _reshaped(case, dims)
+
+
+def _reshaped(declared: Any, dims: Mapping[str, Any]) -> Any:
     """A case like the declared one, of another shape, which its name tells."""
     shape = {**dict(declared.dims), **dims}
     name = "_".join([*(f"{key.lower()}{value}" for key, value in shape.items()), declared.dtype])
     return type(declared)(name, tier="sweep", dtype=declared.dtype, distribution=declared.distribution, **shape)
 
 
-# Shapes: of a declared case, a backend and its knobs, the small shapes to execute.  Where several declared cases have
-# the same knobs, of other dtypes or depths, one has the tails and another none: compiling takes longer than executing.
+# Shapes to be checked, of a declared case, a backend and its knobs.  Where several declared cases have the same knobs,
+# of other dtypes or depths, one has the tails and another none: compiling takes longer than executing.
 
 Shapes = Iterator[dict[str, Any]]
 
@@ -119,21 +140,32 @@ def _grouped(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
 
 
 def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
-    shared = {"E": 3, "topk": 2, "BM": case.BM}
-    if (case.K > 256) == (backend == "triton_reduce"):
-        yield {**shared, "M": case.BM + 3, "N": 3 * knobs["block_n"] + 48, "K": case.K - 64}
+    """Whose product is the same code in both backends but for its last lines: tails in one, none in the other, in turn
+    from one depth and block to the next."""
+    shared, odd = {"E": 3, "topk": 2, "BM": case.BM}, (case.K > 256) + (case.BM in (32, 128))
+    if odd % 2 == (backend == "triton_reduce"):
+        yield {**shared, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": case.K - 64}
     else:
         yield {**shared, "M": 7, "N": 2 * knobs["block_n"], "K": case.K}
 
 
-SHAPES: dict[str, Callable[[Any, str, Mapping[str, Any]], Shapes]] = {
-    "gemm": _gemm,
-    "grouped_gemm_forward": _grouped,
-    "grouped_gemm_dgrad": _grouped,
-    "grouped_gemm_wgrad": _grouped,
-    "moe_gemm2_mxfp4": _experts,
+@dataclasses.dataclass(frozen=True)
+class Small:
+    """Shapes of an operator whose declared cases are too large: to be `checked`, and the largest dimensions `counted`:
+    several steps over K and several tiles, 0.1 to 1 s of a core each (2026-11)."""
+
+    checked: Callable[[Any, str, Mapping[str, Any]], Shapes]
+    counted: Mapping[str, int]
+
+
+_GROUPED = Small(_grouped, {"G": 4, "M": 64, "N": 128, "K": 256})
+SMALL = {
+    "gemm": Small(_gemm, {"M": 256, "N": 256, "K": 1024}),
+    "grouped_gemm_forward": _GROUPED,
+    "grouped_gemm_dgrad": _GROUPED,
+    "grouped_gemm_wgrad": _GROUPED,
+    "moe_gemm2_mxfp4": Small(_experts, {"M": 32, "N": 128, "K": 256, "E": 8, "topk": 3}),
 }
-"""Of the operators whose declared cases are too large to be executed."""
 
 
 # Execution.
@@ -212,10 +244,14 @@ def _explained(driver: EmulatedDriver, bench: CaseBench, name: str) -> tuple[str
 
 
 def _called_again(driver: EmulatedDriver, bench: CaseBench, name: str, watch: Watch) -> None:
+    from triton import knobs
+
     driver.watch = watch
     try:
-        bench.poison(name)
-        bench.arms[name].calls[0]()
+        with knobs.compilation.scope():
+            knobs.compilation.disable_line_info = False
+            bench.poison(name)
+            bench.arms[name].calls[0]()
     finally:
         driver.watch = None
 

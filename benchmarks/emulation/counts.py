@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -284,6 +285,7 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts) if counts[name]}
 
 
+@lru_cache(maxsize=4096)
 def class_of(name: str) -> str:
     """The class of an instruction, as the metrics of contained code have it."""
     return amd.kind(Named(name.lower()))

@@ -1,13 +1,12 @@
 """Executes the instructions of a launch: decodes each once, runs it for all waves that stand there.
 
 Waves that branch apart go on as groups of their own and join again where they meet: the group at the lowest address
-goes first, and after PATIENCE instructions the others have their turn, so that a wave that waits for another's store
+goes first, until it has executed PATIENCE more instructions than others, so that a wave that waits for another's store
 gets it.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from .operands import LITERAL, VECTOR, Unknown
 from .scalar_steps import scalar_step
 from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Fault, Memory, Waves, joined, lanes_of, mask_of
 
-PATIENCE = 50_000
-"""Instructions that one group of waves executes at most before another has its turn."""
+PATIENCE = 10_000
+"""Instructions by which one group of waves may be ahead of another that could go on."""
 
 NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
 """Instructions that change nothing but time, as every access is complete when the next instruction begins."""
@@ -91,14 +90,14 @@ class Machine:
 
     def _turn(self, most: int) -> int:
         """Let the group at the lowest address go on for so many instructions at most; how many it executed."""
-        w = min(self._ready, key=lambda group: (group.turns, group.pc))
+        w = min(self._ready, key=lambda group: (group.steps // PATIENCE, group.pc))
         self._ready.remove(w)
         others = {group.pc for group in self._ready}
-        steps = 0
-        while steps < most:
-            if steps and w.pc in others:
+        begun = w.steps
+        while w.steps < begun + most:
+            if w.steps > begun and w.pc in others:
                 break
-            steps += 1
+            w.steps += 1
             instruction = self.instructions.get(w.pc) or self._decoded(w.pc)
             self.executed[w.pc] += len(w)
             self.observer.at, self.observer.name = w.pc - self.code.entry, instruction.name
@@ -119,18 +118,16 @@ class Machine:
                     w.pc = instruction.target
                 elif result.any():
                     self._split(w, result, instruction.target)
-                    return steps
+                    return w.steps - begun
                 continue
             if instruction.kind == "end":
                 np.subtract.at(self._alive, w.own(), 1)
-                self._release()
-                return steps
-            self._parked.append(w)
+            else:
+                self._parked.append(w)
             self._release()
-            return steps
-        w.turns += steps >= PATIENCE
+            return w.steps - begun
         self._meet(w)
-        return steps
+        return w.steps - begun
 
     def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
         place = getattr(error, "place", None)
@@ -178,47 +175,96 @@ class Machine:
     def _decoded(self, at: int) -> Instruction:
         if not 0 <= at < len(self.code.image):
             raise Fault(f"a jump to {at - self.code.entry:#x}, outside of the code of {self.code.name}")
-        inst = decoded(self.code.image[at : at + 16])
-        size = inst.size()
-        name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
         try:
-            kind, do, target = self._compiled(inst, name, at + size)
+            one = known(self.code.image, at, self.code.arch)
+            do = one.do or self._access(one.inst)
         except Unknown as error:
+            inst = decoded(self.code.image, at)
             raise Unknown(
                 f"{error} cannot be executed: {inst} at {at - self.code.entry:#x} of {self.code.name}"
             ) from error
-        cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
-        self.instructions[at] = instruction = Instruction(at, size, name, kind, do, target, cycles)
+        target = at + one.size + one.jump
+        self.instructions[at] = instruction = Instruction(at, one.size, one.name, one.kind, do, target, one.cycles)
         return instruction
 
-    def _compiled(self, inst: Any, name: str, after: int) -> tuple[str, Callable[[Waves], Any], int]:
+    def _access(self, inst: Any) -> Step:
+        """An access to memory, compiled for this launch."""
         form = type(inst).__name__.split("_")[0]
-        if form == "SOPP":
-            return _program(name, inst.simm16, after)
-        if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
-            return "plain", scalar_step(inst, name, form), 0
-        if form == "SMEM":
-            return "plain", self.accesses.scalar_load(inst), 0
-        if form == "DS":
-            return "plain", self.accesses.local(inst), 0
-        if form in ("GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
-            return "plain", self.accesses.vector(inst), 0
-        if name.startswith("V_MFMA"):
-            return "plain", _matrix_step(inst, name, self.code.arch), 0
-        if name.startswith("V_"):
-            return "plain", _vector_step(inst, name, self.code.arch), 0
-        raise Unknown(name)
+        kinds = {"SMEM": self.accesses.scalar_load, "DS": self.accesses.local}
+        return kinds.get(form, self.accesses.vector)(inst)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def decoded(image: bytes) -> Any:
-    """The instruction that these bytes begin with; kernels of one operator share most of theirs."""
+@dataclass(frozen=True)
+class Known:
+    """What an instruction is and does, wherever it stands.
+
+    do: None of an access to memory, which every launch compiles for its own.  jump: bytes from its end to where a
+    branch goes.  The rest as of Instruction.
+    """
+
+    inst: Any
+    size: int
+    name: str
+    kind: str
+    do: Callable[[Waves], Any] | None
+    jump: int
+    cycles: int | None
+
+
+MOST_KNOWN = 1 << 16
+"""Instructions that are remembered: kernels of one operator share most of theirs."""
+
+SIZES = (4, 8, 16)
+"""Bytes of an instruction; the first four say how many."""
+
+_KNOWN: dict[tuple[str, bytes], Known] = {}
+
+
+def known(image: bytes, at: int, arch: str) -> Known:
+    """The instruction that stands at an offset.  Unknown if it cannot be executed."""
+    for size in SIZES:
+        if found := _KNOWN.get((arch, image[at : at + size])):
+            return found
+    inst = decoded(image, at)
+    name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
+    kind, do, jump = _compiled(inst, name, arch)
+    cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
+    if len(_KNOWN) >= MOST_KNOWN:
+        _KNOWN.clear()
+    one = _KNOWN[arch, image[at : at + inst.size()]] = Known(inst, inst.size(), name, kind, do, jump, cycles)
+    return one
+
+
+SCALED = 0xD3AC
+"""Upper half of the first word of V_MFMA_LD_SCALE_B32, with which a scaled MFMA begins.  tinygrad (0.14) takes any
+eight bytes before an F8F6F4 for it."""
+
+
+def decoded(image: bytes, at: int) -> Any:
+    """The instruction that stands at an offset, with its fields."""
     from tinygrad.renderer.amd import decode_inst
 
-    return decode_inst(image.ljust(16, b"\0"), "cdna")
+    size = 16 if int.from_bytes(image[at : at + 4], "little") >> 16 == SCALED else 8
+    return decode_inst(image[at : at + size].ljust(size, b"\0"), "cdna")
 
 
-def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], Any], int]:
+def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None, int]:
+    """(kind, do, jump) of an instruction."""
+    form = type(inst).__name__.split("_")[0]
+    if form == "SOPP":
+        return _program(name, inst.simm16)
+    if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
+        return "plain", scalar_step(inst, name, form), 0
+    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
+        return "plain", None, 0
+    if name.startswith("V_MFMA"):
+        return "plain", _matrix_step(inst, name, arch), 0
+    if name.startswith("V_"):
+        return "plain", _vector_step(inst, name, arch), 0
+    raise Unknown(name)
+
+
+def _program(name: str, field: int) -> tuple[str, Callable[[Waves], Any], int]:
     """Branches, barriers, the end, and what changes only time."""
     if name in NOTHING:
         return "plain", lambda w: None, 0
@@ -237,7 +283,7 @@ def _program(name: str, field: int, after: int) -> tuple[str, Callable[[Waves], 
     }
     if name not in tests:
         raise Unknown(name)
-    return "branch", tests[name], after + 4 * signed(field, 16)
+    return "branch", tests[name], 4 * signed(field, 16)
 
 
 def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Waves], Any] | None, Any]:
@@ -281,14 +327,13 @@ def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Wa
 
 def _raw(value: Any, kind: str) -> Any:
     """A result as the bits of its registers."""
-    value = np.ascontiguousarray(np.asarray(value, operands.TYPES[kind]))
-    if kind.endswith("16"):
-        return value.view(np.uint16).astype(np.uint32)
-    return value.view(np.uint64 if operands.is_wide(kind) else np.uint32)
+    value = np.asarray(value, operands.TYPES[kind])
+    bits = value.view(f"u{value.itemsize}")
+    return bits.astype(np.uint32) if value.itemsize == 2 else bits
 
 
 def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Callable[[Waves, Any], None]:
-    clamp = bool(getattr(inst, "clmp", 0)) and kind in FLOATS
+    clamp, wide = bool(getattr(inst, "clmp", 0)) and kind in FLOATS, operands.is_wide(kind)
 
     def write(w: Waves, value: Any) -> None:
         if clamp:
@@ -297,7 +342,7 @@ def _writer(inst: Any, kind: str, register: int, where: Any, place: Any) -> Call
         if kind == "f16" and (w.s[MODE] >> np.uint32(OVERFLOW_BIT)).any() and np.isinf(value).any():
             raise Unknown("an infinite fp16 result with FP16_OVFL set")
         lanes = where(w) if where else None
-        if operands.is_wide(kind):
+        if wide:
             w.set_v(register, raw.astype(np.uint32), lanes)
             w.set_v(register + 1, (raw >> np.uint64(32)).astype(np.uint32), lanes)
         else:
@@ -365,7 +410,7 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
     if name.startswith("V_ASHR_PK_"):
         place = operands.placed(4 + (inst.opsel >> 3 & 1), 2)
     write = _writer(inst, kind, register, where, place)
-    return lambda w: write(w, function(*(read(w) for read in readers)))
+    return lambda w: write(w, function(*[read(w) for read in readers]))
 
 
 def _division(inst: Any, name: str, kind: str) -> Step:
@@ -559,7 +604,7 @@ def _packed(inst: Any, name: str) -> Step:
         raise Unknown("a clamped packed result")
 
     def step(w: Waves) -> None:
-        low, high = (_raw(function(*(read(w) for read in part)), kind) for part in readers)
+        low, high = [_raw(function(*[read(w) for read in part]), kind) for part in readers]
         if kind.endswith("32"):
             w.set_v(register, low)
             w.set_v(register + 1, high)

@@ -39,7 +39,7 @@ SCALED = re.compile(r"V_MFMA(?P<scale>_SCALE)?_F32_(?P<m>16|32)X(?P=m)X(?P<k>\d+
 
 def values_of(words: Any, kind: str, arch: str) -> Any:
     """Values of registers [registers, waves, 64] in the order of their bits: fp64 [waves, 64, values]."""
-    raw = np.ascontiguousarray(np.moveaxis(words, 0, -1))
+    raw = np.ascontiguousarray(words.transpose(1, 2, 0))
     if kind == "F16":
         return raw.view(np.float16).astype(np.float64)
     if kind == "BF16":

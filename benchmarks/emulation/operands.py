@@ -117,7 +117,7 @@ def typed(read: Reader, kind: str, *, negative: bool = False, absolute: bool = F
 
         read = narrow
     if not (negative or absolute):
-        return lambda w: read(w).view(dtype)
+        return read if kind in ("u32", "b32", "u64", "b64") else lambda w: read(w).view(dtype)
     sign = np.array(1 << (8 * np.dtype(dtype).itemsize - 1), f"u{np.dtype(dtype).itemsize}")
 
     def modified(w: Waves) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .counts import Uncounted
-from .machine import Instruction, Machine
+from .machine import Instruction, Machine, known
 from .memory import Accesses, Change, Step
 from .operands import VECTOR, Unknown
 from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory
@@ -121,10 +121,8 @@ class Programs:
 
 def facts_of(number: int, machine: Machine, instruction: Instruction) -> Facts:
     """Registers, scope and counter of an instruction."""
-    from tinygrad.renderer.amd import decode_inst
-
-    at, name = instruction.at, instruction.name
-    inst = decode_inst(machine.code.image[at : at + 16].ljust(16, b"\0"), "cdna")
+    name = instruction.name
+    inst = known(machine.code.image, instruction.at, machine.code.arch).inst
     form = type(inst).__name__.split("_")[0]
     queue = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm"}.get(form, "")
     scope = 0

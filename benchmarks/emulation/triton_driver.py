@@ -61,8 +61,9 @@ class EmulatedDriver:
         return self._target
 
     def get_current_device(self) -> int:
-        """One for each target: Triton keeps compiled kernels and limits by the device's number."""
-        return list(code_object.TARGETS.values()).index(self.arch)
+        """One for each target, and another while launches are watched: Triton keeps compiled kernels and limits by the
+        device's number, and what is watched is compiled with the lines of its source."""
+        return list(code_object.TARGETS.values()).index(self.arch) + len(code_object.TARGETS) * bool(self.watch)
 
     def get_current_stream(self, device: int | None = None) -> int:
         """The default one: launches are complete when they return."""

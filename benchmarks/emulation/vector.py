@@ -41,25 +41,26 @@ def _bfe(value: Any, offset: Any, width: Any) -> Any:
 
 def _perm(high: Any, low: Any, select: Any) -> Any:
     """Each byte of the result is picked by a byte of the selector from the eight of both operands, or is a constant."""
-    result = np.zeros(np.broadcast_shapes(high.shape, low.shape, select.shape), np.uint32)
-    for one in np.unique(select):  # nearly all code has one selector for all lanes
-        result = np.where(select == one, _permuted(high, low, int(one)), result)
+    both = u64(high) << np.uint64(32) | u64(low)
+    result: Any = np.uint32(0)
+    for one in set(select.reshape(-1).tolist()):  # nearly all code has one selector for all lanes
+        result = np.where(select == one, _permuted(both, one), result)
     return result
 
 
-def _permuted(high: Any, low: Any, select: int) -> Any:
-    """The same with one selector."""
-    result = np.zeros(np.broadcast_shapes(high.shape, low.shape), np.uint32)
+def _permuted(both: Any, select: int) -> Any:
+    """The same with one selector, from the eight bytes as one number."""
+    octets = np.ascontiguousarray(both).view(np.uint8).reshape(*both.shape, 8)
+    result = np.empty((*both.shape, 4), np.uint8)
     for byte in range(4):
         chosen = select >> 8 * byte & 255
         if chosen < 8:
-            value = (low, high)[chosen >> 2] >> np.uint32(8 * (chosen & 3)) & np.uint32(255)
-        elif chosen < 12:
-            value = ((low, high)[chosen >> 1 & 1] >> np.uint32(15 + 16 * (chosen & 1)) & np.uint32(1)) * np.uint32(255)
+            result[..., byte] = octets[..., chosen]
+        elif chosen < 12:  # the sign of one of the four words, eight times
+            result[..., byte] = np.where(octets[..., 2 * chosen - 15] > 127, 255, 0)
         else:
-            value = np.uint32(255 * (chosen > 12))
-        result |= value << np.uint32(8 * byte)
-    return result
+            result[..., byte] = 255 * (chosen > 12)
+    return result.view(np.uint32)[..., 0]
 
 
 def to_int(value: Any, dtype: Any) -> Any:

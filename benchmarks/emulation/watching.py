@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .code_object import KernelCode
-from .machine import Instruction, Machine, decoded
+from .machine import Instruction, Machine, known
 from .memory import ACCESS, ATOMIC, SIZES
 from .waves import EXEC, VCC, Waves
 
@@ -95,7 +95,7 @@ class LastWrite:
         name = instruction.name
         if not ("_STORE_" in name or "_ATOMIC_" in name) or name.startswith("SCRATCH"):
             return
-        inst = decoded(machine.code.image[instruction.at : instruction.at + 16])
+        inst = known(machine.code.image, instruction.at, machine.code.arch).inst
         where, active, left = machine.accesses.address_of(inst)(w)
         first, most = np.uint64(self._address), np.uint64(self._address + self._size)
         hit = active & (where < most) & (where + np.uint64(_written_bytes(name)) > first)
@@ -143,7 +143,7 @@ class Trace:
             return
         s, v, scc = w.s[:, own[0]].copy(), w.v[:, own[0]].copy(), bool(w.scc[own[0]])
         self._note(s, v, scc)
-        inst = decoded(machine.code.image[instruction.at : instruction.at + 16])
+        inst = known(machine.code.image, instruction.at, machine.code.arch).inst
         self._before = (f"{instruction.at - machine.code.entry:#8x}  {inst}", s, v, scc)
         if instruction.at == self._until:
             self._ended = self.lines

@@ -42,7 +42,7 @@ class Waves:
     """Some waves at one instruction.
 
     s: [128, waves] scalar registers; v: [512, waves, 64]; scc: [waves]; ids: [waves, 2] workgroup and wave in it;
-    turns: how often they went on for so long that others had to wait.
+    steps: instructions that they have executed; of waves that met, the most of one.
     """
 
     pc: int
@@ -50,7 +50,7 @@ class Waves:
     v: U32
     scc: Bools
     ids: NDArray[np.int64]
-    turns: int = 0
+    steps: int = 0
 
     def __post_init__(self) -> None:
         self.mask_changed()
@@ -87,7 +87,7 @@ class Waves:
 
     def taken(self, chosen: Bools) -> Waves:
         """Those of them that are chosen, as waves of their own."""
-        return Waves(self.pc, self.s[:, chosen], self.v[:, chosen], self.scc[chosen], self.ids[chosen], self.turns)
+        return Waves(self.pc, self.s[:, chosen], self.v[:, chosen], self.scc[chosen], self.ids[chosen], self.steps)
 
     def own(self) -> NDArray[np.int64]:
         """Workgroup of each wave: [waves]."""
@@ -106,7 +106,7 @@ def joined(several: Sequence[Waves]) -> Waves:
         np.concatenate([one.v for one in several], axis=1)[:, order],
         np.concatenate([one.scc for one in several])[order],
         ids[order],
-        max(one.turns for one in several),
+        max(one.steps for one in several),
     )
 
 

@@ -1,24 +1,38 @@
-"""The executing process of `verify --arch`: lists the small cases of one source tree, and executes them one by one."""
+"""The executing process: lists the small cases of one source tree, and executes them one by one.
+
+Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
+by another name here (benchmarks.naming, which starts such a process).
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import json
+import operator
+import os
 import platform
+import resource
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from .. import naming
+from ..lifetime import end_with_starter
 from ..shapes import Json, JsonObject
 from ..worker import failures
 from ..worker.ran import RanFiles
-from . import serving
-from .cases import SmallCase, WrongOutput, execute, small_cases
+from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases
+from .counts import Counts, bound
 from .launch import Execution
 
 DECIDES = ("torch", "triton", "numpy", "tinygrad", "msgpack")
 """Distributions that decide what is executed, or what it gives."""
+
+LIMITS = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}
+"""What a case can be bound by, and the units that are then asked how long they are busy at least."""
 
 
 class Cases:
@@ -29,20 +43,22 @@ class Cases:
         self._kernels: dict[str, Any] = {}
         self._cases: list[SmallCase] = []
 
-    def gather(self, kernels: list[str], backends: list[str], arches: list[str]) -> JsonObject:
+    def gather(self, kernels: list[str], backends: list[str], arches: list[str], counted: bool) -> JsonObject:
         """{"cases": [...], "kernels": {name: {module, baselines}} of those asked for, "known": all names, "without":
-        operators of which nothing is executed, "broken": [{module, reason}], "environment": versions}."""
+        operators of which nothing is executed, "broken": [{module, reason}], "environment": versions}.
+
+        counted: the cases that are counted, not those that are checked.
+        """
         registry = naming.contract("registry")
         found = registry.discover(registry.listed_packages(self._tree))
         self._kernels = dict(found.kernels)
         chosen = {name: one for name, one in self._kernels.items() if not kernels or name in kernels}
-        self._cases = [one for one in small_cases(chosen, arches) if not backends or one.backend in backends]
+        cases = (counted_cases if counted else small_cases)(chosen, arches)
+        self._cases = [one for one in cases if not backends or one.backend in backends]
         there = {one.operator for one in self._cases}
         return {
-            "cases": [_described(one) for one in self._cases],
-            "kernels": {
-                name: {"module": serving.home(one), "baselines": _baselines(one)} for name, one in chosen.items()
-            },
+            "cases": [self._described(one) for one in self._cases],
+            "kernels": {name: {"module": _home(one), "baselines": _baselines(one)} for name, one in chosen.items()},
             "known": sorted(self._kernels),
             "broken": [{"module": one.module, "reason": one.reason} for one in found.broken],
             "without": sorted(name for name, one in chosen.items() if one.compilations and name not in there),
@@ -50,39 +66,82 @@ class Cases:
             | {"python": platform.python_version()},
         }
 
+    def _described(self, small: SmallCase) -> JsonObject:
+        """at: the name of its shape.  declared: the case that it stands for, in its own shape bound by `limit`."""
+        case, least = small.case, self._least(small, small.declared)
+        about = {"kernel": small.operator, "backend": small.backend, "case": small.name, "arch": small.arch}
+        about |= {"tier": case.tier, "world": case.world, "dtype": case.dtype, "at": case.name}
+        limit = "memory" if least["memory"] >= least["compute"] else "compute"
+        declared = {"declared": small.declared.name, "declared_tier": small.declared.tier, "limit": limit}
+        return {**about, **declared, "flops": self._kernels[small.operator].function("cost")(case).flops}
+
+    def _least(self, small: SmallCase, case: Any) -> dict[str, float]:
+        """Seconds of the roofline on the first product of the target: of its FLOP, and of its bytes through HBM."""
+        cost, device = self._kernels[small.operator].function("cost")(case), _device(small.arch)
+        return {"compute": cost.flops / device.peak(case.dtype), "memory": cost.hbm_bytes / device.hbm_bandwidth}
+
     def execute(self, index: int) -> JsonObject:
-        """The arm of a case, as in a line of checks, with the instructions executed and CPU seconds."""
+        """The arm of a case, as in a line of checks, with the instructions executed and CPU seconds; of one that is
+        right also its counts, and what they bound, {percent, unit} or None, for each limit of the case it stands for.
+
+        The shape that is executed has less to compute per byte than that case, so the case's own limit says which.
+        """
         small = self._cases[index]
         done: list[Execution] = []
         start = time.process_time()
         try:
             found = execute(self._kernels[small.operator], small, done.append)
-            arm = {"status": "ok", "why": "", "error": {"norm": found["norm"], "peak": found["peak"]}}
+            arm: JsonObject = {"status": "ok", "why": "", "error": {"norm": found["norm"], "peak": found["peak"]}}
         except Exception as error:
             told = failures.answer(error)
             arm = {"status": told["status"], "why": told["why"]}
             arm |= {"detail": "\n".join(error.lines)} if isinstance(error, WrongOutput) else {}
-        counted = {"instructions": sum(one.total for one in done), "cpu_s": round(time.process_time() - start, 3)}
-        return {**arm, "knobs": dict(small.knobs), **counted}
+        counts = functools.reduce(operator.add, (one.counts for one in done), Counts())
+        arm |= {"knobs": dict(small.knobs), "instructions": counts.total}
+        arm["cpu_s"] = round(time.process_time() - start, 3)
+        if arm["status"] != "ok":
+            return arm
+        least, device = self._least(small, small.case), _device(small.arch)
+        bounds = {limit: bound(counts, device, least[limit], units) for limit, units in LIMITS.items()}
+        return {**arm, "counts": counts.as_json(), "bounds": {key: one and vars(one) for key, one in bounds.items()}}
+
+
+def _device(arch: str) -> Any:
+    return next(one for one in naming.our("kernels.hardware").DEVICES if one.arch == arch)
 
 
 def _baselines(kernel: Any) -> list[str]:
     return sorted(name for name, backend in kernel.backends.items() if backend.baseline)
 
 
-def _described(small: SmallCase) -> JsonObject:
-    case = small.case
-    about = {"tier": case.tier, "world": case.world, "dtype": case.dtype}
-    return {"kernel": small.operator, "backend": small.backend, "case": small.name, "arch": small.arch, **about}
+def _home(kernel: Any) -> str:
+    """The outermost module that holds an operator: what it imports is the operator's code."""
+    held = (name for name, module in sys.modules.items() if vars(module).get(kernel.name) is kernel)
+    return min(held, key=lambda name: (name.count("."), name), default="")
 
 
 def main() -> None:
-    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes."""
+    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes.  Serves until stdin closes;
+    `ran` of an answer: what was run for it."""
     tree, made = map(Path, sys.argv[1:3])
-    answers = serving.begin(tree)
+    end_with_starter(signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    naming.open_to(tree)
+    import torch
+
+    torch.set_num_threads(1)
     ran, cases = RanFiles(tree, made), Cases(tree)
-
-    def listed(asked: Json) -> JsonObject:
-        return cases.gather(asked["kernels"], asked["backends"], asked["arches"])
-
-    serving.serve(answers, ran, listed, cases.execute, lambda error: str(failures.answer(error)["why"]))
+    for line in sys.stdin:
+        request: Json = json.loads(line)
+        try:
+            asked = request["asked"]
+            answer: JsonObject = {"ok": True} | (
+                cases.gather(**asked) if request["op"] == "list" else cases.execute(asked)
+            )
+        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+            answer = {"ok": False, "why": str(failures.answer(error)["why"])}
+        answer["ran"] = ran.new(request["tops"])
+        answers.write(json.dumps(answer, default=str) + "\n")
+        answers.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import hashlib
+import importlib
 import json
 import sys
 import threading
@@ -19,7 +20,6 @@ from benchmarks import points
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa import kept
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
-from benchmarks.isa.executed import executed
 from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
@@ -111,7 +111,8 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     if asked.execute:
         if asked.knobs:
             raise ValueError("--execute counts the launches that config() chooses; leave --knobs out")
-        result["executed"] = executed(arches, choice, _setting(asked), _reporter(asked.progress))
+        emulation = importlib.import_module("benchmarks.emulation.executed")
+        result["executed"] = emulation.executed(arches, choice, _setting(asked), _reporter(asked.progress))
     return result
 
 

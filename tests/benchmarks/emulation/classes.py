@@ -125,3 +125,13 @@ def atomics(x, whole, single, wide, N: tl.constexpr):
     tl.atomic_max(single + 7 + bin, value.to(tl.float32))
     tl.atomic_add(wide + bin, value.to(tl.int64))
     tl.atomic_max(wide + 7 + bin, value.to(tl.int64))
+
+
+@triton.jit
+def locked(lock, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(out + i, tl.load(out + i) + i)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)

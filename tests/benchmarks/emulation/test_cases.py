@@ -23,7 +23,7 @@ from ci.__main__ import main
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
-from kernels.spec import Tolerance
+from kernels.spec import Place, Tolerance
 from tests.benchmarks.emulation import kernels
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ OPERATORS = {one.name: one for one in DECLARED}
 
 @pytest.fixture(scope="module")
 def small() -> list[cases.SmallCase]:
-    return list(cases.small_cases(OPERATORS, ARCHS))
+    return cases.small_cases(OPERATORS, ARCHS)
 
 
 def test_every_backend_that_compiles_has_small_cases_for_every_target(small):
@@ -51,6 +51,38 @@ def test_every_set_of_knobs_of_a_launch_is_executed(small):
         launched = [gemm.backends["triton"].knobs(one, arch) for one in gemm.cases]
         executed = [one.knobs for one in small if (one.operator, one.arch) == ("gemm", arch)]
         assert all(knobs in executed for knobs in launched)
+
+
+def test_an_operator_without_shapes_is_executed_in_its_small_declared_cases():
+    found = cases.small_cases({"mine": grouped_gemm_forward}, ["gfx942"])
+    assert [(one.name, one.knobs, one.units) for one in found] == [("tiny_extreme", {}, cases.FEW_UNITS)]
+    assert cases.counted_cases({"mine": grouped_gemm_forward}, ["gfx942"]) == []
+
+
+def test_experts_have_each_set_of_knobs_of_each_backend_once_and_tails_in_one_of_two(small):
+    for arch in ARCHS:
+        experts = [one for one in small if (one.operator, one.arch) == ("moe_gemm2_mxfp4", arch)]
+        for backend in ("triton_atomic", "triton_reduce"):
+            of_backend = [one for one in experts if one.backend == backend]
+            chosen = moe_gemm2_mxfp4.backends[backend]
+            large = [case for case in moe_gemm2_mxfp4.cases if case.name != "tiny_bm16"]
+            launched = [chosen.knobs(case.at(Place(device="meta", arch=arch)), arch) for case in large]
+            assert len(of_backend) == len({tuple(sorted(knobs.items())) for knobs in launched})
+            assert all(knobs in [one.knobs for one in of_backend] for knobs in launched)
+            tails = {one.case.N % one.knobs["block_n"] != 0 for one in of_backend}
+            assert tails == {one.case.K % one.knobs["block_k"] != 0 for one in of_backend} == {True, False}
+        tails = {(one.case.BM, one.case.N % one.knobs["block_n"] != 0) for one in experts}
+        assert tails == {(rows, tail) for rows in (16, 32, 64, 128) for tail in (True, False)}
+
+
+def test_what_is_counted_has_a_shape_that_depends_on_no_knob():
+    found = cases.counted_cases(OPERATORS, ARCHS)
+    shapes = {}
+    for one in found:
+        shapes.setdefault((one.operator, one.declared.name), set()).add(one.case.name)
+    assert all(len(names) == 1 for names in shapes.values())
+    assert {one.units for one in found} == {None}
+    assert {one.operator for one in found} == set(OPERATORS)
 
 
 def test_tails_and_whole_tiles_split_k_and_every_block_of_rows(small):
@@ -151,7 +183,8 @@ def test_what_is_right_is_kept_and_not_executed_again(tmp_path):
     assert (first["emulated"], first["holds_for"]["machine"]) == ("gfx942", "emulated-gfx942")
     arm = first["arms"]["triton"]
     assert arm["status"] == "ok"
-    assert arm["instructions"] > 1000
+    assert arm["instructions"] == sum(arm["counts"]["classes"].values()) > 1000
+    assert arm["bounds"]["memory"]["unit"] == "memory"
 
 
 @pytest.mark.slow
@@ -175,10 +208,10 @@ def test_a_wrong_output_is_told_with_instruction_and_registers(monkeypatch, smal
         return expected
 
     monkeypatch.setitem(gemm._functions, "reference", changed)
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
     one = next(one for one in small if one.operator == "gemm" and one.case.M == 1)
-    with pytest.raises(
-        cases.WrongOutput, match=r"the first wrong element is \[0, 5\]: .*; written by .*STORE.* of vector,"
-    ) as caught:
+    told = r"the first wrong element is \[0, 5\]: .*; written by .*STORE.* of vector, .*, kernels/gemm/device.py:\d+: "
+    with pytest.raises(cases.WrongOutput, match=told) as caught:
         cases.execute(gemm, one)
     assert caught.value.lines[0].startswith("registers")
     assert "store" in caught.value.lines[-1]

@@ -8,6 +8,7 @@ import operator
 import pytest
 import torch
 
+from benchmarks.emulation import machine
 from benchmarks.emulation.triton_driver import emulated
 from tests.benchmarks.emulation import classes
 
@@ -193,3 +194,12 @@ def test_atomics(random):
         assert whole[bin:42:7].tolist() == expected
         assert int(whole[42 + bin]) in values
         assert single[bin::7].tolist() == wide[bin::7].tolist() == [sum(values), max(values)]
+
+
+def test_waves_that_wait_for_a_lock_let_its_holder_go_on(monkeypatch):
+    """They stand at lower addresses, and a barrier in every round of their loop: each turn of theirs is short."""
+    monkeypatch.setattr(machine, "PATIENCE", 500)
+    lock, out = torch.zeros(1, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
+    classes.locked[(5,)](lock, out, 128, num_warps=2)
+    assert torch.equal(out, 5 * torch.arange(128, dtype=torch.int32))
+    assert lock.item() == 0

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.emulation.code_object import NotExecutable, read
 from benchmarks.emulation.launch import execute, launch
+from benchmarks.emulation.machine import known
 from benchmarks.emulation.memory import Accesses
 from benchmarks.emulation.operands import VECTOR, Unknown
 from benchmarks.emulation.waves import LANES, Memory
@@ -37,6 +38,22 @@ def test_masked_elements_are_neither_read_nor_written(arch, random):
     assert (out[1008:] == 7).all()
     assert done.bytes == {"load": 2 * 4 * 1008, "store": 4 * 1008}
     assert done.instructions["s_endpgm"] == 2 * 4, "every wave of both workgroups ends once"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("00105de022000080 0000aed33a550204", ["BUFFER_LOAD_DWORDX4", "V_MFMA_F32_32X32X64_F8F6F4"]),
+        ("1a1707bf7fc28cbf 0000aed334490204", ["S_CMP_LG_U32", "S_WAITCNT", "V_MFMA_F32_32X32X64_F8F6F4"]),
+        ("0000acd301000000 0000aed334490204", ["V_MFMA_SCALE_F32_32X32X64_F8F6F4"]),
+    ],
+)
+def test_what_stands_before_a_product_of_small_floats_is_an_instruction_of_its_own(words, names):
+    image, at, found = bytes.fromhex(words), 0, []
+    while at < len(image):
+        one = known(image, at, "gfx950")
+        found, at = [*found, one.name], at + one.size
+    assert found == names
 
 
 def test_the_same_launch_counts_the_same(arch):
