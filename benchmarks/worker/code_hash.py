@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import re
 import sys
@@ -28,6 +29,9 @@ LAUNCHERS = (
 
 ADDRESS = 1 << 32
 """An integer argument of at least this is taken to be an address, which differs from process to process."""
+
+DESCRIBES = ("shape", "strides", "block_shape")
+"""What a tensor descriptor of Triton says of its tensor."""
 
 _DEBUG = re.compile(r"^\s*\.(file|loc|ident|cfi\w*)\b")
 
@@ -158,7 +162,7 @@ def value_of(value: Any) -> Any:
         return "address" if abs(value) >= ADDRESS else value
     if isinstance(value, (tuple, list)):
         return [value_of(item) for item in value]
-    if hasattr(value, "block_shape"):  # a tensor descriptor
-        parts = [value_of(getattr(value, part, None)) for part in ("shape", "strides", "block_shape")]
-        return [type(value).__name__, *parts]
+    held = {part: inspect.getattr_static(value, part, None) for part in DESCRIBES}
+    if held["block_shape"] is not None:  # a tensor descriptor; getattr would run code of an object that answers for all
+        return [type(value).__name__, *map(value_of, held.values())]
     return type(value).__name__

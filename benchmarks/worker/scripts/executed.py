@@ -181,6 +181,9 @@ def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
 
 def _written(kernel: Any) -> list[Any]:
     """A kernel of Triton and all kernels that it calls, as they are written, with the plain values that they name."""
+    from triton.language import constexpr
+    from triton.runtime import KernelInterface
+
     found: dict[int, list[Any]] = {}
     waiting = [kernel]
     while waiting:
@@ -196,10 +199,11 @@ def _written(kernel: Any) -> list[Any]:
         for module, inside in list(values.items()):
             if isinstance(inside, ModuleType) and inside.__name__.partition(".")[0] not in KNOWN_C:
                 values |= {f"{module}.{name}": vars(inside)[name] for name in sorted(named) if name in vars(inside)}
-        plain = {name: _plain(getattr(value, "value", value), DEEPEST) for name, value in values.items()}
+        bare = {name: value.value if isinstance(value, constexpr) else value for name, value in values.items()}
+        plain = {name: _plain(value, DEEPEST) for name, value in bare.items()}
         options = [repr(getattr(one, name, None)) for name in ("do_not_specialize", "noinline", "debug")]
         found[id(one)] = [ast.dump(tree), {key: text for key, text in plain.items() if text is not None}, options]
-        waiting += [value for value in values.values() if hasattr(value, "src") or hasattr(value, "base_fn")]
+        waiting += [value for value in values.values() if isinstance(value, KernelInterface)]
     return list(found.values())
 
 

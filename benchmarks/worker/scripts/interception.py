@@ -481,7 +481,7 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]]:
         flat = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     elif isinstance(value, dict):
         flat = [(key, one) for key, one in value.items() if isinstance(key, str) and key.isidentifier()]
-    elif hasattr(value, "_fields"):
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
         flat = [(key, getattr(value, key, None)) for key in value._fields]
     else:
         return ()

@@ -103,6 +103,16 @@ def test_what_torch_does_beside_the_launch_counts(launch):
     assert digest(lambda: launch((1,)), lambda: x + 1) != digest(lambda: launch((1,)), lambda: x * 2)
 
 
+def test_an_argument_that_answers_for_every_name_is_not_asked():
+    class Anything:
+        def __getattr__(self, name: str) -> "Anything":
+            return Anything()
+
+    assert code_hash.value_of([Anything(), 3]) == ["Anything", 3]
+    descriptor = types.SimpleNamespace(shape=[4, 8], strides=[8, 1], block_shape=[2, 2])
+    assert code_hash.value_of(descriptor) == ["SimpleNamespace", [4, 8], [8, 1], [2, 2]]
+
+
 def test_without_a_launch_there_is_no_digest(launch):
     assert digest(lambda: torch.ones(4) + 1) is None
 
