@@ -55,10 +55,12 @@ class Trace:
 
 
 @contextlib.contextmanager
-def traced() -> Iterator[Trace]:
-    """Record what is launched inside."""
+def traced(operations: bool = True) -> Iterator[Trace]:
+    """Record what is launched inside.  operations: and what Python asks of torch, for which torch.compile would compile
+    everything anew.
+    """
     trace = Trace()
-    with _triton_launches(trace), _Operations(trace):
+    with _triton_launches(trace), _Operations(trace) if operations else contextlib.nullcontext():
         yield trace
 
 

@@ -25,9 +25,10 @@ from typing import Any
 import torch
 
 from ...shapes import JsonObject
-from .. import clocks, guards
+from .. import clocks
 from ..arms import harness_numerics
 from . import executed
+from .bits import digest
 from .interception import Call, TimerCall
 
 MOST_BYTES = 4 << 30
@@ -367,10 +368,6 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> str:
 DEEPEST, MOST = 5, 64
 """Steps from the closure to a tensor, and tensors that are followed."""
 
-COLUMNS = (31, 1021)
-"""A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows unless they are
-a multiple of both apart."""
-
 MOST_NODES = 10_000
 """Of a graph of gradients that are followed to its leaves."""
 
@@ -411,15 +408,6 @@ def outputs(value: Any) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def digest(tensor: torch.Tensor) -> str:
-    """What a tensor holds, shape and type included; "" for a kind of tensor whose bits cannot be read."""
-    try:
-        with torch.no_grad():
-            return _digest(tensor.detach())
-    except (RuntimeError, TypeError, NotImplementedError, AttributeError):
-        return ""
-
-
 def described(found: dict[str, torch.Tensor]) -> list[str]:
     """Type and shape of every tensor, sorted: "bf16[64,4096]"."""
     return list(map(_described, ordered(found)))
@@ -432,26 +420,6 @@ def ordered(found: dict[str, torch.Tensor]) -> list[torch.Tensor]:
 
 def _described(one: torch.Tensor) -> str:
     return f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    head = f"{tensor.dtype}{list(tensor.shape)}"
-    if tensor.numel() == 0:
-        return head
-    flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
-    if flat.device.type == "cpu":
-        return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
-    return f"{head}{hashlib.blake2b(repr(_sums(flat)).encode(), digest_size=12).hexdigest()}"
-
-
-def _sums(flat: torch.Tensor) -> list[int]:
-    """Of a tensor of whole numbers, the sums of its columns, and of what is left."""
-    sums: list[int] = []
-    for columns in COLUMNS:
-        edge = flat.numel() // columns * columns
-        whole, rest = flat[:edge].view(-1, columns).sum(0, dtype=torch.int64), flat[edge:].sum(dtype=torch.int64)
-        sums += [*whole.tolist(), int(rest)]
-    return sums
 
 
 def _follow(

@@ -8,8 +8,11 @@ is installed are those of the machine: whoever compares two sides holds the envi
 A kernel whose configuration is chosen by times (triton.autotune) counts as it is written, with all its configurations:
 which of them wins is chance, on equal sides too.
 
-Nothing is told where code runs that cannot be seen from here: graphs that were captured or compiled before, and
-functions of other packages' C code.  Such a closure is timed, and the reason is kept.
+Of what torch.compile made (inductor), the text that it generated counts, with all kernels in it and with the options of
+inductor; so do the arguments of each call.
+
+Nothing is told where code runs that cannot be seen from here: graphs that were captured before, or compiled by others
+than inductor, and functions of other packages' C code.  Such a closure is timed, and the reason is kept.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -30,6 +35,7 @@ import torch
 
 from .. import code_hash
 from ..ran import mapped
+from . import bits
 
 KNOWN_C = frozenset(
     {*sys.stdlib_module_names, "torch", "triton", "numpy", "__triton_launcher", "cuda_utils", "hip_utils"}
@@ -39,6 +45,15 @@ three are what Triton compiles for its launches (3.6 to 3.9)."""
 
 COMPILED = (f"torch{os.sep}_functorch{os.sep}_aot_autograd", f"torch{os.sep}_inductor{os.sep}", "torchinductor_")
 """In the path of a file that runs when a compiled graph does.  Every autograd.Function runs others of _functorch."""
+
+GENERATED = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable: where inductor writes the modules that it generates.  It sets it itself (torch 2.5 to 2.13)."""
+
+INTERPRETED = "<eval_with_key>"
+"""Begins the name of the file of a graph that a backend other than inductor runs."""
+
+COUNTED = re.compile(r"\b(?:(__compiled_fn|__resume_at|__builtins_dict__)_\w+|(torch_dynamo_resume_in_\w+_at)_\d+)")
+"""Names that torch.compile gives: with numbers of a process, of a line, and random ones (torch 2.11 to 2.13)."""
 
 ENTERS_COMPILED = "_TorchDynamoContext"
 """Begins the qualified name of the wrapper through which code of torch.compile is entered (torch 2.11 to 2.13)."""
@@ -55,38 +70,71 @@ DEEPEST, MOST = 3, 200
 
 
 class Watch:
-    """What ran in one call.  owns: whether a file is the user's."""
+    """What ran in one call.  owns: whether a file is the user's.  compiled: code of torch.compile was entered."""
 
     def __init__(self, owns: Callable[[str], bool]) -> None:
         self._owns = owns
-        self._functions: dict[CodeType, dict[str, Any]] = {}
-        self.unseen = ""
+        self._known: dict[int, CodeType] = {}
+        self._functions: list[tuple[CodeType, dict[str, Any]]] = []
+        self._generated: dict[str, dict[str, Any]] = {}
+        self._given: list[tuple[str, Any]] = []
+        self._folder, self._interpreted, self._unseen = "", False, ""
+        self.compiled = False
 
     def __call__(self, frame: FrameType, event: str, given: Any) -> None:
         """The profiling function of the interpreter."""
         if event == "call":
-            file = frame.f_code.co_filename
-            if any(part in file for part in COMPILED) or frame.f_code.co_qualname.startswith(ENTERS_COMPILED):
-                self.unseen = "a compiled graph"
-            elif frame.f_code.co_qualname == REPLAYS:
-                self.unseen = "a captured graph"
-            elif frame.f_code not in self._functions and self._owns(file):
-                self._functions[frame.f_code] = frame.f_globals
-        elif event == "c_call":
+            code = frame.f_code
+            if id(code) not in self._known:
+                self._known[id(code)] = code
+                self._meet(code, frame.f_globals)
+            if code.co_filename in self._generated and "args" in code.co_varnames[: code.co_argcount]:
+                self._given.append((code.co_name, code_hash.value_of(frame.f_locals["args"])))
+        elif event == "c_call" and frame.f_code.co_filename not in self._generated:  # its text has all kernels
             self._hear(given)
+
+    def _meet(self, code: CodeType, held: dict[str, Any]) -> None:
+        """A function that is called for the first time."""
+        file = code.co_filename
+        if any(part in file for part in COMPILED) or code.co_qualname.startswith(ENTERS_COMPILED):
+            self.compiled = True
+            self._folder = os.environ.get(GENERATED, "").rstrip(os.sep) + os.sep
+        if self.compiled and self._folder != os.sep and file.startswith(self._folder):
+            self._generated[file] = held
+        elif file.startswith(INTERPRETED):
+            self._interpreted = True
+        elif code.co_qualname == REPLAYS:
+            self._unseen = "a captured graph"
+        elif self._owns(file):
+            self._functions.append((code, held))
 
     def _hear(self, function: Any) -> None:
         owner = getattr(function, "__self__", None)
         package = str(getattr(function, "__module__", None) or type(owner).__module__).partition(".")[0]
         if package not in KNOWN_C:
-            self.unseen = f"C code, {package}.{getattr(function, '__name__', 'a function')}"
+            self._unseen = f"C code, {package}.{getattr(function, '__name__', 'a function')}"
+
+    @property
+    def unseen(self) -> str:
+        """What of it cannot be seen, or ""."""
+        hidden = self.compiled and (self._interpreted or not self._generated)
+        return self._unseen or ("a compiled graph" if hidden else "")
 
     def functions(self) -> Iterator[tuple[str, Any]]:
         """Every function once, in the order of their first calls."""
-        for code, held in self._functions.items():
-            yield f"function {code.co_qualname} ({os.path.basename(code.co_filename)})", _code(code)
+        for code, held in self._functions:
+            yield f"function {_name(code.co_qualname)} ({os.path.basename(code.co_filename)})", _code(code)
             for name, value in _named(code, held).items():
-                yield f"value of {name} in {os.path.basename(code.co_filename)}", value
+                yield f"value of {_name(name)} in {os.path.basename(code.co_filename)}", value
+
+    def generated(self) -> Iterator[tuple[str, Any]]:
+        """Every module of inductor once, with the tensors that it holds; each call of one; the options."""
+        for file, held in self._generated.items():
+            constants = {name: bits.digest(one) for name, one in held.items() if isinstance(one, torch.Tensor)}
+            yield "code of inductor", [_generated(Path(file).read_text()), constants]
+        yield from ((f"arguments of inductor's {name}", given) for name, given in self._given)
+        if config := sys.modules.get("torch._inductor.config") if self._generated else None:
+            yield "options of inductor", config.get_hash().hex()
 
 
 @contextlib.contextmanager
@@ -121,11 +169,19 @@ def parts(
         call()
     if watch.unseen:
         return {}, watch.unseen
-    with torch.autograd.set_multithreading_enabled(False), code_hash.traced() as trace, _tuned(trace) as by_chance:
+    with (
+        torch.autograd.set_multithreading_enabled(False),
+        code_hash.traced(not watch.compiled) as trace,
+        _tuned(trace) as by_chance,
+        _tuned_by_inductor(trace),
+    ):
         call()
+    if watch.compiled and (by_chance or not results):  # they stand for the operations beside it
+        return {}, "a compiled graph whose results do not repeat"
     computed = ("inputs", inputs) if by_chance else ("results", results)
     seen = [
         *watch.functions(),
+        *watch.generated(),
         *(first.functions() if first else ()),
         *_launched(trace),
         ("libraries", libraries(checkout)),
@@ -179,6 +235,46 @@ def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
         yield names
 
 
+@contextlib.contextmanager
+def _tuned_by_inductor(trace: code_hash.Trace) -> Iterator[None]:
+    """Inductor, too, chooses configurations by times: its kernels count by the text in which it wrote them."""
+    found = getattr(sys.modules.get("torch._inductor.runtime.triton_heuristics"), "CachingAutotuner", None)
+    if found is None:
+        yield
+        return
+    original = found.run
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = len(trace.events)
+        returned = original(self, *args, **kwargs)
+        del trace.events[before:]
+        return returned
+
+    with code_hash.in_place_of(found, "run", run):
+        yield
+
+
+def _generated(text: str) -> str:
+    """A module of inductor without comments, which name files and lines of the user's.
+
+    Kernels of Triton in it are Python, those of a CPU are C++.
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
+            node.value = _kernel(node.value)
+    return ast.dump(tree)
+
+
+def _kernel(text: str) -> str:
+    try:
+        return ast.dump(ast.parse(text))
+    except SyntaxError:
+        return re.sub(
+            r"//.*|(?<=\")/[^\"\n]*/(?=[^/\"\n]*\")", "", text
+        )  # a header by its name: that is of what it holds
+
+
 def _written(kernel: Any) -> list[Any]:
     """A kernel of Triton and all kernels that it calls, as they are written, with the plain values that they name."""
     from triton.language import constexpr
@@ -230,7 +326,13 @@ def _code(code: CodeType) -> list[Any]:
     constants = [_constant(one) for one in code.co_consts]
     documented = bool(constants) and isinstance(code.co_consts[0], str) and code.co_name[:1] != "<"
     constants = ["a docstring", *constants[1:]] if documented else constants
-    return [code.co_name, code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars]
+    names = [*map(_name, code.co_names)]
+    return [_name(code.co_name), code.co_code.hex(), constants, names, code.co_varnames, code.co_freevars]
+
+
+def _name(name: str) -> str:
+    """Without what torch.compile counts."""
+    return COUNTED.sub(lambda found: found[1] or found[2], name)
 
 
 def _constant(value: Any) -> Any:

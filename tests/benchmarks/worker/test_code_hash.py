@@ -105,7 +105,7 @@ def test_what_torch_does_beside_the_launch_counts(launch):
 
 def test_an_argument_that_answers_for_every_name_is_not_asked():
     class Anything:
-        def __getattr__(self, name: str) -> "Anything":
+        def __getattr__(self, name: str) -> Anything:
             return Anything()
 
     assert code_hash.value_of([Anything(), 3]) == ["Anything", 3]

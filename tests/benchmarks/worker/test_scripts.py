@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.worker import clocks
-from benchmarks.worker.scripts import closure, timers
+from benchmarks.worker.scripts import bits, closure, timers
 from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, told, tolerance
 from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, function_name, printed
 from benchmarks.worker.scripts.timers import quantile, statement, summary
@@ -42,8 +42,8 @@ def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_glob
 def test_a_digest_sees_values_types_shapes_and_swaps() -> None:
     one = torch.arange(100, dtype=torch.float32)
     others = [one.clone(), one.flip(0), one.double(), one.view(10, 10), one + 1e-6]
-    assert closure.digest(one) == closure.digest(others[0])
-    assert len({closure.digest(one), *map(closure.digest, others[1:])}) == 5
+    assert bits.digest(one) == bits.digest(others[0])
+    assert len({bits.digest(one), *map(bits.digest, others[1:])}) == 5
 
 
 def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
@@ -136,11 +136,11 @@ def test_leaves_are_found_through_what_is_made_of_them() -> None:
 
 
 def test_a_swap_shows_unless_its_places_are_far_apart_by_both_column_counts() -> None:
-    bits = torch.arange(1 << 16)
+    whole = torch.arange(1 << 16)
     for distance, seen in ((31, True), (1021, True), (31 * 1021, False)):
-        swapped = bits.clone()
-        swapped[[0, distance]] = bits[[distance, 0]]
-        assert (closure._sums(bits) != closure._sums(swapped)) is seen
+        swapped = whole.clone()
+        swapped[[0, distance]] = whole[[distance, 0]]
+        assert (bits._sums(whole) != bits._sums(swapped)) is seen
 
 
 def test_after_timing_a_closure_must_give_what_it_gave() -> None:

@@ -1,0 +1,142 @@
+"""Closures of torch.compile: what inductor generated counts, and not where the user's lines are."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.worker import code_hash
+from benchmarks.worker.scripts import executed
+
+CONSTANT = torch.tensor([1.0, 2.0])
+
+GENERATED = '''
+# AOT ID: ['0_inference']
+kernel = ("""
+# Topologically Sorted Source Nodes: [x], /home/a/library.py:12
+@triton_heuristics.pointwise(size_hints={'x': 64}, filename=__file__)
+def triton_poi(x): return x + 1
+""", """
+#include "/tmp/torchinductor_a/sk/csk.h"
+void kernel(float* x) { *x = *x + 1; }  // /home/a/library.py:12
+""")
+def call(args):
+    return args
+'''
+
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """`call` of a module as inductor would have generated it, with what it holds beside its text."""
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())  # another test may have imported one of them
+    monkeypatch.setenv(executed.GENERATED, str(tmp_path / "torchinductor_a"))
+
+    def loaded(text: str, name: str = "torchinductor_a/xo.py", **held: Any) -> Any:
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        exec(compile(text, str(file), "exec"), held)
+        return held["call"]
+
+    return loaded
+
+
+def ran(call: Callable[..., Any], given: list[Any] | None = None, results: str = "bits") -> tuple[dict[str, str], str]:
+    what = call if given is None else lambda: call(given)
+    return executed.parts(what, lambda file: False, "", results, [])
+
+
+def test_lines_and_folders_of_generated_code_do_not_count(load: Load) -> None:
+    base, unseen = ran(load(GENERATED), [torch.ones(4)])
+    moved = GENERATED.replace("library.py:12", "library.py:14").replace("/tmp/", "/home/b/").replace("0_inf", "3_inf")
+    assert not unseen
+    assert (base, "") == ran(load(moved), [torch.ones(4)])
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "held"),
+    [
+        (GENERATED.replace("return x + 1", "return x + 2"), [torch.ones(4)], {}),
+        (GENERATED.replace("*x + 1", "*x + 2"), [torch.ones(4)], {}),
+        (GENERATED.replace("return args", "return args[:]"), [torch.ones(4)], {}),
+        (GENERATED.replace("'x': 64", "'x': 32"), [torch.ones(4)], {}),
+        (GENERATED, [torch.ones(5)], {}),
+        (GENERATED, [torch.ones(4)], {"constant0": CONSTANT + 1}),
+    ],
+)
+def test_kernels_options_constants_and_arguments_of_generated_code_count(
+    load: Load, text: str, given: list[Any], held: dict[str, Any]
+) -> None:
+    base, _ = ran(load(GENERATED, constant0=CONSTANT), [torch.ones(4)])
+    assert base != ran(load(text, **{"constant0": CONSTANT, **held}), given)[0]
+
+
+def test_a_graph_that_another_backend_runs_cannot_be_seen(load: Load, tmp_path: Path) -> None:
+    other = load("def call(args): return args", name="torchinductor_b.py")  # compiled, but nothing that was generated
+    assert ran(lambda: other([1])) == ({}, "a compiled graph")
+    ours = load(GENERATED)
+    held: dict[str, Any] = {}
+    exec(compile("def forward(): return 1", "<eval_with_key>.0", "exec"), held)
+    assert ran(lambda: (ours([1]), held["forward"]())) == ({}, "a compiled graph")
+
+
+def test_beside_generated_code_results_stand_for_the_operations(load: Load) -> None:
+    """torch.compile compiles anew where operations are recorded, so there they are not."""
+    call = load(GENERATED)
+    assert ran(lambda: call([1]), results="") == ({}, "a compiled graph whose results do not repeat")
+    assert "operation TensorBase.add" not in ran(lambda: call([1]) and torch.ones(4).add(1))[0]
+
+
+def test_names_that_are_counted_in_a_process_do_not_count() -> None:
+    names = ["__compiled_fn_1_00e3b7f1_913b_4ef3", "f.torch_dynamo_resume_in_g_at_10", "__resume_at_80_5", "_at_10"]
+    assert [*map(executed._name, names)] == ["__compiled_fn", "f.torch_dynamo_resume_in_g_at", "__resume_at", "_at_10"]
+
+
+LIBRARY = """
+import torch
+@torch.compile
+def f(x):
+    y = x.sin() * 3
+    print(end="")
+    return y.cos()
+"""
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    """Digests of a call of the library above, by its text."""
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())
+
+    def loaded(name: str, text: str) -> Any:
+        file = tmp_path / name / "library.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        spec = importlib.util.spec_from_file_location("library", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        x = torch.ones(64)
+        with executed.watched(lambda one: one == str(file)) as first:
+            module.f(x)
+        return executed.parts(lambda: module.f(x), lambda one: one == str(file), "", "bits", [], first)
+
+    yield loaded
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow  # inductor compiles C++
+def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str, str], Any]) -> None:
+    base, unseen = compiled("base", LIBRARY)
+    assert not unseen
+    assert "function torch_dynamo_resume_in_f_at (library.py)" in base
+    assert compiled("moved", "# a comment\n\n" + LIBRARY) == (base, "")
+    other = compiled("other", LIBRARY.replace("* 3", "* 4"))[0]
+    assert base["code of inductor"] != other["code of inductor"]
