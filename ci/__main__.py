@@ -18,6 +18,8 @@ from typing import Any
 
 import click
 
+# `-m` puts the current folder first, in which somebody else may have a package `benchmarks`
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from benchmarks import lifetime
 from ci.calling import log_width
 

@@ -80,6 +80,18 @@ def test_a_verb_in_a_pipe_has_120_columns() -> None:
     assert (told.returncode, "\x1b" in told.stdout) == (1, False)
 
 
+def test_a_verb_runs_where_packages_have_the_names_of_ours(tmp_path: Path) -> None:
+    """`-m` puts the current folder first."""
+    for name in ("benchmarks", "kernels", "dashboards"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('theirs')\n")
+    line = [sys.executable, "-m", "ci", "adopt", "--help"]
+    said = subprocess.run(
+        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+
+
 def test_long_work_is_told_of_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bars.SAID_EVERY_S <= 10
     monkeypatch.setattr(bars, "SAID_EVERY_S", 0.05)

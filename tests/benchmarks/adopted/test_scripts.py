@@ -396,20 +396,21 @@ def test_arguments_variables_and_the_folder_are_the_scripts(adopt: Adopt, tmp_pa
 import os, sys
 os.environ["MKL_NUM_THREADS"] = "1"
 assert "torch" not in sys.modules              # a variable that torch reads is set before torch is there
-import benchmarks.mine                         # the repository's own package of that name, not ours
+import benchmarks.mine, ci, kernels            # the repository's own packages of these names, not ours
 import torch
 from triton.testing import do_bench
 assert os.path.exists("mylib/__init__.py") and sys.argv[1:] == ["--size", "8"]
 x = torch.randn(int(sys.argv[2]))
-do_bench(lambda: benchmarks.mine.op(x))
+do_bench(lambda: benchmarks.mine.op(x) * ci.ONE * kernels.ONE)
 """
-    own = {"benchmarks/__init__.py": "", "benchmarks/mine.py": "def op(x):\n    return x + 1\n"}
+    own = {"ci/__init__.py": "ONE = 1\n", "kernels/__init__.py": "ONE = 1\n", "benchmarks/__init__.py": ""}
+    own |= {"benchmarks/mine.py": "def op(x):\n    return x + 1\n"}
     told = tmp_path / "told.json"  # a survey is enough: its processes import torch for themselves
     found = adopt(script, "--told", str(told), base=own, head=own, arguments=("--size", "8"))
     assert found.code == 0, found.said
     assert json.loads(told.read_text())["timed"] == ["script/call"]
     assert found.survey.sides["head"].closures[0].inputs == ("float32[8]",)
-    assert "benchmarks" in found.survey.sides["head"].end.inside
+    assert {"benchmarks", "ci", "kernels"} <= set(found.survey.sides["head"].end.inside)
 
 
 def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> None:
