@@ -339,7 +339,7 @@ def spread(items: Sequence[str], most: int) -> list[str]:
 
 
 TIMERS = (
-    "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
+    "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, those of torch._inductor, "
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
     "bench and bench_kineto of deep_gemm.testing, State.exec of cuda.bench, pytest-benchmark, timeit, "
     "a loop of its own between two readings of a clock or in a profiler"

@@ -33,18 +33,23 @@ ADDRESS = 1 << 32
 DESCRIBES = ("shape", "strides", "block_shape")
 """What a tensor descriptor of Triton says of its tensor."""
 
-_DEBUG = re.compile(r"^\s*\.(file|loc|ident|cfi\w*)\b")
+_DEBUG = re.compile(r"^\s*\.(file|loc|ident|cfi\w*)\b|^\$L__(tmp|func_begin|func_end)\d+:")
+"""Lines that say where code comes from, and labels that only these name."""
 
 _COMMENT = {"ptx": "//", "amdgcn": ";"}
 """What starts a comment, by kind of assembly.  In PTX a semicolon ends a statement."""
 
 
 class Trace:
-    """Launches and operations of one call, in order, as JSON values.  kernels: names, by what stands for their code."""
+    """Launches and operations of one call, in order, as JSON values.  kernels: names, by what stands for their code.
+
+    specialised: for which types, constants and alignments of arguments, by the same.
+    """
 
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.kernels: dict[str, str] = {}
+        self.specialised: dict[str, list[str]] = {}
         self.launches = 0
 
     def digest(self) -> str | None:
@@ -93,6 +98,8 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
         trace.launches += 1
         code = code_of(self)
         trace.kernels[code] = str(getattr(self, "name", "of Triton"))
+        source = getattr(self, "src", None)
+        trace.specialised[code] = [repr(getattr(source, what, None)) for what in ("signature", "constants", "attrs")]
         trace.events.append([code, [value_of(g) for g in grid], [value_of(a) for a in args]])
         return original(self, grid, stream, *args)
 

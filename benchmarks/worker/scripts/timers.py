@@ -1,6 +1,7 @@
 """The timing functions that scripts use, and what each takes and gives back.
 
 triton.testing       do_bench, do_bench_cudagraph (and their proton kin)      ms: a number, quantiles, or all
+torch._inductor      do_bench_using_profiling, benchmarker.benchmark_gpu       ms: a number, or all
 torch.utils          benchmark.Timer: timeit, blocked_autorange, adaptive_autorange   a Measurement, seconds
 timeit               timeit, repeat, Timer                                     seconds of so many calls
 aiter.test_common    run_perftest, @perftest (and copies in a module of that name)    (output, us)
@@ -53,6 +54,22 @@ def _replace(owner: Any, names: Sequence[str], to: Interceptor, timed: Callable[
 def of_triton(module: Any, to: Interceptor) -> None:
     """Replace the timers of triton.testing."""
     _replace(module, DO_BENCH, to, _do_bench)
+
+
+def of_inductor(module: Any, to: Interceptor) -> None:
+    """Replace what torch._inductor.utils has for others, too."""
+    _replace(module, ("do_bench_using_profiling",), to, _do_bench)
+
+
+def of_benchmarking(module: Any, to: Interceptor) -> None:
+    """Replace the method of every benchmarker of inductor, the first of whose arguments is the benchmarker."""
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and "benchmark_gpu" in vars(one)]
+    for kind in kinds:
+        _replace(kind, ("benchmark_gpu",), to, _benchmark_gpu)
+
+
+def _benchmark_gpu(name: str, original: Any, to: Interceptor, frame: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
+    return _do_bench(name, functools.partial(original, owner), to, frame, *args, **kwargs)
 
 
 def _do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -312,6 +329,8 @@ def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 REPLACED: dict[str, Replace] = {
     "triton.testing": of_triton,
     "torch.utils.benchmark.utils.timer": of_torch,
+    "torch._inductor.utils": of_inductor,
+    "torch._inductor.runtime.benchmarking": of_benchmarking,
     "timeit": of_timeit,
     "flashinfer.testing.utils": of_flashinfer,
     "deep_gemm.testing.bench": of_deep_gemm,

@@ -133,6 +133,23 @@ def test_timeit_gives_seconds_of_so_many_calls() -> None:
     assert calls == [1, 1, 2, 2]
 
 
+def test_timers_of_inductor_that_others_use() -> None:
+    def do_bench_using_profiling(fn: Any, warmup: int = 25, rep: int = 100) -> float:
+        raise AssertionError
+
+    class Benchmarker:
+        def benchmark_gpu(self, _callable: Any, return_mode: str = "min") -> Any:
+            raise AssertionError
+
+    to, calls = Taking(), []
+    utils = SimpleNamespace(do_bench_using_profiling=do_bench_using_profiling)
+    timers.of_inductor(utils, to)  # type: ignore[arg-type]
+    timers.of_benchmarking(SimpleNamespace(Benchmarker=Benchmarker, os=None), to)  # type: ignore[arg-type]
+    assert utils.do_bench_using_profiling(lambda: calls.append(1)) == 3.0
+    assert Benchmarker().benchmark_gpu(lambda: calls.append(2), return_mode="all") == [2.0, 4.0]
+    assert calls == [1, 1, 2, 2]
+
+
 def test_nvbench_hands_its_launcher_over_with_the_axes() -> None:
     class State:
         def exec(self, launcher: Any, *, sync: bool = False) -> None:

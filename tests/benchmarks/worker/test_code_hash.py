@@ -128,6 +128,7 @@ def test_recording_ends(launch):
 
 def test_debug_information_is_no_code():
     ptx = 'add.s32 %r1, %r2, 1; // inline\n\t.file 1 "/home/x.py"\n\n\t.loc 1 3 4\nret;\n\t.section .debug_str\nx'
+    ptx = "$L__func_begin0:\n$L__tmp3:\n" + ptx.replace("ret", "$L__tmp4:\nret")
     assert code_hash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
     gcn = '\ts_endpgm ; the end\n; %bb.0:\n\t.ident "clang"\nv_add_f32 v0, v1, v2'
     assert code_hash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
