@@ -12,6 +12,13 @@ COLUMNS = (31, 1021)
 """A digest on a GPU sums the bits of a tensor in so many columns, so that a swap of two elements shows unless they are
 a multiple of both apart."""
 
+LARGE = 1 << 26
+"""Bytes.  Of a larger tensor in host memory words of 8 bytes are summed in columns, too: 0.6 s/GB of CPU time, on all
+threads, in place of 1.7 s/GB of one (busy machine, 2026-11-26).  Caches of keys and values have gigabytes."""
+
+HOST_COLUMNS = (1021, 8191)
+"""Wide enough for the vectors of a CPU: columns of 31 take three times as long as those of 8191."""
+
 
 def digest(tensor: torch.Tensor) -> str:
     """What a tensor holds, shape and type included; "" for a kind of tensor whose bits cannot be read."""
@@ -27,15 +34,22 @@ def _digest(tensor: torch.Tensor) -> str:
     if tensor.numel() == 0:
         return head
     flat = tensor.contiguous().view(-1).view(guards.WORDS[min(8, tensor.element_size())])
-    if flat.device.type == "cpu":
+    if flat.device.type != "cpu":
+        sums = _sums(flat, COLUMNS)
+    elif flat.nbytes > LARGE:
+        edge = flat.nbytes // 8 * 8
+        whole, rest = flat.view(torch.uint8)[:edge], flat.view(torch.uint8)[edge:]
+        whole = whole.clone() if whole.storage_offset() % 8 else whole
+        sums = _sums(whole.view(torch.int64), HOST_COLUMNS) + rest.tolist()
+    else:
         return hashlib.blake2b(memoryview(flat.numpy()), digest_size=12, key=head.encode()[:64]).hexdigest()
-    return f"{head}{hashlib.blake2b(repr(_sums(flat)).encode(), digest_size=12).hexdigest()}"
+    return f"{head}{hashlib.blake2b(repr(sums).encode(), digest_size=12).hexdigest()}"
 
 
-def _sums(flat: torch.Tensor) -> list[int]:
+def _sums(flat: torch.Tensor, widths: tuple[int, ...]) -> list[int]:
     """Of a tensor of whole numbers, the sums of its columns, and of what is left."""
     sums: list[int] = []
-    for columns in COLUMNS:
+    for columns in widths:
         edge = flat.numel() // columns * columns
         whole, rest = flat[:edge].view(-1, columns).sum(0, dtype=torch.int64), flat[edge:].sum(dtype=torch.int64)
         sums += [*whole.tolist(), int(rest)]

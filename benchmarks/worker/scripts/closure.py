@@ -57,6 +57,7 @@ class ClosureBench:
         self._held: dict[str, torch.Tensor] = {}
         self._leaves: list[torch.Tensor] = []
         self._written: list[str] = []
+        self._after: dict[str, str] = {}
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
@@ -87,7 +88,7 @@ class ClosureBench:
             first_s, _ = self._once()
         between = self._digests()
         expected_s, returned = self._once()
-        after = self._digests()
+        after = self._after = self._digests()
         changed = [way for way in between if between[way] != after[way]]
         self._written = [way for way in before if before[way] != between[way] and way not in changed]
         held = sorted(after[way] for way in after if way not in (*changed, *self._written))
@@ -115,7 +116,7 @@ class ClosureBench:
         """ran: which code a call runs, after `examine` (`executed.parts`); unseen: why that cannot be told, or ""."""
         try:
             ran, unseen = executed.parts(
-                self._once, self._owns, self._checkout, self._bits, self._inputs(), self._first
+                self._once, self._owns, self._checkout, self._bits, self._inputs(self._after), self._first
             )
         except Exception as error:  # a call that fails when it is watched is timed like any other
             ran, unseen = {}, f"a call that fails when it is watched, {type(error).__name__}"
@@ -157,7 +158,7 @@ class ClosureBench:
 
     def keep_outputs(self, path: str) -> JsonObject:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
-        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs()}, path)
+        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs(self._digests())}, path)
         return {"outputs": len(self._own)}
 
     def compare(self, path: str) -> JsonObject:
@@ -165,7 +166,9 @@ class ClosureBench:
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
         moved = [other.to(one.device) for one, other in zip(self._own, theirs["outputs"], strict=False)]
-        found = agree(self._own, [*moved, *theirs["outputs"][len(moved) :]], self._inputs() == theirs["inputs"])
+        found = agree(
+            self._own, [*moved, *theirs["outputs"][len(moved) :]], self._inputs(self._digests()) == theirs["inputs"]
+        )
         return dataclasses.asdict(found)
 
     def check_after(self) -> JsonObject:
@@ -243,9 +246,9 @@ class ClosureBench:
     def _digests(self) -> dict[str, str]:
         return {way: digest(one) for way, one in self._held.items()}
 
-    def _inputs(self) -> list[str]:
-        """What it holds and does not write."""
-        return sorted(found for way, found in self._digests().items() if found and way not in self._written)
+    def _inputs(self, digests: Mapping[str, str]) -> list[str]:
+        """Of what it holds, what it does not write."""
+        return sorted(found for way, found in digests.items() if found and way not in self._written)
 
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
         """What a call gives: tensors that it returns, those that it writes, those that it changes, and gradients."""

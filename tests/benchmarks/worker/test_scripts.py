@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -135,12 +136,29 @@ def test_leaves_are_found_through_what_is_made_of_them() -> None:
     assert torch.equal(there.grad, torch.ones(3))
 
 
+def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bits, "LARGE", 64)
+
+    def short(data: object, **_: Any) -> Any:
+        assert isinstance(data, bytes)  # sums, and not the memory of a tensor
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(hashlib, "blake2b", short)
+    whole = torch.arange(20_003, dtype=torch.int16)  # the last 6 bytes are no word of 8
+    swapped, other, last = (whole.clone() for _ in range(3))
+    swapped[[3, 7000]] = whole[[7000, 3]]
+    other[19_000] += 1
+    last[-1] += 1
+    assert bits.digest(whole) == bits.digest(torch.cat([whole[:1], whole])[1:])
+    assert len({*map(bits.digest, (whole, swapped, other, last, whole.view(torch.float16)))}) == 5
+
+
 def test_a_swap_shows_unless_its_places_are_far_apart_by_both_column_counts() -> None:
     whole = torch.arange(1 << 16)
     for distance, seen in ((31, True), (1021, True), (31 * 1021, False)):
         swapped = whole.clone()
         swapped[[0, distance]] = whole[[distance, 0]]
-        assert (bits._sums(whole) != bits._sums(swapped)) is seen
+        assert (bits._sums(whole, bits.COLUMNS) != bits._sums(swapped, bits.COLUMNS)) is seen
 
 
 def test_after_timing_a_closure_must_give_what_it_gave() -> None:
