@@ -229,8 +229,8 @@ def _unknown(report: Report, width: int) -> Iterator[RenderableType]:
         cases = [case for case in unsure if (case.ratio is not None) is timed]
         if cases:
             yield Text("\ncannot tell" if timed else "\ncannot tell, without times", style="bold yellow")
-            yield from _cases(report, None, cases[:LISTED], width)
-            yield from _more(len(cases) - LISTED)
+            yield from _cases(report, None, cases[:LISTED] if timed else cases, width)
+            yield from _more(len(cases) - LISTED if timed else 0)
     faults = [skip for skip in report.skipped if skip.status not in EXPECTED]
     yield from _list("not measured", words.skipped(faults), "")
 

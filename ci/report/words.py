@@ -107,9 +107,16 @@ def why(group: Group | None, cases: Sequence[CaseVerdict]) -> list[Bullet]:
     return [Bullet(sentence, tuple(names) if len(names) < len(cases) else ()) for sentence, names in said.items()]
 
 
-def evidence(cases: Iterable[CaseVerdict]) -> list[Bullet]:
-    """Of each case all that is said."""
-    return [Bullet("; ".join(case.evidence) or "no reason given", (case.case,)) for case in cases]
+def evidence(cases: Sequence[CaseVerdict]) -> list[Bullet]:
+    """All that is said of cases, a line for those of which the same is said; no names where that is all of many that
+    have no verdict.
+    """
+    found: dict[str, list[str]] = {}
+    for case in cases:
+        found.setdefault("; ".join(case.evidence) or "no reason given", []).append(case.case)
+    if len(found) == 1 and len(cases) > NAMED and cases[0].verdict is Verdict.CANNOT_TELL:
+        return [Bullet(f"all {len(cases)}: {reason}") for reason in found]
+    return [Bullet(reason, tuple(names)) for reason, names in found.items()]
 
 
 def skipped(skips: Iterable[Skip]) -> list[Bullet]:

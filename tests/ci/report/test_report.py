@@ -61,6 +61,20 @@ def test_json(name: str, golden: Golden) -> None:
     golden(f"report/{name}.json", json_report.dumps(sample(name)))
 
 
+def test_a_reason_that_many_cases_share_is_one_line() -> None:
+    """Without names where it is that of all."""
+    cases = [
+        CaseVerdict(f"k/a/{number}", "k", "a", Verdict.CANNOT_TELL, None, None, None, evidence=("the GPU is used",))
+        for number in range(93)
+    ]
+    report = Report(Judgement(Verdict.CANNOT_TELL, "", tuple(cases)))
+    assert [words.told(one) for one in words.evidence(cases)] == ["all 93: the GPU is used"]
+    assert str(markdown.render(report)).count("the GPU is used") == 1
+    failed = dataclasses.replace(cases[0], case="k/a/x", evidence=("it fails",))
+    lines = [words.told(one) for one in words.evidence([failed, *cases])]
+    assert lines == ["k/a/x: it fails", "93 cases (k/a/0, k/a/1, k/a/2, ...): the GPU is used"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_json_comes_back_as_the_same_report(name: str) -> None:
     report = sample(name)
