@@ -443,7 +443,17 @@ def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Se
     held = cases.setdefault(case, {"method": "", "warnings": [], "arms": {}})
     held["method"] = held["method"] or method
     held["warnings"] += [f"{backend}: {one}" for one in warnings]
-    held["arms"].update({f"{role}/{backend}": arm for role, arm in arms.items()})
+    held["arms"].update({f"{role}/{backend}": arm for role, arm in _without_room(arms).items()})
+
+
+def _without_room(arms: Json) -> Json:
+    """Both sides stand on the GPU at once: that one of them finds no memory there says nothing of its code."""
+    short = [role for role, arm in arms.items() if "out of memory" in arm.get("why", "")]
+    if len(arms) < 2 or len(short) != 1:
+        return arms
+    told = f"{short[0]} found no memory on the GPU beside the other side: {arms[short[0]]['why']}"
+    why = f"not judged: {told}; take smaller shapes, or a GPU that nobody else uses"
+    return dict.fromkeys(arms, failed_entry(Status.UNTIMED, why))
 
 
 def _dtype(one: SeenClosure) -> str:

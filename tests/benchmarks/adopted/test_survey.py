@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.adopted.session import _add
 from benchmarks.adopted.survey import (
     CannotRun,
     NothingTimed,
@@ -22,6 +23,8 @@ from benchmarks.adopted.survey import (
     refuse,
     warnings,
 )
+from benchmarks.coordinator.samples import failed_entry
+from benchmarks.trial_file import Status
 
 
 def closure(case: str, expected_s: float = 1e-3, at_s: float = 0.0, **more: object) -> SeenClosure:
@@ -181,3 +184,17 @@ def test_a_script_that_times_nothing_is_told_where_it_reads_a_clock() -> None:
 def test_a_script_that_sets_variables_needs_a_python_that_has_not_imported_torch(tmp_path, text, fresh):
     (tmp_path / "a.py").write_text(text)
     assert ScriptRun("a.py", tmp_path / "a.py").needs_fresh_python is fresh
+
+
+@pytest.mark.parametrize("short", [("head",), ("base",), ("base", "head"), ()])
+def test_a_side_that_finds_no_memory_beside_the_other_proves_nothing(short):
+    """Both stand on the GPU at once; where both run out, what each said stays."""
+    error = failed_entry(Status.ERROR, "first calls: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    arms = {role: error if role in short else failed_entry(Status.UNTIMED, "not timed") for role in ("base", "head")}
+    cases = {}
+    _add(cases, "liger/bench:x=1", arms)
+    [(key, case)] = cases.items()
+    told = {role: case["arms"][f"{role}/liger"]["status"] for role in arms}
+    assert told == dict.fromkeys(arms, "error" if short == ("base", "head") else "untimed")
+    if len(short) == 1:
+        assert f"{short[0]} found no memory on the GPU beside the other side" in case["arms"]["head/liger"]["why"]
