@@ -94,7 +94,8 @@ class Reasons:
     """Why a change changes nothing, from all that waves did in the schedules so far (paths.Path)."""
 
     def __init__(self, sound: Schedules) -> None:
-        self._warps = sound.world.launches[0][0].warps
+        first = sound.world.launches[0][0]
+        self._warps, self._code = first.warps, first.code
         kept = sound.programs.paths.values()
         self._waves = [(rank * len(each) + at, each[at]) for rank, each in enumerate(kept) for at in range(len(each))]
         self._held: dict[tuple[int, bool], set[int]] = {}
@@ -120,6 +121,8 @@ class Reasons:
 
     def shown(self, plant: Plant) -> str:
         """The reason that holds on all paths, whatever the schedule; "" if there is none."""
+        if plant.in_code(self._code).image == self._code.image:
+            return "it has no bit of a scope: a read-modify-write is done in the L2, as the device's scope asks"
         shown = {
             "S_WAITCNT": self._wait,
             "S_BARRIER": self._barrier,

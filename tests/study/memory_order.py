@@ -2,6 +2,7 @@
 
     python -m tests.study.memory_order --schedules 200 --kept memory_order.jsonl
     python -m tests.study.memory_order --planted --ranks 2 --operator all_gather --arch gfx942
+    python -m tests.study.memory_order --planted --missed --ranks 2 --kept planted.jsonl
 
 Without --planted every operator runs under schedules, with seeds 1, 2, 3, ...; with it every write-back, wait,
 invalidation, barrier and scoped access of its machine code is removed or relaxed, one at a time, until a schedule finds
@@ -66,7 +67,7 @@ def variants(ranks: int) -> list[Variant]:
         Variant("all_to_all", "triton", "staged", {"programs": 2, "num_warps": 2, "groups": 2}),
         Variant("all_to_all", "triton", "direct", {**direct, "groups": ranks}),
         Variant("gemm_all_scatter", "triton", "whole"),
-        Variant("gemm_all_scatter", "triton", "split K", {"split_k": 2, "num_warps": 4}),
+        Variant("gemm_all_scatter", "triton", "split K", {"split_k": 2, "num_warps": 4, "programs": 2}),
     ]
 
 
@@ -129,6 +130,13 @@ def _told(outcome: Outcome) -> tuple[str, str]:
     return f"not in {outcome.schedules}", outcome.reason
 
 
+def _missed(rows: Sequence[list[str]]) -> Iterator[list[str]]:
+    """How many plants of a variant are found, then those that are not."""
+    seeds = [int(row[-2].removeprefix("seed ")) for row in rows if row[-2].startswith("seed ")]
+    yield [*rows[0][: len(HEAD)], f"all {len(rows)}", f"{len(seeds)} are", f"the last of them by seed {max(seeds)}"]
+    yield from (row for row in rows if not row[-2].startswith("seed "))
+
+
 HEAD = ["operator", "backend", "variant", "target", "ranks"]
 
 
@@ -139,13 +147,16 @@ HEAD = ["operator", "backend", "variant", "target", "ranks"]
 @click.option("--operator", type=click.Choice(OPERATORS), multiple=True, default=OPERATORS)
 @click.option("--planted", is_flag=True, help="Plant faults, one at a time.")
 @click.option(
+    "--missed", is_flag=True, help="Of the planted ones those that no schedule finds, and counts of the others."
+)
+@click.option(
     "--kept",
     type=click.Path(dir_okay=False, path_type=Path),
     help="JSON lines of what is finished; what is in it is not executed again.",
 )
 def main(
     schedules: int, ranks: tuple[str, ...], arch: tuple[str, ...], operator: tuple[str, ...], planted: bool,
-    kept: Path | None,
+    missed: bool, kept: Path | None,
 ) -> None:  # fmt: skip
     """Print the table, row by row."""
     more = ["plant", "found", "by or why not"] if planted else ["schedules", "instructions", "CPU s", "hazards"]
@@ -162,7 +173,7 @@ def main(
                 if kept:
                     with kept.open("a", encoding="utf-8") as file:
                         file.write(json.dumps({"of": of, "rows": rows}) + "\n")
-            for row in rows:
+            for row in _missed(rows) if planted and missed else rows:
                 click.echo(f"| {' | '.join(row)} |")
 
 
