@@ -229,10 +229,10 @@ def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
                 list(map(str, self.configs)),
                 [_code(one.__code__) for one in choosing if inspect.isfunction(one)],
             ]
-            written = _digest([_written(self), chosen])
+            digest = _digest([written(self), chosen])
             names.append(self.base_fn.__name__)
-            trace.kernels[written] = names[-1]
-            trace.events[before:] = [[written, how]]
+            trace.kernels[digest] = names[-1]
+            trace.events[before:] = [[digest, how]]
         return returned
 
     with code_hash.in_place_of(Autotuner, "run", run):
@@ -279,7 +279,7 @@ def _kernel(text: str) -> str:
         )  # a header by its name: that is of what it holds
 
 
-def _written(kernel: Any) -> list[Any]:
+def written(kernel: Any) -> list[Any]:
     """A kernel of Triton and all kernels that it calls, as they are written, with the plain values that they name."""
     from triton.language import constexpr
     from triton.runtime import KernelInterface

@@ -1,9 +1,10 @@
 """Kernels that choose their configuration by times (triton.autotune): in a survey by none, in trials once a side.
 
 A survey only asks what a closure runs and computes: the first configuration that can be launched serves.  In trials
-each side measures all, in the first that comes to the kernel; what it chose holds in the trials that follow.  Where a
-side's times do not tell the other side's choice from its own best, it takes that one: else equal kernels would run in
-two configurations by chance, in every trial.
+each side measures all, in the first that comes to the kernel; what it chose holds in the trials that follow.  Where
+both sides have the same kernel and a side's times do not tell the other's choice from its own best, it takes that one:
+else equal kernels would run in two configurations by chance, in every trial.  A kernel that was changed is run in its
+own best configuration, as its users will run it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from .executed import written
 
 ALIKE = 0.05
 """A configuration that takes at most so much longer than the fastest is as good: times of one kernel on one GPU are 2
@@ -75,7 +78,7 @@ class Tuning:
 
     def _measured(self, tuner: Any, configs: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         by_name = {str(one): one for one in configs}
-        name = _digest(tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name))
+        name = _digest(tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name), written(tuner))
         files = {role: self._folder / f"{name}.{role}" for role in ("base", "head")}
         held = {role: file.read_text() for role, file in files.items() if file.is_file()}
         if self._role not in held:

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.slow  # imports Triton
 
 
 class Kernel:
-    """Stands for a kernel of Triton.  ms: by BLOCK.  launched: what ran."""
+    """Stands for a kernel of Triton.  ms: by BLOCK.  src: its text.  launched: what ran."""
 
-    def __init__(self, ms: dict[int, float]) -> None:
-        self.ms, self.launched = ms, list[int]()
+    def __init__(self, ms: dict[int, float], src: str) -> None:
+        self.ms, self.src, self.launched = ms, src, list[int]()
 
     def run(self, *args: Any, BLOCK: int, **kwargs: Any) -> None:
         from triton.runtime.errors import OutOfResources
@@ -37,11 +37,11 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     prune, bench = autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench
 
-    def made(role: str, ms: dict[int, float], measures: bool = True, own: bool = True) -> Any:
+    def made(role: str, ms: dict[int, float], measures: bool = True, src: str = "def named(): ...") -> Any:
         autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
         tuning = Tuning(str(tmp_path / "tuned"), role, measures)
         tuning.of_triton(autotuner)
-        kernel = Kernel(ms)
+        kernel = Kernel(ms, src)
 
         def do_bench(call: Callable[[], None], quantiles: Any) -> list[float]:
             call()
@@ -102,6 +102,13 @@ def test_both_sides_choose_alike_where_times_do_not_tell(make: Make, there: floa
 def test_sides_with_other_configurations_choose_for_themselves(make: Make) -> None:
     make("base", {16: 3.0, 32: 1.0})[1].run(Buffer(), 5)
     _, tuner, kernel = make("head", {16: 1.0, 32: 1.01, 64: 2.0})
+    tuner.run(Buffer(), 5)
+    assert kernel.launched[-1] == 16
+
+
+def test_a_changed_kernel_is_run_in_its_own_best_configuration(make: Make) -> None:
+    make("base", {16: 3.0, 32: 1.0})[1].run(Buffer(), 5)
+    _, tuner, kernel = make("head", {16: 1.0, 32: 1.01}, src="def named(): other")
     tuner.run(Buffer(), 5)
     assert kernel.launched[-1] == 16
 
