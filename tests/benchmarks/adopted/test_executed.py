@@ -74,10 +74,10 @@ def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch: pytest.Mon
 
 
 def test_what_is_written_counts_and_not_where(load: Load) -> None:
-    from benchmarks.worker.scripts.executed import _written
+    from benchmarks.worker.scripts.executed import written
 
     moved = ("\n# moved" + KERNELS.replace("    at =", "    # a remark\n    at ="), "# moved\n" + OTHER)
-    assert _written(load(KERNELS, OTHER)) == _written(load(*moved))
+    assert written(load(KERNELS, OTHER)) == written(load(*moved))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_what_is_written_counts_and_not_where(load: Load) -> None:
     ],
 )
 def test_a_change_to_what_is_called_or_named_counts(load: Load, old: str, new: str) -> None:
-    from benchmarks.worker.scripts.executed import _written
+    from benchmarks.worker.scripts.executed import written
 
-    assert _written(load(KERNELS, OTHER)) != _written(load(KERNELS.replace(old, new), OTHER))
-    assert _written(load(KERNELS, OTHER)) != _written(load(KERNELS, OTHER.replace("x + 1", "x + 2")))
+    assert written(load(KERNELS, OTHER)) != written(load(KERNELS.replace(old, new), OTHER))
+    assert written(load(KERNELS, OTHER)) != written(load(KERNELS, OTHER.replace("x + 1", "x + 2")))
 
 
 def test_the_configuration_that_won_does_not_count(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
