@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .executed import written
-
 ALIKE = 0.05
 """A configuration that takes at most so much longer than the fastest is as good: times of one kernel on one GPU are 2
 to 5 % apart (DESIGN section 1)."""
@@ -77,6 +75,8 @@ class Tuning:
         return next(runs, configs[0])
 
     def _measured(self, tuner: Any, configs: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        from .executed import written  # imports torch, which a script may want to set up first
+
         by_name = {str(one): one for one in configs}
         name = _digest(tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name), written(tuner))
         files = {role: self._folder / f"{name}.{role}" for role in ("base", "head")}
