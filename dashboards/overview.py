@@ -202,7 +202,7 @@ GROUPS = {"TFLOPS": (Rate.TFLOPS,), "GB/s of HBM": (Rate.GBS,), "GB/s over links
 def _history(
     lane: LaneSeries, shown: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]], declared: Declared
 ) -> list[dict[str, Any]]:
-    """The recent numbers of one headline of each kernel and unit (`_headline`), and of the library beside it.
+    """The recent numbers of one headline of each kernel and unit (`_headline`), and of its library.
 
     [{"unit", "lines": [{"kernel", "case", "backend", "baseline", "rate", "at": [commit], "values", "ratios"}]}]
     "ratios" are those of the records, of trials that timed both: to the baseline of the newest one.

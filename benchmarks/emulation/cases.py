@@ -106,7 +106,7 @@ def _checked(launch: SmallCase) -> Iterator[SmallCase]:
 
 
 def cut(case: Any, most: Mapping[str, int]) -> Any:
-    """The case with no dimension above these; the case itself where it is no larger."""
+    """The case with each of these dimensions cut to its limit; the case itself where none is larger."""
     dims = {name: min(size, most[name]) for name, size in dict(case.dims).items() if name in most}
     return case if dims.items() <= dict(case.dims).items() else _reshaped(case, dims)
 

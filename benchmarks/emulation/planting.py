@@ -99,15 +99,15 @@ class Reasons:
         kept = sound.programs.paths.values()
         self._waves = [(rank * len(each) + at, each[at]) for rank, each in enumerate(kept) for at in range(len(each))]
         self._held: dict[tuple[int, bool], set[int]] = {}
-        self._stored: dict[int, set[int]] = {number: set() for number, _ in self._waves}
+        self._stored: dict[int, set[int]] = {}
         for number, path in self._waves:
-            for event in (event for stretch in path.stretches() for event in stretch.events):
+            events = [event for stretch in path.stretches() for event in stretch.events]
+            self._stored[number] = _stored(events)
+            for event in events:
                 for what, places, size, _ in event.parts if event.facts.queue == "vm" else ():
                     kept_in_caches = what == "store" and not event.facts.scope
-                    units = _units(places, size)
-                    self._stored[number] |= set() if what == "load" else units
                     for key in {(number // self._warps, False), (number // self._warps, kept_in_caches)}:
-                        self._held.setdefault(key, set()).update(units)
+                        self._held.setdefault(key, set()).update(_units(places, size))
 
     def why(self, plant: Plant) -> str:
         """The reason, from the paths, or as far as the schedules go."""
@@ -308,6 +308,7 @@ def _until(stretch: Stretch, index: int, names: tuple[str, ...]) -> Iterator[Eve
 
 
 def _stored(events: Sequence[Event]) -> set[int]:
+    """Units of memory that these events write."""
     parts = (part for event in events if event.facts.queue == "vm" for part in event.parts)
     return set().union(*(_units(places, size) for what, places, size, _ in parts if what != "load"))
 

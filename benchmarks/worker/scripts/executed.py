@@ -176,7 +176,7 @@ def parts(
         _tuned_by_inductor(trace),
     ):
         call()
-    if watch.compiled and (by_chance or not results):  # they stand for the operations beside it
+    if watch.compiled and (by_chance or not results):  # without records of operations, only results can tell
         return {}, "a compiled graph whose results do not repeat"
     computed = ("inputs", inputs) if by_chance else ("results", results)
     seen = [

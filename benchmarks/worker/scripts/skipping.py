@@ -178,6 +178,6 @@ class _Loader(SourceFileLoader):
         self._tree, self._held = tree, held
 
     def exec_module(self, module: ModuleType) -> None:
-        """The text of the file, rewritten; what is kept compiled beside it is of the text as it is."""
+        """Runs the rewritten text.  The bytecode cached on disk stays that of the original."""
         vars(module).update(self._held)
         exec(compile(self._tree, self.path, "exec"), vars(module))

@@ -110,7 +110,7 @@ def test_what_was_said_in_pairs_is_an_event_with_its_numbers_however_short_the_h
     assert [(one.judged_by, one.step.ratio) for one in event.moved] == [("pairs", 1.004)]
     assert (event.ratio, event.ratio_low) == pytest.approx((1.004, 0.99 * 1.004))
     assert len(analyse(moved_late(), commits=facts(60), paired=of_29).events) == 1, (
-        "the detector's step beside it is the same change"
+        "the detector found the same change: one event, not two"
     )
     whole["compared_with"] = np.where(whole["commit"] == commit(2), commit(0), "")  # no neighbours
     assert analyse(whole, commits=facts(3), paired=lambda *_: in_pairs("slower", 1.004)).events == ()
