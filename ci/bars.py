@@ -34,14 +34,17 @@ class Bars(Progress):
     def __init__(self, console: Console, *columns: ProgressColumn) -> None:
         super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._done = threading.Event()
+        self._saying = threading.Thread(target=self._say, daemon=True)
 
     def start(self) -> None:
         super().start()
         if self.disable:
-            threading.Thread(target=self._say, daemon=True).start()
+            self._saying.start()
 
     def stop(self) -> None:
         self._done.set()
+        if self._saying.is_alive():  # a line that it is about to write comes before what follows
+            self._saying.join()
         super().stop()
 
     def _say(self) -> None:
