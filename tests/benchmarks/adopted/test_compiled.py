@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -152,3 +153,14 @@ def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
     module._set_triton_ptxas_path = lambda: said.append(True)  # type: ignore[attr-defined]
     change(module)
     assert said == [True]
+
+
+@pytest.mark.slow
+def test_what_compiles_is_not_watched() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with executed.watched(lambda file: file.endswith("symbolic_convert.py")) as watch:
+        before = sys.getprofile()
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+        assert sys.getprofile() is before is watch
+    assert watch.compiled
+    assert not list(watch.functions())
