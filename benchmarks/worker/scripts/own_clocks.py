@@ -11,10 +11,11 @@ What stands in a `with` of a profiler (torch.profiler.profile, triton.profiler's
 with proton in its name) is such a region, too; the script has from the profiler what it shows, of a run beside ours.
 
 The text is rewritten before it is compiled, lines kept.  What is timed stays as it is and runs once as the script has
-it; unless timers went off inside (then it is the script's way of saying how long all took, and is left alone), one
-round of the loop, or all of it where it is no loop of `range`, is handed to the interceptor, and the script's readings
-are as far apart as the samples say.  A region that is met again with the same name and the same objects, as a warm-up
-or a repetition is, is not timed again.  Where a region cannot be handed over, its line is kept with the reason.
+it, but for a loop whose rounds are all alike, of which some are enough; unless timers went off inside (then it is the
+script's way of saying how long all took, and is left alone), one round of the loop, or all of it where it is no loop of
+`range`, is handed to the interceptor, and the script's readings are as far apart as the samples say.  A region that is
+met again with the same name and the same objects, as a warm-up or a repetition is, is not timed again.  Where a region
+cannot be handed over, its line is kept with the reason.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ WAITS = ("synchronize", "cudaProfilerStart", "cudaProfilerStop")
 
 CLOCK = "ridgeline_clock"
 """Under this name a rewritten text has its `OwnClocks`."""
+
+ROUNDS = 10
+"""Of a loop whose rounds are alike, that are run for what they leave to the script; one where it was timed before.
+Scripts ask for up to 10,000, by their own clock: minutes on two sides, for nothing (vLLM, 2026-11)."""
+
+KEEPS = ("append", "extend", "add", "insert", "update", "put")
+"""Methods that keep what a round computes: the script may want that of every round."""
 
 MOST_TOLD = 10
 """Regions that could not be taken over, and are told."""
@@ -68,7 +76,7 @@ class OwnClocks:
 
     def __init__(self, to: Interceptor) -> None:
         self._to = to
-        self._known: dict[Any, tuple[list[Any], float]] = {}
+        self._known: dict[Any, tuple[Sequence[Any], float | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Any, Any, float]] = {}
         self.untaken: list[str] = []
         self.totals: list[str] = []
@@ -78,7 +86,7 @@ class OwnClocks:
         site: str,
         timer: str,
         once: Callable[[], Any],
-        whole: Callable[[], Any],
+        whole: Callable[[int], Any],
         many: Callable[[], int],
         reads: Sequence[tuple[str, Callable[[], Any]]],
         function: Callable[[], Any] | None,
@@ -86,28 +94,45 @@ class OwnClocks:
     ) -> float | None:
         """Seconds between the two readings, None for what the clock says.
 
-        once: one round.  whole: as the script has it.  many: rounds.  reads: values by name that a round reads.
-        function: what is called, for its name.  rounds: variables that say how many.
+        once: one round.  whole: as the script has it, in so many rounds where they are alike.  many: rounds.
+        reads: values by name that a round reads.  function: what is called, for its name.  rounds: variables that say
+        how many.
         """
         frame = sys._getframe(1)
         if not self._to.wants(frame):
-            whole()
+            whole(sys.maxsize)
             return None
+
+        def asked() -> tuple[TimerCall, list[Any], Any]:
+            values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
+            named = _read(function) if function else None
+            said = None if named is _UNBOUND else named
+            call = TimerCall(timer, once, tuple(values.values()), function=said, rounds=rounds)
+            marks = tuple((name, _mark(value)) for name, value in values.items())
+            return call, list(values.values()), (site, self._to.name(call, frame), marks)
+
         before = self._to.taken
-        whole()
+        whole(ROUNDS if self._held(asked()[-1]) is None else 1)
         if self._to.taken != before:
             return None
-        values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
-        named = _read(function) if function else None
-        call = TimerCall(
-            timer, once, tuple(values.values()), function=None if named is _UNBOUND else named, rounds=rounds
-        )
-        key = (site, self._to.name(call, frame), tuple((name, _mark(value)) for name, value in values.items()))
-        held = self._known.get(key)
-        if held is None or any(ref() is None for ref in held[0]):
-            refs = [ref for value in values.values() if (ref := _weak(value))]
-            held = self._known[key] = refs, statistics.fmean(self._to.time(call, frame).seconds)
-        return held[1] * max(1, many())
+        call, values, key = asked()
+        seconds = self._held(key)
+        if seconds is None:
+            seconds = statistics.fmean(self._to.time(call, frame).seconds)
+            self._known[key] = [ref for value in values if (ref := _weak(value))], seconds
+        return seconds * max(1, many())
+
+    def _held(self, key: Any) -> float | None:
+        """Seconds of a round of a region that was timed, as long as its objects live."""
+        refs, seconds = self._known.get(key, ((), None))
+        return None if any(ref() is None for ref in refs) else seconds
+
+    def rounds(self, over: range, most: int) -> Iterator[int]:
+        """At most so many, the last among them; all of them once a timer went off in one."""
+        before = self._to.taken
+        for at, one in enumerate(over, 1):
+            if at < most or at == len(over) or self._to.taken != before:
+                yield one
 
     def events(self, start: Any, end: Any, seconds: float | None) -> None:
         """Two events lie so far apart; None for what they say themselves."""
@@ -329,7 +354,7 @@ class _Rewriter(ast.NodeTransformer):
             self._function(
                 once, body if loop is None else [_one_round(loop, body)], sorted(carried - own), loop is None
             ),
-            self._function(whole, [self._declared(written), *inside] if written else inside, (), False),
+            self._whole(whole, inside, written, loop if within is None else None),
         ]
         many = ast.Constant(1) if loop is None else loop.iter.args[0]  # type: ignore[attr-defined]
         pairs = ast.Tuple([ast.Tuple([ast.Constant(n), _lambda(_load(n))], ast.Load()) for n in marked], ast.Load())
@@ -346,6 +371,16 @@ class _Rewriter(ast.NodeTransformer):
         """The loop of range(n), if it is all that the region does beside waiting."""
         doing = [one for one in inside if not _waits(one)]
         return doing[0] if len(doing) == 1 and counter(doing[0]) and isinstance(doing[0], ast.For) else None
+
+    def _whole(self, name: str, inside: list[ast.stmt], written: list[str], loop: ast.For | None) -> ast.FunctionDef:
+        """What stands in the region, as a function of how many rounds are enough of a loop whose rounds are alike."""
+        if loop is not None and _alike(loop):
+            few = copy.copy(loop)
+            few.iter = _call("rounds", loop.iter, _load("ridgeline_most"))
+            inside = [few if one is loop else one for one in inside]
+        made = self._function(name, [self._declared(written), *inside] if written else inside, (), False)
+        made.args.args = [ast.arg("ridgeline_most")]
+        return made
 
     def _declared(self, written: list[str]) -> ast.stmt:
         scope = self._scopes[-1]
@@ -469,6 +504,20 @@ def _refuse(inside: list[ast.stmt]) -> None:
             raise _Untaken(f"it calls {node.id}()")
     if any(isinstance(node, (ast.Break, ast.Continue)) for one in inside for node in _outside_loops(one)):
         raise _Untaken("it leaves a loop")
+
+
+def _alike(loop: ast.For) -> bool:
+    """Whether every round of a loop does the same and leaves nothing but its own: it changes no container, carries
+    nothing on, and knows its number modulo something at most.
+    """
+    nodes = list(_nodes(loop.body))
+    modulo = [node.left for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+    numbered = [node for node in nodes if getattr(node, "id", "") == counter(loop) and node not in modulo]
+    stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    kept = [one for one in called if isinstance(one, ast.Attribute) and one.attr in KEEPS]
+    plain = all(isinstance(one, (ast.Name, ast.Tuple)) for one in stored)
+    return plain and not (numbered or kept or _names(loop.body)[0])
 
 
 def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:

@@ -139,6 +139,8 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
         return lambda module: _of_torch(module, to, seed, cpu)
     if name == "triton.runtime.autotuner":
         return to.tuning.of_triton
+    if name == "torch._inductor.runtime.compile_tasks":
+        return of_compile_tasks
     if name == "numpy":
         return lambda module: module.random.seed(seed % 2**32)
     if name == "torch.multiprocessing":
@@ -151,6 +153,16 @@ def _of_torch(torch: Any, to: Interceptor, seed: int, cpu: bool) -> None:
         of_torch(torch)
     drawn.of_torch(torch, lambda: to.busy)
     torch.manual_seed(seed)
+
+
+def of_compile_tasks(module: ModuleType) -> None:
+    """torch._inductor.runtime.compile_tasks: say at once which ptxas is torch's (torch 2.11 to 2.13).
+
+    Inductor says it to Triton when it compiles while its workers are not ready yet, which is chance: from then on a
+    side's own kernels of Triton, too, are written for that one, and are other code than the other side's.
+    """
+    if tell := getattr(module, "_set_triton_ptxas_path", None):
+        tell()
 
 
 def _files(what: ScriptTask) -> JsonObject:

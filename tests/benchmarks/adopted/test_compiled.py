@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.worker import code_hash
-from benchmarks.worker.scripts import executed
+from benchmarks.worker.scripts import executed, running
 
 CONSTANT = torch.tensor([1.0, 2.0])
 
@@ -140,3 +142,25 @@ def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str
     assert compiled("moved", "# a comment\n\n" + LIBRARY) == (base, "")
     other = compiled("other", LIBRARY.replace("* 3", "* 4"))[0]
     assert base["code of inductor"] != other["code of inductor"]
+
+
+def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
+    said: list[bool] = []
+    module = ModuleType("torch._inductor.runtime.compile_tasks")
+    change = running._change(module.__name__, None, 0, False)  # type: ignore[arg-type]
+    assert change
+    change(module)  # another torch, which has no such function
+    module._set_triton_ptxas_path = lambda: said.append(True)  # type: ignore[attr-defined]
+    change(module)
+    assert said == [True]
+
+
+@pytest.mark.slow
+def test_what_compiles_is_not_watched() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with executed.watched(lambda file: file.endswith("symbolic_convert.py")) as watch:
+        before = sys.getprofile()
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+        assert sys.getprofile() is before is watch
+    assert watch.compiled
+    assert not list(watch.functions())

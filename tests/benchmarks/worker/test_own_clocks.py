@@ -176,14 +176,50 @@ def test_warm_up_and_repetition_are_one_closure(monkeypatch: pytest.MonkeyPatch)
     assert held["again"] == pytest.approx(0.5)
 
 
+ALIKE = """
+import time
+calls, made = [], []
+def call(x):
+    calls.append(x)
+    return x
+def bench(n, x):
+    t0 = time.time()
+    for i in range(n):
+        BODY
+    return time.time() - t0, i
+found = [bench(1000, 2) for _ in range(3)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        ("out = call(x)", 10 + 2 + 1 + 1),
+        ("call((x, i % 4)[0])", 10 + 2 + 1 + 1),
+        ("call(i)", 3 * 1000 + 2),  # every round another
+        ("made.append(call(x))", 3 * 1000 + 2),  # what each computes is kept
+        ("x = call(x)", 3 * 1000 + 2),  # and carried on
+        ("calls[0:0] = [call(x)]", 2 * (3 * 1000 + 2)),
+    ],
+)
+def test_of_a_loop_whose_rounds_are_alike_some_are_enough(
+    body: str, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, taken, untaken = ran(ALIKE.replace("BODY", body), monkeypatch)
+    assert (len(held["calls"]), len(taken.closures), untaken) == (calls, 1, [])
+    assert [one[0] for one in held["found"]] == pytest.approx([500.0] * 3)
+    assert [one[1] for one in held["found"]] == [999] * 3
+
+
 def test_what_times_more_inside_is_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    total = HOST.replace("found = ", "def whole():\n    return ") + (
+    total = HOST.replace("found = ", "wholes = []\ndef whole():\n    wholes.append(1)\n    return ") + (
         "def main(n):\n    begin = time.time()\n    for _ in range(n):\n        found = whole()\n"
-        "    return time.time() - begin\ntook = main(2)\n"
+        "    return time.time() - begin\ntook = main(30)\n"
     )
     before = time.time()
     held, taken, untaken = ran(total, monkeypatch)
     assert len(taken.closures) == 2
+    assert len(held["wholes"]) == 30
     assert held["took"] <= time.time() - before
     assert untaken == []
 
