@@ -468,7 +468,7 @@ def _comparison(inst: Any, name: str, form: str) -> Step:
     into, sets_exec = _mask_destination(inst, form), "CMPX" in name
 
     def compare(w: Waves) -> None:
-        result = np.broadcast_to(test(readers[0](w), readers[1](w)), (len(w), LANES)) & w.active
+        result = test(readers[0](w), readers[1](w)) & w.active
         w.set_s64(into, mask_of(result))
         if sets_exec:
             w.set_s64(EXEC, mask_of(result))

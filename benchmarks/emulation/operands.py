@@ -215,7 +215,7 @@ def through_lanes(read: Reader, source: Any, valid: Bools, zero: bool) -> tuple[
         return valid & w.active[:, source]
 
     def values(w: Waves) -> Any:
-        got = np.broadcast_to(read(w), (len(w), LANES))[:, source]
+        got = read(w).take(source, axis=1)  # DPP moves a vector register, never a constant
         return np.where(readable(w), got, np.uint32(0)) if zero else got
 
     return values, readable

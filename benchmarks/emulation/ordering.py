@@ -14,13 +14,14 @@ knows what that wave knew, as soon as it has been waited for; BUFFER_INV makes l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .memory import Change, modified
-from .waves import U64, Bools, Memory, gathered, scattered
+from .waves import U64, Bools, Memory, gathered, scattered, unit_of
 
 LINE, UNIT = 128, 2
 """Bytes of a cache line, and of what races are told apart by: an access of one byte counts as two."""
@@ -31,6 +32,54 @@ WORKGROUP, AGENT, SYSTEM = 0, 1, 2
 ABSENT, CLEAN, DIRTY = 0, 1, 2
 
 Places = NDArray[np.int64]
+
+
+class _Access(NamedTuple):
+    what: str
+    places: Places
+    size: int
+    given: Any = None
+
+
+class Part(_Access):
+    """What an access does at places, `size` bytes at each: "load", "store", "atomic", "local load" or "local store".
+
+    given: what a load gives its bytes to; the bytes [accesses, size] of a store; (change, use) of an atomic.  What
+    follows from the places is found once: schedules repeat what they do.
+    """
+
+    @cached_property
+    def units(self) -> Places:
+        """What races are told apart by."""
+        return ((self.places[:, None] + np.arange(0, self.size, UNIT)) // UNIT).reshape(-1)
+
+    @cached_property
+    def lines(self) -> Places:
+        """Cache lines, each once."""
+        ends = np.concatenate([self.places // LINE, (self.places + self.size - 1) // LINE])
+        return np.array(sorted(set(ends.tolist())), np.int64)  # a tenth of the time of np.unique
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The first byte, and the one after the last."""
+        return (int(self.places.min()), int(self.places.max()) + self.size) if len(self.places) else (0, 0)
+
+    @cached_property
+    def _words(self) -> tuple[str, Places]:
+        unit = unit_of(self.places, self.size)
+        return f"u{unit}", (self.places // unit)[:, None] + np.arange(self.size // unit)
+
+    def found_in(self, contents: NDArray[np.uint8]) -> Any:
+        """The bytes [accesses, size] of these places; the array begins at a multiple of 8."""
+        unit, index = self._words
+        return contents.view(unit)[index].view(np.uint8).reshape(len(index), self.size)
+
+    def put_into(self, contents: NDArray[np.uint8], values: Any) -> None:
+        """Bytes [accesses, size], or one for all, to these places; the array begins at a multiple of 8."""
+        unit, index = self._words
+        if isinstance(values, int):
+            values = np.full((1, self.size), values, np.uint8)
+        contents.view(unit)[index] = np.ascontiguousarray(values).view(unit)
 
 
 class FlatMemory(Memory):
@@ -81,14 +130,13 @@ class Cache:
         self.state[lines] = np.maximum(state, CLEAN)
         self.whole[lines] = self.held[lines] = True
 
-    def put(self, places: Places, values: Any, state: int) -> None:
+    def put(self, part: Part, values: Any, state: int) -> None:
         """Bytes [accesses, size] at places, dirty or clean."""
-        scattered(self.data.reshape(-1), places, values)
-        scattered(self.state.reshape(-1), places, np.full_like(values, state))
-        lines = places // LINE
-        self.held[lines] = True
+        part.put_into(self.data.reshape(-1), values)
+        part.put_into(self.state.reshape(-1), state)
+        self.held[part.lines] = True
         if state == DIRTY:
-            self.dirty[lines] = True
+            self.dirty[part.lines] = True
 
     def drop(self, lines: Places) -> None:
         """Forget the clean bytes of these lines."""
@@ -123,41 +171,39 @@ class Hierarchy:
                 caches[number] = Cache(lines)
         return self._groups[group], self._ranks[rank]
 
-    def load(self, rank: int, group: int, places: Places, size: int, scope: int) -> Any:
+    def load(self, rank: int, group: int, part: Part, scope: int) -> Any:
         """Bytes [accesses, size] as a load of this scope finds them."""
         own, shared = self._of(rank, group)
-        lines = places // LINE
-        if (places % LINE > LINE - size).any():
-            lines = np.concatenate([lines, (places + size - 1) // LINE])
+        lines = part.lines
         if scope >= AGENT:
             own.drop(lines)
         if scope == SYSTEM:
             shared.drop(lines)
         whole = own.whole[lines]
         if not whole.all():
-            missing = np.unique(lines[~whole])
+            missing = lines[~whole]
             self._fill(shared, missing)
             own.take(missing, shared.data[missing])
-        return gathered(own.data.reshape(-1), places, size)
+        return part.found_in(own.data.reshape(-1))
 
     def _fill(self, shared: Cache, lines: Places) -> None:
         missing = lines[~shared.whole[lines]]
         if len(missing):
             shared.take(missing, self.memory[missing])
 
-    def store(self, rank: int, group: int, places: Places, values: Any, scope: int) -> None:
+    def store(self, rank: int, group: int, part: Part, values: Any, scope: int) -> None:
         """Bytes [accesses, size] to where a store of this scope leaves them."""
         own, shared = self._of(rank, group)
-        own.put(places, values, DIRTY if scope == WORKGROUP else CLEAN)
+        own.put(part, values, DIRTY if scope == WORKGROUP else CLEAN)
         if scope >= AGENT:
-            shared.put(places, values, DIRTY if scope == AGENT else CLEAN)
+            shared.put(part, values, DIRTY if scope == AGENT else CLEAN)
         if scope == SYSTEM:
-            scattered(self.memory.reshape(-1), places, values)
+            part.put_into(self.memory.reshape(-1), values)
 
-    def modify(self, rank: int, group: int, places: Places, size: int, change: Change, scope: int) -> tuple[Any, bool]:
+    def modify(self, rank: int, group: int, part: Part, change: Change, scope: int) -> tuple[Any, bool]:
         """An atomic in the rank's cache (AGENT) or in memory (SYSTEM): what was there, and whether it is different."""
         own, shared = self._of(rank, group)
-        lines = np.unique(places // LINE)
+        lines = part.lines
         self._down(own, shared, lines)
         own.drop(lines)
         if scope == SYSTEM:
@@ -166,10 +212,10 @@ class Hierarchy:
         else:
             self._fill(shared, lines)
         words = _Words(self.memory.reshape(-1) if scope == SYSTEM else shared.data.reshape(-1))
-        before = modified(words, places.astype(np.uint64), size, change)
-        after = words.load(places.astype(np.uint64), size)
+        before = modified(words, part.places.astype(np.uint64), part.size, change)
+        after = words.load(part.places.astype(np.uint64), part.size)
         if scope != SYSTEM:
-            shared.put(places, after, DIRTY)
+            shared.put(part, after, DIRTY)
         return before, bool((after.view(before.dtype)[:, 0] != before).any())
 
     def write_back(self, rank: int, group: int, scope: int) -> None:
@@ -303,26 +349,23 @@ class Conflict:
 class Races:
     """The last access to every unit of a memory, and whether the next one is ordered after it."""
 
-    def __init__(self, size: int, ranks: NDArray[np.int64], scopes: list[int]) -> None:
-        """ranks: of each wave.  scopes: of each instruction, AGENT or SYSTEM of an atomic, else 0; it may grow."""
+    def __init__(self, size: int, ranks: NDArray[np.int64], scopes: list[int], start: int = 0) -> None:
+        """ranks: of each wave.  scopes: of each instruction, AGENT or SYSTEM of an atomic, else 0; it may grow.
+        start: the memory's first place."""
         self._writes = np.zeros(size // UNIT + 1, np.int64)
         self._reads = np.zeros(size // UNIT + 1, np.int64)
-        self._ranks, self._scopes = ranks, scopes
+        self._ranks, self._scopes, self._first = ranks, scopes, start // UNIT
 
-    @staticmethod
-    def _units(places: Places, size: int) -> Places:
-        return ((places[:, None] + np.arange(0, size, UNIT)) // UNIT).reshape(-1)
-
-    def read(self, places: Places, size: int, limit: Places, event: tuple[int, int, int]) -> Conflict | None:
+    def read(self, part: Part, limit: Places, event: tuple[int, int, int]) -> Conflict | None:
         """A load; limit: of each wave, the last operation whose store it may see; event: wave, instruction, index."""
-        units = self._units(places, size)
+        units = part.units - self._first if self._first else part.units
         found = self._late(units, self._writes, limit, "read", event)
         self._reads[units] = event[0] << 48 | event[1] << 32 | event[2]
         return found
 
-    def write(self, places: Places, size: int, limits: Any, event: tuple[int, int, int]) -> Conflict | None:
+    def write(self, part: Part, limits: Any, event: tuple[int, int, int]) -> Conflict | None:
         """A store or atomic; limits: of each wave, the last store that it may replace, and the last load."""
-        units = self._units(places, size)
+        units = part.units - self._first if self._first else part.units
         found = self._late(units, self._writes, limits[0], "overwritten", event)
         found = found or self._late(units, self._reads, limits[1], "overwritten before it was read", event)
         self._writes[units] = event[0] << 48 | event[1] << 32 | event[2]

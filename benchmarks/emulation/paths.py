@@ -16,7 +16,8 @@ import numpy as np
 
 from .launch import segment, started
 from .machine import Machine
-from .programs import SCALAR, Facts, Programs, Recording
+from .ordering import Part
+from .programs import Facts, Programs, Recording
 from .triton_driver import Launch
 from .waves import Fault, Memory, Waves
 
@@ -34,7 +35,7 @@ class Event:
     """
 
     facts: Facts
-    parts: list[Any]
+    parts: list[Part]
     executed: int
     early: tuple[Facts, Facts] | None = None
     fault: str = ""
@@ -168,12 +169,12 @@ class Path:
                     w.pc = instruction.target if result[0] else w.pc
                     continue
                 if not (facts.queue or instruction.kind != "plain" or facts.name in ("S_WAITCNT", "BUFFER_INV")):
-                    self._top = max(self._top, 1 + max((one for one in facts.touched if one < SCALAR), default=0))
+                    self._top = max(self._top, facts.top)
                     continue
                 events.append(Event(facts, accesses.parts, executed, early))
                 executed, early = 0, None
                 if facts.queue:
-                    self._top = max([self._top, *(1 + one for one in facts.touched | facts.written if one < SCALAR)])
+                    self._top = max(self._top, facts.top)
                     (lgkm if facts.queue == "lgkm" else vm).append(events[-1])
                 elif facts.name == "S_WAITCNT":
                     uses = [use for done in completed(facts, vm, lgkm) for use in _results(done)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .counts import Uncounted
 from .machine import Instruction, Machine, known
 from .memory import Accesses, Change, Step
 from .operands import VECTOR, Unknown
-from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory
+from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory, Part
 from .triton_driver import Launch
 from .waves import ACCUMULATORS
 
@@ -43,7 +44,12 @@ class Facts:
     written: frozenset[int]
     waits: tuple[int, int] = (63, 15)
 
-    @property
+    @cached_property
+    def top(self) -> int:
+        """One more than its highest vector register, 0 without any."""
+        return max((1 + one for one in self.touched | self.written if one < SCALAR), default=0)
+
+    @cached_property
     def atomic(self) -> bool:
         """Whether others may access the same place at the same time: a read-modify-write, or with a scope."""
         return self.queue == "vm" and self.scope > 0 and self.name != "BUFFER_WBL2"
@@ -52,24 +58,24 @@ class Facts:
 class Recording(Accesses):
     """Accesses that are not made but recorded, for the wave that executes."""
 
-    parts: list[Any]
+    parts: list[Part]
 
     def fetch(self, addresses: Any, size: int, use: Callable[[Any], None]) -> None:
-        self.parts.append(("load", self.memory.places(addresses, size), size, use))  # type: ignore[attr-defined]
+        self.parts.append(Part("load", self.memory.places(addresses, size), size, use))  # type: ignore[attr-defined]
 
     def keep(self, addresses: Any, values: Any) -> None:
         places = self.memory.places(addresses, values.shape[1])  # type: ignore[attr-defined]
-        self.parts.append(("store", places, values.shape[1], values.copy()))
+        self.parts.append(Part("store", places, values.shape[1], values.copy()))
 
     def modify(self, addresses: Any, size: int, change: Change, use: Callable[[Any], None]) -> None:
         places = self.memory.places(addresses, size)  # type: ignore[attr-defined]
-        self.parts.append(("atomic", places, size, (change, use)))
+        self.parts.append(Part("atomic", places, size, (change, use)))
 
     def fetch_local(self, places: Any, size: int, use: Callable[[Any], None]) -> None:
-        self.parts.append(("local load", places, size, use))
+        self.parts.append(Part("local load", places, size, use))
 
     def keep_local(self, places: Any, values: Any) -> None:
-        self.parts.append(("local store", places, values.shape[1], values.copy()))
+        self.parts.append(Part("local store", places, values.shape[1], values.copy()))
 
     def _local_atomic(self, inst: Any) -> Step:
         """Unknown: a wave's stretch does not hold what others put into the LDS meanwhile."""

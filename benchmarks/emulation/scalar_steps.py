@@ -19,7 +19,7 @@ MODE_REGISTER = 1
 
 def _write_scalar(register: int, kind: str) -> Callable[[Waves, Any], None]:
     if operands.is_wide(kind):
-        return lambda w, value: w.set_s64(register, np.broadcast_to(value, len(w)).view(np.uint64))
+        return lambda w, value: w.set_s64(register, value.view(np.uint64))
 
     def write(w: Waves, value: Any) -> None:
         w.s[register] = value.view(np.uint32)
@@ -40,7 +40,7 @@ def scalar_step(inst: Any, name: str, form: str) -> Step:
         read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
 
         def save(w: Waves) -> None:
-            before, given = w.s64(EXEC), np.broadcast_to(read(w), len(w)).copy()
+            before, given = w.s64(EXEC), read(w)
             w.set_s64(into, before)
             w.set_s64(EXEC, function(given, before))
             w.scc = w.s64(EXEC) != 0
@@ -51,7 +51,7 @@ def scalar_step(inst: Any, name: str, form: str) -> Step:
         read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
 
         def replace(w: Waves) -> None:
-            w.set_s64(EXEC, function(np.broadcast_to(read(w), len(w)), w.s64(EXEC)))
+            w.set_s64(EXEC, function(read(w), w.s64(EXEC)))
             w.set_s64(into, w.s64(EXEC))
             w.scc = w.s64(EXEC) != 0
 
@@ -84,9 +84,9 @@ def scalar_step(inst: Any, name: str, form: str) -> Step:
     write = _write_scalar(inst.sdst.offset, result) if result else None
 
     def step(w: Waves) -> None:
-        value, flag = function(*(read(w) for read in readers))
+        value, flag = function(*[read(w) for read in readers])
         if flag is not None:
-            w.scc = np.array(np.broadcast_to(flag, len(w)))
+            w.scc[:] = flag
         if write:
             write(w, np.ascontiguousarray(value))
 

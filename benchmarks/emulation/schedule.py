@@ -16,11 +16,11 @@ import numpy as np
 
 from . import ordering
 from .machine import Machine
-from .ordering import AGENT, DONE, LOCAL, SYSTEM, UNIT, Clock, Conflict, FlatMemory, Hierarchy, Races
+from .ordering import AGENT, DONE, LOCAL, SYSTEM, UNIT, Clock, Conflict, FlatMemory, Hierarchy, Part, Races
 from .paths import Event, Path, Stretch, completed, paths
 from .programs import SCALAR, STREAM, Facts, Programs, Recording
 from .triton_driver import Launch
-from .waves import ACCUMULATORS, Fault, gathered, scattered
+from .waves import ACCUMULATORS, Fault
 
 LIMIT = 2_000_000
 """Instructions of one schedule after which it is a livelock."""
@@ -64,7 +64,7 @@ class Operation:
     facts: Facts
     index: int
     clock: Clock
-    parts: list[Any]
+    parts: list[Part]
     performed: bool = False
     received: list[Any] = field(default_factory=list)
     """What the writers of what it has read knew: rows of clocks."""
@@ -223,7 +223,8 @@ class Schedule:
                 self.waves.append(Wave(index, rank, group, path, self.clocks[rank], same, [0, 0]))
             self.alive[group] += number % self.warps == 0 and self.warps
         for group in range(rank * self.groups, (rank + 1) * self.groups):
-            self.lds[group] = Races(launch.lds_bytes, np.tile(self.rank_of, 2), self.programs.scopes)
+            start = group * launch.lds_bytes
+            self.lds[group] = Races(launch.lds_bytes, np.tile(self.rank_of, 2), self.programs.scopes, start)
         machine.accesses.lds[rank * self.groups * launch.lds_bytes : (rank + 1) * self.groups * launch.lds_bytes] = 0xA5
         self._orders()
 
@@ -232,9 +233,9 @@ class Schedule:
         for place, values in between.writes:
             self.stream_index[rank] += 1
             event = (wave, STREAM, self.stream_index[rank])
-            places = np.arange(place, place + len(values), UNIT)
+            part = Part("store", np.arange(place, place + len(values), UNIT), UNIT)
             limits = self._limits(self.clocks[rank], wave, True)
-            self._tell_memory(self.races.write(places, UNIT, (limits[1], limits[2]), event), event, rank)
+            self._tell_memory(self.races.write(part, (limits[1], limits[2]), event), event, rank)
             self.memory.bytes[place : place + len(values)] = values
         rows = self.clocks[rank].rows.copy()
         rows[:, wave] = self.stream_index[rank]
@@ -266,10 +267,8 @@ class Schedule:
         wave = self.streams + rank
         self.stream_index[rank] += 1
         event = (wave, STREAM, self.stream_index[rank])
-        places = np.arange(start, start + size, UNIT)
-        self._tell_memory(
-            self.races.read(places, UNIT, self._limits(self.clocks[rank], wave, True)[0], event), event, rank
-        )
+        part = Part("load", np.arange(start, start + size, UNIT), UNIT)
+        self._tell_memory(self.races.read(part, self._limits(self.clocks[rank], wave, True)[0], event), event, rank)
         self.results[rank].append(self.memory.bytes[start : start + size].copy())
         if self.expected is None:
             return
@@ -385,7 +384,7 @@ class Schedule:
         else:
             self._invalidate(wave, facts)
 
-    def _polls(self, wave: Wave, facts: Facts, parts: list[Any]) -> bool:
+    def _polls(self, wave: Wave, facts: Facts, parts: list[Part]) -> bool:
         """Whether an atomic would find what it found last time; then its wave is left alone until that has changed."""
         places, version, _ = wave.polled.get(facts.instruction.at, ((), -1, b""))
         if wave.urged or version < 0 or version != self._version(places) or tuple(parts[0][1].tolist()) != places:
@@ -407,7 +406,7 @@ class Schedule:
             self.changes += 1
         wave.polled[at] = (where, self._version(where), data)
 
-    def _issue(self, wave: Wave, facts: Facts, parts: list[Any]) -> None:
+    def _issue(self, wave: Wave, facts: Facts, parts: list[Part]) -> None:
         local = facts.queue == "lgkm"
         wave.issued[local] += 1
         operation = Operation(facts, wave.issued[local], wave.clock, parts)
@@ -434,22 +433,22 @@ class Schedule:
             self.hierarchy.write_back(wave.rank, wave.group, operation.facts.scope)
             self.changes += 1
         for number, part in enumerate(operation.parts):
-            operation.loaded[number] = self._do(wave, operation, *part)
+            operation.loaded[number] = self._do(wave, operation, part)
 
-    def _do(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> Any:
+    def _do(self, wave: Wave, operation: Operation, part: Part) -> Any:
         """Perform a part of an operation; what it loads."""
-        facts = operation.facts
+        facts, (what, places, size, given) = operation.facts, part
         event = (wave.number, facts.number, operation.index)
         if what.startswith("local"):
-            return self._do_local(wave, operation, what, places, size, given)
+            return self._do_local(wave, operation, part)
         reads, writes, done = self._limits(operation.clock, wave.number, facts.scope >= AGENT)
         if what == "load":
             if facts.queue == "vm":
-                found = self.races.read(places, size, reads, event)
+                found = self.races.read(part, reads, event)
             else:
                 found = None
             self._tell_memory(found, event, wave.rank)
-            data = self.hierarchy.load(wave.rank, wave.group, places, size, facts.scope)
+            data = self.hierarchy.load(wave.rank, wave.group, part, facts.scope)
             if facts.atomic and size <= ATOMIC_BYTES:
                 self._receive(wave, operation, places)
                 self._found(wave, facts, places, data)
@@ -458,18 +457,18 @@ class Schedule:
                 assert isinstance(accesses, Recording)
                 accesses.parts = []
                 given(data)
-                for part in accesses.parts:
-                    self._do(wave, operation, *part)
+                for one in accesses.parts:
+                    self._do(wave, operation, one)
             return data
-        self._tell_memory(self.races.write(places, size, (writes, done), event), event, wave.rank)
+        self._tell_memory(self.races.write(part, (writes, done), event), event, wave.rank)
         if what == "store":
-            self.hierarchy.store(wave.rank, wave.group, places, given, facts.scope)
+            self.hierarchy.store(wave.rank, wave.group, part, given, facts.scope)
             if facts.atomic and size <= ATOMIC_BYTES:
                 self._send(wave, operation, places)
             self._changed(places)
             return None
         change, _ = given
-        before, changed = self.hierarchy.modify(wave.rank, wave.group, places, size, change, facts.scope)
+        before, changed = self.hierarchy.modify(wave.rank, wave.group, part, change, facts.scope)
         self._receive(wave, operation, places)
         self._send(wave, operation, places)
         if changed:
@@ -479,25 +478,25 @@ class Schedule:
             self._found(wave, facts, places, before)
         return before
 
-    def _do_local(self, wave: Wave, operation: Operation, what: str, places: Any, size: int, given: Any) -> Any:
+    def _do_local(self, wave: Wave, operation: Operation, part: Part) -> Any:
         """An access to the LDS.  Waves count twice there: what came straight from memory is complete by vmcnt."""
         machine, direct = self._machine(wave), operation.facts.queue == "vm"
         count = len(self.rank_of)
         event = (wave.number + direct * count, operation.facts.number, operation.index)
-        lds, local = machine.accesses.lds, places - wave.group * machine.accesses.lds_bytes
+        lds = machine.accesses.lds
         limit = np.concatenate([operation.clock.rows[LOCAL], operation.clock.rows[DONE]])
         limit[wave.number] = ordering.ALWAYS
         if direct:
             limit[wave.number + count] = ordering.ALWAYS
-        if what == "local load":
-            found = self.lds[wave.group].read(local, size, limit, event)
+        if part.what == "local load":
+            found = self.lds[wave.group].read(part, limit, event)
         else:
-            found = self.lds[wave.group].write(local, size, (limit, limit), event)
+            found = self.lds[wave.group].write(part, (limit, limit), event)
         if found:
             self._conflict("lds", wave.rank, f"LDS address {found.place:#x}", found, event)
-        if what == "local load":
-            return gathered(lds, places, size)
-        scattered(lds, places, given)
+        if part.what == "local load":
+            return part.found_in(lds)
+        part.put_into(lds, part.given)
         return None
 
     def _changed(self, places: Any) -> None:
@@ -639,13 +638,5 @@ def _ordered(first: Operation, second: Operation) -> bool:
     """Whether the second cannot be performed before the first, of one wave."""
     if first.facts.written & second.facts.written or second.facts.name == "BUFFER_WBL2":
         return True
-    for _, places, size, _ in first.parts:
-        for _, others, other_size, _ in second.parts:
-            if (
-                len(places)
-                and len(others)
-                and places.min() < others.max() + other_size
-                and (others.min() < places.max() + size)
-            ):
-                return True
-    return False
+    before, after = ([part.span for part in one.parts] for one in (first, second))
+    return any(start < end and begin < stop for start, stop in before for begin, end in after)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Waves:
 
     def s64(self, register: int) -> U64:
         """A pair of scalar registers: [waves]."""
-        return self.s[register].astype(np.uint64) | self.s[register + 1].astype(np.uint64) << np.uint64(32)
+        return np.array(self.s[register : register + 2].T, order="C").view(np.uint64)[:, 0]
 
     def v64(self, register: int) -> U64:
         """A pair of vector registers: [waves, 64]."""
@@ -73,8 +74,7 @@ class Waves:
 
     def set_s64(self, register: int, value: U64) -> None:
         """Write a pair of scalar registers."""
-        self.s[register] = value.astype(np.uint32)
-        self.s[register + 1] = (value >> np.uint64(32)).astype(np.uint32)
+        self.s[register : register + 2] = np.ascontiguousarray(value).view(np.uint32).reshape(-1, 2).T
         if register == EXEC:
             self.mask_changed()
 
@@ -112,8 +112,18 @@ def joined(several: Sequence[Waves]) -> Waves:
 
 def lanes_of(masks: U64) -> Bools:
     """Bits of masks, lane by lane: [waves] to [waves, 64]."""
+    if len(masks) == 1:
+        return _lanes_of_one(masks.tobytes())
     octets = np.ascontiguousarray(masks).view(np.uint8).reshape(len(masks), 8)
     return np.unpackbits(octets, axis=1, bitorder="little").view(np.bool_)
+
+
+@lru_cache(1 << 12)
+def _lanes_of_one(octets: bytes) -> Bools:
+    """Of one mask, [1, 64], to be read only."""
+    lanes = np.unpackbits(np.frombuffer(octets, np.uint8)[None], axis=1, bitorder="little").view(np.bool_)
+    lanes.flags.writeable = False
+    return lanes
 
 
 def mask_of(lanes: Bools) -> U64:
@@ -181,7 +191,7 @@ class Memory:
 
 def gathered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
     """`size` bytes from each offset: [accesses, size]."""
-    unit = _unit(contents, offsets, size)
+    unit = unit_of(offsets, size | contents.ctypes.data & 7)
     words = contents[: len(contents) // unit * unit].view(f"u{unit}")
     picked = words[(offsets // unit)[:, None] + np.arange(size // unit)]
     return np.ascontiguousarray(picked).view(np.uint8).reshape(len(offsets), size)
@@ -190,12 +200,12 @@ def gathered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int)
 def scattered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
     """Bytes [accesses, size] to each offset."""
     size = values.shape[1]
-    unit = _unit(contents, offsets, size)
+    unit = unit_of(offsets, size | contents.ctypes.data & 7)
     words = contents[: len(contents) // unit * unit].view(f"u{unit}")
     words[(offsets // unit)[:, None] + np.arange(size // unit)] = np.ascontiguousarray(values).view(f"u{unit}")
 
 
-def _unit(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> int:
-    """The largest unit of 1 to 8 bytes in which all these accesses can be made."""
-    together = int(np.bitwise_or.reduce(offsets, initial=size)) | contents.ctypes.data & 7
+def unit_of(offsets: NDArray[np.int64], size: int) -> int:
+    """The largest unit of 1 to 8 bytes of which all these offsets and the size are multiples."""
+    together = int(np.bitwise_or.reduce(offsets, initial=size))
     return next(unit for unit in (8, 4, 2, 1) if not together & unit - 1)

@@ -17,11 +17,12 @@ from benchmarks.emulation.ordering import (
     Clock,
     FlatMemory,
     Hierarchy,
+    Part,
     Races,
 )
 from benchmarks.emulation.waves import Fault
 
-WORD = np.array([0], np.int64)
+WORD = Part("load", np.array([0], np.int64), 4)
 
 
 def bytes_of(value: int):
@@ -34,7 +35,7 @@ def hierarchy() -> Hierarchy:
 
 
 def seen(hierarchy: Hierarchy, rank: int, group: int, scope: int = WORKGROUP) -> int:
-    return int(hierarchy.load(rank, group, WORD, 4, scope)[0, 0])
+    return int(hierarchy.load(rank, group, WORD, scope)[0, 0])
 
 
 def test_a_store_stays_in_its_workgroup_until_it_is_written_back(hierarchy):
@@ -58,13 +59,13 @@ def test_a_line_that_was_loaded_is_stale_until_it_is_invalidated(hierarchy):
 
 def test_bytes_of_a_line_that_others_wrote_are_not_overwritten_by_a_write_back(hierarchy):
     hierarchy.store(0, 0, WORD, bytes_of(7), WORKGROUP)
-    hierarchy.store(1, 1, WORD + 4, bytes_of(9), SYSTEM)
+    hierarchy.store(1, 1, WORD._replace(places=WORD.places + 4), bytes_of(9), SYSTEM)
     hierarchy.write_back(0, 0, SYSTEM)
     assert hierarchy.memory[0, :8].tolist() == [7] * 4 + [9] * 4
 
 
 def test_an_atomic_of_the_agent_is_not_seen_by_others(hierarchy):
-    before, changed = hierarchy.modify(0, 0, WORD, 4, lambda old, which: old + np.uint32(1), AGENT)
+    before, changed = hierarchy.modify(0, 0, WORD, lambda old, which: old + np.uint32(1), AGENT)
     assert (before.tolist(), changed) == ([0], True)
     assert (seen(hierarchy, 0, 1), seen(hierarchy, 1, 2)) == (1, 0)
 
@@ -81,11 +82,11 @@ def test_a_write_back_makes_visible_what_is_known_to_be_done_and_no_more():
 def test_a_read_of_what_is_not_known_to_be_visible_is_a_race():
     races = Races(64, np.array([0, 1]), [0, 0, 0])
     none = np.zeros(2, np.int64)
-    assert races.write(WORD, 4, (none, none), (0, 1, 3)) is None
-    found = races.read(WORD, 4, np.array([2, 9]), (1, 2, 1))
+    assert races.write(WORD, (none, none), (0, 1, 3)) is None
+    found = races.read(WORD, np.array([2, 9]), (1, 2, 1))
     assert (found.wave, found.instruction, found.what) == (0, 1, "read")
-    assert races.read(WORD, 4, np.array([3, 9]), (1, 2, 2)) is None
-    assert races.write(WORD, 4, (np.array([3, 0]), none), (0, 1, 4)).what == "overwritten before it was read"
+    assert races.read(WORD, np.array([3, 9]), (1, 2, 2)) is None
+    assert races.write(WORD, (np.array([3, 0]), none), (0, 1, 4)).what == "overwritten before it was read"
 
 
 def test_places_outside_of_every_buffer_are_refused():
