@@ -255,7 +255,7 @@ def record(
     def fits(value: Any, where: str) -> None:
         if type(value) is not dict:
             raise Unfit(where, value, "a table" if closed else "an object")
-        lacking = [field for field in required if field not in value]
+        lacking = [] if value.keys() >= required.keys() else [field for field in required if field not in value]
         if lacking and not closed:
             raise Unfit(_within(where, lacking[0]), None, "a value; it is missing")
         others = {}

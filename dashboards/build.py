@@ -99,7 +99,8 @@ def build(
     notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
     site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))
     apart = [view for view in VIEWS if view.of_folder and view.shown(site)]
-    early = {view.name: meanwhile(lambda make=view.make: told(list(make(site)))) for view in apart}
+    made = meanwhile(lambda: {view.name: told(list(view.make(site))) for view in apart})
+    early = {view.name: lambda name=view.name: made()[name] for view in apart}
     with replacing(out, untouched) as draft:
         write(draft, site, found, address, problems, kept, early)
     return out

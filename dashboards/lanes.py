@@ -105,7 +105,7 @@ def _plain(column: pd.Series) -> pd.Categorical:
 
 def commits(frame: pd.DataFrame) -> pd.DataFrame:
     """commit, date, env: one row per commit, oldest first."""
-    return frame.drop_duplicates("commit", keep="last")[["commit", "date", "env"]].sort_values(["date", "commit"])
+    return frame[["commit", "date", "env"]].drop_duplicates("commit", keep="last").sort_values(["date", "commit"])
 
 
 # The rows of a lane by series: one sort puts every series in one piece, and whatever a page shows is a slice of it.

@@ -94,6 +94,10 @@ def rounded(values: np.ndarray, digits: int = 6) -> np.ndarray:
     return np.round(np.where(np.isfinite(values), values, np.nan) * up / down) * down / up
 
 
+AS_IS = frozenset({type(None), str, int, bool})
+"""Types of what is told as it is: most of what pages have."""
+
+
 def told(value: Any, digits: int = 6) -> Any:
     """A value of any depth as pages and files have it: numbers in six significant digits, None where they are none.
 
@@ -101,14 +105,14 @@ def told(value: Any, digits: int = 6) -> Any:
     number that must not be rounded is an int.
     """
     kind = type(value)
-    if value is None or kind is str or kind is int or kind is bool:
+    if kind in AS_IS:
         return value
     if kind is dict:
-        return {key: told(item, digits) for key, item in value.items()}
+        return {key: item if type(item) in AS_IS else told(item, digits) for key, item in value.items()}
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [told(item, digits) for item in value]
+        return [item if type(item) in AS_IS else told(item, digits) for item in value]
     if isinstance(value, np.ndarray):
         return rounded(value, digits) if value.dtype.kind == "f" else value
     if isinstance(value, enum.Enum):

@@ -139,7 +139,7 @@ def points(rows: Mapping[str, list[Any]]) -> dict[CodePoint, float | None]:
     found: dict[CodePoint, float | None] = {}
     for name, (values, params, *_) in rows.items():
         named = _points_of(name, tuple(map(tuple, params)))
-        found.update((point, value) for point, value in zip(named, values, strict=True) if value == value)  # no NaN
+        found |= {point: value for point, value in zip(named, values, strict=True) if value == value}  # no NaN
     return found
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -179,7 +180,7 @@ def _paces(trial: Trial) -> dict[int, float]:
 
 def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    return float(statistics.median(known)) if known else None
 
 
 def _share(flags: Sequence[bool]) -> float | None:

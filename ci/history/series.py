@@ -504,8 +504,12 @@ class _Votes:
     def vote(self, at: int) -> tuple[float, int] | None:
         """The move of the median operator against its own level, and how many operators voted; None if too few."""
         moved = np.where(self.seen >= FEWEST, self.logs[at] - self.level, np.nan)
-        each = pd.DataFrame(moved).median(axis=1).dropna()
-        return (float(np.median(each)), len(each)) if len(each) >= VOTERS else None
+        ranked, count = np.sort(moved, axis=1), np.isfinite(moved).sum(axis=1)  # NaN comes last
+        voting = np.flatnonzero(count)
+        if len(voting) < VOTERS:
+            return None
+        each = (ranked[voting, (count[voting] - 1) // 2] + ranked[voting, count[voting] // 2]) / 2
+        return float(np.median(each)), len(voting)
 
     def remember(self, at: int, path: float) -> None:
         """Let the levels follow the points of a commit, without the path."""

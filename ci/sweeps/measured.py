@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
@@ -213,7 +213,7 @@ def _row(
         "why": last.arm.why,
         "knobs": knobs,
         "config": {**last.arm.knobs, **knobs},
-        "seconds": float(np.median([one.arm.median for one in good])) if good else math.nan,
+        "seconds": statistics.median(one.arm.median for one in good) if good else math.nan,
         **(ratio if ratio and good else dict.fromkeys(TIMES, math.nan)),
         "trials": len({(one.trial.session, one.trial.number) for one in good}),
         "rounds": sum(one.arm.rounds for one in good),

@@ -7,19 +7,21 @@ import json
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.points import Knobs, label
 from ci.report import words
 from ci.stats.sweeps import INDIFFERENCE
 from ci.sweeps.measured import Measured
-from ci.sweeps.pruning import Pruned
-from ci.sweeps.rungs import Rungs
 from ci.trials.trial import Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ci.sweeps.pruning import Pruned
+    from ci.sweeps.rungs import Rungs
 
 SHOWN = 8
 """Points of a case that are listed; the CSV has all."""
@@ -29,6 +31,8 @@ HEAD = ("point", "time", "ratio to {anchor}", "interval", "trials", "rounds")
 
 def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
     """A table of the best points of each case, and under it what the others came to."""
+    from rich.table import Table  # a page of sweeps needs none
+
     for one in rankings:
         regime = "" if one.regime == "spaced" else f", {one.regime}"
         table = Table(title=f"{one.operator} {one.case}{regime}", title_justify="left", box=None, pad_edge=False)
@@ -214,8 +218,10 @@ class CaseRanking:
 
 def rankings(measured: Measured, pruned: Pruned | None = None) -> list[CaseRanking]:
     """By case and regime, in the order of the files.  pruned: what was not measured at all, counted too."""
-    groups = measured.frame.groupby(["operator", "case", "regime"], sort=False)
-    return [_ranking(point_rows(own), pruned) for _, own in groups]
+    groups: dict[tuple[str, ...], list[PointRow]] = {}
+    for row in point_rows(measured.frame):
+        groups.setdefault((row["operator"], row["case"], row["regime"]), []).append(row)
+    return [_ranking(own, pruned) for own in groups.values()]
 
 
 def _ranking(rows: Sequence[PointRow], pruned: Pruned | None) -> CaseRanking:

@@ -13,6 +13,7 @@ import functools
 import json
 import marshal
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -167,11 +168,12 @@ class DeviceState:
         before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
         by_role: dict[str, list[Clocks]] = {}
         readings = data.get("during") or ()
-        for reading in readings:
+        during = tuple(map(_devices, readings))
+        for reading, (first, *_) in zip(readings, during, strict=True):
             if reading.get("role"):
-                by_role.setdefault(reading["role"], []).append(_clocks(reading))
+                by_role.setdefault(reading["role"], []).append(first)
         of_role = {role: tuple(found) for role, found in by_role.items()}
-        return cls(before, after, of_role, tuple(map(_devices, readings)))
+        return cls(before, after, of_role, during)
 
 
 def _devices(data: Json) -> tuple[Clocks, ...]:
@@ -180,8 +182,8 @@ def _devices(data: Json) -> tuple[Clocks, ...]:
 
 
 def _clocks(data: Json) -> Clocks:
-    clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    return Clocks(clock, power, temperature, data.get("throttle") or "")
+    found = data.get
+    return Clocks(found("sm_clock_mhz"), found("power_w"), found("temperature_c"), found("throttle") or "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -449,7 +451,7 @@ class Arm:
     @property
     def median(self) -> float:
         """Seconds, the median over the rounds; only of an arm that is ok."""
-        return self.kept.median if self.kept else float(np.median(self.seconds))
+        return self.kept.median if self.kept else statistics.median(self.seconds.tolist())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -374,8 +374,9 @@ def parts(data: pd.DataFrame, spec: FigureSpec) -> Iterator[tuple[str, pd.DataFr
     if not column:
         yield "", data
         return
+    names = texts(data, column)
     for value in ordered(data, column)[:MOST_PANELS]:
-        yield _told(column, value), data[texts(data, column) == value]
+        yield _told(column, value), data[names == value]
 
 
 def more_panels(data: pd.DataFrame, spec: FigureSpec) -> list[str]:

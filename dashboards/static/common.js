@@ -85,6 +85,36 @@ var Ridgeline = (() => {
     return h("div.legend", {role: "group", "aria-label": "lines"}, entries.map(item));
   }
 
+  /** Drawings take longer than all else on a page: each is made when its element comes near the window, or `now`; `all`
+   * of them before the page is printed.  An element that leaves the page is dropped.
+   */
+  function drawings() {
+    const waiting = new Map();
+    const near = new IntersectionObserver(
+      found => found.filter(entry => entry.isIntersecting).forEach(entry => now(entry.target)),
+      {rootMargin: "600px"},
+    );
+
+    function add(element, draw) {
+      waiting.set(element, draw);
+      near.observe(element);
+    }
+
+    function drop(element) {
+      near.unobserve(element);
+      waiting.delete(element);
+    }
+
+    function now(element) {
+      const draw = waiting.get(element);
+      drop(element);
+      if (draw) draw();
+    }
+
+    const each = action => () => [...waiting.keys()].forEach(action);
+    return {add, drop, now, all: each(now), clear: each(drop)};
+  }
+
   /* ---- numbers with their units ---- */
 
   /** name: the usual name; unit: printed after the number; up: more is better. */
@@ -338,6 +368,7 @@ var Ridgeline = (() => {
     listed,
     listing,
     sample,
+    drawings,
     legend,
     press,
     pick,

@@ -316,26 +316,12 @@
     );
   }
 
-  /* Drawings of thousands of rows take longer than all else: a cell gets its line when it comes near the window, and
-   * all of them before the page is printed. */
-  const waiting = new Map();
-  const near = new IntersectionObserver(
-    found => found.filter(entry => entry.isIntersecting).forEach(entry => drawSpark(entry.target)),
-    {rootMargin: "600px"},
-  );
+  const sparks = R.drawings();
 
   function sparkCell(row) {
     const cell = h("td.history");
-    waiting.set(cell, row);
-    near.observe(cell);
+    sparks.add(cell, () => cell.append(R.spark(row.spark, row.rate)));
     return cell;
-  }
-
-  function drawSpark(cell) {
-    const row = waiting.get(cell);
-    near.unobserve(cell);
-    waiting.delete(cell);
-    if (row) cell.append(R.spark(row.spark, row.rate));
   }
 
   /** What a kernel has besides the rows that are shown: "12 more, 94 never measured here, beside hipblaslt". */
@@ -377,8 +363,7 @@
       rows = shown(order),
       table = document.getElementById("kernels");
     R.drawHead(table, COLUMNS, "sort", order, draw);
-    near.disconnect();
-    waiting.clear();
+    sparks.clear();
     for (const body of [...table.tBodies]) body.remove();
     drawRows(table, rows);
     const never = view.rows.filter(row => !row.here && !row.gone).length,
@@ -618,7 +603,7 @@
     window.addEventListener("hashchange", () => show().catch(fail));
     window.addEventListener("beforeprint", () => {
       view.rest?.finish();
-      [...waiting.keys()].forEach(drawSpark);
+      sparks.all();
     });
     show().catch(fail);
   });

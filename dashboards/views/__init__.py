@@ -211,8 +211,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
     """data/PATH.json and data/PATH.csv of rows that share their keys; of no rows, nothing."""
     if rows:
-        rows = told(rows)
-        lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+        rows, encode = told(rows), json.JSONEncoder(allow_nan=False).encode  # dumps would make one for each row
+        lines = ",\n".join(map(encode, rows))
         yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
         yield f"data/{path}.csv", as_csv(rows, list(rows[0]))
 

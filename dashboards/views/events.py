@@ -137,7 +137,7 @@ def versions(site: SiteInput) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for lane in site.lanes:
         before: dict[str, str] = {}
-        for row in lane.frame.drop_duplicates("commit", keep="last")[["commit", *columns]].to_dict("records"):
+        for row in lane.frame[["commit", *columns]].drop_duplicates("commit", keep="last").to_dict("records"):
             said = {name: str(row[name]) for name in columns if isinstance(row[name], str) and row[name]}
             steps = [
                 f"{RELEASED[name]} {before[name]} → {new}".strip()
@@ -334,10 +334,11 @@ def _code_units() -> dict[str, str]:
 def _code_lines(records: Sequence[CodeRecord]) -> dict[Line, dict[str, list[list[Any]]]]:
     """The changes of every metric of every line, metrics in the order in which they are told."""
     points = sorted({point for record in records for point in record.values}, key=_rank)
+    values = [record.values for record in records]
     found: dict[Line, dict[str, list[list[Any]]]] = {}
     for point in points:
         line = (point.kernel, point.backend, point.configuration, point.arch)
-        found.setdefault(line, {})[point.series] = list(_metric_changes(point, [record.values for record in records]))
+        found.setdefault(line, {})[point.series] = list(_metric_changes(point, values))
     return found
 
 
@@ -348,7 +349,7 @@ def _rank(point: CodePoint) -> tuple[int, CodePoint]:
 def _metric_changes(point: CodePoint, values: Sequence[Mapping[CodePoint, float | None]]) -> Iterator[list[Any]]:
     before: float | str | None = ABSENT
     for index, of_commit in enumerate(values):
-        now = of_commit.get(point, ABSENT) if point in of_commit else ABSENT
+        now = of_commit.get(point, ABSENT)
         if now != before:
             yield [index, _whole(now)]
         before = now

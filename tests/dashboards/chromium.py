@@ -21,6 +21,9 @@ SETTLED = """document.readyState === 'complete' && !document.querySelector('[dat
 SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 """A frame has been shown: until then a chart is drawn once more, when it learns its width, and loses the focus."""
 
+PRINTED = "window.dispatchEvent(new Event('beforeprint'))"
+"""The page draws all of it, as before it is printed."""
+
 
 class Page:
     """One tab.  errors: what the console and the page complained about; requests: every address it asked for."""

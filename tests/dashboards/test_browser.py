@@ -318,7 +318,7 @@ def test_a_long_table_begins_at_once_and_ends_whole(page: chromium.Page, long_si
     assert page.run("document.querySelectorAll('#kernels .spark').length") < 100, "lines only near the window"
     page.run(f"[...document.querySelectorAll({LINES + ' a'!r})].at(-1).focus()")
     page.wait("document.activeElement.closest('tr').querySelector('.spark')")
-    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    page.run(chromium.PRINTED)
     assert page.run("document.querySelectorAll('#kernels .spark').length") == 600
 
 

@@ -242,12 +242,26 @@ def test_every_kind_of_figure_is_drawn_and_fits(page: chromium.Page, site: str) 
         "roofline": 2,
         "before_after": 2,
     }
+    page.run(chromium.PRINTED)
     for width, scheme in ((1400, "light"), (390, "dark")):
         page.size(width, 900, scheme)
         assert page.run("document.documentElement.scrollWidth") <= width, "the page does not scroll sideways"
     assert "nothing" not in page.texts("[data-figure=sweep] .foot")[0]
     assert "not measured: 18 spills, 12 same code" in page.texts("[data-figure=sweep]")[0]
     assert "M up to 64: 64x64\nloses 1.2 % against the best point" in page.texts("main")[0]
+
+
+def test_figures_are_drawn_as_they_come_near_the_window_and_all_before_printing(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/studies.html#study=every_kind")
+    drawn, every = (f"document.querySelectorAll('{plots}').length" for plots in (".plot:has(canvas)", ".plot"))
+    assert page.run(drawn) < page.run(every) / 2
+    last = list(made_studies.MADE)[-1]
+    height = page.run("document.documentElement.scrollHeight")
+    page.tab.locator(f"[data-figure={last}] .plot").last.scroll_into_view_if_needed()
+    page.wait(f"document.querySelector('[data-figure={last}] canvas')")
+    page.run(chromium.PRINTED)
+    assert page.run(drawn) == page.run(every)
+    assert page.run("document.documentElement.scrollHeight") == height, "what stands below does not move"
 
 
 def test_the_box_at_the_cursor_has_the_numbers_of_the_data(page: chromium.Page, site: str) -> None:
@@ -297,6 +311,7 @@ def test_hard_data_and_odd_names_stay_text(page: chromium.Page, site: str) -> No
     for study in ("hard", "odd_names"):
         page.size(1000, 900)
         page.open(f"{site}/studies.html#study={study}")
+        page.run(chromium.PRINTED)
         assert page.texts("[data-failed], .notice.bad") == []
         assert page.run("window.pwned") is None
         assert page.run("document.querySelectorAll('main img, main script').length") == 0

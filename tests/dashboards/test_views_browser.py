@@ -72,6 +72,7 @@ def test_odd_records_leave_no_view_broken(page: chromium.Page, tmp_path: object)
         out = made_site.build_frame(frame, f"{tmp_path}/{name}").as_uri()
         for view in PAGES:
             page.open(f"{out}/{view}.html")
+            page.run(chromium.PRINTED)
             assert page.texts("#shown") != []
             assert page.texts("[data-failed]") == []
 
@@ -117,6 +118,7 @@ def test_hostile_names_stay_text_on_every_view(page: chromium.Page, tmp_path: ob
     chosen = [f"shapes.html#kernel={quote(text)}" for text in ("__proto__", TEXTS[0], "x" * 600)]
     for address in ("compare.html#all=1", "backends.html#kernel=*", "roofline.html", "backends.html", *chosen):
         page.open(f"{out}/{address}")
+        page.run(chromium.PRINTED)
         assert page.run("window.pwned") is None
         assert page.run("document.querySelectorAll('main img, main script').length") == 0
         assert page.run("document.documentElement.scrollWidth") <= 1000, address

@@ -80,27 +80,30 @@
 
   /* ---- the chart ---- */
 
-  /** Put a chart into `host`; returns {draw(spec)}.
+  const charts = R.drawings();
+  window.addEventListener("beforeprint", charts.all);
+
+  /** Put a chart into `host`, and draw it when it is near the window.
    *
    * spec: {label: what it shows, height: pixels, least: width below which it scrolls, option(colours, width) -> ECharts option without the tooltip,
    *        points: [[series, index]] in the order of the arrow keys, tip(series, index) -> nodes or null,
    *        picked(series, index): a click or Enter}
    */
-  function plot(host) {
-    const area = h("div.plot", {tabindex: "0", role: "img"}),
+  function plot(host, spec) {
+    const label = spec.label + "; the table below has the same numbers",
+      area = h("div.plot", {tabindex: "0", role: "img", "aria-label": label}),
       said = h("p.visually-hidden", {"aria-live": "polite"});
+    area.style.height = spec.height + "px";
+    area.style.minWidth = (spec.least || 0) + "px";
     host.append(h("div.scroll", area), said);
     const chart = echarts.init(area, null, {renderer: "canvas"});
-    let spec = null,
+    let width = 0, // with which it was drawn
       at = -1;
 
-    function draw(changed) {
-      spec = changed || spec;
-      if (!spec || !area.clientWidth) return;
+    function draw() {
+      width = area.clientWidth;
+      if (!width) return;
       at = -1;
-      area.setAttribute("aria-label", spec.label + "; the table below has the same numbers");
-      area.style.height = spec.height + "px";
-      area.style.minWidth = (spec.least || 0) + "px";
       chart.resize();
       const colours = palette();
       chart.setOption(
@@ -108,7 +111,7 @@
           animation: false,
           backgroundColor: "transparent",
           textStyle: {fontFamily: "system-ui, sans-serif", color: colours.text},
-          ...spec.option(colours, area.clientWidth),
+          ...spec.option(colours, width),
           tooltip: box(colours),
         },
         {notMerge: true},
@@ -159,30 +162,29 @@
       event.preventDefault();
       keys[event.key]();
     });
+    area.addEventListener("focus", () => charts.now(area));
     area.addEventListener("blur", hide);
     chart.on("click", ({componentType, seriesIndex, dataIndex}) => {
       if (componentType === "series" && spec.picked) spec.picked(seriesIndex, dataIndex);
     });
 
-    let width = 0;
     const watcher = new ResizeObserver(() => {
-      if (!area.isConnected) return gone();
-      if (area.clientWidth === width) return;
-      width = area.clientWidth;
-      draw();
+      if (!area.isConnected) gone();
+      else if (!width) charts.add(area, draw);
+      else if (area.clientWidth !== width) draw();
     });
     watcher.observe(area);
     const media = ["(prefers-color-scheme: dark)", "print"].map(query => window.matchMedia(query)),
-      repaint = () => (area.isConnected ? draw() : gone());
+      repaint = () => (!area.isConnected ? gone() : width && draw());
     for (const medium of media) medium.addEventListener("change", repaint);
 
     /** The page has drawn something else in its place. */
     function gone() {
+      charts.drop(area);
       watcher.disconnect();
       for (const medium of media) medium.removeEventListener("change", repaint);
       chart.dispose();
     }
-    return {draw, chart};
   }
 
   /* A picture (dashboards/figures/studies/picture.py) on a page: its panels as charts, its texts as tables, one legend.
@@ -524,7 +526,7 @@
       grid.append(area);
       const said = panel.cells ? panel.cells.title : panel.said;
       if (said) area.append(h("p.hint", foreign(said)));
-      plot(area).draw(panel.cells ? heatMap(panel, title) : chart(panel, title, off));
+      plot(area, panel.cells ? heatMap(panel, title) : chart(panel, title, off));
     }
   }
 
@@ -539,7 +541,7 @@
     const marks = (said.marks || []).map(one => ({...MARKS, ...one})),
       panel = {...PANEL, ...said, x: {...AXIS, ...said.x}, y: {...AXIS, ...said.y}, marks};
     host.append(...[legend(marks, off, changed)].filter(Boolean));
-    plot(host).draw(panel.cells ? heatMap(panel, "") : chart(panel, "", off));
+    plot(host, panel.cells ? heatMap(panel, "") : chart(panel, "", off));
   }
 
   /** What marks say of backends, by name: own ones in colour, baselines grey and dashed. */
