@@ -624,5 +624,5 @@ PACKED: dict[str, tuple[str, Function]] = {
     "V_PK_ADD_F32": ("f32", np.add),
     "V_PK_MUL_F32": ("f32", np.multiply),
     "V_PK_FMA_F32": ("f32", fused),
-    "V_PK_MOV_B32": ("b32", lambda a, b: a),
+    "V_PK_MOV_B32": ("b32", lambda a, b: a.copy()),  # the first result may be written over what the second moves
 }
