@@ -367,14 +367,11 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
         raise Unknown(f"{name} with selected halves or signs")
     if name.startswith("V_MAD_MIX"):
         return _mixed(inst, name, inst.vdst.offset - VECTOR)
-    register = inst.vdst.offset - VECTOR + (ACCUMULATORS if name == "V_ACCVGPR_WRITE" else 0)
-    if name in ("V_ACCVGPR_READ", "V_ACCVGPR_WRITE"):
-        code = inst.src0.offset
-        if name == "V_ACCVGPR_READ":
-            source = code - VECTOR + ACCUMULATORS
-            return lambda w: w.set_v(register, w.v[source])
-        read = operands.bits(code, "b32")
-        return lambda w: w.set_v(register, read(w))
+    register = inst.vdst.offset - VECTOR
+    if name.startswith("V_ACCVGPR_"):  # from, to or among the accumulation registers
+        read = operands.bits(inst.src0.offset + ACCUMULATORS * (not name.endswith("WRITE")), "b32")
+        into = register + ACCUMULATORS * (not name.endswith("READ"))
+        return lambda w: w.set_v(into, read(w))
     if name == "V_CNDMASK_B32":
         readers, where, place = _sources(inst, ("b32", "b32"))
         mask = inst.src2.offset if form.startswith("VOP3") else VCC
@@ -577,15 +574,17 @@ def _across_lanes(inst: Any, name: str) -> Step:
 
 
 def _packed(inst: Any, name: str) -> Step:
-    """Two results at once: of 16-bit halves of registers, or of pairs of registers."""
-    if name not in vector.PACKED:
+    """Two results at once, each as the same operation gives it: of 16-bit halves or of pairs of registers."""
+    operation = name.replace("_PK_", "_")
+    if operation not in vector.ALU:
         raise Unknown(name)
-    kind, function = vector.PACKED[name]
+    if inst.clmp:
+        raise Unknown("a clamped packed result")
+    kind, kinds, function = vector.ALU[operation]
     register = inst.vdst.offset - VECTOR
-    count = 3 if "_FMA_" in name or "_MAD_" in name or "3_" in name else 2
     high_select = inst.opsel_hi | inst.opsel_hi2 << 2
     readers: list[list[Any]] = [[], []]
-    for index in range(count):
+    for index in range(len(kinds)):
         code = getattr(inst, f"src{index}").offset
         for part, (select, negative) in enumerate(((inst.opsel, inst.neg), (high_select, inst.neg_hi))):
             half = select >> index & 1
@@ -598,14 +597,12 @@ def _packed(inst: Any, name: str) -> Step:
                 raw = operands.bits(code, "b16" if 128 <= code < VECTOR else "b32")
                 readers[part].append(operands.typed(raw, kind, negative=bool(negative >> index & 1), half=half))
     if name == "V_PK_MOV_B32":  # each result has a source of its own, both selected by opsel
-        readers = [readers[0], [operands.bits(inst.src1.offset + (inst.opsel >> 1 & 1), "b32")] * 2]
-    clamp = bool(inst.clmp)
-    if clamp:
-        raise Unknown("a clamped packed result")
+        readers[1] = [operands.bits(inst.src1.offset + (inst.opsel >> 1 & 1), "b32")]
 
     def step(w: Waves) -> None:
         low, high = [_raw(function(*[read(w) for read in part]), kind) for part in readers]
         if kind.endswith("32"):
+            high = high.copy()  # the first result may be written over what the second one moves
             w.set_v(register, low)
             w.set_v(register + 1, high)
         else:

@@ -126,6 +126,20 @@ def test_a_result_of_two_registers_may_lie_over_the_operands():
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(("name", "source", "into"), [("READ", 256, 0), ("WRITE", 0, 256), ("MOV_B32_E32", 256, 256)])
+def test_accumulation_registers_are_not_the_vector_registers_of_their_numbers(name, source, into):
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    kind, form = (ins.VOP1Op, "VOP1") if name.startswith("MOV") else (ins.VOP3POp, "VOP3P")
+    op = kind[f"V_ACCVGPR_{name}"]
+    case = Case(op.name.removesuffix("_E32"), form, instructions.encoded(op, form))
+    given = instructions.before(case, 1, 0)
+    given.v[:] = np.arange(512)[:, None, None]
+    expected = given.v.copy()
+    expected[into + TARGET] = source + 10
+    assert np.array_equal(instructions.by_executor(case, given, "gfx942").v, expected)
+
+
 def test_a_wrong_operation_is_seen(monkeypatch):
     from benchmarks.emulation import machine, vector
 
