@@ -1,6 +1,7 @@
 """What the vector ALU computes, operation by operation: name -> (type of the result, types of the operands, function).
 
-Functions take and give numpy arrays of these types.  Names are AMD's, without the suffix of the encoding.
+Functions take and give numpy arrays of these types; "mask" is a bit per lane, as an operand or a second result.  Names
+are AMD's, without the suffix of the encoding.
 Source: AMD Instinct MI300 and MI350 Instruction Set Architecture, chapter Instructions.  Rounded otherwise by the
 hardware: V_RCP, V_RSQ, V_SQRT, V_EXP, V_LOG, V_SIN, V_COS are within 1 ulp there and correctly rounded here; those of
 fp64 (V_RCP, V_RSQ, V_SQRT) are estimates of 2^-23 or so there, which code refines.  V_EXP_F32 and V_LOG_F32 flush
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from .operands import TYPES, Unknown
-from .rounding import division_fixup, fused, fused64
+from .rounding import division_fixup, division_scale, fused, fused64
 from .scalar import extracted, low, reversed_bits, u64
+from .waves import LANES
 
 Function = Callable[..., Any]
 
@@ -172,13 +174,7 @@ def _alike(kinds: str, operands: int, **functions: Function) -> None:
 
 
 _define(
-    "b32",
-    "b32",
-    MOV_B32=lambda a: a,
-    NOT_B32=np.invert,
-    BFREV_B32=reversed_bits,
-    FFBH_U32=_leading,
-    FFBL_B32=_trailing,
+    "b32", "b32", MOV_B32=lambda a: a, NOT_B32=np.invert, BFREV_B32=reversed_bits, FFBH_U32=_leading, FFBL_B32=_trailing
 )
 _define("b64", "b64", MOV_B64=lambda a: a)
 _define(
@@ -270,27 +266,26 @@ def float_class(value: Any, wanted: Any) -> Any:
     return (wanted >> kind.astype(np.uint32) & np.uint32(1)).astype(np.bool_)
 
 
-COMPARISONS: dict[str, Function] = {
-    "F": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
+_ORDERED: dict[str, Function] = {
     "LT": operator.lt,
     "EQ": operator.eq,
     "LE": operator.le,
     "GT": operator.gt,
     "GE": operator.ge,
     "LG": lambda a, b: (a < b) | (a > b),
-    "NE": operator.ne,
     "O": lambda a, b: (a == a) & (b == b),
-    "U": lambda a, b: (a != a) | (b != b),
-    "NGE": lambda a, b: ~(a >= b),
-    "NLG": lambda a, b: ~((a < b) | (a > b)),
-    "NGT": lambda a, b: ~(a > b),
-    "NLE": lambda a, b: ~(a <= b),
-    "NEQ": operator.ne,
-    "NLT": lambda a, b: ~(a < b),
-    "TRU": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
-    "T": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
-    "CLASS": float_class,
+    "F": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
 }
+
+
+def _not(test: Function) -> Function:
+    return lambda a, b: ~test(a, b)
+
+
+_NOT = {f"N{name}": _not(test) for name, test in _ORDERED.items()}
+COMPARISONS = (
+    _ORDERED | _NOT | {"CLASS": float_class, "NE": operator.ne, "U": _NOT["NO"], "T": _NOT["NF"], "TRU": _NOT["NF"]}
+)
 
 
 # fp64, fp16, and what kernels use less often.
@@ -319,6 +314,39 @@ def _number(value: Any, dtype: Any) -> Any:
 
 def _through64(function: Function, dtype: Any) -> Function:
     return lambda a: function(a.astype(np.float64)).astype(dtype)
+
+
+def _sum(a: Any, b: Any, carry: Any = 0) -> tuple[Any, Any]:
+    """With what is carried out of it."""
+    total = a.astype(np.int64) + b + carry
+    return total.astype(np.uint32), total > 0xFFFFFFFF
+
+
+def _remainder(a: Any, b: Any, borrow: Any = 0) -> tuple[Any, Any]:
+    total = a.astype(np.int64) - b - borrow
+    return total.astype(np.uint32), total < 0
+
+
+def _multiplied(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Product of 32 bits each and a sum of 64, with what is carried out: of signed ones, bit 64 of the exact sum."""
+    product = a.astype(c.dtype) * b.astype(c.dtype)
+    total = product + c
+    if c.dtype.kind == "u":
+        return total, total < product
+    over = ((product >= 0) == (c >= 0)) & ((total >= 0) != (product >= 0))
+    return total, (total < 0) ^ over
+
+
+def _scaled_back(function: Function, factor: Any, a: Any, b: Any, c: Any, mask: Any) -> Any:
+    """The last step of a division."""
+    value = function(a, b, c)
+    return np.where(mask, factor * value, value)
+
+
+def _counted_below(first: int) -> Function:
+    """Ones of a mask of the lanes from `first` on that stand for lanes below the own one, and a second operand."""
+    below = np.array([_mask(min(max(lane - first, 0), 32)) for lane in range(LANES)])
+    return lambda mask, start: np.bitwise_count(mask & below).astype(np.uint32) + start
 
 
 def _three(function: Function) -> Function:
@@ -432,6 +460,16 @@ _define("i32", "f64", FREXP_EXP_I32_F64=_power)
 _define("i16", "f16", FREXP_EXP_I16_F16=_power)
 _define("f64", "f64 i32", LDEXP_F64=np.ldexp)
 _define("f64", "f64 f64 f64", FMA_F64=fused64)
+_define("b32", "b32 b32 mask", CNDMASK_B32=lambda a, b, mask: np.where(mask, b, a))
+for _kind, _fused, _back in (("f32", fused, np.float32(2.0**32)), ("f64", fused64, np.float64(2.0**64))):
+    _three_of = f"{_kind} {_kind} {_kind}"
+    _define(f"{_kind} mask", _three_of, **{f"DIV_SCALE_{_kind.upper()}": division_scale})
+    _define(_kind, f"{_three_of} mask", **{f"DIV_FMAS_{_kind.upper()}": partial(_scaled_back, _fused, _back)})
+_define("u32 mask", "u32 u32", ADD_CO_U32=_sum, SUB_CO_U32=_remainder, SUBREV_CO_U32=lambda a, b: _remainder(b, a))
+_define("u32 mask", "u32 u32 mask", ADDC_CO_U32=_sum, SUBB_CO_U32=_remainder)
+_define("u32 mask", "u32 u32 mask", SUBBREV_CO_U32=lambda a, b, borrow: _remainder(b, a, borrow))
+_define("u64 mask", "u32 u32 u64", MAD_U64_U32=_multiplied)
+_define("i64 mask", "i32 i32 i64", MAD_I64_I32=_multiplied)
 _define("f16", "f16 i16", LDEXP_F16=lambda a, b: np.ldexp(a.astype(np.float64), b).astype(np.float16))
 _alike("u16 u32 f16 f32", 2, SUBREV=lambda a, b: b - a)
 _alike("u16 i16 u32 i32 f16 f32", 2, ADD=np.add, SUB=np.subtract)
@@ -451,6 +489,7 @@ _define("u32", "u16 u16 u32", MAD_U32_U16=lambda a, b, c: a.astype(np.uint32) * 
 _define("i32", "i16 i16 i32", MAD_I32_I16=lambda a, b, c: a.astype(np.int32) * b.astype(np.int32) + c)
 _define("i32", "f32", CVT_RPI_I32_F32=lambda a: to_int(np.floor(a + np.float32(0.5)), np.int32))
 _define("i32", "f32", CVT_FLR_I32_F32=lambda a: to_int(np.floor(a), np.int32))
+_define("u32", "u32 u32", MBCNT_LO_U32_B32=_counted_below(0), MBCNT_HI_U32_B32=_counted_below(32))
 _define("u32", "u32", FFBH_I32=_first_difference, PRNG_B32=lambda a: a << np.uint32(1) ^ (a >> np.uint32(31)) * 197)
 _define(
     "u32",
