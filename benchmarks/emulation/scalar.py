@@ -14,8 +14,6 @@ import numpy as np
 
 Function = Callable[..., tuple[Any, Any]]
 
-TYPES_OF_BITS = {32: np.uint32, 64: np.uint64}
-
 SALU: dict[str, tuple[str | None, tuple[str, ...], Function]] = {}
 
 
