@@ -58,7 +58,7 @@ class SmallCase:
 
 def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
     """What is checked: every backend that declares what it compiles, for every target, once with each set of knobs and
-    each dtype; kernels: by name.
+    each dtype (what backends share, in one of them); kernels: by name.
 
     Of an operator without shapes here (SMALL), the declared cases that are small.  Operators of several ranks: none.
     """
@@ -140,13 +140,16 @@ def _grouped(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
 
 
 def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
-    """Whose product is the same code in both backends but for its last lines: tails in one, none in the other, in turn
-    from one depth and block to the next."""
-    shared, odd = {"E": 3, "topk": 2, "BM": case.BM}, (case.K > 256) + (case.BM in (32, 128))
-    if odd % 2 == (backend == "triton_reduce"):
-        yield {**shared, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": case.K - 64}
+    """Whose product is the same code in both backends but for its last lines: tails in one, none in the other.  Blocks
+    of few rows, which have more sets of knobs, in one of them: the other one from a depth or a block to the next."""
+    few, odd, sums = case.BM <= 32, case.BM in (32, 128), backend == "triton_reduce"
+    if few and sums != (odd == (case.K > 256)):
+        return
+    depth = min(case.K, 2 * knobs["block_k"])
+    if odd if few else odd != sums:
+        yield {"E": 3, "topk": 2, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": depth - 64}
     else:
-        yield {**shared, "M": 7, "N": 2 * knobs["block_n"], "K": case.K}
+        yield {"E": 3, "topk": 2, "M": 7, "N": 2 * knobs["block_n"], "K": depth}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -292,6 +292,10 @@ def _sources(inst: Any, kinds: tuple[str, ...]) -> tuple[list[Any], Callable[[Wa
     form, literal = type(inst).__name__, getattr(inst, "literal", None)
     where, place, readers = None, None, []
     for index, kind in enumerate(kinds):
+        if kind == "mask":
+            mask = inst.src2.offset if index == 2 and form.startswith("VOP3") else VCC
+            readers.append(lambda w, mask=mask: lanes_of(w.s64(mask)))
+            continue
         moved = index == 0 and ("DPP" in form or "SDWA" in form)
         code = (inst.vsrc0 if moved else getattr(inst, f"src{index}", None) or getattr(inst, f"vsrc{index}")).offset
         if "SDWA" in form and ((inst.s0 if index == 0 else inst.s1) if index < 2 else 0):
@@ -357,9 +361,7 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
         return lambda w: None
     if name.startswith(("V_CMP_", "V_CMPX_")):
         return _comparison(inst, name, form)
-    if "_CO_U32" in name or name.startswith(("V_MAD_U64_U32", "V_MAD_I64_I32")):
-        return _carrying(inst, name, form)
-    if name.startswith(("V_READFIRSTLANE", "V_READLANE", "V_WRITELANE", "V_MBCNT", "V_PERMLANE", "V_SWAP")):
+    if name.startswith(("V_READFIRSTLANE", "V_READLANE", "V_WRITELANE", "V_PERMLANE", "V_SWAP")):
         return _across_lanes(inst, name)
     if name.startswith("V_PK_"):
         return _packed(inst, name)
@@ -367,68 +369,52 @@ def _vector_step(inst: Any, name: str, arch: str) -> Step:
         raise Unknown(f"{name} with selected halves or signs")
     if name.startswith("V_MAD_MIX"):
         return _mixed(inst, name, inst.vdst.offset - VECTOR)
-    register = inst.vdst.offset - VECTOR + (ACCUMULATORS if name == "V_ACCVGPR_WRITE" else 0)
-    if name in ("V_ACCVGPR_READ", "V_ACCVGPR_WRITE"):
-        code = inst.src0.offset
-        if name == "V_ACCVGPR_READ":
-            source = code - VECTOR + ACCUMULATORS
-            return lambda w: w.set_v(register, w.v[source])
-        read = operands.bits(code, "b32")
-        return lambda w: w.set_v(register, read(w))
-    if name == "V_CNDMASK_B32":
-        readers, where, place = _sources(inst, ("b32", "b32"))
-        mask = inst.src2.offset if form.startswith("VOP3") else VCC
-        write = _writer(inst, "b32", register, where, place)
-        return lambda w: write(w, np.where(lanes_of(w.s64(mask)), readers[1](w), readers[0](w)))
-    if name.startswith(("V_DIV_SCALE_", "V_DIV_FMAS_")):
-        return _division(inst, name, name[-3:].lower())
+    register = inst.vdst.offset - VECTOR
+    if name.startswith("V_ACCVGPR_"):  # from, to or among the accumulation registers
+        read = operands.bits(inst.src0.offset + ACCUMULATORS * (not name.endswith("WRITE")), "b32")
+        into = register + ACCUMULATORS * (not name.endswith("READ"))
+        return lambda w: w.set_v(into, read(w))
     if name.startswith("V_BITOP3_"):
         return _any_logic(inst, name[-3:].lower(), register)
-    if name in vector.ACCUMULATING:
-        kind, kinds, function = vector.ALU[vector.ACCUMULATING[name]]
-        readers, where, place = _sources(inst, kinds[:2])
-        third = operands.typed(operands.bits(register + VECTOR, kind), kind)
-        write = _writer(inst, kind, register, where, place)
-        return lambda w: write(w, function(readers[0](w), readers[1](w), third(w)))
     if name in ("V_FMAMK_F32", "V_FMAAK_F32"):
-        a, b = (
-            operands.typed(operands.bits(one.offset, "f32", inst.literal), "f32") for one in (inst.src0, inst.vsrc1)
-        )
-        fixed = operands.typed(operands.bits(LITERAL, "f32", inst.literal), "f32")
+        codes = [inst.src0.offset, inst.vsrc1.offset]
+        codes.insert(1 if "MK" in name else 2, LITERAL)
+        readers = [operands.typed(operands.bits(code, "f32", inst.literal), "f32") for code in codes]
         write = _writer(inst, "f32", register, None, None)
-        if name == "V_FMAMK_F32":
-            return lambda w: write(w, rounding.fused(a(w), fixed(w), b(w)))
-        return lambda w: write(w, rounding.fused(a(w), b(w), fixed(w)))
+        return lambda w: write(w, rounding.fused(*[read(w) for read in readers]))
     if name.startswith("V_CVT_") and name not in vector.ALU:
         return small_floats.convert(inst, name, arch, _sources, _writer)
-    if name not in vector.ALU:
+    operation = vector.ACCUMULATING.get(name, name)
+    if operation not in vector.ALU:
         raise Unknown(name)
-    kind, kinds, function = vector.ALU[name]
+    results, kinds, function = vector.ALU[operation]
+    kind, flags = results[:3], results.endswith("mask")
     if getattr(inst, "clmp", 0) and kind not in FLOATS:
         function = vector.saturated(name, kind)
-    readers, where, place = _sources(inst, kinds)
+    accumulates = name in vector.ACCUMULATING
+    readers, where, place = _sources(inst, kinds[:2] if accumulates else kinds)
+    if accumulates:
+        readers.append(operands.typed(operands.bits(register + VECTOR, kind), kind))
     if name.startswith("V_ASHR_PK_"):
         place = operands.placed(4 + (inst.opsel >> 3 & 1), 2)
     write = _writer(inst, kind, register, where, place)
-    return lambda w: write(w, function(*[read(w) for read in readers]))
+    if not flags:
+        return lambda w: write(w, function(*[read(w) for read in readers]))
+    if where is not None:
+        raise Unknown(f"{name} of other lanes")
+    return _flagged(inst, write, lambda w: function(*[read(w) for read in readers]))
 
 
-def _division(inst: Any, name: str, kind: str) -> Step:
-    """The two steps of a division that set or read VCC."""
-    readers, _, _ = _sources(inst, (kind, kind, kind))
-    write = _writer(inst, kind, inst.vdst.offset - VECTOR, None, None)
-    fused, back = (rounding.fused, np.float32(2.0**32)) if kind == "f32" else (rounding.fused64, np.float64(2.0**64))
+def _flagged(inst: Any, write: Callable[[Waves, Any], None], results: Callable[[Waves], Any]) -> Step:
+    """An operation whose second result, a bit per lane, goes to a mask."""
+    into = inst.sdst.offset if type(inst).__name__ == "VOP3SD" else VCC
 
-    def scale(w: Waves) -> None:
-        value, flags = rounding.division_scale(*(read(w) for read in readers))
-        write(w, np.broadcast_to(value, (len(w), LANES)))
-        w.set_s64(inst.sdst.offset, mask_of(np.broadcast_to(flags, (len(w), LANES)) & w.active))
+    def step(w: Waves) -> None:
+        value, flags = results(w)
+        write(w, value)
+        w.set_s64(into, mask_of(np.broadcast_to(flags, (len(w), LANES)) & w.active))
 
-    def add(w: Waves) -> None:
-        value = fused(*(read(w) for read in readers))
-        write(w, np.where(lanes_of(w.s64(VCC)), back * value, value))
-
-    return scale if "_SCALE_" in name else add
+    return step
 
 
 def _any_logic(inst: Any, kind: str, register: int) -> Step:
@@ -476,83 +462,20 @@ def _comparison(inst: Any, name: str, form: str) -> Step:
     return compare
 
 
-def _carrying(inst: Any, name: str, form: str) -> Step:
-    """Sums with a carry out per lane, some with one in; and the multiply-add of 64 bits."""
-    register = inst.vdst.offset - VECTOR
-    into = inst.sdst.offset if form == "VOP3SD" else VCC
-    if name in ("V_MAD_U64_U32", "V_MAD_I64_I32"):
-        return _wide_multiply(inst, register, into, signed="I64" in name)
-    readers, where, _ = _sources(inst, ("u32", "u32"))
-    if where is not None:
-        raise Unknown(f"{name} of other lanes")
-    reverse = "REV" in name
-    carries = any(part in name for part in ("ADDC", "SUBB"))
-    carry = (inst.src2.offset if form == "VOP3SD" else VCC) if carries else None
-    sign = 1 if "ADD" in name else -1
-
-    def step(w: Waves) -> None:
-        a, b = (read(w).astype(np.int64) for read in (reversed(readers) if reverse else readers))
-        extra = lanes_of(w.s64(carry)) if carry is not None else np.int64(0)
-        total = np.broadcast_to(a + sign * (b + extra), (len(w), LANES))
-        w.set_v(register, total.astype(np.uint32))
-        w.set_s64(into, mask_of(((total < 0) | (total > 0xFFFFFFFF)) & w.active))
-
-    return step
-
-
-def _wide_multiply(inst: Any, register: int, into: int, *, signed: bool) -> Step:
-    """Product of 32 bits each and a sum of 64, with what is carried out: of signed ones, bit 64 of the exact sum."""
-    kinds = ("i32", "i32", "i64") if signed else ("u32", "u32", "u64")
-    a, b, c = (
-        operands.typed(operands.bits(getattr(inst, f"src{index}").offset, kind), kind)
-        for index, kind in enumerate(kinds)
-    )
-    wide = np.int64 if signed else np.uint64
-
-    def multiply(w: Waves) -> None:
-        product, other = a(w).astype(wide) * b(w).astype(wide), c(w)
-        total = np.broadcast_to(product + other, (len(w), LANES))
-        if signed:
-            over = ((product >= 0) == (other >= 0)) & ((total >= 0) != (product >= 0))
-            carried = (total < 0) ^ over
-        else:
-            carried = total < product
-        bits = total.view(np.uint64) if total.flags.c_contiguous else np.ascontiguousarray(total).view(np.uint64)
-        w.set_v(register, bits.astype(np.uint32))
-        w.set_v(register + 1, (bits >> np.uint64(32)).astype(np.uint32))
-        w.set_s64(into, mask_of(np.broadcast_to(carried, (len(w), LANES)) & w.active))
-
-    return multiply
-
-
 def _across_lanes(inst: Any, name: str) -> Step:
-    if name.startswith("V_READFIRSTLANE"):
-        read, into = operands.bits(inst.src0.offset, "b32"), inst.vdst.offset % VECTOR
-
-        def first(w: Waves) -> None:
-            lane = np.where(w.active.any(1), w.active.argmax(1), 0)
-            w.s[into] = np.broadcast_to(read(w), (len(w), LANES))[np.arange(len(w)), lane]
-
-        return first
-    if name.startswith(("V_READLANE", "V_WRITELANE")):
-        lane = operands.scalar(inst.src1.offset, "u32")
-        reads, into = name.startswith("V_READLANE"), inst.vdst.offset % VECTOR
-        source = operands.bits(inst.src0.offset, "b32")
+    if name.startswith(("V_READFIRSTLANE", "V_READLANE", "V_WRITELANE")):
+        source, into = operands.bits(inst.src0.offset, "b32"), inst.vdst.offset % VECTOR
+        number = None if "FIRST" in name else operands.scalar(inst.src1.offset, "u32")
 
         def one(w: Waves) -> None:
-            chosen = np.broadcast_to(lane(w) & np.uint32(63), len(w)).astype(np.int64)
-            if reads:
-                w.s[into] = np.broadcast_to(source(w), (len(w), LANES))[np.arange(len(w)), chosen]
+            lane = number(w) & np.uint32(LANES - 1) if number else w.active.argmax(1)
+            if "WRITE" in name:
+                w.v[into][np.arange(len(w)), lane] = np.broadcast_to(source(w), (len(w), 1))[:, 0]
             else:
-                w.v[into][np.arange(len(w)), chosen] = np.broadcast_to(source(w), (len(w), 1))[:, 0]
+                w.s[into] = np.broadcast_to(source(w), (len(w), LANES))[np.arange(len(w)), lane]
 
         return one
     register = inst.vdst.offset - VECTOR
-    if name.startswith("V_MBCNT"):
-        mask, start = operands.bits(inst.src0.offset, "b32"), operands.bits(inst.src1.offset, "b32")
-        lanes = np.arange(LANES) if "_LO_" in name else np.arange(LANES) - 32
-        below = ((np.uint64(1) << np.clip(lanes, 0, 32).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
-        return lambda w: w.set_v(register, np.bitwise_count(mask(w) & below).astype(np.uint32) + start(w))
     other = inst.src0.offset - VECTOR
     if name == "V_SWAP_B32":
 
@@ -577,15 +500,17 @@ def _across_lanes(inst: Any, name: str) -> Step:
 
 
 def _packed(inst: Any, name: str) -> Step:
-    """Two results at once: of 16-bit halves of registers, or of pairs of registers."""
-    if name not in vector.PACKED:
+    """Two results at once, each as the same operation gives it: of 16-bit halves or of pairs of registers."""
+    operation = name.replace("_PK_", "_")
+    if operation not in vector.ALU:
         raise Unknown(name)
-    kind, function = vector.PACKED[name]
+    if inst.clmp:
+        raise Unknown("a clamped packed result")
+    kind, kinds, function = vector.ALU[operation]
     register = inst.vdst.offset - VECTOR
-    count = 3 if "_FMA_" in name or "_MAD_" in name or "3_" in name else 2
     high_select = inst.opsel_hi | inst.opsel_hi2 << 2
     readers: list[list[Any]] = [[], []]
-    for index in range(count):
+    for index in range(len(kinds)):
         code = getattr(inst, f"src{index}").offset
         for part, (select, negative) in enumerate(((inst.opsel, inst.neg), (high_select, inst.neg_hi))):
             half = select >> index & 1
@@ -598,14 +523,12 @@ def _packed(inst: Any, name: str) -> Step:
                 raw = operands.bits(code, "b16" if 128 <= code < VECTOR else "b32")
                 readers[part].append(operands.typed(raw, kind, negative=bool(negative >> index & 1), half=half))
     if name == "V_PK_MOV_B32":  # each result has a source of its own, both selected by opsel
-        readers = [readers[0], [operands.bits(inst.src1.offset + (inst.opsel >> 1 & 1), "b32")] * 2]
-    clamp = bool(inst.clmp)
-    if clamp:
-        raise Unknown("a clamped packed result")
+        readers[1] = [operands.bits(inst.src1.offset + (inst.opsel >> 1 & 1), "b32")]
 
     def step(w: Waves) -> None:
         low, high = [_raw(function(*[read(w) for read in part]), kind) for part in readers]
         if kind.endswith("32"):
+            high = high.copy()  # the first result may be written over what the second one moves
             w.set_v(register, low)
             w.set_v(register + 1, high)
         else:

@@ -36,16 +36,6 @@ TYPES = {
 LITERAL, EXECZ, SCC, VECTOR = 255, 252, 253, 256
 
 _FLOATS = dict(zip(range(240, 249), (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532), strict=True))
-_FLOAT_FORMATS = {
-    "f16": "<e",
-    "b16": "<e",
-    "u16": "<e",
-    "i16": "<e",
-    "f64": "<d",
-    "b64": "<d",
-    "u64": "<d",
-    "i64": "<d",
-}
 
 
 class Unknown(ValueError):
@@ -65,8 +55,7 @@ def constant(code: int, kind: str, literal: int | None) -> Any:
     elif 193 <= code <= 208:
         value = 192 - code
     elif code in _FLOATS:
-        text = _FLOAT_FORMATS.get(kind, "<f")
-        packed = struct.pack(text, _FLOATS[code])
+        packed = struct.pack({"16": "<e", "64": "<d"}.get(kind[1:], "<f"), _FLOATS[code])
         value = int.from_bytes(packed, "little")
     elif code == LITERAL and literal is not None:
         value = literal << 32 if kind == "f64" else literal - (literal >> 31 << 32) if kind == "i64" else literal

@@ -39,9 +39,10 @@ Done = tuple[JsonObject, JsonObject]
 
 
 class ExecutingProcess(CompileProcess):
-    """One executing process."""
+    """One executing process.  listed: whether it has listed the cases, which it is asked for by their number."""
 
     what = "executing"
+    listed = False
 
 
 def missing() -> str:
@@ -75,10 +76,12 @@ class Pool:
         self.listing: JsonObject = {}
 
     def __enter__(self) -> Pool:
+        for _ in range(min(PROCESSES, os.cpu_count() or 1)):  # all at once: each imports for 3 s
+            self._started()
         try:
-            self._first = self._ready()
+            self._ready(self._processes[0])
         except CheckoutError:
-            self._folder.cleanup()
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -107,10 +110,9 @@ class Pool:
         cases = self.listing["cases"]
         waiting = deque(sorted(left, key=lambda index: -cases[index]["flops"]))
         done = queue.SimpleQueue[Done]()
-        count = min(PROCESSES, len(left), os.cpu_count() or 1)
         threads = [
             threading.Thread(target=self._work, args=(waiting, done.put, process), daemon=True)
-            for process in (self._first, *[None] * (count - 1))[:count]
+            for process in self._processes[: len(left)]
         ]
         for thread in threads:
             thread.start()
@@ -133,7 +135,7 @@ class Pool:
                 break
             case = self.listing["cases"][index]
             try:
-                process = process or self._ready()
+                process = self._ready(process or self._started())
                 arm = process.ask({"op": "execute", "asked": index}, self._limits)
                 tell((case, arm if arm.pop("ok") else {"status": Status.ERROR, "why": arm["why"]}))
             except (Ended, CheckoutError) as end:
@@ -142,19 +144,22 @@ class Pool:
                 process = None
                 tell((case, {"status": Status.HANG if "longer than" in str(end) else Status.CRASH, "why": str(end)}))
 
-    def _ready(self) -> ExecutingProcess:
-        """A process that has listed the cases.  CheckoutError if it cannot."""
-        tree = self._setting.tree
-        process = ExecutingProcess(
-            (MODULE, str(tree), str(self._scratch)), self._setting, self._checkout.code, self._scratch
-        )
+    def _started(self) -> ExecutingProcess:
+        arguments = (MODULE, str(self._setting.tree), str(self._scratch))
+        process = ExecutingProcess(arguments, self._setting, self._checkout.code, self._scratch)
         self._processes.append(process)
+        return process
+
+    def _ready(self, process: ExecutingProcess) -> ExecutingProcess:
+        """The process, once it has listed the cases.  CheckoutError if it cannot."""
+        if process.listed:
+            return process
         try:
             listing = process.ask({"op": "list", "asked": self._asked}, Limits(LIST_S, self._limits.memory_mb))
             if not listing.pop("ok"):
                 raise Ended(listing["why"])
         except Ended as end:
             process.kill()
-            raise CheckoutError(f"the small cases of {tree} could not be listed: {end}") from None
-        self.listing = self.listing or listing
+            raise CheckoutError(f"the small cases of {self._setting.tree} could not be listed: {end}") from None
+        process.listed, self.listing = True, self.listing or listing
         return process

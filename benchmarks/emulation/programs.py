@@ -184,7 +184,7 @@ def _accumulates(inst: Any, operand: str, name: str) -> int:
     if name.startswith("V_MFMA"):
         bit = {"src0": inst.acc & 1, "src1": inst.acc >> 1 & 1}.get(operand, inst.acc_cd)
     elif name.startswith("V_ACCVGPR"):
-        bit = operand == ("src0" if name.endswith("READ") else "vdst")
+        bit = not name.endswith("WRITE" if operand == "src0" else "READ")
     else:
         bit = operand in ("vdata", "data", "vdst", "data0", "data1") and getattr(inst, "acc", 0)
     return ACCUMULATORS if bit else 0

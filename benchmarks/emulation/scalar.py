@@ -14,8 +14,6 @@ import numpy as np
 
 Function = Callable[..., tuple[Any, Any]]
 
-TYPES_OF_BITS = {32: np.uint32, 64: np.uint64}
-
 SALU: dict[str, tuple[str | None, tuple[str, ...], Function]] = {}
 
 
@@ -48,19 +46,19 @@ def low(value: Any, width: int) -> Any:
     return value & value.dtype.type(width - 1)
 
 
-def _add(a: Any, b: Any) -> tuple[Any, Any]:
-    total = u64(a) + u64(b)
-    return total.astype(np.uint32), total >> np.uint64(32) != 0
+def _exactly(function: Callable[[Any, Any], Any]) -> Function:
+    """Of signed numbers; SCC tells whether the result is another one than the exact one."""
+
+    def both(a: Any, b: Any) -> tuple[Any, Any]:
+        total = function(a.astype(np.int64), b)
+        return total.astype(np.int32), total != total.astype(np.int32)
+
+    return both
 
 
-def _add_signed(a: Any, b: Any) -> tuple[Any, Any]:
-    total = a.astype(np.int64) + b
-    return total.astype(np.int32), total != total.astype(np.int32)
-
-
-def _subtract_signed(a: Any, b: Any) -> tuple[Any, Any]:
-    total = a.astype(np.int64) - b
-    return total.astype(np.int32), total != total.astype(np.int32)
+def _places(value: Any, by: Any) -> Any:
+    """By how many places a value is shifted, as its type."""
+    return low(by, 8 * value.dtype.itemsize).astype(value.dtype)
 
 
 def extracted(value: Any, offset: Any, width: Any) -> Any:
@@ -73,9 +71,14 @@ def extracted(value: Any, offset: Any, width: Any) -> Any:
     return np.where(width == 0, 0, moved.astype(np.int64) << up >> up).astype(value.dtype)
 
 
-def _field(value: Any, field: Any, bits: int) -> Any:
+def _field(value: Any, field: Any) -> Any:
     """What S_BFE takes: the offset is in the low bits of the field, the width from bit 16 on."""
-    return extracted(value, field & np.uint32(bits - 1), field >> np.uint32(16) & np.uint32(127))
+    return extracted(value, low(field, 8 * value.dtype.itemsize), field >> np.uint32(16) & np.uint32(127))
+
+
+def _ones(count: Any, offset: Any) -> Any:
+    """So many ones from an offset."""
+    return ((count.dtype.type(1) << _places(count, count)) - count.dtype.type(1)) << _places(count, offset)
 
 
 def _shifted_add(places: int) -> Function:
@@ -105,100 +108,14 @@ def _highest_zeros(value: Any) -> Any:
 
 
 def reversed_bits(value: Any) -> Any:
-    """32 bits, the lowest first."""
-    octets = np.ascontiguousarray(value).view(np.uint8).reshape(*value.shape, 4)
+    """The bits, the lowest first."""
+    octets = np.ascontiguousarray(value).view(np.uint8).reshape(*value.shape, value.itemsize)
     turned = np.packbits(np.unpackbits(octets, axis=-1), axis=-1, bitorder="little")[..., ::-1]
-    return turned.copy().view(np.uint32)[..., 0]
+    return turned.copy().view(value.dtype)[..., 0]
 
 
 def _count(value: Any) -> Any:
     return np.bitwise_count(value).astype(np.uint32)
-
-
-_define(
-    "u32",
-    "u32",
-    MOV_B32=_plain(lambda a: a),
-    NOT_B32=_logic(np.invert),
-    BREV_B32=_plain(reversed_bits),
-    FF1_I32_B32=_plain(_lowest),
-    FLBIT_I32_B32=_plain(_highest_zeros),
-    BCNT1_I32_B32=_logic(_count),
-    SEXT_I32_I8=_plain(lambda a: a.astype(np.int8).astype(np.int32).view(np.uint32)),
-    SEXT_I32_I16=_plain(lambda a: a.astype(np.int16).astype(np.int32).view(np.uint32)),
-)
-_define("i32", "i32", ABS_I32=_logic(np.abs))
-_define("u64", "u64", MOV_B64=_plain(lambda a: a), NOT_B64=_logic(np.invert))
-_define("u32", "u64", BCNT1_I32_B64=_logic(_count), FF1_I32_B64=_plain(_lowest), FLBIT_I32_B64=_plain(_highest_zeros))
-_define(
-    "u32",
-    "u32 u32",
-    ADD_U32=_add,
-    SUB_U32=lambda a, b: (a - b, b > a),
-    AND_B32=_logic(np.bitwise_and),
-    OR_B32=_logic(np.bitwise_or),
-    XOR_B32=_logic(np.bitwise_xor),
-    ANDN2_B32=_logic(lambda a, b: a & ~b),
-    ORN2_B32=_logic(lambda a, b: a | ~b),
-    NAND_B32=_logic(lambda a, b: ~(a & b)),
-    NOR_B32=_logic(lambda a, b: ~(a | b)),
-    XNOR_B32=_logic(lambda a, b: ~(a ^ b)),
-    LSHL_B32=_logic(lambda a, b: a << low(b, 32)),
-    LSHR_B32=_logic(lambda a, b: a >> low(b, 32)),
-    MUL_I32=_plain(np.multiply),
-    MUL_HI_U32=_plain(lambda a, b: (u64(a) * u64(b) >> np.uint64(32)).astype(np.uint32)),
-    BFE_U32=_logic(lambda a, b: _field(a, b, 32)),
-    MIN_U32=_select(operator.lt),
-    MAX_U32=_select(operator.gt),
-    BFM_B32=_plain(lambda a, b: ((np.uint32(1) << low(a, 32)) - np.uint32(1)) << low(b, 32)),
-    PACK_LL_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b << np.uint32(16)),
-    PACK_LH_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b & np.uint32(0xFFFF0000)),
-    PACK_HH_B32_B16=_plain(lambda a, b: a >> np.uint32(16) | b & np.uint32(0xFFFF0000)),
-    **{f"LSHL{places}_ADD_U32": _shifted_add(places) for places in (1, 2, 3, 4)},
-)
-_define(
-    "i32",
-    "i32 i32",
-    ADD_I32=_add_signed,
-    SUB_I32=_subtract_signed,
-    MIN_I32=_select(operator.lt),
-    MAX_I32=_select(operator.gt),
-    MUL_HI_I32=_plain(lambda a, b: (a.astype(np.int64) * b >> 32).astype(np.int32)),
-)
-_define(
-    "i32",
-    "i32 u32",
-    ASHR_I32=_logic(lambda a, b: a >> low(b, 32).view(np.int32)),
-    BFE_I32=_logic(lambda a, b: _field(a, b, 32)),
-)
-_define(
-    "u64",
-    "u64 u64",
-    AND_B64=_logic(np.bitwise_and),
-    OR_B64=_logic(np.bitwise_or),
-    XOR_B64=_logic(np.bitwise_xor),
-    ANDN2_B64=_logic(lambda a, b: a & ~b),
-    ORN2_B64=_logic(lambda a, b: a | ~b),
-    NAND_B64=_logic(lambda a, b: ~(a & b)),
-    NOR_B64=_logic(lambda a, b: ~(a | b)),
-    XNOR_B64=_logic(lambda a, b: ~(a ^ b)),
-)
-_define(
-    "u64",
-    "u64 u32",
-    LSHL_B64=_logic(lambda a, b: a << u64(low(b, 64))),
-    LSHR_B64=_logic(lambda a, b: a >> u64(low(b, 64))),
-    BFE_U64=_logic(lambda a, b: _field(a, b, 64)),
-)
-_define(
-    "i64",
-    "i64 u32",
-    ASHR_I64=_logic(lambda a, b: a >> low(b, 64).astype(np.int64)),
-    BFE_I64=_logic(lambda a, b: _field(a, b, 64)),
-)
-_define(
-    "u64", "u32 u32", BFM_B64=_plain(lambda a, b: ((np.uint64(1) << u64(low(a, 64))) - np.uint64(1)) << u64(low(b, 64)))
-)
 
 
 def _any_of(value: Any, spread: bool) -> Any:
@@ -227,59 +144,114 @@ def _replicated(value: Any) -> Any:
     return result
 
 
-def _reversed64(value: Any) -> Any:
-    low_half, high_half = (reversed_bits((value >> np.uint64(place)).astype(np.uint32)) for place in (0, 32))
-    return u64(low_half) << np.uint64(32) | u64(high_half)
-
-
-_define(
-    "u32",
-    "u32",
-    WQM_B32=_logic(lambda a: _any_of(a, True)),
-    QUADMASK_B32=_logic(lambda a: _any_of(a, False)),
-    BCNT0_I32_B32=_logic(lambda a: _count(~a)),
-    FF0_I32_B32=_plain(lambda a: _lowest(~a)),
-    FLBIT_I32=_plain(_signed_zeros),
-)
-_define(
-    "u64",
-    "u64",
-    WQM_B64=_logic(lambda a: _any_of(a, True)),
-    QUADMASK_B64=_logic(lambda a: _any_of(a, False)),
-    BREV_B64=_plain(_reversed64),
-)
-_define(
-    "u32",
-    "u64",
-    BCNT0_I32_B64=_logic(lambda a: _count(~a)),
-    FF0_I32_B64=_plain(lambda a: _lowest(~a)),
-    FLBIT_I32_I64=_plain(_signed_zeros),
-)
-_define("u64", "u32", BITREPLICATE_B64_B32=_plain(_replicated))
-_define("i32", "i32 i32", ABSDIFF_I32=_logic(lambda a, b: np.abs(a - b)))
-_define(
-    None,
-    "u64 u32",
-    BITCMP0_B64=lambda a, b: (None, a >> u64(low(b, 64)) & np.uint64(1) == 0),
-    BITCMP1_B64=lambda a, b: (None, a >> u64(low(b, 64)) & np.uint64(1) == 1),
-)
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "ANDN2": lambda a, b: a & ~b,
+    "ORN2": lambda a, b: a | ~b,
+    "NAND": lambda a, b: ~(a & b),
+    "NOR": lambda a, b: ~(a | b),
+    "XNOR": lambda a, b: ~(a ^ b),
+}
+SAVING = LOGIC | {"ANDN1": lambda a, e: ~a & e, "ORN1": lambda a, e: ~a | e}
+"""S_..._SAVEEXEC_B64: the operand and EXEC give the new EXEC, the old one is the result; S_..._WREXEC_B64: the new."""
 
 CHANGING: dict[str, tuple[str, str, Callable[[Any, Any, Any], Any]]] = {}
 """What changes its destination: name -> (its type, the operand's, (before, operand, SCC) -> after)."""
 
-for _kind, _bits in (("u32", 32), ("u64", 64)):
-    _one = TYPES_OF_BITS[_bits](1)
-    CHANGING[f"S_CMOV_B{_bits}"] = (_kind, _kind, lambda before, value, scc: np.where(scc, value, before))
-    CHANGING[f"S_BITSET0_B{_bits}"] = (
-        _kind,
-        "u32",
-        lambda before, place, _, one=_one: before & ~(one << low(place, 8 * one.itemsize).astype(one.dtype)),
+for _bits in (32, 64):
+    _unsigned, _signed, _of = f"u{_bits}", f"i{_bits}", f"B{_bits}"
+    _define(
+        _unsigned,
+        _unsigned,
+        **{
+            f"MOV_{_of}": _plain(lambda a: a),
+            f"NOT_{_of}": _logic(np.invert),
+            f"BREV_{_of}": _plain(reversed_bits),
+            f"WQM_{_of}": _logic(lambda a: _any_of(a, True)),
+            f"QUADMASK_{_of}": _logic(lambda a: _any_of(a, False)),
+        },
     )
-    CHANGING[f"S_BITSET1_B{_bits}"] = (
-        _kind,
+    _define(
         "u32",
-        lambda before, place, _, one=_one: before | one << low(place, 8 * one.itemsize).astype(one.dtype),
+        _unsigned,
+        **{
+            f"FF0_I32_{_of}": _plain(lambda a: _lowest(~a)),
+            f"FF1_I32_{_of}": _plain(_lowest),
+            f"FLBIT_I32_{_of}": _plain(_highest_zeros),
+            f"FLBIT_I32{'_I64' if _bits == 64 else ''}": _plain(_signed_zeros),
+            f"BCNT0_I32_{_of}": _logic(lambda a: _count(~a)),
+            f"BCNT1_I32_{_of}": _logic(_count),
+        },
     )
+    _define(
+        _unsigned, f"{_unsigned} {_unsigned}", **{f"{name}_{_of}": _logic(function) for name, function in LOGIC.items()}
+    )
+    _define(
+        _unsigned,
+        f"{_unsigned} u32",
+        **{
+            f"LSHL_{_of}": _logic(lambda a, b: a << _places(a, b)),
+            f"LSHR_{_of}": _logic(lambda a, b: a >> _places(a, b)),
+            f"BFE_U{_bits}": _logic(_field),
+        },
+    )
+    _define(
+        _signed,
+        f"{_signed} u32",
+        **{f"ASHR_I{_bits}": _logic(lambda a, b: a >> _places(a, b)), f"BFE_I{_bits}": _logic(_field)},
+    )
+    _define(
+        None,
+        f"{_unsigned} u32",
+        **{
+            f"BITCMP0_{_of}": lambda a, b: (None, a >> _places(a, b) & 1 == 0),
+            f"BITCMP1_{_of}": lambda a, b: (None, a >> _places(a, b) & 1 == 1),
+        },
+    )
+    CHANGING[f"S_CMOV_{_of}"] = (_unsigned, _unsigned, lambda before, value, scc: np.where(scc, value, before))
+    for _value, _function in ((0, LOGIC["ANDN2"]), (1, LOGIC["OR"])):
+        CHANGING[f"S_BITSET{_value}_{_of}"] = (
+            _unsigned,
+            "u32",
+            lambda before, place, _, change=_function: change(before, before.dtype.type(1) << _places(before, place)),
+        )
+
+_define(
+    "u32",
+    "u32",
+    SEXT_I32_I8=_plain(lambda a: a.astype(np.int8).astype(np.int32).view(np.uint32)),
+    SEXT_I32_I16=_plain(lambda a: a.astype(np.int16).astype(np.int32).view(np.uint32)),
+)
+_define("i32", "i32", ABS_I32=_logic(np.abs))
+_define("u64", "u32", BITREPLICATE_B64_B32=_plain(_replicated))
+_define("u64", "u32 u32", BFM_B64=_plain(lambda a, b: _ones(u64(a), u64(b))))
+_define(
+    "u32",
+    "u32 u32",
+    ADD_U32=_shifted_add(0),
+    SUB_U32=lambda a, b: (a - b, b > a),
+    BFM_B32=_plain(_ones),
+    MUL_I32=_plain(np.multiply),
+    MUL_HI_U32=_plain(lambda a, b: (u64(a) * u64(b) >> np.uint64(32)).astype(np.uint32)),
+    MIN_U32=_select(operator.lt),
+    MAX_U32=_select(operator.gt),
+    PACK_LL_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b << np.uint32(16)),
+    PACK_LH_B32_B16=_plain(lambda a, b: a & np.uint32(65535) | b & np.uint32(0xFFFF0000)),
+    PACK_HH_B32_B16=_plain(lambda a, b: a >> np.uint32(16) | b & np.uint32(0xFFFF0000)),
+    **{f"LSHL{places}_ADD_U32": _shifted_add(places) for places in (1, 2, 3, 4)},
+)
+_define(
+    "i32",
+    "i32 i32",
+    ADD_I32=_exactly(operator.add),
+    SUB_I32=_exactly(operator.sub),
+    MIN_I32=_select(operator.lt),
+    MAX_I32=_select(operator.gt),
+    MUL_HI_I32=_plain(lambda a, b: (a.astype(np.int64) * b >> 32).astype(np.int32)),
+    ABSDIFF_I32=_logic(lambda a, b: np.abs(a - b)),
+)
 
 _TESTS = {
     "EQ": operator.eq,
@@ -294,23 +266,3 @@ for _name, _test in _TESTS.items():
         _define(
             None, f"{_kind} {_kind}", **{f"CMP_{_name}_{_kind.upper()}": lambda a, b, test=_test: (None, test(a, b))}
         )
-_define(
-    None,
-    "u32 u32",
-    BITCMP0_B32=lambda a, b: (None, a >> low(b, 32) & np.uint32(1) == 0),
-    BITCMP1_B32=lambda a, b: (None, a >> low(b, 32) & np.uint32(1) == 1),
-)
-
-SAVING: dict[str, Callable[[Any, Any], Any]] = {
-    "AND": lambda a, e: a & e,
-    "OR": lambda a, e: a | e,
-    "XOR": lambda a, e: a ^ e,
-    "ANDN2": lambda a, e: a & ~e,
-    "ORN2": lambda a, e: a | ~e,
-    "NAND": lambda a, e: ~(a & e),
-    "NOR": lambda a, e: ~(a | e),
-    "XNOR": lambda a, e: ~(a ^ e),
-    "ANDN1": lambda a, e: ~a & e,
-    "ORN1": lambda a, e: ~a | e,
-}
-"""S_..._SAVEEXEC_B64: the operand and EXEC give the new EXEC, the old one is the result."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from .code_object import OVERFLOW_BIT
 from .memory import Step, signed
 from .operands import Unknown
 from .waves import EXEC, MODE, Waves
+
+SAVES = re.compile(r"S_(?P<what>\w+)_(?P<how>SAVE|WR)EXEC_B64$")
 
 MODE_REGISTER = 1
 """Number of MODE among the hardware registers of S_SETREG."""
@@ -35,27 +38,18 @@ def scalar_step(inst: Any, name: str, form: str) -> Step:
     if form == "SOPK":
         return _constant_step(inst, name)
     first = inst.ssrc0.offset
-    if name.endswith("_SAVEEXEC_B64"):
-        function = scalar.SAVING[name.removeprefix("S_").removesuffix("_SAVEEXEC_B64")]
+    if found := SAVES.match(name):
+        function, saved = scalar.SAVING[found["what"]], found["how"] == "SAVE"
         read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
 
-        def save(w: Waves) -> None:
-            before, given = w.s64(EXEC), read(w)
-            w.set_s64(into, before)
-            w.set_s64(EXEC, function(given, before))
-            w.scc = w.s64(EXEC) != 0
+        def mask(w: Waves) -> None:
+            before = w.s64(EXEC)
+            after = function(read(w), before)
+            w.set_s64(into, before if saved else after)
+            w.set_s64(EXEC, after)
+            w.scc = after != 0
 
-        return save
-    if name.endswith("_WREXEC_B64"):
-        function = scalar.SAVING[name.removeprefix("S_").removesuffix("_WREXEC_B64")]
-        read, into = operands.scalar(first, "u64", literal), inst.sdst.offset
-
-        def replace(w: Waves) -> None:
-            w.set_s64(EXEC, function(read(w), w.s64(EXEC)))
-            w.set_s64(into, w.s64(EXEC))
-            w.scc = w.s64(EXEC) != 0
-
-        return replace
+        return mask
     if name in scalar.CHANGING:
         kind, other, function = scalar.CHANGING[name]
         read, old = operands.scalar(first, other, literal), operands.scalar(inst.sdst.offset, kind)

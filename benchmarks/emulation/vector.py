@@ -1,6 +1,7 @@
 """What the vector ALU computes, operation by operation: name -> (type of the result, types of the operands, function).
 
-Functions take and give numpy arrays of these types.  Names are AMD's, without the suffix of the encoding.
+Functions take and give numpy arrays of these types; "mask" is a bit per lane, as an operand or a second result.  Names
+are AMD's, without the suffix of the encoding.
 Source: AMD Instinct MI300 and MI350 Instruction Set Architecture, chapter Instructions.  Rounded otherwise by the
 hardware: V_RCP, V_RSQ, V_SQRT, V_EXP, V_LOG, V_SIN, V_COS are within 1 ulp there and correctly rounded here; those of
 fp64 (V_RCP, V_RSQ, V_SQRT) are estimates of 2^-23 or so there, which code refines.  V_EXP_F32 and V_LOG_F32 flush
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from .operands import TYPES, Unknown
-from .rounding import division_fixup, fused, fused64
+from .rounding import division_fixup, division_scale, fused, fused64
 from .scalar import extracted, low, reversed_bits, u64
+from .waves import LANES
 
 Function = Callable[..., Any]
 
@@ -135,9 +138,14 @@ def _most(a: Any, b: Any) -> Any:
     return _extreme(a, b, operator.gt, lambda a, b: np.where(np.signbit(a), b, a))
 
 
-def _with_nan(value: Any, *operands: Any) -> Any:
+def _with_nan(function: Function) -> Function:
     """NaN where an operand is one: the minimum and maximum of IEEE 754-2019."""
-    return np.where(np.any([np.isnan(one) for one in np.broadcast_arrays(*operands)], axis=0), np.nan, value)
+
+    def value(*operands: Any) -> Any:
+        none = reduce(operator.or_, map(np.isnan, operands))
+        return np.where(none, np.nan, function(*operands))
+
+    return value
 
 
 def _median(a: Any, b: Any, c: Any) -> Any:
@@ -159,32 +167,23 @@ def _define(result: str, operands: str, **functions: Function) -> None:
         ALU["V_" + name] = (result, tuple(operands.split()), function)
 
 
+def _alike(kinds: str, operands: int, **functions: Function) -> None:
+    """The same operations on several types, in which their names end."""
+    for kind in kinds.split():
+        _define(kind, " ".join([kind] * operands), **{f"{name}_{kind.upper()}": functions[name] for name in functions})
+
+
 _define(
-    "b32",
-    "b32",
-    MOV_B32=lambda a: a,
-    NOT_B32=np.invert,
-    BFREV_B32=reversed_bits,
-    ACCVGPR_READ=lambda a: a,
-    ACCVGPR_WRITE=lambda a: a,
-    FFBH_U32=_leading,
-    FFBL_B32=_trailing,
-    ACCVGPR_MOV_B32=lambda a: a,
+    "b32", "b32", MOV_B32=lambda a: a, NOT_B32=np.invert, BFREV_B32=reversed_bits, FFBH_U32=_leading, FFBL_B32=_trailing
 )
 _define("b64", "b64", MOV_B64=lambda a: a)
 _define(
     "u32",
     "u32 u32",
-    ADD_U32=np.add,
-    SUB_U32=np.subtract,
-    SUBREV_U32=lambda a, b: b - a,
     AND_B32=np.bitwise_and,
     OR_B32=np.bitwise_or,
     XOR_B32=np.bitwise_xor,
     XNOR_B32=lambda a, b: ~(a ^ b),
-    MIN_U32=np.minimum,
-    MAX_U32=np.maximum,
-    MUL_LO_U32=np.multiply,
     MUL_HI_U32=lambda a, b: _high(u64(a) * u64(b)),
     LSHLREV_B32=lambda a, b: b << low(a, 32),
     LSHRREV_B32=lambda a, b: b >> low(a, 32),
@@ -195,15 +194,7 @@ _define(
     CVT_PK_U16_U32=lambda a, b: _pack16(np.minimum(a, np.uint32(65535)), np.minimum(b, np.uint32(65535))),
     MUL_I32_I24=lambda a, b: (_signed24(a).astype(np.int64) * _signed24(b)).astype(np.uint32),
 )
-_define(
-    "i32",
-    "i32 i32",
-    MIN_I32=np.minimum,
-    MAX_I32=np.maximum,
-    ADD_I32=np.add,
-    SUB_I32=np.subtract,
-    MUL_HI_I32=lambda a, b: _high(a.astype(np.int64) * b).view(np.int32),
-)
+_define("i32", "i32 i32", MUL_HI_I32=lambda a, b: _high(a.astype(np.int64) * b).view(np.int32))
 _define("i32", "u32 i32", ASHRREV_I32=lambda a, b: b >> low(a, 32).view(np.int32))
 _define(
     "u32",
@@ -221,87 +212,23 @@ _define(
     MAD_U32_U24=lambda a, b, c: (a & _mask(24)) * (b & _mask(24)) + c,
     ALIGNBIT_B32=lambda a, b, c: ((u64(a) << np.uint64(32) | u64(b)) >> u64(low(c, 32))).astype(np.uint32),
     ALIGNBYTE_B32=lambda a, b, c: ((u64(a) << np.uint64(32) | u64(b)) >> u64((c & 3) * 8)).astype(np.uint32),
-    MIN3_U32=lambda a, b, c: np.minimum(np.minimum(a, b), c),
-    MAX3_U32=lambda a, b, c: np.maximum(np.maximum(a, b), c),
-    MED3_U32=_med,
     MAD_I32_I24=lambda a, b, c: (_signed24(a).astype(np.int64) * _signed24(b)).astype(np.uint32) + c,
 )
 _define("i32", "i32 u32 u32", BFE_I32=_bfe)
-_define(
-    "i32",
-    "i32 i32 i32",
-    MIN3_I32=lambda a, b, c: np.minimum(np.minimum(a, b), c),
-    MED3_I32=_med,
-    MAX3_I32=lambda a, b, c: np.maximum(np.maximum(a, b), c),
-)
 _define("u64", "u32 u64", LSHLREV_B64=lambda a, b: b << u64(low(a, 64)), LSHRREV_B64=lambda a, b: b >> u64(low(a, 64)))
 _define("i64", "u32 i64", ASHRREV_I64=lambda a, b: b >> low(a, 64).astype(np.int64))
 _define("u64", "u64 u32 u64", LSHL_ADD_U64=lambda a, b, c: (a << u64(b & 7)) + c)
-_define(
-    "f32",
-    "f32 f32",
-    ADD_F32=np.add,
-    SUB_F32=np.subtract,
-    SUBREV_F32=lambda a, b: b - a,
-    MUL_F32=np.multiply,
-    MIN_F32=_least,
-    MAX_F32=_most,
-    MUL_LEGACY_F32=lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b),
-)
+_define("f32", "f32 f32", MUL_LEGACY_F32=lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b))
 _define("f32", "f32 i32", LDEXP_F32=lambda a, b: np.ldexp(a.astype(np.float64), b).astype(np.float32))
-_define(
-    "f32",
-    "f32 f32 f32",
-    FMA_F32=fused,
-    MIN3_F32=lambda a, b, c: _least(_least(a, b), c),
-    MAX3_F32=lambda a, b, c: _most(_most(a, b), c),
-    MED3_F32=_median,
-    MAXIMUM3_F32=lambda a, b, c: _with_nan(_most(_most(a, b), c), a, b, c),
-    MINIMUM3_F32=lambda a, b, c: _with_nan(_least(_least(a, b), c), a, b, c),
-)
+_define("f32", "f32 f32 f32", FMA_F32=fused)
 
 
-def _wide(function: Function) -> Function:
-    return lambda a: function(a.astype(np.float64)).astype(np.float32)
-
-
-_define(
-    "f32",
-    "f32",
-    TRUNC_F32=np.trunc,
-    CEIL_F32=np.ceil,
-    RNDNE_F32=np.rint,
-    FLOOR_F32=np.floor,
-    FRACT_F32=lambda a: _fraction(a),
-    EXP_F32=_wide(np.exp2),
-    LOG_F32=_wide(np.log2),
-    RCP_F32=_wide(np.reciprocal),
-    RCP_IFLAG_F32=_wide(np.reciprocal),
-    RSQ_F32=_wide(lambda a: 1 / np.sqrt(a)),
-    SQRT_F32=_wide(np.sqrt),
-    SIN_F32=_wide(lambda a: np.sin(2 * np.pi * (a - np.rint(a)))),
-    COS_F32=_wide(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
-    FREXP_MANT_F32=lambda a: _mantissa(a),
-)
-_define("i32", "f32", CVT_I32_F32=lambda a: to_int(a, np.int32), FREXP_EXP_I32_F32=lambda a: _power(a))
-_define("u32", "f32", CVT_U32_F32=lambda a: to_int(a, np.uint32))
-_define("f32", "i32", CVT_F32_I32=lambda a: a.astype(np.float32))
 _define(
     "f32",
     "u32",
-    CVT_F32_U32=lambda a: a.astype(np.float32),
     CVT_F32_BF16=lambda a: (a << np.uint32(16)).view(np.float32),
-    CVT_F32_UBYTE0=lambda a: (a & 255).astype(np.float32),
-    CVT_F32_UBYTE1=lambda a: (a >> 8 & 255).astype(np.float32),
-    CVT_F32_UBYTE2=lambda a: (a >> 16 & 255).astype(np.float32),
-    CVT_F32_UBYTE3=lambda a: (a >> 24).astype(np.float32),
+    **{f"CVT_F32_UBYTE{n}": lambda a, n=n: (a >> np.uint32(8 * n) & 255).astype(np.float32) for n in range(4)},
 )
-_define("f16", "f32", CVT_F16_F32=lambda a: a.astype(np.float16))
-_define("f32", "f16", CVT_F32_F16=lambda a: a.astype(np.float32))
-_define("f16", "u16", CVT_F16_U16=lambda a: a.astype(np.float16))
-_define("f16", "i16", CVT_F16_I16=lambda a: a.astype(np.float16))
-_define("f64", "f32", CVT_F64_F32=lambda a: a.astype(np.float64))
-_define("f32", "f64", CVT_F32_F64=lambda a: a.astype(np.float32))
 _define(
     "u32",
     "f32 f32",
@@ -310,31 +237,9 @@ _define(
     CVT_PKRTZ_F16_F32=lambda a, b: _pack16(_toward_zero16(a), _toward_zero16(b)),
 )
 _define("u32", "b16 b16", PACK_B32_F16=_pack16)
-_define(
-    "f16",
-    "f16 f16",
-    ADD_F16=np.add,
-    SUB_F16=np.subtract,
-    SUBREV_F16=lambda a, b: b - a,
-    MUL_F16=np.multiply,
-    MIN_F16=_least,
-    MAX_F16=_most,
-)
 _define("f16", "f16 f16 f16", FMA_F16=lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float16))
-_define(
-    "u16",
-    "u16 u16",
-    ADD_U16=np.add,
-    SUB_U16=np.subtract,
-    SUBREV_U16=lambda a, b: b - a,
-    MUL_LO_U16=np.multiply,
-    MIN_U16=np.minimum,
-    MAX_U16=np.maximum,
-    LSHLREV_B16=lambda a, b: b << low(a, 16),
-    LSHRREV_B16=lambda a, b: b >> low(a, 16),
-)
-_define("i16", "i16 i16", MIN_I16=np.minimum, MAX_I16=np.maximum, ASHRREV_I16=lambda a, b: b >> low(a, 16))
-_define("f64", "f64 f64", ADD_F64=np.add, MUL_F64=np.multiply, MIN_F64=_least, MAX_F64=_most)
+_define("u16", "u16 u16", LSHLREV_B16=lambda a, b: b << low(a, 16), LSHRREV_B16=lambda a, b: b >> low(a, 16))
+_define("i16", "i16 i16", ASHRREV_I16=lambda a, b: b >> low(a, 16))
 
 
 def saturated(name: str, kind: str) -> Function:
@@ -361,30 +266,26 @@ def float_class(value: Any, wanted: Any) -> Any:
     return (wanted >> kind.astype(np.uint32) & np.uint32(1)).astype(np.bool_)
 
 
-COMPARISONS: dict[str, Function] = {
-    "F": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
+_ORDERED: dict[str, Function] = {
     "LT": operator.lt,
     "EQ": operator.eq,
     "LE": operator.le,
     "GT": operator.gt,
     "GE": operator.ge,
     "LG": lambda a, b: (a < b) | (a > b),
-    "NE": operator.ne,
     "O": lambda a, b: (a == a) & (b == b),
-    "U": lambda a, b: (a != a) | (b != b),
-    "NGE": lambda a, b: ~(a >= b),
-    "NLG": lambda a, b: ~((a < b) | (a > b)),
-    "NGT": lambda a, b: ~(a > b),
-    "NLE": lambda a, b: ~(a <= b),
-    "NEQ": operator.ne,
-    "NLT": lambda a, b: ~(a < b),
-    "TRU": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
-    "T": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_),
-    "CLASS": float_class,
+    "F": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
 }
 
 
-_define("f32", "f32 f32 f32", DIV_FIXUP_F32=division_fixup)
+def _not(test: Function) -> Function:
+    return lambda a, b: ~test(a, b)
+
+
+_NOT = {f"N{name}": _not(test) for name, test in _ORDERED.items()}
+COMPARISONS = (
+    _ORDERED | _NOT | {"CLASS": float_class, "NE": operator.ne, "U": _NOT["NO"], "T": _NOT["NF"], "TRU": _NOT["NF"]}
+)
 
 
 # fp64, fp16, and what kernels use less often.
@@ -407,8 +308,45 @@ def _power(value: Any) -> Any:
     return np.where(np.isfinite(value), np.frexp(value)[1], 0)
 
 
-def _narrow(function: Function) -> Function:
-    return lambda a: function(a.astype(np.float64)).astype(np.float16)
+def _number(value: Any, dtype: Any) -> Any:
+    return value.astype(dtype)
+
+
+def _through64(function: Function, dtype: Any) -> Function:
+    return lambda a: function(a.astype(np.float64)).astype(dtype)
+
+
+def _sum(a: Any, b: Any, carry: Any = 0) -> tuple[Any, Any]:
+    """With what is carried out of it."""
+    total = a.astype(np.int64) + b + carry
+    return total.astype(np.uint32), total > 0xFFFFFFFF
+
+
+def _remainder(a: Any, b: Any, borrow: Any = 0) -> tuple[Any, Any]:
+    total = a.astype(np.int64) - b - borrow
+    return total.astype(np.uint32), total < 0
+
+
+def _multiplied(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Product of 32 bits each and a sum of 64, with what is carried out: of signed ones, bit 64 of the exact sum."""
+    product = a.astype(c.dtype) * b.astype(c.dtype)
+    total = product + c
+    if c.dtype.kind == "u":
+        return total, total < product
+    over = ((product >= 0) == (c >= 0)) & ((total >= 0) != (product >= 0))
+    return total, (total < 0) ^ over
+
+
+def _scaled_back(function: Function, factor: Any, a: Any, b: Any, c: Any, mask: Any) -> Any:
+    """The last step of a division."""
+    value = function(a, b, c)
+    return np.where(mask, factor * value, value)
+
+
+def _counted_below(first: int) -> Function:
+    """Ones of a mask of the lanes from `first` on that stand for lanes below the own one, and a second operand."""
+    below = np.array([_mask(min(max(lane - first, 0), 32)) for lane in range(LANES)])
+    return lambda mask, start: np.bitwise_count(mask & below).astype(np.uint32) + start
 
 
 def _three(function: Function) -> Function:
@@ -495,69 +433,63 @@ def _pack_shifted(dtype: Any) -> Function:
     return function
 
 
-_define("i32", "f64", CVT_I32_F64=lambda a: to_int(a, np.int32), FREXP_EXP_I32_F64=_power)
-_define("u32", "f64", CVT_U32_F64=lambda a: to_int(a, np.uint32))
-_define("f64", "i32", CVT_F64_I32=lambda a: a.astype(np.float64))
-_define("f64", "u32", CVT_F64_U32=lambda a: a.astype(np.float64))
-_define(
-    "f64",
-    "f64",
-    TRUNC_F64=np.trunc,
-    CEIL_F64=np.ceil,
-    RNDNE_F64=np.rint,
-    FLOOR_F64=np.floor,
-    FRACT_F64=_fraction,
-    RCP_F64=np.reciprocal,
-    RSQ_F64=_root_of,
-    SQRT_F64=np.sqrt,
-    FREXP_MANT_F64=_mantissa,
-)
+THROUGH_64 = {
+    "EXP": np.exp2,
+    "LOG": np.log2,
+    "RCP": np.reciprocal,
+    "RSQ": _root_of,
+    "SQRT": np.sqrt,
+    "SIN": lambda a: np.sin(2 * np.pi * (a - np.rint(a))),
+    "COS": lambda a: np.cos(2 * np.pi * (a - np.rint(a))),
+}
+for _kind in ("f16", "f32"):
+    _alike(_kind, 1, **{name: _through64(function, TYPES[_kind]) for name, function in THROUGH_64.items()})
+ALU["V_RCP_IFLAG_F32"] = ALU["V_RCP_F32"]
+_alike("f64", 1, RCP=np.reciprocal, RSQ=_root_of, SQRT=np.sqrt)
+
+CONVERTED = {"f64": "f32 i32 u32", "f32": "f64 f16 i32 u32", "f16": "f32 i16 u16"}
+"""Type -> types of numbers that are converted to it; integers are also converted from it."""
+
+for _kind, _sources in CONVERTED.items():
+    for _source in _sources.split():
+        _define(_kind, _source, **{f"CVT_{_kind}_{_source}".upper(): partial(_number, dtype=TYPES[_kind])})
+        if _source[0] in "iu":
+            _define(_source, _kind, **{f"CVT_{_source}_{_kind}".upper(): partial(to_int, dtype=TYPES[_source])})
+_define("i32", "f32", FREXP_EXP_I32_F32=_power)
+_define("i32", "f64", FREXP_EXP_I32_F64=_power)
+_define("i16", "f16", FREXP_EXP_I16_F16=_power)
 _define("f64", "f64 i32", LDEXP_F64=np.ldexp)
-_define("f64", "f64 f64 f64", FMA_F64=fused64, DIV_FIXUP_F64=division_fixup)
-_define(
-    "f16",
-    "f16",
-    TRUNC_F16=np.trunc,
-    CEIL_F16=np.ceil,
-    RNDNE_F16=np.rint,
-    FLOOR_F16=np.floor,
-    FRACT_F16=_fraction,
-    RCP_F16=_narrow(np.reciprocal),
-    RSQ_F16=_narrow(_root_of),
-    SQRT_F16=_narrow(np.sqrt),
-    LOG_F16=_narrow(np.log2),
-    EXP_F16=_narrow(np.exp2),
-    SIN_F16=_narrow(lambda a: np.sin(2 * np.pi * (a - np.rint(a)))),
-    COS_F16=_narrow(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
-    FREXP_MANT_F16=_mantissa,
-)
-_define("i16", "f16", CVT_I16_F16=lambda a: to_int(a, np.int16), FREXP_EXP_I16_F16=_power)
-_define("u16", "f16", CVT_U16_F16=lambda a: to_int(a, np.uint16))
+_define("f64", "f64 f64 f64", FMA_F64=fused64)
+_define("b32", "b32 b32 mask", CNDMASK_B32=lambda a, b, mask: np.where(mask, b, a))
+for _kind, _fused, _back in (("f32", fused, np.float32(2.0**32)), ("f64", fused64, np.float64(2.0**64))):
+    _three_of = f"{_kind} {_kind} {_kind}"
+    _define(f"{_kind} mask", _three_of, **{f"DIV_SCALE_{_kind.upper()}": division_scale})
+    _define(_kind, f"{_three_of} mask", **{f"DIV_FMAS_{_kind.upper()}": partial(_scaled_back, _fused, _back)})
+_define("u32 mask", "u32 u32", ADD_CO_U32=_sum, SUB_CO_U32=_remainder, SUBREV_CO_U32=lambda a, b: _remainder(b, a))
+_define("u32 mask", "u32 u32 mask", ADDC_CO_U32=_sum, SUBB_CO_U32=_remainder)
+_define("u32 mask", "u32 u32 mask", SUBBREV_CO_U32=lambda a, b, borrow: _remainder(b, a, borrow))
+_define("u64 mask", "u32 u32 u64", MAD_U64_U32=_multiplied)
+_define("i64 mask", "i32 i32 i64", MAD_I64_I32=_multiplied)
 _define("f16", "f16 i16", LDEXP_F16=lambda a, b: np.ldexp(a.astype(np.float64), b).astype(np.float16))
-_define(
-    "f16",
-    "f16 f16 f16",
-    MIN3_F16=_three(_least),
-    MAX3_F16=_three(_most),
-    MED3_F16=_median,
-    DIV_FIXUP_F16=division_fixup,
+_alike("u16 u32 f16 f32", 2, SUBREV=lambda a, b: b - a)
+_alike("u16 i16 u32 i32 f16 f32", 2, ADD=np.add, SUB=np.subtract)
+_alike("u16 i16 u32 i32", 2, MIN=np.minimum, MAX=np.maximum)
+_alike("u16 i16 u32 i32", 3, MIN3=_three(np.minimum), MAX3=_three(np.maximum), MED3=_med)
+_alike("u16 u32", 2, MUL_LO=np.multiply)
+_alike("u16 i16", 3, MAD=lambda a, b, c: a * b + c)
+_alike("f64", 2, ADD=np.add)
+_alike("f16 f32 f64", 2, MUL=np.multiply, MIN=_least, MAX=_most)
+_alike("f16 f32 f64", 3, DIV_FIXUP=division_fixup)
+_alike("f16 f32", 3, MIN3=_three(_least), MAX3=_three(_most), MED3=_median)
+_alike("f16 f32", 3, MINIMUM3=_with_nan(_three(_least)), MAXIMUM3=_with_nan(_three(_most)))
+_alike(
+    "f16 f32 f64", 1, TRUNC=np.trunc, CEIL=np.ceil, RNDNE=np.rint, FLOOR=np.floor, FRACT=_fraction, FREXP_MANT=_mantissa
 )
-for _kind in ("u16", "i16"):
-    _define(
-        _kind,
-        f"{_kind} {_kind} {_kind}",
-        **{
-            f"MIN3_{_kind.upper()}": _three(np.minimum),
-            f"MAX3_{_kind.upper()}": _three(np.maximum),
-            f"MED3_{_kind.upper()}": _med,
-            f"MAD_{_kind.upper()}": lambda a, b, c: a * b + c,
-        },
-    )
-_define("i16", "i16 i16", ADD_I16=np.add, SUB_I16=np.subtract)
 _define("u32", "u16 u16 u32", MAD_U32_U16=lambda a, b, c: a.astype(np.uint32) * b.astype(np.uint32) + c)
 _define("i32", "i16 i16 i32", MAD_I32_I16=lambda a, b, c: a.astype(np.int32) * b.astype(np.int32) + c)
 _define("i32", "f32", CVT_RPI_I32_F32=lambda a: to_int(np.floor(a + np.float32(0.5)), np.int32))
 _define("i32", "f32", CVT_FLR_I32_F32=lambda a: to_int(np.floor(a), np.int32))
+_define("u32", "u32 u32", MBCNT_LO_U32_B32=_counted_below(0), MBCNT_HI_U32_B32=_counted_below(32))
 _define("u32", "u32", FFBH_I32=_first_difference, PRNG_B32=lambda a: a << np.uint32(1) ^ (a >> np.uint32(31)) * 197)
 _define(
     "u32",
@@ -598,31 +530,3 @@ ACCUMULATING = {
     "V_DOT8C_I32_I4": "V_DOT8_I32_I4",
 }
 """The result is the third operand of this operation."""
-
-PACKED: dict[str, tuple[str, Function]] = {
-    "V_PK_ADD_F16": ("f16", np.add),
-    "V_PK_MUL_F16": ("f16", np.multiply),
-    "V_PK_FMA_F16": ("f16", ALU["V_FMA_F16"][2]),
-    "V_PK_MIN_F16": ("f16", _least),
-    "V_PK_MAX_F16": ("f16", _most),
-    "V_PK_ADD_U16": ("u16", np.add),
-    "V_PK_SUB_U16": ("u16", np.subtract),
-    "V_PK_ADD_I16": ("i16", np.add),
-    "V_PK_SUB_I16": ("i16", np.subtract),
-    "V_PK_MUL_LO_U16": ("u16", np.multiply),
-    "V_PK_LSHLREV_B16": ("u16", lambda a, b: b << low(a, 16)),
-    "V_PK_LSHRREV_B16": ("u16", lambda a, b: b >> low(a, 16)),
-    "V_PK_MIN_U16": ("u16", np.minimum),
-    "V_PK_MIN_I16": ("i16", np.minimum),
-    "V_PK_MAX_I16": ("i16", np.maximum),
-    "V_PK_MAD_U16": ("u16", ALU["V_MAD_U16"][2]),
-    "V_PK_MAD_I16": ("i16", ALU["V_MAD_I16"][2]),
-    "V_PK_ASHRREV_I16": ("i16", lambda a, b: b >> low(a, 16)),
-    "V_PK_MINIMUM3_F16": ("f16", ALU["V_MINIMUM3_F32"][2]),
-    "V_PK_MAXIMUM3_F16": ("f16", ALU["V_MAXIMUM3_F32"][2]),
-    "V_PK_MAX_U16": ("u16", np.maximum),
-    "V_PK_ADD_F32": ("f32", np.add),
-    "V_PK_MUL_F32": ("f32", np.multiply),
-    "V_PK_FMA_F32": ("f32", fused),
-    "V_PK_MOV_B32": ("b32", lambda a, b: a),
-}

@@ -24,9 +24,9 @@ from typing import Any
 import click
 
 from benchmarks.emulation.collective import Schedules, world
-from benchmarks.emulation.planting import Outcome, outcomes
 from kernels.registry import discover
 from kernels.spec import Case
+from tests.benchmarks.emulation.planting import Outcome, outcomes
 
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
 SMALL: dict[str, Any] = {"programs": 2, "num_warps": 2, "unroll": 1}

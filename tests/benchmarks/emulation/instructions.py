@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -342,6 +342,15 @@ def before(case: Case, waves: int, seed: int) -> State:
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     s[EXEC : EXEC + 2, 1::2] = random.integers(0, 1 << 32, (2, waves // 2))
     return State(s, v, random.integers(0, 2, waves).astype(np.bool_))
+
+
+def moved(case: Case, place: int) -> Case:
+    """The same with its result in other vector registers."""
+    from tinygrad.renderer.amd.dsl import Reg
+
+    inst = type(case.inst).from_bytes(case.inst.to_bytes())
+    inst.vdst = Reg(VECTOR + place, case.words("vdst"))
+    return replace(case, inst=inst)
 
 
 def by_executor(case: Case, given: State, arch: str) -> State:

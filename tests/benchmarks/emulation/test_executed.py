@@ -49,6 +49,8 @@ def asked(monkeypatch):
     about = {"kernel": "gemm", "backend": "triton", "arch": "gfx942", "declared_tier": "pr"}
 
     class Executing:
+        listed = False
+
         def __init__(self, *given):
             pass
 

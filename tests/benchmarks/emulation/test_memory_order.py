@@ -11,9 +11,9 @@ import pytest
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.planting import Plant, Reasons, planted, plants
 from benchmarks.emulation.programs import Recording
 from benchmarks.emulation.waves import Memory
+from tests.benchmarks.emulation.planting import Plant, Reasons, planted, plants
 from tests.study.memory_order import Variant, built, variants
 
 STAGED = Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2})

@@ -111,10 +111,40 @@ def test_all_that_the_executor_knows_is_compared():
     assert not {name.split()[0] for name in unknown} & {"V_ADD_F32", "V_FMA_F64", "S_ADD_U32", "V_CVT_PK_FP8_F32"}
 
 
+def test_a_result_of_two_registers_may_lie_over_the_operands():
+    wrong = []
+    for case in instructions.known("gfx950")[0]:
+        if case.words("vdst") == 2 and case.inst.vdst.offset >= instructions.VECTOR:
+            given = instructions.before(case, 1, 0)
+            apart = slice(TARGET, TARGET + 2)
+            for place in (9, 10, 11, 19, 20, 21, 29, 30, 31):
+                over = slice(place, place + 2)
+                given.v[apart] = given.v[over]
+                expected = instructions.by_executor(case, given, "gfx950").v[apart]
+                found = instructions.by_executor(instructions.moved(case, place), given, "gfx950").v[over]
+                wrong += [] if np.array_equal(found, expected) else [f"{case} into v[{place}:{place + 1}]"]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "source", "into"), [("READ", 256, 0), ("WRITE", 0, 256), ("MOV_B32_E32", 256, 256)])
+def test_accumulation_registers_are_not_the_vector_registers_of_their_numbers(name, source, into):
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    kind, form = (ins.VOP1Op, "VOP1") if name.startswith("MOV") else (ins.VOP3POp, "VOP3P")
+    op = kind[f"V_ACCVGPR_{name}"]
+    case = Case(op.name.removesuffix("_E32"), form, instructions.encoded(op, form))
+    given = instructions.before(case, 1, 0)
+    given.v[:] = np.arange(512)[:, None, None]
+    expected = given.v.copy()
+    expected[into + TARGET] = source + 10
+    assert np.array_equal(instructions.by_executor(case, given, "gfx942").v, expected)
+
+
 def test_a_wrong_operation_is_seen(monkeypatch):
-    from benchmarks.emulation import vector
+    from benchmarks.emulation import machine, vector
 
     kinds = vector.ALU["V_MED3_F32"]
+    monkeypatch.setattr(machine, "_KNOWN", {})
     monkeypatch.setitem(vector.ALU, "V_MED3_F32", (*kinds[:2], lambda a, b, c: np.maximum(np.minimum(a, b), c)))
     (case,) = [one for one in instructions.known("gfx942")[0] if str(one) == "V_MED3_F32 VOP3"]
     assert "V_MED3_F32 VOP3, --seed 0: " in str(difference(case, "gfx942", 1))

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .code_object import KernelCode
-from .collective import Schedules, World
-from .ordering import UNIT
-from .paths import Event, Path, Stretch, completed
-from .programs import Facts
-from .schedule import Hazard
+from benchmarks.emulation.code_object import KernelCode
+from benchmarks.emulation.collective import Schedules, World
+from benchmarks.emulation.ordering import UNIT
+from benchmarks.emulation.paths import Event, Path, Stretch, completed
+from benchmarks.emulation.programs import Facts
+from benchmarks.emulation.schedule import Hazard
 
 NOP = (0xBF800000).to_bytes(4, "little")
 """S_NOP 0: what a removed instruction is replaced by, word by word."""
