@@ -146,7 +146,7 @@ def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
     if few and sums != (odd == (case.K > 256)):
         return
     depth = min(case.K, 2 * knobs["block_k"])
-    if odd if few else odd != sums:
+    if sums if few else odd != sums:
         yield {"E": 3, "topk": 2, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": depth - 64}
     else:
         yield {"E": 3, "topk": 2, "M": 7, "N": 2 * knobs["block_n"], "K": depth}

@@ -76,7 +76,8 @@ def test_experts_have_each_set_of_knobs_in_a_backend_and_those_of_many_rows_in_b
             tails = {one.case.N % one.knobs["block_n"] != 0 for one in of_backend}
             assert tails == {one.case.K % one.knobs["block_k"] != 0 for one in of_backend} == {True, False}
         tails = {(one.case.BM, one.case.N % one.knobs["block_n"] != 0) for one in experts}
-        assert tails == {(16, False), (32, True), *((rows, tail) for rows in (64, 128) for tail in (True, False))}
+        alone = {(16, True), (32, False)} if arch == "gfx950" else set()  # one set of knobs for each of these blocks
+        assert tails == {(rows, tail) for rows in (16, 32, 64, 128) for tail in (True, False)} - alone
 
 
 def test_what_is_counted_has_a_shape_that_depends_on_no_knob():
