@@ -82,6 +82,29 @@ def test_only_the_closures_whose_code_changed_are_timed(adopt: Adopt, old: str, 
     assert by_provider == {"mine": "untimed" if old.startswith("STEPS") else "ok", "other": "untimed"}
 
 
+SHORT = """
+import torch
+from pathlib import Path
+at = Path(__file__).with_name("runs")
+at.write_text(at.read_text() + "." if at.exists() else ".")
+
+def double(x):
+    if len(at.read_text()) == 1 and len(x) > 8:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    return x * 2
+
+other = torch.relu
+"""
+
+
+def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt: Adopt) -> None:
+    enough = SHORT.replace("== 1", "== 0")
+    found = adopt(SCRIPT, base={"mylib/__init__.py": SHORT}, head={"mylib/__init__.py": enough}, every=False)
+    assert (found.out.parent / "base/mylib/runs").read_text()[:2] == ".."
+    assert [one.status for side in found.survey.sides.values() for one in side.closures] == ["ok"] * 8
+    assert verdict(found).verdict is not Verdict.NOT_COMPARABLE
+
+
 def test_a_global_that_code_names_counts_by_its_value(adopt: Adopt) -> None:
     library = LIBRARY.replace("def other(x):", "def other(x):\n    TABLE")
     changed = {"mylib/__init__.py": library.replace("(16, 2)", "(16, 3)")}
