@@ -141,7 +141,8 @@ def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     by = {
         "another_c_library": "from markupsafe import _speedups as c\n"
         "def other(x):\n    c._escape_inner('a')\n    return x + 1\n",
-        "compiled": "import torch\nother = torch.compile(lambda x: x + 1, backend='aot_eager')\n",
+        "compiled": "import torch\nown = lambda graph, given: lambda *x: (x[-1] + 1,)  # a backend of somebody's\n"
+        "other = torch.compile(lambda x: x + 1, backend=own)\n",
     }[kind]
     library = {"mylib/__init__.py": LIBRARY.partition("def other")[0] + by}
     found = adopt(SCRIPT, base=library, head=library, every=False)
