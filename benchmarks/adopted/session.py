@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
-from benchmarks.adopted.survey import Chosen, ScriptEnd, ScriptRun, SeenClosure, SideSurvey, Survey, choose, keep, kept
+from benchmarks.adopted.survey import (
+    NO_MEMORY,
+    Chosen,
+    ScriptEnd,
+    ScriptRun,
+    SeenClosure,
+    SideSurvey,
+    Survey,
+    choose,
+    keep,
+    kept,
+)
 from benchmarks.coordinator import fingerprint, starting
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
@@ -127,7 +138,10 @@ class ScriptSession(Session):
     # ---- the survey ----------------------------------------------------------------------------------------------
 
     def survey(self) -> Survey:
-        """What both sides time: from the file if it holds this script's, else by running it once on both."""
+        """What both sides time: from the file if it holds this script's, else by running it once on both.
+
+        A side that finds no memory on the GPU that it shares is looked at again, alone.
+        """
         digest = self.script.asked(self.checkouts)
         if found := kept(self.asked.survey, digest):
             self._import_ahead(found.modules)
@@ -135,8 +149,12 @@ class ScriptSession(Session):
         self._look_around()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
-            looked = threads.map(self._surveyed, sides.values())
-            found = Survey(digest, dict(zip(sides, looked, strict=True)), self._modules)
+            looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
+        for one in () if gpus_from(1, self.devices, os.environ) else self.checkouts:
+            if looked[one.role].short_of_memory:
+                with self._sides(None, only=one) as sides:
+                    looked[one.role] = self._surveyed(sides[one.role])
+        found = Survey(digest, looked, self._modules)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
             keep(self.asked.survey, found)
         return found
@@ -180,16 +198,19 @@ class ScriptSession(Session):
             threading.Thread(target=starting.prepare, args=(python,), daemon=True).start()
 
     @contextlib.contextmanager
-    def _sides(self, wanted: Sequence[str] | None, survey: Survey | None = None) -> Iterator[dict[str, ScriptSide]]:
-        """Both scripts, running.  survey: by which calls that are not wanted are left out."""
+    def _sides(
+        self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None
+    ) -> Iterator[dict[str, ScriptSide]]:
+        """Both scripts, or that of one side, running.  survey: by which calls that are not wanted are left out."""
         sides: dict[str, ScriptSide] = {}
+        checkouts = [only] if only else self.checkouts
         core = None if self._has_gpu else fingerprint.cores()[0]
         try:
-            for index, one in enumerate(self.checkouts):
+            for index, one in enumerate(checkouts):
                 first_gpu = index if wanted is None else 0  # two surveys do not wait for each other
                 own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ), **builds_of(one.path)}
                 sides[one.role] = ScriptSide(one, self._directory, own)
-            for one in self.checkouts:
+            for one in checkouts:
                 sides[one.role].go_on("script", task=self._task(one, wanted, survey), core=core)
             yield sides
         finally:
@@ -448,7 +469,7 @@ def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Se
 
 def _without_room(arms: Json) -> Json:
     """Both sides stand on the GPU at once: that one of them finds no memory there says nothing of its code."""
-    short = [role for role, arm in arms.items() if "out of memory" in arm.get("why", "")]
+    short = [role for role, arm in arms.items() if NO_MEMORY in arm.get("why", "")]
     if len(arms) < 2 or len(short) != 1:
         return arms
     told = f"{short[0]} found no memory on the GPU beside the other side: {arms[short[0]]['why']}"

@@ -18,8 +18,11 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import built
 
-VERSION = 6
+VERSION = 7
 """Of the file in which a survey is kept; one of another version is made again."""
+
+NO_MEMORY = "out of memory"
+"""In what torch, Triton and the runtimes of CUDA and HIP say."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +117,11 @@ class SideSurvey:
         """The closures by name."""
         return {one.key: one for one in self.closures}
 
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether the script, or a closure of it, found no memory on the GPU."""
+        return any(NO_MEMORY in why for why in (self.end.why, *(one.why for one in self.closures)))
+
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
@@ -149,9 +157,14 @@ class Survey:
         return [row for row in rows if not set(row[2]) & set(wanted)]
 
     def definition(self, role: str, case: str) -> str:
-        """Digest of what a side computes in a case, over the backends that both sides time in it."""
-        own, shared = self.sides[role].by_key, [key for key in self.paired if key.partition("/")[2] == case]
+        """Digest of what a side computes in a case, over the backends that both sides time in it without a failure."""
+        own = self.sides[role].by_key
+        shared = [key for key in self.paired if key.partition("/")[2] == case and self._good(key)]
         return hashlib.sha256(json.dumps([[key, own[key].definition] for key in shared]).encode()).hexdigest()[:16]
+
+    def _good(self, key: str) -> bool:
+        """Whether a closure fails on neither side; one that fails computes nothing that could be told."""
+        return all(side.by_key[key].status == "ok" for side in self.sides.values())
 
     @property
     def same(self) -> frozenset[str]:

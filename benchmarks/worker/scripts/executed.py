@@ -9,7 +9,8 @@ A kernel whose configuration is chosen by times (triton.autotune) counts as it i
 which of them wins is chance, on equal sides too.
 
 Of what torch.compile made (inductor), the text that it generated counts, with all kernels in it and with the options of
-inductor; so do the arguments of each call.
+inductor; so do the arguments of each call.  A graph that torch interprets (its eager backend, and flex_attention's way
+without a compiler) is a function that torch.fx wrote: its bytecode counts.
 
 Nothing is told where code runs that cannot be seen from here: graphs that were captured before, or compiled by others
 than inductor, and functions of other packages' C code.  Such a closure is timed, and the reason is kept.
@@ -50,7 +51,7 @@ GENERATED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: where inductor writes the modules that it generates.  It sets it itself (torch 2.5 to 2.13)."""
 
 INTERPRETED = "<eval_with_key>"
-"""Begins the name of the file of a graph that a backend other than inductor runs."""
+"""Begins the name of the file of a graph that torch.fx wrote as a function; a number and the user's line follow."""
 
 COUNTED = re.compile(r"\b(?:(__compiled_fn|__resume_at|__builtins_dict__)_\w+|(torch_dynamo_resume_in_\w+_at)_\d+)")
 """Names that torch.compile gives: with numbers of a process, of a line, and random ones (torch 2.11 to 2.13)."""
@@ -108,31 +109,35 @@ class Watch:
             self._folder = os.environ.get(GENERATED, "").rstrip(os.sep) + os.sep
         if self.compiled and self._folder != os.sep and file.startswith(self._folder):
             self._generated[file] = held
-        elif file.startswith(INTERPRETED):
-            self._interpreted = True
         elif code.co_qualname == REPLAYS:
             self._unseen = "a captured graph"
-        elif self._owns(file):
+        elif self._owns(file) or file.startswith(INTERPRETED):
+            self._interpreted |= file.startswith(INTERPRETED)
             self._functions.append((code, held))
 
     def _hear(self, function: Any) -> None:
-        owner = getattr(function, "__self__", None)
-        package = str(getattr(function, "__module__", None) or type(owner).__module__).partition(".")[0]
+        name, home = getattr(function, "__name__", "a function"), type(getattr(function, "__self__", None))
+        for one in home.__mro__:  # a class of Python may inherit it; Dynamo takes a generator for one of the script
+            if name in vars(one):
+                home = one
+                break
+        package = str(getattr(function, "__module__", None) or home.__module__).partition(".")[0]
         if package not in KNOWN_C:
-            self._unseen = f"C code, {package}.{getattr(function, '__name__', 'a function')}"
+            self._unseen = f"C code, {package}.{name}"
 
     @property
     def unseen(self) -> str:
         """What of it cannot be seen, or ""."""
-        hidden = self.compiled and (self._interpreted or not self._generated)
+        hidden = self.compiled and not (self._interpreted or self._generated)
         return self._unseen or ("a compiled graph" if hidden else "")
 
     def functions(self) -> Iterator[tuple[str, Any]]:
         """Every function once, in the order of their first calls."""
         for code, held in self._functions:
-            yield f"function {_name(code.co_qualname)} ({os.path.basename(code.co_filename)})", _code(code)
+            file = INTERPRETED if code.co_filename.startswith(INTERPRETED) else os.path.basename(code.co_filename)
+            yield f"function {_name(code.co_qualname)} ({file})", _code(code)
             for name, value in _named(code, held).items():
-                yield f"value of {_name(name)} in {os.path.basename(code.co_filename)}", value
+                yield f"value of {_name(name)} in {file}", value
 
     def generated(self) -> Iterator[tuple[str, Any]]:
         """Every module of inductor once, with the tensors that it holds; each call of one; the options."""

@@ -141,7 +141,7 @@ class Interceptor:
         self.imports = ImportTimes(task.packages)
         self._calls = skipping.Activations(self._root)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
-        self.tuning = tuning.Tuning(task.tuned, task.role, task.wanted is not None)
+        self.tuning = tuning.Tuning(task.tuned, task.role, task.wanted is None)
         self._begin, self._told = time.monotonic(), False
 
     def wants(self, frame: FrameType) -> bool:
@@ -176,7 +176,8 @@ class Interceptor:
             if self._task.wanted is None:
                 timing, error = self._surveyed(bench, name, call, self._calls.named(list(self._users(frame))))
             elif name.key in self._task.wanted:
-                timing, error = self._in_turn(bench, name)
+                with self.tuning.measuring():
+                    timing, error = self._in_turn(bench, name)
             else:
                 timing, error = _glimpsed(call.call)
             if error is None and call.gives_output:

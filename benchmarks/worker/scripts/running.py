@@ -139,6 +139,8 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
         return lambda module: _of_torch(module, to, seed, cpu)
     if name == "triton.runtime.autotuner":
         return to.tuning.of_triton
+    if name == "torch._inductor.runtime.triton_heuristics":
+        return to.tuning.of_inductor
     if name == "torch._inductor.runtime.compile_tasks":
         return of_compile_tasks
     if name == "numpy":

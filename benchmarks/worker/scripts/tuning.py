@@ -1,7 +1,8 @@
-"""Kernels that choose their configuration by times (triton.autotune): in a survey by none, in trials once a side.
+"""Kernels that choose their configuration by times (triton.autotune): by none but in closures that are timed.
 
-A survey only asks what a closure runs and computes: the first configuration that can be launched serves.  In trials
-each side measures all, in the first that comes to the kernel; what it chose holds in the trials that follow.  Where
+Where it is only asked what a closure runs and computes, or what a script leaves to the next one, the first
+configuration that can be launched serves.  In trials each side measures all, in the first closure that is timed and
+comes to the kernel; what it chose holds in the trials that follow.  Where
 both sides have the same kernel and a side's times do not tell the other's choice from its own best, it takes that one:
 else equal kernels would run in two configurations by chance, in every trial.  A kernel that was changed is run in its
 own best configuration, as its users will run it.
@@ -9,13 +10,14 @@ own best configuration, as its users will run it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,35 @@ are 25 and 100."""
 class Tuning:
     """What a process knows of choices.  folder: of the session, shared by both sides.  role: of this side.
 
-    measures: whether configurations are timed at all.  skipped: how many were not, since this began.
+    surveys: nothing is timed at all.  skipped: how many configurations were not timed, since this began.
     """
 
-    def __init__(self, folder: str, role: str, measures: bool) -> None:
-        self._folder, self._role, self._measures = Path(folder), role, measures
+    def __init__(self, folder: str, role: str, surveys: bool) -> None:
+        self._folder, self._role, self._surveys, self._measures = Path(folder), role, surveys, False
+        self._untimed: list[Any] = []
         self.skipped = 0
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Configurations are timed inside; what was chosen without times before is chosen again."""
+        for tuner in self._untimed:
+            tuner.cache.clear()
+        self._untimed, self._measures = [], True
+        try:
+            yield
+        finally:
+            self._measures = False
+
+    def of_inductor(self, module: Any) -> None:
+        """torch._inductor.runtime.triton_heuristics: a survey takes the first configuration of its kernels, too.
+
+        By chance sides chose others, and so summed in another order: torch.compile keeps what it chose on disk, and a
+        survey must leave nothing there (torch 2.5 to 2.13).
+        """
+        kind = module.CachingAutotuner
+        if self._surveys:
+            kind.autotune_to_one_config = lambda tuner, *_, **__: setattr(tuner, "launchers", tuner.launchers[:1])
+            kind.coordinate_descent_tuning = lambda _, launcher, *__, **___: launcher
 
     def of_triton(self, module: Any) -> None:
         """Have triton.runtime.autotuner choose by this."""
@@ -71,6 +96,7 @@ class Tuning:
     def _first(self, tuner: Any, configs: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The first that can be launched."""
         self.skipped += len(configs)
+        self._untimed.append(tuner)
         runs = (one for one in configs if math.isfinite(self._time(tuner, one, args, kwargs, _called)))
         return next(runs, configs[0])
 

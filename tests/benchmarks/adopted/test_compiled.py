@@ -80,13 +80,41 @@ def test_kernels_options_constants_and_arguments_of_generated_code_count(
     assert base != ran(load(text, **{"constant0": CONSTANT, **held}), given)[0]
 
 
-def test_a_graph_that_another_backend_runs_cannot_be_seen(load: Load, tmp_path: Path) -> None:
+def test_a_graph_that_nobody_wrote_as_text_cannot_be_seen(load: Load) -> None:
     other = load("def call(args): return args", name="torchinductor_b.py")  # compiled, but nothing that was generated
     assert ran(lambda: other([1])) == ({}, "a compiled graph")
-    ours = load(GENERATED)
-    held: dict[str, Any] = {}
-    exec(compile("def forward(): return 1", "<eval_with_key>.0", "exec"), held)
-    assert ran(lambda: (ours([1]), held["forward"]())) == ({}, "a compiled graph")
+
+
+def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs() -> None:
+    class Scaled(torch.Tensor):
+        __module__ = "library"
+
+    x = torch.ones(3, 3).as_subclass(Scaled)
+    with executed.watched(lambda file: False) as watch, torch._C.DisableTorchFunctionSubclass():
+        x.t()
+    assert not watch.unseen
+
+
+@pytest.mark.slow  # imports torch's compiler
+def test_a_graph_that_torch_interprets_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())
+
+    def interpreted(value: int, count: int) -> tuple[dict[str, str], str]:
+        def scaled(x: torch.Tensor) -> torch.Tensor:
+            return x * value
+
+        torch._dynamo.reset()
+        call = torch.compile(scaled, backend="eager", fullgraph=True)
+        for _ in range(count):  # each graph of a process has another number
+            call(torch.ones(4))
+            torch._dynamo.reset()
+        call(torch.ones(4))
+        return ran(lambda: call(torch.ones(4)))
+
+    base, unseen = interpreted(2, 0)
+    assert not unseen
+    assert (base, "") == interpreted(2, 3)
+    assert base["function forward (<eval_with_key>)"] != interpreted(3, 0)[0]["function forward (<eval_with_key>)"]
 
 
 def test_beside_generated_code_results_stand_for_the_operations(load: Load) -> None:
@@ -163,4 +191,4 @@ def test_what_compiles_is_not_watched() -> None:
         assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
         assert sys.getprofile() is before is watch
     assert watch.compiled
-    assert not list(watch.functions())
+    assert [name for name, _ in watch.functions()] == ["function forward (<eval_with_key>)"]

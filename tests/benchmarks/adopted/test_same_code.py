@@ -82,6 +82,29 @@ def test_only_the_closures_whose_code_changed_are_timed(adopt: Adopt, old: str, 
     assert by_provider == {"mine": "untimed" if old.startswith("STEPS") else "ok", "other": "untimed"}
 
 
+SHORT = """
+import torch
+from pathlib import Path
+at = Path(__file__).with_name("runs")
+at.write_text(at.read_text() + "." if at.exists() else ".")
+
+def double(x):
+    if len(at.read_text()) == 1 and len(x) > 8:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    return x * 2
+
+other = torch.relu
+"""
+
+
+def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt: Adopt) -> None:
+    enough = SHORT.replace("== 1", "== 0")
+    found = adopt(SCRIPT, base={"mylib/__init__.py": SHORT}, head={"mylib/__init__.py": enough}, every=False)
+    assert (found.out.parent / "base/mylib/runs").read_text()[:2] == ".."
+    assert [one.status for side in found.survey.sides.values() for one in side.closures] == ["ok"] * 8
+    assert verdict(found).verdict is not Verdict.NOT_COMPARABLE
+
+
 def test_a_global_that_code_names_counts_by_its_value(adopt: Adopt) -> None:
     library = LIBRARY.replace("def other(x):", "def other(x):\n    TABLE")
     changed = {"mylib/__init__.py": library.replace("(16, 2)", "(16, 3)")}
@@ -118,7 +141,8 @@ def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     by = {
         "another_c_library": "from markupsafe import _speedups as c\n"
         "def other(x):\n    c._escape_inner('a')\n    return x + 1\n",
-        "compiled": "import torch\nother = torch.compile(lambda x: x + 1, backend='aot_eager')\n",
+        "compiled": "import torch\nown = lambda graph, given: lambda *x: (x[-1] + 1,)  # a backend of somebody's\n"
+        "other = torch.compile(lambda x: x + 1, backend=own)\n",
     }[kind]
     library = {"mylib/__init__.py": LIBRARY.partition("def other")[0] + by}
     found = adopt(SCRIPT, base=library, head=library, every=False)

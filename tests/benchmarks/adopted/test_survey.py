@@ -186,6 +186,17 @@ def test_a_script_that_sets_variables_needs_a_python_that_has_not_imported_torch
     assert ScriptRun("a.py", tmp_path / "a.py").needs_fresh_python is fresh
 
 
+def test_what_fails_on_one_side_does_not_change_what_others_of_its_case_compute() -> None:
+    good = closure("torch/x=1", outputs=("float32[4]",))
+    sides = {
+        "base": (good, closure("liger/x=1", status="error", why="RuntimeError: Triton Error [CUDA]: out of memory")),
+        "head": (good, closure("liger/x=1", outputs=("float32[4]",))),
+    }
+    found = Survey("d", {role: SideSurvey(own, ScriptEnd()) for role, own in sides.items()})
+    assert found.definition("base", "x=1") == found.definition("head", "x=1")
+    assert [side.short_of_memory for side in found.sides.values()] == [True, False]
+
+
 @pytest.mark.parametrize("short", [("head",), ("base",), ("base", "head"), ()])
 def test_a_side_that_finds_no_memory_beside_the_other_proves_nothing(short):
     """Both stand on the GPU at once; where both run out, what each said stays."""

@@ -1,9 +1,11 @@
-"""Kernels that choose their configuration by times: none are taken in a survey, and once a side in trials."""
+"""Kernels that choose their configuration by times: taken in closures that are timed, and once a side."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,15 +34,20 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """make(role, {BLOCK: ms}, measures) -> a tuner in a process of its own, so to say, and its kernel."""
+    """make(role, {BLOCK: ms}, measures) -> a tuner in a process of its own, so to say, and its kernel.
+
+    measures: a closure is being timed.
+    """
     from triton.runtime import autotuner
 
     prune, bench = autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench
 
     def made(role: str, ms: dict[int, float], measures: bool = True, src: str = "def named(): ...") -> Any:
         autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
-        tuning = Tuning(str(tmp_path / "tuned"), role, measures)
+        tuning = Tuning(str(tmp_path / "tuned"), role, False)
         tuning.of_triton(autotuner)
+        if measures:
+            entered.enter_context(tuning.measuring())
         kernel = Kernel(ms, src)
 
         def do_bench(call: Callable[[], None], quantiles: Any) -> list[float]:
@@ -54,7 +61,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         tuner = autotuner.Autotuner(kernel, ["x", "n"], configs, ["n"], ["x"], None, do_bench=do_bench)
         return tuning, tuner, kernel
 
-    yield made
+    with contextlib.ExitStack() as entered:
+        yield made
     autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
 
 
@@ -67,7 +75,7 @@ class Buffer:
         self.cleared += 1
 
 
-def test_a_survey_takes_the_first_configuration_that_can_be_launched(make: Make) -> None:
+def test_outside_of_what_is_timed_the_first_configuration_that_can_be_launched_serves(make: Make) -> None:
     tuning, tuner, kernel = make("base", {16: -1, 32: 3.0, 64: 1.0, 128: 2.0}, measures=False)
     x = Buffer()
     tuner.run(x, 5)
@@ -78,6 +86,36 @@ def test_a_survey_takes_the_first_configuration_that_can_be_launched(make: Make)
     assert kernel.launched == [32, 32, 32]
     tuner.run(x, 6)
     assert tuning.skipped == 8
+
+
+def test_what_was_chosen_without_times_is_chosen_again_where_a_closure_is_timed(make: Make) -> None:
+    tuning, tuner, kernel = make("base", {16: 3.0, 32: 1.0}, measures=False)
+    tuner.run(Buffer(), 5)
+    with tuning.measuring():
+        tuner.run(Buffer(), 5)
+    assert kernel.launched == [16, 16, 16, 32, 32]
+    tuner.run(Buffer(), 5)
+    tuner.run(Buffer(), 6)
+    assert kernel.launched[5:] == [32, 16, 16]
+
+
+@pytest.mark.parametrize(("surveys", "left"), [(True, ["first"]), (False, ["second"])])
+def test_a_survey_takes_the_first_configuration_of_inductors_kernels(surveys: bool, left: list[str]) -> None:
+    class CachingAutotuner:
+        def __init__(self) -> None:
+            self.launchers = ["first", "second"]
+
+        def autotune_to_one_config(self, *_: Any, **__: Any) -> None:
+            self.launchers = self.launchers[1:]
+
+        def coordinate_descent_tuning(self, launcher: str, *_: Any, **__: Any) -> str:
+            return f"better than {launcher}"
+
+    Tuning("", "base", surveys).of_inductor(SimpleNamespace(CachingAutotuner=CachingAutotuner))
+    tuner = CachingAutotuner()
+    tuner.autotune_to_one_config(1, stream=0)
+    assert tuner.launchers == left
+    assert tuner.coordinate_descent_tuning("one", 1, stream=0) == ("one" if surveys else "better than one")
 
 
 def test_a_side_measures_once_in_a_session(make: Make) -> None:

@@ -136,6 +136,37 @@ def test_leaves_are_found_through_what_is_made_of_them() -> None:
     assert torch.equal(there.grad, torch.ones(3))
 
 
+def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs() -> None:
+    """As in a script that times one backward pass after the other; an optimizer reads gradients, and needs them."""
+    x = torch.ones(3, requires_grad=True)
+    (x * 5).sum().backward()
+    loss = (x * 2).sum()
+
+    def anew() -> None:
+        x.grad = None
+        loss.backward(retain_graph=True)
+
+    for call, given in ((lambda: loss.backward(retain_graph=True), 7.0), (anew, 2.0)):
+        x.grad = torch.full((3,), 5.0)
+        bench = closure_bench(call)
+        assert bench.examine()["outputs"] == ["float32[3]"]
+        assert torch.equal(bench._own[0], torch.full((3,), given))
+    x.grad = torch.full((3,), 5.0)
+    bench = closure_bench(torch.optim.SGD([x], lr=1.0).step, [x])
+    assert bench.examine()["changed"]
+    assert torch.equal(x.grad, torch.full((3,), 5.0))
+
+
+def test_a_digest_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(bits, "LARGE", 0)
+    monkeypatch.setattr(bits, "_sums", no_memory)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        bits.digest(torch.ones(100))
+
+
 def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "LARGE", 64)
 
