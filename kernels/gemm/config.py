@@ -79,7 +79,7 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
     if case.M <= 64:
         return _split(case, 64, 64, 128, 4, 3, fill=2 * sms)
     if case.M <= 256:
-        return _split(case, 128, 128, 64, 8, 6, fill=sms)
+        return _split(case, 128, 128, 64, 4, 6, fill=sms)
     if sms >= -(-case.M // 128) * -(-case.N // 256):  # one round: 1.5 % faster than roles in five cases of H200
         return _persistent(128, 256, 64, 8, 4, parts=2)
     return _specialized(256, 3, group_m=16)
