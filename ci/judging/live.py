@@ -156,7 +156,7 @@ class Looking:
 
     def __init__(self, log: Followed, policy: Policy, progress: Progress, console: Console) -> None:
         self._log, self._policy, self._progress, self._console = log, policy, progress, console
-        self._begun = False
+        self._begun, self._held = False, -1
         self._last: Outcome | None = None
         self._compared: Sequence[Comparison] = ()
 
@@ -172,10 +172,13 @@ class Looking:
         decision = decide(self._progress, judgement.cases)
         orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
         orders = [self._informed(order, trials) for order in orders]
-        if orders:
-            unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
-            self._console.print(f"{unsettled}; measuring them until they have {decision.trials} trials")
-        return orders
+        if not orders:
+            return []
+        brought, self._held = len(trials) > self._held, len(trials)
+        then = f"measuring them until they have {decision.trials} trials"
+        then = then if brought else "no trial came of the last orders"
+        self._console.print(f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled; {then}")
+        return orders if brought else []
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
         """The order with the rounds that tell most in a second."""

@@ -218,6 +218,17 @@ def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(
     assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
 
 
+def test_orders_of_which_no_trial_comes_end_the_comparison(tmp_path: Path) -> None:
+    """As where a script's open closure runs the same code since its file was written: nothing of it is timed again."""
+    player, console = Player(slower=0.004), Console(record=True, file=io.StringIO())
+    player(TREES, MeasurePlan(trials=2), tmp_path / "t.jsonl", console)
+    player.write = lambda *given: None  # type: ignore[method-assign]
+    outcome = compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", console, player)
+    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
+    assert len(player.asked) == 1
+    assert "not settled; no trial came of the last orders" in console.export_text()
+
+
 def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
     Player()(TREES, MeasurePlan(trials=1), out, Console())
