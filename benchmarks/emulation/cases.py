@@ -21,6 +21,8 @@ from ..shapes import JsonObject
 from ..worker import guards
 from ..worker.arms import CaseBench
 from ..worker.failures import Refused
+from . import worlds
+from .collective import Schedules, Unsound, world
 from .launch import Execution
 from .triton_driver import EmulatedDriver, emulated
 from .watching import LastWrite, Trace, Watch
@@ -60,7 +62,8 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
     """What is checked: every backend that declares what it compiles, for every target, once with each set of knobs and
     each dtype (what backends share, in one of them); kernels: by name.
 
-    Of an operator without shapes here (SMALL), the declared cases that are small.  Operators of several ranks: none.
+    Of an operator without shapes here (SMALL), the declared cases that are small.  Of those of several ranks, what
+    worlds.variants lists.
     """
     launches: dict[Any, SmallCase] = {}
     for one in _launches(kernels, arches):
@@ -68,7 +71,15 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
             knobs = tuple(sorted(one.knobs.items()))
             launches.setdefault((one.operator, one.backend, one.arch, one.declared.dtype, knobs), one)
     found = [small for one in launches.values() for small in _checked(one)]
+    found += _of_several_ranks(kernels, arches)
     return list({(one.operator, one.backend, one.arch, one.name): one for one in found}.values())
+
+
+def _of_several_ranks(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
+    for arch in arches:
+        for one in worlds.variants(worlds.RANKS):
+            if declared := one.stands_for(kernels, arch):
+                yield SmallCase(one.operator, one.backend, arch, declared, one.case(worlds.RANKS), one.knobs)
 
 
 def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
@@ -184,9 +195,12 @@ class StillClock:
 def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = lambda one: None) -> JsonObject:
     """Call a backend twice, the second time into poisoned outputs, and compare: {"norm", "peak", "seconds"}.
 
-    The steps and the tolerance are those of `ridgeline verify` on a GPU.  told: what each launch of the second call
-    did.  Raises worker.failures.Refused for a wrong output, NotExecutable, Unsupported, or what the operator raises.
+    The steps and the tolerance are those of `ridgeline verify` on a GPU; a case of several ranks: see _under_orders.
+    told: what each launch of the second call did.  Raises worker.failures.Refused for a wrong output, NotExecutable,
+    Unsupported, or what the operator raises.
     """
+    if small.case.world > 1:
+        return _under_orders(kernel, small)
     first = True
 
     def second_call(done: Execution) -> None:
@@ -209,6 +223,24 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
                 raise
             sentence, lines = _explained(driver, bench, small.name)
             raise WrongOutput("; ".join(filter(None, [str(error), sentence])), lines) from None
+
+
+def _under_orders(kernel: Any, small: SmallCase) -> JsonObject:
+    """All ranks under the schedules of worlds.SEEDS: {"norm", "peak"} against the reference, "instructions" executed.
+
+    Raises worker.failures.Refused for a wrong word, a hazard or a deadlock.
+    """
+    try:
+        schedules = Schedules(world(kernel, small.backend, small.case, small.arch, dict(small.knobs)))
+    except Unsound as error:
+        raise Refused("wrong", str(error)) from None
+    count = 0
+    for seed in worlds.SEEDS:
+        one = schedules.run(seed)
+        count += one.executed
+        if one.hazards:
+            raise Refused("wrong", str(one.hazards[0]))
+    return {**schedules.error, "instructions": count}
 
 
 # What a person sees of a wrong output.

@@ -52,6 +52,10 @@ class OneProcess:
         self._heaps = []
 
 
+class Unsound(Exception):
+    """The first schedule, which nothing disturbs, has a hazard or is not what the reference says."""
+
+
 @dataclass(frozen=True)
 class World:
     """Launches of all ranks, [rank][call], the memory that they share, and what their streams do in between.
@@ -170,16 +174,18 @@ class Schedules:
     """Runs a world under seeds.  Its first, undisturbed run is compared with the reference; all others must equal it.
 
     sound: runs of the same world without a fault, whose outputs are taken; then the first hazard ends a schedule.
+    error: the largest "norm" and "peak" of the first run.  Raises Unsound.
     """
 
     def __init__(self, of: World, sound: Schedules | None = None) -> None:
         self.world, self.programs = of, Programs(len(of.launches))
         self.most, self.limit = (1, sound.limit) if sound else (MOST, LIMIT)
+        self.error = {"norm": 0.0, "peak": 0.0}
         self._initial = sound._initial if sound else of.memory.bytes.copy()
         self.expected = sound.expected if sound else self._calm()
 
     def _calm(self) -> list[list[Any]]:
-        """Outputs of one run, [rank][call]; NotExecutable if one is not what the reference says."""
+        """Outputs of one run, [rank][call]."""
         import torch
 
         from kernels.numerics import compare
@@ -188,7 +194,7 @@ class Schedules:
         schedule.run()
         self.limit = TIMES_LONGER * schedule.executed
         if schedule.hazards:
-            raise NotExecutable(f"the first schedule: {schedule.hazards[0]}")
+            raise Unsound(f"the first schedule: {schedule.hazards[0]}")
         for rank, outputs in enumerate(schedule.results):
             like = self.world.likes[rank]
             for call, output in enumerate(outputs):
@@ -198,7 +204,8 @@ class Schedules:
                     self.world.tolerance,
                 )
                 if not found.ok:
-                    raise NotExecutable(f"rank {rank}, call {call}: not what the reference says: {found}")
+                    raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
+                self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
         return schedule.results
 
     def _schedule(self, seed: int, expected: list[list[Any]] | None) -> Schedule:

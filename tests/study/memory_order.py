@@ -17,58 +17,16 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
 from benchmarks.emulation.collective import Schedules, world
+from benchmarks.emulation.worlds import Variant, variants
 from kernels.registry import discover
-from kernels.spec import Case
 from tests.benchmarks.emulation.planting import Outcome, outcomes
 
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
-SMALL: dict[str, Any] = {"programs": 2, "num_warps": 2, "unroll": 1}
-CHUNKS = {"ahead": 1, "chunk": 1}
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A backend with knobs, and the dimensions of its case for a world."""
-
-    operator: str
-    backend: str
-    name: str
-    knobs: dict[str, Any] = field(default_factory=dict)
-
-    def case(self, ranks: int) -> Case:
-        """The smallest case in which every path of the launch is taken."""
-        dims: dict[str, Any] = {"KB": 4 * ranks}
-        if self.operator == "all_gather":
-            dims = {"MB": (5 if ranks == 8 and self.knobs["programs"] == ranks else 12) * ranks / 1024}
-        elif self.operator == "gemm_all_scatter":
-            dims = {"M": 64, "N": 64 * ranks, "K": 128}
-        return Case(f"w{ranks}_fp16_order", world=ranks, dtype="fp16", **dims)
-
-
-def variants(ranks: int) -> list[Variant]:
-    """What is executed for a world: every algorithm, with and without a stage."""
-    direct = {"staged": 0, "programs": ranks if ranks == 8 else 2 * ranks, "num_warps": 2}
-    sums = [("two_shot", {}), ("two_shot_push", CHUNKS), ("one_shot_push", {}), ("one_shot_pull", {})]
-    scatters = [("pull", {}), ("push", {}), ("push_chunks", CHUNKS)]
-    return [
-        Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2}),
-        Variant("all_gather", "triton", "direct", {**direct, "fanout": 1}),
-        Variant("all_gather", "partitioned", "partitioned", {"programs": ranks, "num_warps": 2}),
-        Variant("all_gather", "gluon", "gluon", {"programs": 2, "num_warps": 2}),
-        *(Variant("all_reduce", "triton", name, {**SMALL, "algorithm": name, **more}) for name, more in sums),
-        *(Variant("reduce_scatter", "triton", name, {**SMALL, "algorithm": name, **more}) for name, more in scatters),
-        Variant("all_to_all", "triton", "staged", {"programs": 2, "num_warps": 2, "groups": 2}),
-        Variant("all_to_all", "triton", "direct", {**direct, "groups": ranks}),
-        Variant("gemm_all_scatter", "triton", "whole"),
-        Variant("gemm_all_scatter", "triton", "split K", {"split_k": 2, "num_warps": 4, "programs": 2}),
-    ]
 
 
 def built(variant: Variant, ranks: int, arch: str) -> Schedules:

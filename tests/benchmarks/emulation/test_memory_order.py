@@ -8,13 +8,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.emulation import cases, worlds
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.programs import Recording
 from benchmarks.emulation.waves import Memory
+from benchmarks.emulation.worlds import Variant, variants
+from benchmarks.worker.failures import Refused
+from kernels.registry import discover
+from kernels.spec import Tolerance
 from tests.benchmarks.emulation.planting import Plant, Reasons, planted, plants
-from tests.study.memory_order import Variant, built, variants
+from tests.study.memory_order import built
 
 STAGED = Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2})
 SEEDS = range(1, 9)
@@ -126,3 +131,31 @@ def test_an_invalidation_is_not_needed_where_data_are_read_past_the_caches(sound
 def test_every_collective_is_right_on_two_ranks(variant, arch):
     """Each operator on both targets; `python -m tests.study.memory_order` takes all of them on both, and more ranks."""
     assert [str(hazard) for hazard in built(variant, 2, arch).hazards(range(1, 4))] == []
+
+
+def test_what_verify_executes_of_several_ranks_is_every_variant_that_the_operators_have():
+    operators = dict(discover().kernels)
+    found = [one for one in cases.small_cases(operators, ["gfx950"]) if one.case.world > 1]
+    assert [(one.operator, one.backend, one.knobs) for one in found] == [
+        (one.operator, one.backend, one.knobs) for one in variants(worlds.RANKS)
+    ]
+    assert {one.declared.world for one in found} == {worlds.RANKS}
+    assert not list(cases.small_cases({"all_reduce": operators["all_gather"]}, ["gfx950"])), "knobs of another operator"
+
+
+@pytest.mark.slow
+def test_verify_refuses_a_collective_whose_flag_has_no_scope(sound, monkeypatch):
+    """One schedule finds what is planted; an undisturbed one that is not what the reference says is refused as well."""
+    kernel, case = discover().kernels["all_gather"], STAGED.case(2)
+    small = cases.SmallCase("all_gather", "triton", "gfx942", case, case, STAGED.knobs)
+    found = cases.execute(kernel, small)
+    assert found["instructions"] > 1000
+    assert (found["norm"], found["peak"]) == (0, 0)
+    plant = last(sound, "GLOBAL_ATOMIC_SWAP")
+    with monkeypatch.context() as patch:
+        patch.setattr(cases, "Schedules", lambda of: Schedules(planted(sound.world, plant), sound))
+        with pytest.raises(Refused, match="seed .*: memory"):
+            cases.execute(kernel, small)
+    monkeypatch.setattr(type(kernel), "tolerance_for", lambda *given: Tolerance(peak=-1.0, norm=-1.0))
+    with pytest.raises(Refused, match="rank 0, call 0: not what the reference says"):
+        cases.execute(kernel, small)
