@@ -175,10 +175,12 @@ class Looking:
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
-        then = f"measuring them until they have {decision.trials} trials"
-        then = then if brought else "no trial came of the last orders"
-        self._console.print(f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled; {then}")
-        return orders if brought else []
+        unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
+        if not brought:
+            self._console.print(f"{unsettled}; no trial came of the last orders")
+            return []
+        self._console.print(f"{unsettled}; measuring them until they have {decision.trials} trials")
+        return orders
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
         """The order with the rounds that tell most in a second."""
