@@ -42,7 +42,7 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
 
     tiles: most column tiles of an item; of streamed, the units of a chunk, and share: percent of all units that is
     dealt out before chunks are drawn.  rows of a block are computed at a time, and few if no more of it are used.
-    overlap: kernels of a call start while the one before ends (streamed).  maxnreg: registers of a thread, 0: no limit.
+    overlap: kernels of a call start while the one before runs (streamed).  maxnreg: registers of a thread, 0: no limit.
     """
     rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
     if arch not in rules:
@@ -119,7 +119,7 @@ def _streamed(case: Case) -> dict[str, Any]:
         "layout": "streamed",
         "block_n": 32 if shallow else 16,
         "num_warps": 1,
-        "num_stages": 2 if shallow or even else 3,
+        "num_stages": 2 if dense else 4 if shallow else 3,
         "programs_per_cu": 16 if dense else 12 if shallow else 8,
         "maxnreg": 128 if dense else 0,
         "rows": 16,

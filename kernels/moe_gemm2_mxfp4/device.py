@@ -383,13 +383,17 @@ def gemm2_native_kernel(
 
 @triton.jit
 def sum_slots_kernel(
-    partial_ptr, out_ptr, columns, TOPK: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr = False
+    partial_ptr, out_ptr, columns, TOPK: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr = False,
+    tickets_ptr=None,
 ):  # fmt: skip
     """out[token] = sum over the slots 0, 1, ... TOPK - 1, in this order, of partial[token, slot], in fp32.
-    OVERLAP: started while the product ends, and lets the next kernel start in the same way (sm_90)."""
+    OVERLAP: started while the product runs, and lets the next kernel start in the same way (sm_90).  tickets: what the
+    product has drawn from (streamed.py), cleared for the next one."""
     if OVERLAP:
-        tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    if tickets_ptr is not None and tl.program_id(0) + tl.program_id(1) == 0:
+        tl.store(tickets_ptr, 0)
     token = tl.program_id(0).to(tl.int64)
     ns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)

@@ -25,15 +25,15 @@ def atomic_call(
     """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits."""
     _check_launch(case, x, knobs)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
+    if knobs["layout"] == "streamed":
+        return _returning(streamed_launch.adding(case, x, knobs, out), out)
     product = _product(case, x, knobs, out, atomic=True)
-    clear = streamed_launch.clearing(out, knobs, case.place.arch) if knobs["layout"] == "streamed" else out.zero_
 
-    def call() -> torch.Tensor:
-        clear()
+    def launch() -> None:
+        out.zero_()
         product()
-        return out
 
-    return call
+    return _returning(launch, out)
 
 
 def reduce_call(
@@ -41,18 +41,25 @@ def reduce_call(
 ) -> Callable[[], torch.Tensor]:
     """Callable that stores every weighted row and then sums the rows of each token in the order of its slots."""
     _check_launch(case, x, knobs)
-    device = device_module(case)
     kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
     partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
-    product = _product(case, x, knobs, partial, atomic=False)
-    grid, width = sum_grid(case), {"num_warps": 4}
     if knobs["layout"] == "streamed":
-        width |= streamed_launch.following(knobs, case.place.arch)
+        return _returning(streamed_launch.summing(case, x, knobs, partial, out), out)
+    device = device_module(case)
+    product = _product(case, x, knobs, partial, atomic=False)
+    grid = sum_grid(case)
 
-    def call() -> torch.Tensor:
+    def launch() -> None:
         product()
-        device.sum_slots_kernel[grid](partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, **width)
+        device.sum_slots_kernel[grid](partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, num_warps=4)
+
+    return _returning(launch, out)
+
+
+def _returning(launch: Callable[[], None], out: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def call() -> torch.Tensor:
+        launch()
         return out
 
     return call
@@ -172,8 +179,6 @@ def _product(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Re-codes the weights here, once, as a server does when it loads them."""
-    if knobs["layout"] == "streamed":
-        return streamed_launch.product(case, x, knobs, out, atomic)
     device = device_module(case)
     chosen, options = constants(case, case.place.arch, knobs, atomic)
     order = (x["ids"], x["weights"], x["experts"], x["valid"], out, case.M, case.N)

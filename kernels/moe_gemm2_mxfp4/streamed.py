@@ -176,7 +176,8 @@ def _source(at, stop, units, experts_ptr, WORDS: tl.constexpr):
 @triton.jit
 def _feed(
     feed, turn, ring_at, tensors, plan, tokens,
-    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, WORDS: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr,
+    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, WORDS: tl.constexpr, STAGES: tl.constexpr, DRAWN: tl.constexpr,
+    ASM: tl.constexpr,
 ):  # fmt: skip
     """Start the next copy into the place that turn `turn` leaves.
 
@@ -192,31 +193,45 @@ def _feed(
     left -= 1
     if left == 0:
         at, part, over = _after(at, stop, part, units, tensors[3], tokens, BLOCK_M, ROWS)
-        item = programs + tl.max(ticket, 0)
-        begin, end = _bounds(item, programs, first, total, chunk)
-        at = tl.where(over, begin, at)
-        stop = tl.where(over, end, stop)
-        ticket = tl.where(over, draw(tensors[6], over, ASM), ticket)
-        a = tl.where(over & (number % 4 == 0), item, a)
-        b = tl.where(over & (number % 4 == 1), item, b)
-        c = tl.where(over & (number % 4 == 2), item, c)
-        d = tl.where(over & (number % 4 == 3), item, d)
-        number += over.to(tl.int32)
+        if DRAWN:
+            item = programs + tl.max(ticket, 0)
+            begin, end = _bounds(item, programs, first, total, chunk)
+            at = tl.where(over, begin, at)
+            stop = tl.where(over, end, stop)
+            ticket = tl.where(over, draw(tensors[6], over, ASM), ticket)
+            a = tl.where(over & (number % 4 == 0), item, a)
+            b = tl.where(over & (number % 4 == 1), item, b)
+            c = tl.where(over & (number % 4 == 2), item, c)
+            d = tl.where(over & (number % 4 == 3), item, d)
+            number += over.to(tl.int32)
         before, left = _source(at, stop, units, tensors[5], WORDS)
     return at, stop, part, before, left, ticket, a, b, c, d, number
 
 
 @triton.jit
-def _begun(
-    at, stop, ring_at, tensors, plan, tokens,
-    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, WORDS: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr,
-):  # fmt: skip
-    """`feed` (see _feed) of a program whose first item is from `at` to `stop`, when its ring is full."""
-    ticket = draw(tensors[6], True, ASM)
-    before, left = _source(at, stop, plan[4], tensors[5], WORDS)
-    feed = (at, stop, 0, before, left, ticket, 0, 0, 0, 0, 0)
+def _ahead(before, left, ring_at, w_ptr, WORDS: tl.constexpr, STAGES: tl.constexpr):
+    """Start the first copies, all but the last of a segment, and return how many."""
+    ahead = tl.maximum(tl.minimum(left - 1, STAGES), 0)
     for i in tl.static_range(STAGES):
-        feed = _feed(feed, i, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, ASM)
+        copy(ring_at[0] + i * (WORDS * 4), ring_at[1] + i * 8, w_ptr + before + i * WORDS, i < ahead, WORDS * 4)
+    return ahead
+
+
+@triton.jit
+def _begun(
+    at, stop, before, left, ahead, ring_at, tensors, plan, tokens,
+    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, WORDS: tl.constexpr, STAGES: tl.constexpr, DRAWN: tl.constexpr,
+    ASM: tl.constexpr,
+):  # fmt: skip
+    """`feed` (see _feed) of a program whose first item is from `at` to `stop`, when its ring is full; `ahead` of the
+    copies are under way."""
+    ticket = tl.arange(0, 32) * 0
+    if DRAWN:
+        ticket = draw(tensors[6], True, ASM)
+    feed = (at, stop, 0, before + ahead * WORDS, left - ahead, ticket, 0, 0, 0, 0, 0)
+    for i in tl.static_range(STAGES):
+        if i >= ahead:
+            feed = _feed(feed, i, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, DRAWN, ASM)
     return feed
 
 
@@ -236,7 +251,7 @@ def _outputs(tensors, row, exponent, GROUPS: tl.constexpr):
 def _segment(
     at, count, part, turn, feed, ring_at, tensors, plan, tokens, columns, row_words, down,
     TOPK: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
-    NT: tl.constexpr, STAGES: tl.constexpr, ATOMIC: tl.constexpr, ASM: tl.constexpr,
+    NT: tl.constexpr, STAGES: tl.constexpr, ATOMIC: tl.constexpr, DRAWN: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """`count` units of NT tiles from `at` on, for 8 GROUPS rows of their block, from ROWS * part on; returns `feed`."""
     WORDS: tl.constexpr = NT * 68 * BLOCKS
@@ -261,7 +276,7 @@ def _segment(
         sums = ()
         for n in tl.static_range(NT):
             sums = sums + _tile(here + n * 68 * BLOCKS * UNIT, rights, UNIT, BLOCKS, GROUPS, ASM)
-        feed = _feed(feed, turn, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, ASM)
+        feed = _feed(feed, turn, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, DRAWN, ASM)
         for n in tl.static_range(NT):
             at_n = ((unit + i) * NT + n) * 16 + lanes // 4 * 2
             for j in tl.static_range(2 * GROUPS):
@@ -279,16 +294,17 @@ def gemm2_streamed_kernel(
     a_ptr, a_scale_ptr, w_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr, tickets_ptr, tokens, columns,
     row_words, down, programs, share, chunk,
     TOPK: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr, NT: tl.constexpr,
-    STAGES: tl.constexpr, ATOMIC: tl.constexpr, OVERLAP: tl.constexpr, ASM: tl.constexpr,
+    STAGES: tl.constexpr, ATOMIC: tl.constexpr, DRAWN: tl.constexpr, OVERLAP: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """Persistent, one warp a program.  The units (NT column tiles) of all blocks of rows, block after block, are cut
-    into items: `share` percent of them into one for each program, the rest into chunks, which programs draw as they
-    come.  8 GROUPS rows are computed at a time, or 8 where no more are used.
+    into items: `share` percent of them into one for each program, the rest (DRAWN: there is one) into chunks, which
+    programs draw as they come.  8 GROUPS rows are computed at a time, or 8 where no more are used.
 
-    tickets int32 [2], zeros: the items drawn, and the programs that are done; the last one leaves zeros.
+    tickets int32 [1]: the items drawn, 0 at first; the small kernel before or behind this one clears it.
     w int32 [experts, units, NT, 68 BLOCKS] (formats.stream), whose true scales are 2^-down times as large; the rest as
-    in gemm2_kernel.  OVERLAP: launched while the kernel before it ends, and lets the next one start in the same way.
-    If it is ATOMIC, the kernel before it is clear_kernel, which waits for all before it, so only adding has to wait.
+    in gemm2_kernel.  OVERLAP: launched while the kernel before it runs, and lets the next one start in the same way.
+    Until that kernel has ended only the weights and the order of rows (ids, weights, experts, valid) are read: they are
+    older, for the first product of the layer needs them as well.
     """
     WORDS: tl.constexpr = NT * 68 * BLOCKS
     ROWS: tl.constexpr = 8 * GROUPS
@@ -296,8 +312,6 @@ def gemm2_streamed_kernel(
     if ASM:
         ring_at = ring(STAGES, WORDS * 4)
     if OVERLAP:
-        if not ATOMIC:
-            tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     tensors = (a_ptr, a_scale_ptr, w_ptr, ids_ptr, weights_ptr, experts_ptr, tickets_ptr, out_ptr)
     units = tl.cdiv(columns, 16 * NT)
@@ -305,10 +319,16 @@ def gemm2_streamed_kernel(
     first = tl.maximum(tl.cdiv(tl.cast(total, tl.int64) * share, 100 * programs).to(tl.int32), 1)
     plan = (programs, first, total, chunk, units)
     at, stop = _bounds(tl.program_id(0), programs, first, total, chunk)
-    part, turn, taken = 0, 0, 0
-    feed = _begun(at, stop, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, ASM)
-    if OVERLAP and ATOMIC:
+    before, left = _source(at, stop, units, experts_ptr, WORDS)
+    ahead = 0
+    if ASM:
+        ahead = _ahead(before, left, ring_at, w_ptr, WORDS, STAGES)
+    if OVERLAP:
         tl.extra.cuda.gdc_wait()
+    feed = _begun(
+        at, stop, before, left, ahead, ring_at, tensors, plan, tokens, BLOCK_M, ROWS, WORDS, STAGES, DRAWN, ASM
+    )
+    part, turn, taken = 0, 0, 0
     while at < stop:
         count = _count(at, stop, units)
         few = False
@@ -317,19 +337,18 @@ def gemm2_streamed_kernel(
         if few:
             feed = _segment(
                 at, count, part, turn, feed, ring_at, tensors, plan, tokens, columns, row_words, down,
-                TOPK, BLOCK_M, 1, ROWS, BLOCKS, NT, STAGES, ATOMIC, ASM,
+                TOPK, BLOCK_M, 1, ROWS, BLOCKS, NT, STAGES, ATOMIC, DRAWN, ASM,
             )  # fmt: skip
         else:
             feed = _segment(
                 at, count, part, turn, feed, ring_at, tensors, plan, tokens, columns, row_words, down,
-                TOPK, BLOCK_M, GROUPS, ROWS, BLOCKS, NT, STAGES, ATOMIC, ASM,
+                TOPK, BLOCK_M, GROUPS, ROWS, BLOCKS, NT, STAGES, ATOMIC, DRAWN, ASM,
             )  # fmt: skip
         turn += count
         at, part, over = _after(at, stop, part, units, ids_ptr, tokens, BLOCK_M, ROWS)
-        if over:
+        if DRAWN and over:
             at, stop = _bounds(_drawn(feed, taken), programs, first, total, chunk)
             taken += 1
-    _leave(tickets_ptr, feed[5], programs, ASM)
 
 
 @triton.jit
@@ -340,18 +359,12 @@ def _drawn(feed, taken):
 
 
 @triton.jit
-def _leave(tickets_ptr, ticket, programs, ASM: tl.constexpr):
-    """The last program leaves zeros for the next launch; `ticket`: of the last draw, which has to be over."""
-    done = tl.max(draw(tickets_ptr + 1, tl.max(ticket, 0) >= 0, ASM), 0)
-    lanes = tl.arange(0, 32)
-    tl.store(tickets_ptr + lanes, 0, mask=(lanes < 2) & (done == programs - 1))
-
-
-@triton.jit
-def clear_kernel(out_ptr, elements, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    """Zeros, for the product to add to.  OVERLAP as in gemm2_streamed_kernel."""
+def clear_kernel(out_ptr, tickets_ptr, elements, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+    """Zeros, for the product to add to and to draw from.  OVERLAP as in gemm2_streamed_kernel."""
     if OVERLAP:
-        tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.zeros((BLOCK,), out_ptr.dtype.element_ty), mask=at < elements)
+    if tl.program_id(0) == 0:
+        tl.store(tickets_ptr, 0)

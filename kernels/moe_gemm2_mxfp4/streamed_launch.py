@@ -14,8 +14,12 @@ from kernels.spec import Case, Compilation
 SUM_BLOCK = 1024
 """Columns of a program of the fixed-order sum: 4 KiB per row, so that a program's loads fill whole DRAM pages."""
 
-CLEAR_BLOCK = 4096
-"""Elements that a program of the clearing sets to zero: 8 KiB of bf16."""
+CLEAR_BLOCKS = (1024, 4096)
+"""Elements that a program of the clearing sets to zero, with a warp for 1024.  One warp fits into the registers that a
+product leaves free, and is there when it ends; but the next product waits until the last of many programs is there."""
+
+TICKETS = ("*i32", (1,))
+"""The counter that programs draw from (streamed.py)."""
 
 
 def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -31,6 +35,7 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> tup
         "NT": knobs["block_n"] // 16,
         "STAGES": knobs["num_stages"],
         "ATOMIC": atomic,
+        "DRAWN": knobs["share"] < 100,
         "OVERLAP": overlaps(knobs, arch),
         "ASM": arch != "cpu",
     }, options | launched(knobs, arch)
@@ -46,34 +51,68 @@ def launched(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
     return {"launch_pdl": True} if overlaps(knobs, arch) else {}
 
 
-def following(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
-    """Constants and options of the small kernel before or behind the product."""
-    return {"OVERLAP": overlaps(knobs, arch), **launched(knobs, arch)}
-
-
 def sum_grid(case: Case) -> tuple[int, int]:
     """Programs of the fixed-order sum, by tokens and columns."""
     return case.M, -(-case.N // SUM_BLOCK)
 
 
-def _clear_grid(elements: int) -> tuple[int]:
-    return (-(-elements // CLEAR_BLOCK),)
+def _clear(case: Case, arch: str, knobs: dict[str, Any]) -> tuple[tuple[int], dict[str, Any], dict[str, Any]]:
+    """(grid, constants, options) of the clearing: small blocks where those are at most one program for each SM."""
+    small, large = CLEAR_BLOCKS
+    block = small if small * compute_units(case, arch) >= case.M * case.N else large
+    options = {"num_warps": block // 1024, **launched(knobs, arch)}
+    return (-(-case.M * case.N // block),), {"BLOCK": block, "OVERLAP": overlaps(knobs, arch)}, options
 
 
-def clearing(out: torch.Tensor, knobs: dict[str, Any], arch: str) -> Callable[[], None]:
-    """Launcher of the kernel that sets `out` to zero and lets the product start meanwhile."""
+def _sum(case: Case, arch: str, knobs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(constants, options) of the fixed-order sum."""
+    fixed = {"TOPK": case.topk, "BLOCK": SUM_BLOCK, "OVERLAP": overlaps(knobs, arch)}
+    return fixed, {"num_warps": 4, **launched(knobs, arch)}
+
+
+def adding(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor) -> Callable[[], None]:
+    """Launcher of the kernel that sets `out` to zero and of the product that adds to it."""
     from kernels.moe_gemm2_mxfp4 import streamed
 
-    grid, width = _clear_grid(out.numel()), {"num_warps": 4, **following(knobs, arch)}
+    tickets = _tickets(out)
+    product = _product(case, x, knobs, out, tickets, atomic=True)
+    grid, fixed, options = _clear(case, case.place.arch, knobs)
 
     def launch() -> None:
-        streamed.clear_kernel[grid](out, out.numel(), BLOCK=CLEAR_BLOCK, **width)
+        streamed.clear_kernel[grid](out, tickets, out.numel(), **fixed, **options)
+        product()
 
     return launch
 
 
-def product(
-    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
+def summing(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], partial: torch.Tensor, out: torch.Tensor
+) -> Callable[[], None]:
+    """Launcher of the product into `partial` and of the kernel that sums the slots of each token into `out`."""
+    from kernels.moe_gemm2_mxfp4 import device
+
+    tickets = _tickets(out)
+    product = _product(case, x, knobs, partial, tickets, atomic=False)
+    fixed, options = _sum(case, case.place.arch, knobs)
+
+    def launch() -> None:
+        product()
+        device.sum_slots_kernel[sum_grid(case)](partial, out, case.N, tickets_ptr=tickets, **fixed, **options)
+
+    return launch
+
+
+def _tickets(out: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(1, dtype=torch.int32, device=out.device)
+
+
+def _product(
+    case: Case,
+    x: dict[str, torch.Tensor],
+    knobs: dict[str, Any],
+    out: torch.Tensor,
+    tickets: torch.Tensor,
+    atomic: bool,
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Lays the weights out here, once, as a server does when it loads them."""
     from kernels.moe_gemm2_mxfp4 import streamed
@@ -82,9 +121,8 @@ def product(
     programs = compute_units(case, case.place.arch) * knobs["programs_per_cu"]
     weights, down = formats.stream_all(x["w"], x["w_scale"], knobs["block_n"])
     arguments = (
-        x["a"].view(torch.int32), x["a_scale"], weights, x["ids"], x["weights"], x["experts"], x["valid"], out,
-        torch.zeros(2, dtype=torch.int32, device=out.device), case.M, case.N, case.K // 8, down, programs,
-        knobs["share"], knobs["tiles"],
+        x["a"].view(torch.int32), x["a_scale"], weights, x["ids"], x["weights"], x["experts"], x["valid"], out, tickets,
+        case.M, case.N, case.K // 8, down, programs, knobs["share"], knobs["tiles"],
     )  # fmt: skip
 
     def launch() -> None:
@@ -111,7 +149,7 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
         "experts_ptr": ("*i32", (-(-padded // case.BM),)),
         "valid_ptr": ("*i32", (2,)),
         "out_ptr": out if atomic else partial,
-        "tickets_ptr": ("*i32", (2,)),
+        "tickets_ptr": TICKETS,
         "tokens": case.M,
         "columns": case.N,
         "row_words": case.K // 8,
@@ -120,17 +158,15 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
         "share": knobs["share"],
         "chunk": knobs["tiles"],
     }
-    small = {"OVERLAP": chosen["OVERLAP"]}
-    width = {"num_warps": 4, **launched(knobs, arch)}
     if atomic:
-        other = Compilation(
-            f"{case.name} clear", streamed.clear_kernel, {"out_ptr": out, "elements": case.M * case.N},
-            {"BLOCK": CLEAR_BLOCK, **small}, width, grid=_clear_grid(case.M * case.N),
-        )  # fmt: skip
+        grid, fixed, width = _clear(case, arch, knobs)
+        cleared = {"out_ptr": out, "tickets_ptr": TICKETS, "elements": case.M * case.N}
+        other = Compilation(f"{case.name} clear", streamed.clear_kernel, cleared, fixed, width, grid=grid)
     else:
+        fixed, width = _sum(case, arch, knobs)
+        summed = {"partial_ptr": partial, "out_ptr": out, "columns": case.N, "tickets_ptr": TICKETS}
         other = Compilation(
-            f"{case.name} sum", device.sum_slots_kernel, {"partial_ptr": partial, "out_ptr": out, "columns": case.N},
-            {"TOPK": case.topk, "BLOCK": SUM_BLOCK, **small}, width, grid=sum_grid(case),
+            f"{case.name} sum", device.sum_slots_kernel, summed, fixed, width, grid=sum_grid(case)
         )  # fmt: skip
     product = Compilation(
         case.name, streamed.gemm2_streamed_kernel, arguments, chosen, options, grid=(arguments["programs"],)
