@@ -24,6 +24,7 @@ from ..worker.failures import Refused
 from . import worlds
 from .collective import Schedules, Unsound, world
 from .launch import Execution
+from .schedule import Hazard
 from .triton_driver import EmulatedDriver, emulated
 from .watching import LastWrite, Trace, Watch
 
@@ -232,14 +233,9 @@ def _under_orders(kernel: Any, small: SmallCase) -> JsonObject:
     """
     try:
         schedules = Schedules(world(kernel, small.backend, small.case, small.arch, dict(small.knobs)))
-    except Unsound as error:
+        count = sum(schedules.run(seed).executed for seed in worlds.SEEDS)
+    except (Unsound, Hazard) as error:
         raise Refused("wrong", str(error)) from None
-    count = 0
-    for seed in worlds.SEEDS:
-        one = schedules.run(seed)
-        count += one.executed
-        if one.hazards:
-            raise Refused("wrong", str(one.hazards[0]))
     return {**schedules.error, "instructions": count}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +9,8 @@ import numpy as np
 from . import launch
 from .code_object import NotExecutable
 from .ordering import FlatMemory
-from .programs import Programs
-from .schedule import LIMIT, MOST, Between, Hazard, Schedule
+from .paths import Programs
+from .schedule import LIMIT, Hazard, Schedule, World
 from .triton_driver import Launch, driving
 from .waves import Memory
 
@@ -56,56 +54,35 @@ class Unsound(Exception):
     """The first schedule, which nothing disturbs, has a hazard or is not what the reference says."""
 
 
-@dataclass(frozen=True)
-class World:
-    """Launches of all ranks, [rank][call], the memory that they share, and what their streams do in between.
-
-    outputs: first place and bytes of each rank's output.  references: [rank][call], tensors; likes: an output of each
-    rank, for its type and shape.
-    """
-
-    memory: FlatMemory
-    launches: list[list[Launch]]
-    between: list[list[Between]]
-    outputs: list[tuple[int, int]]
-    references: list[list[Any]]
-    likes: list[Any]
-    tolerance: Any
-
-
-def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any], calls: int = CALLS) -> World:
+def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any]) -> World:
     """Build a collective backend on all ranks of a case for each call, with inputs of its own; nothing is executed."""
-    builds = [_Build(kernel, backend, case, arch, changed, seed) for seed in range(calls)]
-    first = builds[0]
-    memory = first.memory()
-    between: list[list[Between]] = [[] for _ in range(case.world)]
-    for number, build in enumerate(builds):
-        for rank in range(case.world):
-            writes = []
-            for (address, contents, _), (_, others, _) in zip(first.buffers[rank], build.buffers[rank], strict=True):
-                writes += _differences(memory, address, contents, others) if number else []
-            start, size = first.output(memory, rank)
-            poison = np.full(size, 0xFB, np.uint8)
-            between[rank].append(Between((*writes, (start, poison))))
+    builds = [_Build(kernel, backend, case, arch, changed, seed) for seed in range(CALLS)]
+    first, memory, ranks = builds[0], builds[0].memory(), range(case.world)
+    outputs = [(memory.place(one.data_ptr()), one.numel() * one.element_size()) for one in first.results]
+
+    def writes(rank: int, build: _Build) -> list[tuple[int, Any]]:
+        """What its stream changes before a call: inputs, and the output is poisoned."""
+        pairs = zip(first.buffers[rank], build.buffers[rank], strict=True)
+        found = [_difference(memory.place(address), before, after) for (address, before, _), (_, after, _) in pairs]
+        start, size = outputs[rank]
+        return [one for one in found if len(one[1])] + [(start, np.full(size, 0xFB, np.uint8))]
+
     return World(
         memory,
-        [[first.launches[rank]] * calls for rank in range(case.world)],
-        between,
-        [first.output(memory, rank) for rank in range(case.world)],
-        [[build.references[rank] for build in builds] for rank in range(case.world)],
+        first.launches,
+        [[writes(rank, build) for build in builds] for rank in ranks],
+        outputs,
+        [[build.references[rank] for build in builds] for rank in ranks],
         first.results,
         kernel.tolerance_for(case),
     )
 
 
-def _differences(memory: FlatMemory, address: int, contents: Any, others: Any) -> list[tuple[int, Any]]:
-    """Runs of bytes of a buffer that have another content in a later build, as writes to places."""
-    differ = np.flatnonzero(contents != others)
-    if not len(differ):
-        return []
-    start = int(memory.places(np.array([address], np.uint64), 1)[0])
-    first, last = int(differ[0]) & ~1, (int(differ[-1]) | 1) + 1
-    return [(start + first, others[first:last].copy())]
+def _difference(place: int, before: Any, after: Any) -> tuple[int, Any]:
+    """The bytes of a buffer from the first to the last that another build has otherwise, as a write to a place."""
+    differ = np.flatnonzero(before != after)
+    first, end = (int(differ[0]) & ~1, (int(differ[-1]) | 1) + 1) if len(differ) else (0, 0)
+    return place + first, after[first:end].copy()
 
 
 class _Build:
@@ -119,10 +96,6 @@ class _Build:
         self.handles = [SymmetricHeap(rank, self.heap) for rank in range(case.world)]
         declared = kernel.backends[backend]
         self.launches: list[Launch] = []
-        self.results: list[Any] = []
-        self.references: list[Any] = []
-        self.buffers: list[list[tuple[int, Any, str]]] = []
-        self._kept: list[Any] = []
         placed = [
             case.at(Place(rank=rank, world=case.world, device="cpu", arch=arch, heap=heap))
             for rank, heap in enumerate(self.handles)
@@ -137,19 +110,19 @@ class _Build:
         if len(self.launches) != case.world:
             raise NotExecutable(f"{len(self.launches)} launches for {case.world} ranks: one for each can be scheduled")
         self.references = [kernel.function("reference")(one, inputs) for one, inputs in zip(placed, given, strict=True)]
-        self._kept = [given, calls]
+        self._kept = [given, calls]  # whose memory the buffers are
         self.buffers = [self._buffers(rank) for rank in range(case.world)]
 
     def _buffers(self, rank: int) -> list[tuple[int, Any, str]]:
         """What a rank's stream may write: what is taken of its heap, and its own tensors in the kernel's order."""
-        heap, handle = self.heap.view(rank), self.handles[rank]
+        heap, handle, one = self.heap.view(rank), self.handles[rank], self.launches[rank]
         taken = [(self.heap.bases[rank], heap[: handle.bytes - handle.left].numpy(), f"heap of rank {rank}")]
-        one = self.launches[rank]
+        known = {handle.bases.data_ptr(), *self.heap.bases}
         for argument in one.arguments:
             for start, contents, name in one.memory.buffers():
-                known = [handle.bases.data_ptr(), *self.heap.bases, *(address for address, _, _ in taken)]
                 if start not in known and start <= int(argument) < start + len(contents):
                     taken.append((start, contents, f"{name} of rank {rank}"))
+                    known.add(start)
         return taken
 
     def memory(self) -> FlatMemory:
@@ -163,65 +136,39 @@ class _Build:
             found += starting.buffers()
         return FlatMemory(found)
 
-    def output(self, memory: FlatMemory, rank: int) -> tuple[int, int]:
-        """First place and bytes of a rank's output."""
-        result = self.results[rank]
-        place = memory.places(np.array([result.data_ptr()], np.uint64), result.numel() * result.element_size())
-        return int(place[0]), result.numel() * result.element_size()
-
 
 class Schedules:
     """Runs a world under seeds.  Its first, undisturbed run is compared with the reference; all others must equal it.
 
-    sound: runs of the same world without a fault, whose outputs are taken; then the first hazard ends a schedule.
     error: the largest "norm" and "peak" of the first run.  Raises Unsound.
     """
 
-    def __init__(self, of: World, sound: Schedules | None = None) -> None:
-        self.world, self.programs = of, Programs(len(of.launches))
-        self.most, self.limit = (1, sound.limit) if sound else (MOST, LIMIT)
-        self.error = {"norm": 0.0, "peak": 0.0}
-        self._initial = sound._initial if sound else of.memory.bytes.copy()
-        self.expected = sound.expected if sound else self._calm()
-
-    def _calm(self) -> list[list[Any]]:
-        """Outputs of one run, [rank][call]."""
+    def __init__(self, of: World) -> None:
         import torch
 
         from kernels.numerics import compare
 
-        schedule = self._schedule(0, None)
-        schedule.run()
-        self.limit = TIMES_LONGER * schedule.executed
-        if schedule.hazards:
-            raise Unsound(f"the first schedule: {schedule.hazards[0]}")
-        for rank, outputs in enumerate(schedule.results):
-            like = self.world.likes[rank]
-            for call, output in enumerate(outputs):
-                found = compare(
-                    torch.from_numpy(output.copy()).view(like.dtype).view(like.shape),
-                    self.world.references[rank][call],
-                    self.world.tolerance,
-                )
+        self.world, self.programs = of, Programs(of.memory, of.launches)
+        self.limit = LIMIT
+        self.expected: Any = None
+        self._initial = of.memory.bytes.copy()
+        try:
+            calm = self.run(0)
+        except Hazard as hazard:
+            raise Unsound(f"the first schedule: {hazard}") from None
+        self.limit, self.expected = TIMES_LONGER * calm.executed, calm.results
+        self.error = {"norm": 0.0, "peak": 0.0}
+        for rank, like in enumerate(of.likes):
+            for call, (output, reference) in enumerate(zip(calm.results[rank], of.references[rank], strict=True)):
+                given = torch.from_numpy(output.copy()).view(like.dtype).view(like.shape)
+                found = compare(given, reference, of.tolerance)
                 if not found.ok:
                     raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
                 self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
-        return schedule.results
-
-    def _schedule(self, seed: int, expected: list[list[Any]] | None) -> Schedule:
-        self.world.memory.bytes[:] = self._initial
-        one = self.world
-        return Schedule(
-            self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed, self.most, self.limit
-        )
 
     def run(self, seed: int) -> Schedule:
-        """One schedule, executed; its hazards are in it."""
-        schedule = self._schedule(seed, self.expected)
+        """One schedule, executed.  Raises Hazard."""
+        self.world.memory.bytes[:] = self._initial
+        schedule = Schedule(self.world, self.programs, self.expected, seed, self.limit)
         schedule.run()
         return schedule
-
-    def hazards(self, seeds: Sequence[int]) -> Iterator[Hazard]:
-        """What is wrong under these seeds, schedule by schedule."""
-        for seed in seeds:
-            yield from self.run(seed).hazards
