@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
@@ -31,8 +30,8 @@ def executed(
         raise ValueError(f"--execute: {why}")
     wanted, cache = [arch for arch in arches if arch in TARGETS.values()], Cache(setting.cache)
     key = tree_key(wanted, choice, setting)
-    if key and (kept := _load(cache, key)) is not None:
-        return list(kept)
+    if key and (kept := cache.load(f"executed-{key}")):
+        return list(kept["entries"])
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
     checkout = Checkout("head", setting.tree, python=setting.python)
     try:
@@ -42,7 +41,7 @@ def executed(
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}
         return [{**about, "arch": arch, "why": f"nothing could be executed: {error}"} for arch in wanted]
     if key and all(entry["status"] == "ok" for entry in found):
-        _keep(cache, key, found)
+        cache.store(f"executed-{key}", {"entries": found}, None)
     return found
 
 
@@ -57,14 +56,15 @@ def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]
             launches.setdefault(_launch(case), index)
             entry = entries.setdefault((*_launch(case), case["limit"]), {**about, "cases": []})
             entry["cases"].append(case["declared"])
-    keys = {each: key_of({"launch": each, "holds_for": pool.holds_for(each[0], each[2])}) for each in launches}
-    arms = {each: arm for each, key in keys.items() if (arm := _load(cache, key))}
+    decides = ((each, {"launch": each, "holds_for": pool.holds_for(each[0], each[2])}) for each in launches)
+    keys = {each: f"executed-{key_of(parts)}" for each, parts in decides}
+    arms = {each: arm for each, key in keys.items() if (arm := cache.load(key))}
     totals, done = Counter(each[2] for each in launches), Counter(each[2] for each in arms)
     for case, arm in pool.executed([index for each, index in launches.items() if each not in arms]):
         launch, arch = _launch(case), case["arch"]
         arms[launch] = arm
         if arm["status"] in SETTLED:
-            _keep(cache, keys[launch], arm)
+            cache.store(keys[launch], arm, None)
         done[arch] += 1
         tell(arch=arch, done=done[arch], total=totals[arch])
     return [entry | _told(arms[key[:-1]], key[-1]) for key, entry in entries.items()]
@@ -81,14 +81,3 @@ def _told(arm: Json, limit: str) -> JsonObject:
         return {"status": "ok", "counts": arm["counts"], "bound": arm["bounds"][limit]}
     how = "" if arm["status"] == Status.ERROR else f"{arm['status']}: "
     return {"status": "failed", "why": how + arm["why"]}
-
-
-def _load(cache: Cache, key: str) -> Any:
-    try:
-        return json.loads((cache.folder / f"executed-{key}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _keep(cache: Cache, key: str, value: Any) -> None:
-    cache.write(f"executed-{key}.json", json.dumps(value))

@@ -1,29 +1,25 @@
 """The executing process: lists the small cases of one source tree, and executes them one by one.
 
-Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
-by another name here (benchmarks.naming, which starts such a process).
+It is asked as compiling ones are (isa.worker.serve).  Plain names are those of the tree under test; the harness goes by
+another name here (benchmarks.naming, which starts such a process).
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import json
 import operator
-import os
 import platform
-import resource
-import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import naming
-from ..lifetime import end_with_starter
+from ..isa.worker import serve
 from ..shapes import Json, JsonObject
 from ..worker import failures
-from ..worker.ran import RanFiles
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases
 from .counts import Counts, bound
 from .launch import Execution
@@ -123,27 +119,15 @@ def _home(kernel: Any) -> str:
 
 
 def main() -> None:
-    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes.  Serves until stdin closes;
-    `ran` of an answer: what was run for it."""
+    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes."""
     tree, made = map(Path, sys.argv[1:3])
-    end_with_starter(signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(tree)
-    import torch
 
-    torch.set_num_threads(1)
-    ran, cases = RanFiles(tree, made), Cases(tree)
-    for line in sys.stdin:
-        request: Json = json.loads(line)
-        try:
-            asked = request["asked"]
-            answer: JsonObject = {"ok": True} | (
-                cases.gather(**asked) if request["op"] == "list" else cases.execute(asked)
-            )
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            answer = {"ok": False, "why": str(failures.answer(error)["why"])}
-        answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
+    def begin() -> Callable[[Json], JsonObject]:
+        import torch
+
+        torch.set_num_threads(1)
+        cases = Cases(tree)
+        answers = {"list": lambda asked: cases.gather(**asked), "execute": cases.execute}
+        return lambda request: answers[request["op"]](request["asked"])
+
+    serve(tree, made, begin)
