@@ -21,15 +21,9 @@ from .waves import LANES, Waves
 
 # Matrix instructions.
 
-PASSES: dict[str, tuple[int, int]] = {
-    "F16": (4, 8),
-    "BF16": (4, 8),
-    "I8": (4, 8),
-    "FP8": (4, 8),
-    "BF8": (4, 8),
-    "F32": (8, 16),
-    "F8F6F4": (8, 16),
-    "F8F6F4 of 4 bits": (4, 8),
+PASSES = {
+    **dict.fromkeys(("F16", "BF16", "I8", "FP8", "BF8", "F8F6F4 of 4 bits"), (4, 8)),
+    **dict.fromkeys(("F32", "F8F6F4"), (8, 16)),
 }
 """Passes of an MFMA of 16 x 16 and of 32 x 32 rows and columns, by the type of its first operand, whatever its K.
 
@@ -84,13 +78,7 @@ together is not published: it is counted like gfx942, which is no less than what
 SERVED = {"gfx942": 1, "gfx950": 2}
 """Passes of BANKS that an LDS can serve in a cycle at most: gfx950's has twice the banks."""
 
-_READ_16 = [
-    lane
-    for half in (0, 32)
-    for first, second in ((0, 20), (4, 16), (8, 28), (12, 24))
-    for start in (first, second)
-    for lane in range(half + start, half + start + 4)
-]
+_READ_16 = np.arange(LANES).reshape(2, 8, 4)[:, [0, 5, 1, 4, 2, 7, 3, 6]].reshape(-1)
 """Lanes of a read of 16 bytes in the order of its passes, eight at a time."""
 
 
@@ -103,8 +91,7 @@ def passes_of(reads: bool, size: int) -> tuple[Any, int]:
     sizes it is taken that lanes next to each other go together; no GPU has confirmed that.
     """
     together = max(8, BANKS * BANK_BYTES // max(size, BANK_BYTES)) if size != 12 else 8
-    lanes = _READ_16 if reads and size == 16 else range(LANES)
-    return np.array(lanes), together
+    return _READ_16 if reads and size == 16 else np.arange(LANES), together
 
 
 def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int, int]:
@@ -206,36 +193,35 @@ class Observer:
 
     def __init__(self) -> None:
         self.at, self.name = 0, ""
-        self._bytes, self._touched, self._requests = Counter[str](), Counter[str](), Counter[str]()
+        self._sums = Counter[str]()
+        self._by_what = {name: Counter[str]() for name in ("bytes", "touched", "requests")}
+        self._conflicts = Counter[tuple[int, str]]()
         self._lines: dict[str, list[Any]] = {}
-        self._conflicts: Counter[tuple[int, str]] = Counter()
-        self._off: Counter[str] = Counter()
-        self._lds = [0, 0]
-        self._branches = [0, 0, 0]
 
     def partly(self, w: Waves) -> None:
         """The instruction runs with some lanes off."""
-        self._off[self.name] += len(w) * LANES - int(np.count_nonzero(w.active))
+        if class_of(self.name) in VECTOR:
+            self._sums["idle"] += len(w) * LANES - int(np.count_nonzero(w.active))
 
     def branch(self, w: Waves, goes: Any) -> None:
         """A branch that the waves of `goes` take."""
         if self.name == "S_BRANCH":
             return
         inside = ~goes if self.name == "S_CBRANCH_EXECZ" else goes
-        partly = inside & ~w.active.all(1) if "EXEC" in self.name else inside & False
-        for index, waves in enumerate((len(w), np.count_nonzero(goes), np.count_nonzero(partly))):
-            self._branches[index] += int(waves)
+        partly = inside & ~w.active.all(1) if "EXEC" in self.name else ()
+        self._sums.update(branches=len(w), taken=int(np.count_nonzero(goes)), divergent=int(np.count_nonzero(partly)))
 
     def memory(self, what: str, where: Any, active: Any, size: int) -> None:
         """An access of `size` bytes at addresses [waves, 64] in the active lanes: what is "load", "store", "atomic"."""
         where = where.view(np.int64)
         first, last = where // LINE, (where + (size - 1)) // LINE
-        crosses = bool((first != last)[active].any())
-        lines = np.concatenate([first, last], axis=1) if crosses else first
-        found = distinct(lines, np.concatenate([active, active], axis=1) if crosses else active)
-        self._bytes[what] += size * int(np.count_nonzero(active))
-        self._touched[what] += size * len(distinct(where, active))
-        self._requests[what] += len(found)
+        lines, where_active = first, active
+        if (first != last)[active].any():
+            lines, where_active = np.concatenate([first, last], axis=1), np.concatenate([active, active], axis=1)
+        found = distinct(lines, where_active)
+        self._by_what["bytes"][what] += size * int(np.count_nonzero(active))
+        self._by_what["touched"][what] += size * len(distinct(where, active))
+        self._by_what["requests"][what] += len(found)
         kept = self._lines.setdefault(what, [])
         kept.append(found)
         if sum(map(len, kept[1:])) > max(_KEPT, len(kept[0])):
@@ -243,32 +229,29 @@ class Observer:
 
     def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
         """An access to the LDS of each wave's workgroup, as in `memory`."""
-        self._bytes["lds"] += size * int(np.count_nonzero(active))
+        self._by_what["bytes"]["lds"] += size * int(np.count_nonzero(active))
         cycles, passes = lds_cycles(addresses, active, size, reads)
-        self._lds[0] += passes
-        self._lds[1] += cycles
-        if cycles > passes:
-            self._conflicts[self.at, self.name] += cycles - passes
+        self._sums.update(lds_passes=passes, lds_cycles=cycles)
+        self._conflicts[self.at, self.name] += cycles - passes
 
     def counts(self, executed: Sequence[tuple[str, int | None, int]]) -> Counts:
         """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel."""
-        classes, matrix, vector = Counter[str](), Counter[str](), 0
-        cycles: int | None = 0
-        for name, issue, times in executed:
-            kind = class_of(name)
-            classes[kind] += times
-            cycles = None if cycles is None or issue is None else cycles + issue * times
-            if kind == "mfma":
-                matrix[name.lower()] += times
-            vector += times * LANES if kind in VECTOR else 0
-        off = sum(lanes for name, lanes in self._off.items() if class_of(name) in VECTOR)
-        lines = {what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()}
+        classes, matrix = Counter[str](), Counter[str]()
+        for name, _, times in executed:
+            classes[class_of(name)] += times
+            matrix[name.lower()] += times if class_of(name) == "mfma" else 0
+        cycles = [None if issue is None else issue * times for _, issue, times in executed]
+        conflicts = sorted(self._conflicts.items())
         return Counts(
-            _sorted(classes), _sorted(matrix), cycles,
-            _sorted(self._bytes), _sorted(self._touched), _sorted(self._requests), _sorted(lines),
-            *self._lds, {f"{name.lower()} at {at:#x}": count for (at, name), count in sorted(self._conflicts.items())},
-            *self._branches, vector, off,
-        )  # fmt: skip
+            _sorted(classes),
+            _sorted(matrix),
+            None if None in cycles else sum(filter(None, cycles)),
+            **{name: _sorted(counter) for name, counter in self._by_what.items()},
+            lines=_sorted({what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()}),
+            conflicts={f"{name.lower()} at {at:#x}": count for (at, name), count in conflicts if count},
+            vector=LANES * sum(classes[kind] for kind in VECTOR),
+            **self._sums,
+        )
 
 
 class Uncounted(Observer):
