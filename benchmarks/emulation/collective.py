@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,32 +23,6 @@ HEAP_BYTES = 1 << 26
 
 CALLS = 2
 """Calls one after the other in every schedule: what guards an output between them is executed too."""
-
-
-class OneProcess:
-    """The heaps of all ranks in one process, for kernels.symmetric_heap: a barrier returns at once."""
-
-    home, device = "emulation", "cpu"
-
-    def __init__(self, world: int, size: int) -> None:
-        import torch
-
-        self._heaps = [torch.zeros(size, dtype=torch.uint8) for _ in range(world)]
-        self.bases = [heap.data_ptr() for heap in self._heaps]
-
-    def view(self, rank: int) -> Any:
-        """The heap of a rank."""
-        return self._heaps[rank]
-
-    def reserve(self, start: int, size: int) -> None:
-        """Nothing to do: the memory is there."""
-
-    def barrier(self) -> None:
-        """Nothing to wait for: the ranks are built one after the other."""
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._heaps = []
 
 
 class Unsound(Exception):
@@ -89,16 +64,26 @@ class _Build:
     """A backend built on all ranks of a world, in heaps of its own; its first call captured."""
 
     def __init__(self, kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any], seed: int) -> None:
+        import torch
+
         from kernels.spec import Place
         from kernels.symmetric_heap import SymmetricHeap
 
-        self.heap = OneProcess(case.world, HEAP_BYTES)
-        self.handles = [SymmetricHeap(rank, self.heap) for rank in range(case.world)]
+        self.views = [torch.zeros(HEAP_BYTES, dtype=torch.uint8) for _ in range(case.world)]
+        memory = SimpleNamespace(
+            home="emulation",
+            device="cpu",
+            bases=[view.data_ptr() for view in self.views],
+            view=self.views.__getitem__,
+            reserve=lambda start, size: None,
+            barrier=lambda: None,  # the ranks are built one after the other
+        )
+        self.heaps = [SymmetricHeap(rank, memory) for rank in range(case.world)]
         declared = kernel.backends[backend]
         self.launches: list[Launch] = []
         placed = [
             case.at(Place(rank=rank, world=case.world, device="cpu", arch=arch, heap=heap))
-            for rank, heap in enumerate(self.handles)
+            for rank, heap in enumerate(self.heaps)
         ]
         given = [kernel.function("inputs")(one, seed) for one in placed]
         with driving(arch, self.launches.append):
@@ -115,9 +100,10 @@ class _Build:
 
     def _buffers(self, rank: int) -> list[tuple[int, Any, str]]:
         """What a rank's stream may write: what is taken of its heap, and its own tensors in the kernel's order."""
-        heap, handle, one = self.heap.view(rank), self.handles[rank], self.launches[rank]
-        taken = [(self.heap.bases[rank], heap[: handle.bytes - handle.left].numpy(), f"heap of rank {rank}")]
-        known = {handle.bases.data_ptr(), *self.heap.bases}
+        heap, one = self.heaps[rank], self.launches[rank]
+        held = self.views[rank][: heap.bytes - heap.left].numpy()
+        taken = [(self.views[rank].data_ptr(), held, f"heap of rank {rank}")]
+        known = {heap.bases.data_ptr(), *heap.bases.tolist()}
         for argument in one.arguments:
             for start, contents, name in one.memory.buffers():
                 if start not in known and start <= int(argument) < start + len(contents):
@@ -129,7 +115,7 @@ class _Build:
         """All buffers of all ranks, and what the launches' first registers point to."""
         found = [buffer for rank in self.buffers for buffer in rank]
         for rank, one in enumerate(self.launches):
-            bases = self.handles[rank].bases
+            bases = self.heaps[rank].bases
             found.append((bases.data_ptr(), bases.numpy().view(np.uint8), f"bases of rank {rank}"))
             starting = Memory()
             launch.started(one.code, starting, launch.segment(one.code, one.arguments), one.grid, one.warps, rank)
