@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from . import launch
 from .code_object import NotExecutable
 from .ordering import FlatMemory
-from .paths import Programs
+from .paths import Program
+from .programs import STREAM, Facts
 from .schedule import LIMIT, Hazard, Schedule, World
 from .triton_driver import Launch, driving
 from .waves import Memory
@@ -44,13 +46,19 @@ def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, An
 
     return World(
         memory,
-        first.launches,
+        *programs(memory, first.launches),
         [[writes(rank, build) for build in builds] for rank in ranks],
         outputs,
         [[build.references[rank] for build in builds] for rank in ranks],
         first.results,
         kernel.tolerance_for(case),
     )
+
+
+def programs(memory: FlatMemory, launches: Sequence[Launch]) -> tuple[list[Program], list[Facts]]:
+    """What the launch of each rank does, and the facts of all instructions by number."""
+    facts = [STREAM]
+    return [Program(memory, one, rank, facts) for rank, one in enumerate(launches)], facts
 
 
 def _difference(place: int, before: Any, after: Any) -> tuple[int, Any]:
@@ -94,6 +102,8 @@ class _Build:
             self.results = [call() for call in calls]
         if len(self.launches) != case.world:
             raise NotExecutable(f"{len(self.launches)} launches for {case.world} ranks: one for each can be scheduled")
+        if len({(int(np.prod(one.grid)), one.warps) for one in self.launches}) > 1:
+            raise NotExecutable("launches of the ranks differ in their grid or waves")
         self.references = [kernel.function("reference")(one, inputs) for one, inputs in zip(placed, given, strict=True)]
         self._kept = [given, calls]  # whose memory the buffers are
         self.buffers = [self._buffers(rank) for rank in range(case.world)]
@@ -134,8 +144,7 @@ class Schedules:
 
         from kernels.numerics import compare
 
-        self.world, self.programs = of, Programs(of.memory, of.launches)
-        self.limit = LIMIT
+        self.world, self.limit = of, LIMIT
         self.expected: Any = None
         self._initial = of.memory.bytes.copy()
         try:
@@ -155,6 +164,6 @@ class Schedules:
     def run(self, seed: int) -> Schedule:
         """One schedule, executed.  Raises Hazard."""
         self.world.memory.bytes[:] = self._initial
-        schedule = Schedule(self.world, self.programs, self.expected, seed, self.limit)
+        schedule = Schedule(self.world, self.expected, seed, self.limit)
         schedule.run()
         return schedule

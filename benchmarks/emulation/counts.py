@@ -277,19 +277,12 @@ def class_of(name: str) -> str:
 # What the counts bound.
 
 
-@dataclass(frozen=True)
-class Bound:
-    """The most of a case's roofline that its counts allow on a device, by the unit that is busy longest."""
-
-    percent: float
-    unit: str
-
-
 UNITS = ("MFMA issue", "LDS", "memory")
 
 
-def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Bound | None:
-    """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
+def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Any:
+    """The share of the roofline that remains if the busiest unit never waits, {"percent", "unit"}; None where nothing
+    is to be done.
 
     hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: of which the busiest is taken.
     A bound, not a time: matrix units (one per SIMD), LDS (SERVED per cycle and CU) and HBM (each line of 64 bytes
@@ -304,4 +297,4 @@ def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequenc
     unit = max(units, key=lambda name: least[name])
     if not roofline_seconds or not least[unit]:
         return None
-    return Bound(round(min(100.0, 100 * roofline_seconds / least[unit]), 1), unit)
+    return {"percent": round(min(100.0, 100 * roofline_seconds / least[unit]), 1), "unit": unit}

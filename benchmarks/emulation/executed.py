@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from typing import Any
@@ -47,27 +46,34 @@ def executed(
 
 def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]) -> list[dict[str, Any]]:
     """One for all cases of the same launch and limit; launches are executed unless they are kept."""
-    entries: dict[tuple[str, ...], dict[str, Any]] = {}
-    launches: dict[tuple[str, ...], int] = {}
-    for index, case in enumerate(pool.listing["cases"]):
-        named = not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases)
-        if named and case["declared_tier"] in choice.tiers:
-            about = {part: case[part] for part in ("kernel", "backend", "at", "arch")}
-            launches.setdefault(_launch(case), index)
-            entry = entries.setdefault((*_launch(case), case["limit"]), {**about, "cases": []})
-            entry["cases"].append(case["declared"])
-    decides = ((each, {"launch": each, "holds_for": pool.holds_for(each[0], each[2])}) for each in launches)
-    keys = {each: f"executed-{key_of(parts)}" for each, parts in decides}
-    arms = {each: arm for each, key in keys.items() if (arm := cache.load(key))}
-    totals, done = Counter(each[2] for each in launches), Counter(each[2] for each in arms)
-    for case, arm in pool.executed([index for each, index in launches.items() if each not in arms]):
-        launch, arch = _launch(case), case["arch"]
-        arms[launch] = arm
+    chosen = [
+        (index, case)
+        for index, case in enumerate(pool.listing["cases"])
+        if case["declared_tier"] in choice.tiers
+        and (not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases))
+    ]
+    keys, arms, left = dict[Any, str](), dict[Any, Any](), list[int]()
+    for index, case in chosen:
+        if (launch := _launch(case)) not in keys:
+            decides = {"launch": launch, "holds_for": pool.holds_for(case["kernel"], case["arch"])}
+            keys[launch] = f"executed-{key_of(decides)}"
+            if arm := cache.load(keys[launch]):
+                arms[launch] = arm
+            else:
+                left.append(index)
+    for case, arm in pool.executed(left):
+        arms[_launch(case)] = arm
         if arm["status"] in SETTLED:
-            cache.store(keys[launch], arm, None)
-        done[arch] += 1
-        tell(arch=arch, done=done[arch], total=totals[arch])
-    return [entry | _told(arms[key[:-1]], key[-1]) for key, entry in entries.items()]
+            cache.store(keys[_launch(case)], arm, None)
+        done, total = (sum(arch == case["arch"] for _, _, arch, _ in launches) for launches in (arms, keys))
+        tell(arch=case["arch"], done=done, total=total)
+    entries: dict[Any, dict[str, Any]] = {}
+    for _, case in chosen:
+        about = {part: case[part] for part in ("kernel", "backend", "at", "arch")}
+        told = _told(arms[_launch(case)], case["limit"])
+        entry = entries.setdefault((_launch(case), case["limit"]), {**about, "cases": [], **told})
+        entry["cases"].append(case["declared"])
+    return list(entries.values())
 
 
 def _launch(case: Json) -> tuple[str, ...]:

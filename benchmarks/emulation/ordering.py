@@ -172,15 +172,15 @@ class Hierarchy:
         self.memory = memory.reshape(-1, LINE)
         self._memory = Cache(self.memory)
         self._ranks: dict[int, Cache] = {}
-        self._groups: dict[int, Cache] = {}
+        self._groups: dict[tuple[int, int], Cache] = {}
 
     def _levels(self, rank: int, group: int) -> list[Cache]:
         """By scope: where accesses of a workgroup are done."""
         if rank not in self._ranks:
             self._ranks[rank] = Cache(np.empty_like(self.memory), self._memory)
-        if group not in self._groups:
-            self._groups[group] = Cache(np.empty_like(self.memory), self._ranks[rank])
-        return [self._groups[group], self._ranks[rank], self._memory]
+        if (rank, group) not in self._groups:
+            self._groups[rank, group] = Cache(np.empty_like(self.memory), self._ranks[rank])
+        return [self._groups[rank, group], self._ranks[rank], self._memory]
 
     def load(self, rank: int, group: int, part: Part, scope: int) -> Any:
         """Bytes [accesses, size] as a load of this scope finds them."""
@@ -303,10 +303,10 @@ class Conflict:
 class Races:
     """The last accesses to every unit of a memory, and whether the next one is ordered after them."""
 
-    def __init__(self, size: int, ranks: NDArray[np.int64], scopes: list[int]) -> None:
-        """ranks: of each wave.  scopes: of each instruction, AGENT or SYSTEM of an atomic, else 0; it may grow."""
+    def __init__(self, size: int, ranks: NDArray[np.int64], facts: list[Any]) -> None:
+        """ranks: of each wave.  facts: programs.Facts of each instruction; there may come more."""
         self._writes, self._reads = np.zeros((2, size // UNIT + 1), np.int64)
-        self._ranks, self._scopes = ranks, scopes
+        self._ranks, self._facts = ranks, facts
 
     def conflict(self, part: Part, limits: Any, event: tuple[int, int, int]) -> Conflict | None:
         """What an access is not ordered after.  limits: as of Clock.limits; event: wave, instruction, index."""
@@ -325,9 +325,10 @@ class Races:
         before = last[units]
         waves = before >> 48
         late = (before & 0xFFFFFFFF) > limit[waves]
-        if late.any() and self._scopes[event[1]]:
-            other = np.array(self._scopes)[before >> 32 & 0xFFFF]
-            least = np.minimum(other, self._scopes[event[1]])
+        mine = self._facts[event[1]]
+        if late.any() and mine.atomic:
+            others = [self._facts[number] for number in (before >> 32 & 0xFFFF).tolist()]
+            least = np.array([min(mine.scope, other.scope) if other.atomic else WORKGROUP for other in others])
             same = self._ranks[waves] == self._ranks[event[0]]
             late &= ~((least == SYSTEM) | (least == AGENT) & same)
         if not late.any():

@@ -16,9 +16,9 @@ import numpy as np
 
 from . import launch
 from .counts import Uncounted
-from .machine import Instruction, Machine
-from .ordering import SYSTEM, FlatMemory, Part
-from .programs import STREAM, Facts, Recording, facts_of
+from .machine import Machine
+from .ordering import FlatMemory, Part
+from .programs import Facts, Recording, facts_of
 from .triton_driver import Launch
 from .waves import Fault, Memory, Waves
 
@@ -63,10 +63,10 @@ class Stretch:
 
 
 class Path:
-    """One wave of one launch on one rank, through all that schedules make it do."""
+    """One wave of a launch, through all that schedules make it do."""
 
-    def __init__(self, programs: Programs, machine: Machine, w: Waves) -> None:
-        self._programs, self._machine, self._w = programs, machine, w
+    def __init__(self, program: Program, w: Waves) -> None:
+        self._program, self._w = program, w
         self._known: dict[bytes, Stretch] = {}
         self.first = self._executed({"vm": [], "lgkm": []})
 
@@ -105,13 +105,12 @@ class Path:
 
     def _executed(self, before: Mapping[str, list[Event]]) -> Stretch:
         """From where the wave stands to the next wait that gives something."""
-        w, machine, executed, early = self._w, self._machine, 0, None
-        accesses: Any = machine.accesses
+        w, accesses, executed, early = self._w, self._program.accesses, 0, None
         queues = {name: list(queue) for name, queue in before.items()}
         found = Stretch(before, queues)
         with np.errstate(all="ignore"):
             while not found.uses:
-                facts = self._programs.told(machine, w.pc)
+                facts = self._program.told(w.pc)
                 instruction = facts.instruction
                 executed += 1
                 early = early or _early(facts, queues)
@@ -139,49 +138,34 @@ class Path:
         return found
 
 
-class Programs:
-    """What all waves of launches of one kernel do, one launch a rank: instructions are decoded once for all.
+class Program:
+    """What all waves of a rank's launch do: paths.  lds: of all its workgroups.
 
-    paths: [rank][wave]; machines: of each rank, workgroups are numbered over all ranks.  facts and scopes: of
-    instructions by number, as of Facts and Races.  Raises Fault for launches that differ in their grid or waves.
+    facts: of the instructions of all ranks by number, to which this adds.
     """
 
-    def __init__(self, memory: FlatMemory, launches: Sequence[Launch]) -> None:
-        stream = Instruction(0, 0, "a copy of the stream", "plain", lambda w: None)
-        self.facts = [Facts(STREAM, stream, "vm", SYSTEM)]
-        self.scopes = [0]
-        self._known: dict[tuple[bytes, int], Facts] = {}
-        self.groups, self.warps = int(np.prod(launches[0].grid)), launches[0].warps
-        if any((int(np.prod(one.grid)), one.warps) != (self.groups, self.warps) for one in launches):
-            raise Fault("launches of the ranks differ in their grid or waves")
-        self.machines: list[Machine] = []
-        self.paths: list[list[Path]] = []
-        by_code: dict[tuple[bytes, int], Machine] = {}
-        for rank, one in enumerate(launches):
-            key = one.code.image, one.lds_bytes
-            if key not in by_code:
-                lds = np.zeros(max(8, len(launches) * self.groups * one.lds_bytes), np.uint8)
-                by_code[key] = Machine(one.code, Memory(), 1, one.lds_bytes, UNLIMITED)
-                by_code[key].accesses = Recording(memory, lds, one.lds_bytes, Uncounted())
-                by_code[key].accesses.add_scratch(0, 0)
-            self.machines.append(by_code[key])
-            # The argument segment is in that memory already: what is added here is thrown away.
-            waves = launch.started(
-                one.code, Memory(), launch.segment(one.code, one.arguments), one.grid, one.warps, rank
-            )
-            waves.ids[:, 0] += rank * self.groups
-            each = (waves.taken(np.arange(len(waves)) == number) for number in range(len(waves)))
-            self.paths.append([Path(self, by_code[key], w) for w in each])
+    def __init__(self, memory: FlatMemory, one: Launch, rank: int, facts: list[Facts]) -> None:
+        self.launch = one
+        self.lds = np.zeros(max(8, int(np.prod(one.grid)) * one.lds_bytes), np.uint8)
+        self.accesses = Recording(memory, self.lds, one.lds_bytes, Uncounted())
+        self.accesses.add_scratch(0, 0)
+        self._machine = Machine(one.code, Memory(), 1, one.lds_bytes, UNLIMITED)
+        self._machine.accesses = self.accesses
+        self._known: dict[int, Facts] = {}
+        self._all = facts
+        # The argument segment is in the ranks' memory already: what is added here is thrown away.
+        arguments = launch.segment(one.code, one.arguments)
+        waves = launch.started(one.code, Memory(), arguments, one.grid, one.warps, rank)
+        numbers = np.arange(len(waves))
+        self.paths = [Path(self, waves.taken(numbers == number)) for number in numbers]
 
-    def told(self, machine: Machine, at: int) -> Facts:
+    def told(self, at: int) -> Facts:
         """The facts of the instruction at an address."""
-        found = self._known.get((machine.code.image, at))
-        if found is None:
-            instruction = machine.instructions.get(at) or machine._decoded(at)
-            found = self._known[machine.code.image, at] = facts_of(len(self.facts), machine, instruction)
-            self.facts.append(found)
-            self.scopes.append(found.scope if found.atomic else 0)
-        return found
+        if at not in self._known:
+            instruction = self._machine.instructions.get(at) or self._machine._decoded(at)
+            self._known[at] = facts_of(len(self._all), self._machine.code, instruction)
+            self._all.append(self._known[at])
+        return self._known[at]
 
 
 def completed(facts: Facts, queues: Mapping[str, list[Any]]) -> list[Any]:

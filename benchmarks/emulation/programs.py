@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .machine import Instruction, Machine, known
+from .code_object import KernelCode
+from .machine import Instruction, known
 from .memory import Accesses, Change, Step
 from .operands import VECTOR, Unknown
 from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory, Part
@@ -15,9 +16,6 @@ from .waves import ACCUMULATORS
 
 SCALAR = 1024
 """Scalar registers are numbered from here among the registers of an instruction, vector registers from 0."""
-
-STREAM = 0
-"""Number of the instruction that stands for what a rank's stream does between launches."""
 
 QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm"}
 """By which counter a wave waits for an access, by the format of its instruction."""
@@ -61,6 +59,10 @@ class Facts:
         return f"{self.name.lower()} at {self.instruction.at:#x}" if self.instruction.size else self.name
 
 
+STREAM = Facts(0, Instruction(0, 0, "a copy of the stream", "plain", lambda w: None), "vm")
+"""Of what stands for the instruction by which a rank's stream accesses memory between launches."""
+
+
 class Recording(Accesses):
     """Accesses that are not made but recorded, for the wave that executes."""
 
@@ -90,10 +92,10 @@ class Recording(Accesses):
         raise Unknown(f"{inst.op.name}, of which schedules follow no order,")
 
 
-def facts_of(number: int, machine: Machine, instruction: Instruction) -> Facts:
+def facts_of(number: int, code: KernelCode, instruction: Instruction) -> Facts:
     """Registers, scope and counter of an instruction."""
     name = instruction.name
-    inst = known(machine.code.image, instruction.at, machine.code.arch).inst
+    inst = known(code.image, instruction.at, code.arch).inst
     queue = QUEUES.get(type(inst).__name__.split("_")[0], "") if name != "BUFFER_INV" else ""
     atomic, direct = "_ATOMIC_" in name, "_LDS_" in name or bool(getattr(inst, "lds", 0))
     scope, waits = WORKGROUP, {}

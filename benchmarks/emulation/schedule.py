@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from .ordering import AGENT, AGENT_READ, ALWAYS, DONE, LOCAL, SYSTEM, UNIT, Clock, FlatMemory, Hierarchy, Part, Races
-from .paths import Event, Path, Programs, Stretch, completed
+from .paths import Event, Path, Program, Stretch, completed
 from .programs import SCALAR, STREAM, Facts
-from .triton_driver import Launch
-from .waves import ACCUMULATORS
+from .watching import vector_name
 
 LIMIT = 2_000_000
 """Instructions of one schedule after which it is a livelock."""
@@ -58,14 +57,16 @@ class Hazard(Exception):
 
 @dataclass(frozen=True)
 class World:
-    """A launch of each rank, that is called several times, and the memory that they share.
+    """What a launch of each rank does, that is called several times, and the memory that they share.
 
+    facts: of all their instructions by number.
     writes: [rank][call], (place, bytes) of what the stream writes before that call; outputs: first place and bytes of
     each rank's.  references: [rank][call], tensors; likes: an output of each rank, for its type and shape.
     """
 
     memory: FlatMemory
-    launches: list[Launch]
+    programs: list[Program]
+    facts: list[Facts]
     writes: list[list[list[tuple[int, Any]]]]
     outputs: list[tuple[int, int]]
     references: list[list[Any]]
@@ -94,14 +95,15 @@ class Operation:
 class Wave:
     """A wave, or the stream of a rank, and what it has outstanding.  state: ready, barrier, polling or end.
 
-    own: which waves are of its workgroup, and of its rank.  issued and queues: operations by the counter that waits for
-    them.  at: which event of its stretch is next.  polled: address of an atomic that changed nothing -> its places,
-    how often they had been changed by then, and what it found there.
+    group: of its rank.  own: which waves are of its workgroup, and of its rank.  issued and queues: operations by the
+    counter that waits for them.  at: which event of its stretch is next.  polled: address of an atomic that changed
+    nothing -> its places, how often they had been changed by then, and what it found there.
     """
 
     number: int
     rank: int
     group: int
+    name: str
     own: tuple[Any, Any]
     clock: Clock
     issued: dict[str, int] = field(default_factory=lambda: {"vm": 0, "lgkm": 0})
@@ -137,32 +139,30 @@ class Schedule:
     of lines that leave a cache.
     """
 
-    def __init__(self, world: World, programs: Programs, expected: Sequence[Any] | None, seed: int, limit: int) -> None:
-        self.world, self.programs, self.expected = world, programs, expected
-        self.seed, self.limit = seed, limit
+    def __init__(self, world: World, expected: Sequence[Any] | None, seed: int, limit: int) -> None:
+        self.world, self.expected, self.seed, self.limit = world, expected, seed, limit
         self.choose = random.Random(seed)
         self.order = self.choose.choice(["fair", "waves", "ranks"])
         self.early, self.evicts = self.choose.choice([0.0, 0.05, 0.5]), self.choose.choice([0.0, 0.0, 0.1])
-        ranks, groups = range(len(world.launches)), programs.groups
-        each = [*itertools.product(ranks, range(groups), range(programs.warps))]
-        self.names = [f"rank {rank}, workgroup {group}, wave {wave}" for rank, group, wave in each]
-        self.names += [f"rank {rank}" for rank in ranks]
-        rank_of = np.array([rank for rank, _, _ in each] + [*ranks])
-        group_of = np.array([rank * groups + group for rank, group, _ in each] + [-1 - rank for rank in ranks])
-        nothing = Clock(np.zeros((6, len(self.names)), np.int64))
-        members = [
-            Wave(number, int(rank), int(group), (group_of == group, rank_of == rank), nothing)
-            for number, (rank, group) in enumerate(zip(rank_of, group_of, strict=True))
-        ]
-        self.members, self.streams = members[: len(each)], members[len(each) :]
+        warps, count = world.programs[0].launch.warps, len(world.programs[0].paths) + 1  # of a rank, with its stream
+        rank_of, place_of = np.divmod(np.arange(len(world.programs) * count), count)
+        nothing = Clock(np.zeros((6, len(rank_of)), np.int64))
+        self.members: list[Wave] = []
+        for rank, place in zip(rank_of.tolist(), place_of.tolist(), strict=True):
+            group, within = divmod(place, warps)
+            name = f"rank {rank}, workgroup {group}, wave {within}" if place < count - 1 else f"rank {rank}"
+            own = (rank_of == rank) & (place_of // warps == group), rank_of == rank
+            self.members.append(Wave(len(self.members), rank, group, name, own, nothing))
+        self.streams = self.members[count - 1 :: count]
+        self.by_rank = [self.members[stream.number - count + 1 : stream.number] for stream in self.streams]
         self.waves: list[Wave] = []
         """Those of ranks that have begun."""
-        self.results: list[list[Any]] = [[] for _ in ranks]
+        self.results: list[list[Any]] = [[] for _ in self.streams]
         self.executed = 0
         self.memory, self.hierarchy = world.memory, Hierarchy(world.memory.bytes)
-        known = np.tile(rank_of, 2), programs.scopes
+        known = np.tile(rank_of, 2), world.facts
         self.races = Races(len(self.memory.bytes), *known)
-        self.lds = [Races(len(machine.accesses.lds), *known) for machine in programs.machines]
+        self.lds = [Races(len(program.lds), *known) for program in world.programs]
         self.messages: dict[tuple[int, int], Any] = {}
         self.versions: dict[int, int] = {}
         self.changes = 0
@@ -171,8 +171,8 @@ class Schedule:
 
     def run(self) -> None:
         """Execute all calls of all ranks.  Raises Hazard for the first thing that is wrong with the order."""
-        for rank in range(len(self.streams)):
-            self.waves += self._of(rank)
+        for rank, waves in enumerate(self.by_rank):
+            self.waves += waves
             self._begin(rank)
         stalled = -1
         while True:
@@ -194,30 +194,25 @@ class Schedule:
                 self._urge()
 
     def _begin(self, rank: int) -> None:
-        stream, machine = self.streams[rank], self.programs.machines[rank]
+        stream, program = self.streams[rank], self.world.programs[rank]
         for place, values in self.world.writes[rank][len(self.results[rank])]:
             self._access(stream, "store", place, len(values))
             self.memory.bytes[place : place + len(values)] = values
         clock = stream.clock = stream.clock.done(slice(None), stream.number, stream.issued["vm"])
-        for wave, path in zip(self._of(rank), self.programs.paths[rank], strict=True):
+        for wave, path in zip(self.by_rank[rank], program.paths, strict=True):
             wave.begin(path, clock)
-        lds_bytes = self.programs.groups * machine.accesses.lds_bytes
-        machine.accesses.lds[rank * lds_bytes : (rank + 1) * lds_bytes] = 0xA5
+        program.lds[:] = 0xA5
         self._shuffle()
-
-    def _of(self, rank: int) -> list[Wave]:
-        count = len(self.programs.paths[rank])
-        return self.members[rank * count : (rank + 1) * count]
 
     def _access(self, stream: Wave, what: str, place: int, size: int) -> None:
         """One of a stream, which must be ordered after all others."""
         part = Part(what, np.arange(place, place + size, UNIT), UNIT)
-        self._check(stream, stream.issue(self.programs.facts[STREAM], [part]), part)
+        self._check(stream, stream.issue(STREAM, [part]), part)
 
     def _finish(self, rank: int) -> None:
         """A launch has ended: its stores are visible, the stream reads the output, the next call begins."""
         stream = self.streams[rank]
-        for wave in self._of(rank):
+        for wave in self.by_rank[rank]:
             for queue in wave.queues.values():
                 for operation in queue:
                     self._perform(wave, operation)
@@ -225,9 +220,9 @@ class Schedule:
             stream.clock = stream.clock.joined(wave.clock.rows).done(LOCAL, wave.number, wave.issued["lgkm"])
             stream.clock = stream.clock.done(slice(DONE, None), wave.number, wave.issued["vm"])
         stream.clock = stream.clock.invalidated(SYSTEM)
-        for group in range(rank * self.programs.groups, (rank + 1) * self.programs.groups):
-            self.hierarchy.write_back(rank, group, SYSTEM)
-            self.hierarchy.invalidate(rank, group, SYSTEM)
+        for wave in self.by_rank[rank][:: self.world.programs[rank].launch.warps]:
+            self.hierarchy.write_back(rank, wave.group, SYSTEM)
+            self.hierarchy.invalidate(rank, wave.group, SYSTEM)
         self._check_output(rank)
         if len(self.results[rank]) < len(self.world.writes[rank]):
             self._begin(rank)
@@ -296,7 +291,7 @@ class Schedule:
         if event.early:
             raise self._register_hazard(wave, *event.early)
         if event.fault:
-            raise self._hazard("fault", wave.rank, event.fault, "", f"{facts} of {self.names[wave.number]}")
+            raise self._hazard("fault", wave.rank, event.fault, "", f"{facts} of {wave.name}")
         if facts.atomic and self._polls(wave, event):
             return
         self.executed += event.executed
@@ -314,7 +309,7 @@ class Schedule:
 
     def _meet(self, wave: Wave) -> None:
         """Let a workgroup go on if all its waves that live are at a barrier; a launch ends with its last wave."""
-        mine = self._of(wave.rank)
+        mine = self.by_rank[wave.rank]
         living = [one for one in mine if one.group == wave.group and one.state != "end"]
         if living and all(one.state == "barrier" for one in living):
             clock = living[0].clock.joined(*(one.clock.rows for one in living))
@@ -394,7 +389,7 @@ class Schedule:
 
     def _do(self, wave: Wave, operation: Operation, part: Part) -> Any:
         """Perform a part of an operation; what it loads, None of a store."""
-        facts, accesses = operation.facts, self.programs.machines[wave.rank].accesses
+        facts, accesses = operation.facts, self.world.programs[wave.rank].accesses
         if part.local or facts.queue == "vm":  # scalar loads are of what nobody changes
             self._check(wave, operation, part)
         where = wave.rank, wave.group, part
@@ -443,7 +438,7 @@ class Schedule:
         memory is complete by vmcnt."""
         facts, number, clock = operation.facts, wave.number, operation.clock
         if part.local:
-            direct = len(self.names) if facts.queue == "vm" else 0
+            direct = len(self.members) if facts.queue == "vm" else 0
             limit = np.concatenate([clock.rows[LOCAL], clock.rows[DONE]])
             limit[[number, number + direct]] = ALWAYS
             number += direct
@@ -452,22 +447,20 @@ class Schedule:
             races, limits = self.races, clock.limits(number, wave.own, facts.scope >= AGENT)
         found = races.conflict(part, limits, (number, facts.number, operation.index))
         if found:
-            in_group = found.place % max(1, self.programs.machines[wave.rank].accesses.lds_bytes)
+            in_group = found.place % max(1, self.world.programs[wave.rank].accesses.lds_bytes)
             where = f"LDS address {in_group:#x}" if part.local else self.memory.named(found.place)
-            first = f"{self.programs.facts[found.instruction]} of {self.names[found.wave % len(self.names)]}"
-            second = f"{found.what} by {facts} of {self.names[wave.number]}"
+            first = f"{self.world.facts[found.instruction]} of {self.members[found.wave % len(self.members)].name}"
+            second = f"{found.what} by {facts} of {wave.name}"
             raise self._hazard("lds" if part.local else "memory", wave.rank, where, first, second)
 
     def _register_hazard(self, wave: Wave, first: Facts, second: Facts) -> Hazard:
         register = min(first.written & second.touched)
-        kinds = (("s", SCALAR), ("a", ACCUMULATORS), ("v", 0))
-        kind, base = next((kind, base) for kind, base in kinds if register >= base)
-        events = (f"{facts} of {self.names[wave.number]}" for facts in (first, second))
-        return self._hazard("register", wave.rank, f"{kind}{register - base}", *events)
+        name = f"s{register - SCALAR}" if register >= SCALAR else vector_name(register)
+        return self._hazard("register", wave.rank, name, f"{first} of {wave.name}", f"{second} of {wave.name}")
 
     def _stuck(self, kind: str) -> Hazard:
         waiting = [wave for wave in self.waves if wave.state != "end"]
-        places = [f"{self.names[wave.number]} at {wave.event.facts} ({wave.state})" for wave in waiting[:MOST_PLACES]]
+        places = [f"{wave.name} at {wave.event.facts} ({wave.state})" for wave in waiting[:MOST_PLACES]]
         more = f" and {len(waiting) - MOST_PLACES} more" if len(waiting) > MOST_PLACES else ""
         return self._hazard(kind, waiting[0].rank, "no wave can go on", "; ".join(places) + more, "nothing")
 

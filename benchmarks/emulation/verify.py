@@ -48,21 +48,20 @@ def verify(
             if name not in listing["known"] and not listing["broken"]:
                 raise unknown_kernel(name, listing["known"])
         if listing["without"]:
-            names = ", ".join(listing["without"])
-            print(f"not executed: {names}: without a small case", file=sys.stderr)
+            print(f"not executed: {', '.join(listing['without'])}: without a small case", file=sys.stderr)
         chosen = [
             (index, case)
             for index, case in enumerate(listing["cases"])
             if not cases or any(fnmatch(case["case"], pattern) for pattern in cases)
         ]
-        pairs = {(case["kernel"], case["arch"]) for _, case in chosen}
-        decides = {one: {name: pool.holds_for(name, one) for name, arch in pairs if arch == one} for one in arches}
+        names = {case["kernel"] for _, case in chosen}
+        decides = {arch: {name: pool.holds_for(name, arch) for name in names} for arch in arches}
         known = {arch: settled(of_format(out, FORMAT, VERSION), decides[arch]) for arch in arches}
         left = []
         for index, case in chosen:
             line = known[case["arch"]].get((case["kernel"], case["case"]), {"arms": {}})
-            if case["backend"] in line["arms"]:
-                yield {**line, "arms": {case["backend"]: line["arms"][case["backend"]]}}, False
+            if arm := line["arms"].get(case["backend"]):
+                yield {**line, "arms": {case["backend"]: arm}}, False
             else:
                 left.append(index)
         for number, (case, arm) in enumerate(pool.executed(left), 1):

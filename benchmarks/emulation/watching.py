@@ -86,11 +86,12 @@ class Write:
         """Those of the wave that are not 0: scalar ones, then vector ones of the lane."""
         special = {VCC: "vcc_lo", VCC + 1: "vcc_hi", EXEC: "exec_lo", EXEC + 1: "exec_hi"}
         scalars = [f"{special.get(i, f's{i}')}={value:#x}" for i, value in enumerate(self.s) if value]
-        vectors = [f"{_vector(i)}={value:#x}" for i, value in enumerate(self.v[:, self.lane]) if value]
+        vectors = [f"{vector_name(i)}={value:#x}" for i, value in enumerate(self.v[:, self.lane]) if value]
         return [" ".join(each[at : at + 8]) for each in (scalars, vectors) for at in range(0, len(each), 8)]
 
 
-def _vector(register: int) -> str:
+def vector_name(register: int) -> str:
+    """How a vector register is called: an accumulation register by its number among these."""
     return f"v{register}" if register < ACCUMULATORS else f"a{register - ACCUMULATORS}"
 
 
@@ -159,7 +160,7 @@ class Trace(Watching):
         changed = v != v_before
         for register in np.flatnonzero(changed.any(1)):
             lane = changed[register].argmax()
-            wrote.append(f"{_vector(register)}[{lane}]={v[register, lane]:#x}")
+            wrote.append(f"{vector_name(register)}[{lane}]={v[register, lane]:#x}")
         wrote += [f"scc={int(scc)}"] if scc != scc_before else []
         more = f" and {len(wrote) - MOST_REGISTERS} more" if len(wrote) > MOST_REGISTERS else ""
         self._lines.append(f"{text}  -> {' '.join(wrote[:MOST_REGISTERS])}{more}" if wrote else text)

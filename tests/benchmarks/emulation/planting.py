@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from benchmarks.emulation.code_object import KernelCode
-from benchmarks.emulation.collective import Schedules
+from benchmarks.emulation.collective import Schedules, programs
 from benchmarks.emulation.ordering import UNIT, Part
-from benchmarks.emulation.paths import Event, Path, Programs, Stretch, completed
+from benchmarks.emulation.paths import Event, Path, Stretch, completed
 from benchmarks.emulation.programs import Facts
 from benchmarks.emulation.schedule import Hazard
 
@@ -64,21 +64,19 @@ class Outcome:
 
 def plants(sound: Schedules) -> list[Plant]:
     """Everything that can be planted in what has been executed, in the order of addresses."""
-    found = []
-    for facts in sound.programs.facts[1:]:
-        if facts.name in REMOVED:
-            found.append(Plant(facts, "removed"))
-        elif facts.atomic:
-            found.append(Plant(facts, "relaxed"))
-    return sorted(found, key=lambda plant: plant.facts.instruction.at)
+    found = {}
+    for facts in sound.world.facts[1:]:
+        if facts.name in REMOVED or facts.atomic:
+            how = "removed" if facts.name in REMOVED else "relaxed"
+            found.setdefault(facts.instruction.at, Plant(facts, how))
+    return [found[at] for at in sorted(found)]
 
 
 def planted(sound: Schedules, plant: Plant) -> Schedules:
     """The same schedules with the fault in the code of all ranks; outputs are compared with the sound ones."""
-    broken = copy(sound)
-    launches = [replace(one, code=plant.in_code(one.code)) for one in sound.world.launches]
-    broken.world = replace(sound.world, launches=launches)
-    broken.programs = Programs(sound.world.memory, launches)
+    broken, launches = copy(sound), [one.launch for one in sound.world.programs]
+    changed, facts = programs(sound.world.memory, [replace(one, code=plant.in_code(one.code)) for one in launches])
+    broken.world = replace(sound.world, programs=changed, facts=facts)
     return broken
 
 
@@ -109,8 +107,9 @@ class Reasons:
     """Why a change changes nothing, from all that waves did in the schedules so far (paths.Path)."""
 
     def __init__(self, sound: Schedules) -> None:
-        self._warps, self._code = sound.programs.warps, sound.world.launches[0].code
-        self._waves = list(enumerate(itertools.chain(*sound.programs.paths)))
+        first = sound.world.programs[0].launch
+        self._warps, self._code = first.warps, first.code
+        self._waves = list(enumerate(path for program in sound.world.programs for path in program.paths))
         self._around = cache(self._found_around)
         self._held: dict[tuple[int, bool], set[int]] = {}
         self._stored: dict[int, set[int]] = {}

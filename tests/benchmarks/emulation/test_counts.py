@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.emulation import counts
 from benchmarks.emulation.counts import Counts, Observer, bound, lds_cycles, matrix_cycles
 from benchmarks.emulation.launch import execute
 from benchmarks.emulation.triton_driver import emulated
@@ -217,13 +216,13 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     mi300x = by_market_name("MI300X")
     second = mi300x.compute_units * mi300x.clock_mhz * 1_000_000
     found = bound(Counts(matrix_cycles=4 * second, lds_cycles=2 * second), mi300x, 0.5)
-    assert found == counts.Bound(25.0, "LDS")
+    assert found == {"percent": 25.0, "unit": "LDS"}
     memory = Counts(lines={"load": int(mi300x.hbm_bandwidth) // 64})
-    assert bound(memory, mi300x, 2.0) == counts.Bound(100.0, "memory")
+    assert bound(memory, mi300x, 2.0) == {"percent": 100.0, "unit": "memory"}
     assert bound(Counts(), mi300x, 1.0) is None
     mi355x = by_market_name("MI355X")
     cycles = Counts(lds_cycles=mi355x.compute_units * mi355x.clock_mhz * 1_000_000)
-    assert bound(cycles, mi355x, 0.25) == counts.Bound(50.0, "LDS"), "twice the banks"
+    assert bound(cycles, mi355x, 0.25) == {"percent": 50.0, "unit": "LDS"}, "twice the banks"
 
 
 def test_the_command_prints_the_counts(tmp_path):

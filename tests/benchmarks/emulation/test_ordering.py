@@ -23,6 +23,7 @@ from benchmarks.emulation.ordering import (
     Part,
     Races,
 )
+from benchmarks.emulation.programs import STREAM
 from benchmarks.emulation.waves import Fault
 
 WORD = Part("load", np.array([0], np.int64), 4)
@@ -83,7 +84,7 @@ def test_a_write_back_makes_visible_what_is_known_to_be_done_and_no_more():
 
 
 def test_a_read_of_what_is_not_known_to_be_visible_is_a_race():
-    races = Races(64, np.array([0, 1]), [0, 0, 0])
+    races = Races(64, np.array([0, 1]), [STREAM] * 3)
     none, store = np.zeros(2, np.int64), replace(WORD, what="store")
     assert races.conflict(store, (none, none, none), (0, 1, 3)) is None
     found = races.conflict(WORD, (np.array([2, 9]), none, none), (1, 2, 1))
