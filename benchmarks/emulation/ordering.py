@@ -93,14 +93,16 @@ class FlatMemory(Memory):
         for (address, contents, name), start in zip(buffers, starts[:-1].tolist(), strict=True):
             self.bytes[start : start + len(contents)] = contents
             self.add(address, self.bytes[start : start + len(contents)], name)
-        begin = self.bytes.ctypes.data
-        self._shift = np.array([held.ctypes.data - begin - address for address, held, _ in self._buffers], np.int64)
 
     def places(self, addresses: U64, size: int) -> Places:
         """Where accesses of `size` bytes lie in `bytes`; Fault if one lies outside of every buffer."""
-        self.at(addresses, size)
-        index = np.searchsorted(self._starts, addresses, side="right") - 1
-        return addresses.astype(np.int64) + self._shift[index]
+        found = np.empty(len(addresses), np.int64)
+        for which, contents, offsets in self.at(addresses, size):
+            found[which] = offsets + self._start(contents)
+        return found
+
+    def _start(self, contents: Any) -> int:
+        return int(contents.ctypes.data - self.bytes.ctypes.data)
 
     def place(self, address: int) -> int:
         """Where a byte lies."""
@@ -108,9 +110,9 @@ class FlatMemory(Memory):
 
     def named(self, place: int) -> str:
         """The buffer, offset in it and address of a place."""
-        for (start, contents, name), shift in zip(self._buffers, self._shift, strict=True):
-            if 0 <= place - start - shift < len(contents):
-                return f"{name} + {place - start - shift:#x} (address {place - shift:#x})"
+        for address, contents, name in self._buffers:
+            if 0 <= (offset := place - self._start(contents)) < len(contents):
+                return f"{name} + {offset:#x} (address {address + offset:#x})"
         return f"place {place:#x}"
 
 

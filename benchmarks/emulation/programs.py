@@ -119,9 +119,12 @@ def facts_of(number: int, code: KernelCode, instruction: Instruction) -> Facts:
 
 
 def _registers(inst: Any, operand: str, count: int, name: str) -> set[int]:
-    first = getattr(getattr(inst, operand, None), "offset", None)
+    elsewhere = operand == "src0" and hasattr(inst, "vsrc0")  # DPP and SDWA stand in its place
+    first = getattr(getattr(inst, "vsrc0" if elsewhere else operand, None), "offset", None)
     if first is None:
         return set()
+    if elsewhere and getattr(inst, "s0", 0):
+        first -= VECTOR
     if operand == "addr" and hasattr(inst, "saddr"):
         count = 2 if inst.saddr.offset in (124, 127) else 1
     if operand == "vdst" and name.startswith(("V_READ", "V_CMP")):

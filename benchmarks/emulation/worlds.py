@@ -34,23 +34,23 @@ class Variant:
             dims = {"MB": (5 if ranks == 8 and self.knobs["programs"] == ranks else 12) * ranks / 1024}
         elif self.operator == "gemm_all_scatter":
             dims = {"M": 64, "N": 64 * ranks, "K": 128}
-        return naming.contract("spec").Case(f"w{ranks}_fp16_order", world=ranks, dtype="fp16", **dims)
+        return naming.contract("spec").Case(f"w{ranks}_fp16_order", tier="sweep", world=ranks, dtype="fp16", **dims)
 
     def stands_for(self, kernels: Mapping[str, Any], arch: str) -> Any:
         """A declared case of RANKS, of the operator of this name; None where it has no such backend, knobs and
         dimensions for a target: it may be somebody else's.
         """
-        spec, kernel, dims = naming.contract("spec"), kernels.get(self.operator), dict(self.case(RANKS).dims).keys()
-        if kernel is None or self.backend not in kernel.compilations:
-            return None
-        declared = next((one for one in kernel.cases if one.world == RANKS and dims <= dict(one.dims).keys()), None)
-        if declared is None:
-            return None
-        try:
-            kernel.backends[self.backend].knobs(declared.at(spec.Place(device="meta", arch=arch)), arch, self.knobs)
-        except (spec.Unsupported, spec.DeclarationError):
-            return None
-        return declared
+        spec, dims = naming.contract("spec"), dict(self.case(RANKS).dims).keys()
+        kernel = kernels.get(self.operator)
+        for declared in kernel.cases if kernel and self.backend in kernel.compilations else ():
+            if declared.world == RANKS and dims <= dict(declared.dims).keys():
+                try:
+                    placed = declared.at(spec.Place(device="meta", arch=arch))
+                    kernel.backends[self.backend].knobs(placed, arch, self.knobs)
+                except (spec.Unsupported, spec.DeclarationError):
+                    continue
+                return declared
+        return None
 
 
 def variants(ranks: int) -> list[Variant]:

@@ -11,8 +11,9 @@ import pytest
 from benchmarks.emulation import cases, worlds
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
+from benchmarks.emulation.machine import Instruction
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.programs import Recording
+from benchmarks.emulation.programs import SCALAR, Recording, facts_of
 from benchmarks.emulation.waves import Memory
 from benchmarks.emulation.worlds import Variant, variants
 from benchmarks.worker.failures import Refused
@@ -50,6 +51,21 @@ def test_an_atomic_of_the_lds_is_refused():
     recording = Recording(Memory(), np.zeros(8, np.uint8), 8, Uncounted())
     with pytest.raises(Unknown, match="DS_ADD_RTN_U32, of which schedules follow no order"):
         recording.local(SimpleNamespace(op=SimpleNamespace(name="DS_ADD_RTN_U32")))
+
+
+@pytest.mark.parametrize(
+    ("words", "touched"),
+    [
+        ((0x681E02FA, 0xFF01130F), {15, 1}),  # v_add_u32_dpp v15, v15, v1
+        ((0x681E02FA, 0xFF011310), {15, 16, 1}),  # v_add_u32_dpp v15, v16, v1
+        ((0x681E02F9, 0x06060610), {15, 16, 1}),  # v_add_u32_sdwa v15, v16, v1
+        ((0x681E02F9, 0x06860610), {15, SCALAR + 16, 1}),  # v_add_u32_sdwa v15, s16, v1
+    ],
+)
+def test_registers_of_an_instruction_that_moves_lanes_or_takes_parts(words, touched):
+    image = b"".join(word.to_bytes(4, "little") for word in words)
+    instruction = Instruction(0, 8, "V_ADD_U32", "plain", lambda w: None)
+    assert facts_of(1, SimpleNamespace(image=image, arch="gfx942"), instruction).touched == touched
 
 
 @pytest.mark.slow
@@ -140,6 +156,7 @@ def test_what_verify_executes_of_several_ranks_is_every_variant_that_the_operato
         (one.operator, one.backend, one.knobs) for one in variants(worlds.RANKS)
     ]
     assert {one.declared.world for one in found} == {worlds.RANKS}
+    assert {one.case.tier for one in found} == {"sweep"}, "as other small cases"
     assert not list(cases.small_cases({"all_reduce": operators["all_gather"]}, ["gfx950"])), "knobs of another operator"
 
 
