@@ -67,7 +67,7 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
     each dtype (what backends share, in one of them); kernels: by name.
 
     Of an operator without shapes here (SMALL), the declared cases that are small.  Of those of several ranks, what
-    worlds.variants lists.
+    worlds.VARIANTS lists.
     """
     launches: dict[Any, SmallCase] = {}
     for one in _launches(kernels, arches):
@@ -81,9 +81,9 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
 
 def _of_several_ranks(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
     for arch in arches:
-        for one in worlds.variants(worlds.RANKS):
+        for one in worlds.VARIANTS:
             if declared := one.stands_for(kernels, arch):
-                yield SmallCase(one.operator, one.backend, arch, declared, one.case(worlds.RANKS), one.knobs)
+                yield SmallCase(one.operator, one.backend, arch, declared, one.case, one.knobs)
 
 
 def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:

@@ -15,21 +15,21 @@ from benchmarks.emulation.machine import Instruction
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.programs import SCALAR, Recording, facts_of
 from benchmarks.emulation.waves import Memory
-from benchmarks.emulation.worlds import Variant, variants
+from benchmarks.emulation.worlds import VARIANTS
 from benchmarks.worker.failures import Refused
 from kernels.registry import discover
 from kernels.spec import Tolerance
 from tests.benchmarks.emulation.planting import Plant, Reasons, hazard, planted, plants
 from tests.study.memory_order import built
 
-STAGED = Variant("all_gather", "triton", "staged", {"programs": 2, "num_warps": 2})
+STAGED = VARIANTS[0]
 SEEDS = range(1, 9)
 
 
 @pytest.fixture(scope="module")
 def sound() -> Schedules:
     """The all-gather of 2 ranks on MI300X: two programs of two waves, a block staged and one stored directly."""
-    return built(STAGED, 2, "gfx942")
+    return built(STAGED, "gfx942")
 
 
 def first_hazard(sound: Schedules, plant: Plant):
@@ -140,12 +140,12 @@ def test_an_invalidation_is_not_needed_where_data_are_read_past_the_caches(sound
     ("variant", "arch"),
     [
         pytest.param(variant, arch, id=f"{variant.operator} {variant.name} {arch}")
-        for variant, arch in zip(variants(2), itertools.cycle(["gfx942", "gfx950"]), strict=False)
+        for variant, arch in zip(VARIANTS, itertools.cycle(["gfx942", "gfx950"]), strict=False)
     ],
 )
 def test_every_collective_is_right_on_two_ranks(variant, arch):
     """Each operator on both targets; `python -m tests.study.memory_order` takes all of them on both, and more ranks."""
-    schedules = built(variant, 2, arch)
+    schedules = built(variant, arch)
     assert [hazard(schedules, seed) for seed in range(1, 4)] == [None] * 3
 
 
@@ -153,7 +153,7 @@ def test_what_verify_executes_of_several_ranks_is_every_variant_that_the_operato
     operators = dict(discover().kernels)
     found = [one for one in cases.small_cases(operators, ["gfx950"]) if one.case.world > 1]
     assert [(one.operator, one.backend, one.knobs) for one in found] == [
-        (one.operator, one.backend, one.knobs) for one in variants(worlds.RANKS)
+        (one.operator, one.backend, one.knobs) for one in VARIANTS
     ]
     assert {one.declared.world for one in found} == {worlds.RANKS}
     assert {one.case.tier for one in found} == {"sweep"}, "as other small cases"
@@ -163,7 +163,7 @@ def test_what_verify_executes_of_several_ranks_is_every_variant_that_the_operato
 @pytest.mark.slow
 def test_verify_refuses_a_collective_whose_flag_has_no_scope(sound, monkeypatch):
     """One schedule finds what is planted; an undisturbed one that is not what the reference says is refused as well."""
-    kernel, case = discover().kernels["all_gather"], STAGED.case(2)
+    kernel, case = discover().kernels["all_gather"], STAGED.case
     small = cases.SmallCase("all_gather", "triton", "gfx942", case, case, STAGED.knobs)
     found = cases.execute(kernel, small)
     assert found["instructions"] > 1000
