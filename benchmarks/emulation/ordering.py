@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .memory import Change, modified
-from .waves import U64, Memory, unit_of
+from .waves import U64, Memory, gathered, scattered
 
 LINE, UNIT = 128, 2
 """Bytes of a cache line, and of what races are told apart by: an access of one byte counts as two."""
@@ -64,20 +64,13 @@ class Part:
         """The first byte, and the one after the last."""
         return (int(self.places.min()), int(self.places.max()) + self.size) if len(self.places) else (0, 0)
 
-    @cached_property
-    def _words(self) -> tuple[str, Places]:
-        unit = unit_of(self.places, self.size)
-        return f"u{unit}", (self.places // unit)[:, None] + np.arange(self.size // unit)
-
     def found_in(self, contents: NDArray[np.uint8]) -> Any:
-        """The bytes [accesses, size] of these places; the array begins at a multiple of 8."""
-        unit, index = self._words
-        return contents.reshape(-1).view(unit)[index].view(np.uint8)
+        """The bytes [accesses, size] of these places."""
+        return gathered(contents.reshape(-1), self.places, self.size)
 
     def put_into(self, contents: NDArray[np.uint8], values: Any) -> None:
-        """Bytes [accesses, size], or [1, size] for all, to these places; the array begins at a multiple of 8."""
-        unit, index = self._words
-        contents.reshape(-1).view(unit)[index] = np.ascontiguousarray(values).view(unit)
+        """Bytes [accesses, size] to these places."""
+        scattered(contents.reshape(-1), self.places, values)
 
 
 class FlatMemory(Memory):
@@ -139,7 +132,7 @@ class Cache:
     def put(self, part: Part, values: Any, state: int) -> None:
         """Bytes [accesses, size] at places, dirty or clean."""
         part.put_into(self.data, values)
-        part.put_into(self.state, np.full((1, part.size), state, np.uint8))
+        part.put_into(self.state, np.full((len(part.places), part.size), state, np.uint8))
         self.held[part.lines] = True
         self.dirty[part.lines] |= state == DIRTY
 
