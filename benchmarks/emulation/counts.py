@@ -82,37 +82,27 @@ _READ_16 = np.arange(LANES).reshape(2, 8, 4)[:, [0, 5, 1, 4, 2, 7, 3, 6]].reshap
 """Lanes of a read of 16 bytes in the order of its passes, eight at a time."""
 
 
-def passes_of(reads: bool, size: int) -> tuple[Any, int]:
-    """(lanes in the order of the passes, lanes of a pass) of an LDS access of `size` bytes per lane.
+def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int, int]:
+    """(cycles that the banks need, passes) of an access [waves, 64] of `size` bytes per active lane.
+
+    A pass takes as many cycles as its fullest bank has distinct words; lanes at one word share it.  A pass without an
+    active lane takes none.
 
     A pass serves as many lanes as fill the banks: 32 of up to 4 bytes, 16 of 8, 8 of 12 and 16, next to each other,
     but for reads of 16 bytes: lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and 32 further.
     Source for 16 bytes: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts".  For other
     sizes it is taken that lanes next to each other go together; no GPU has confirmed that.
     """
-    together = max(8, BANKS * BANK_BYTES // max(size, BANK_BYTES)) if size != 12 else 8
-    return _READ_16 if reads and size == 16 else np.arange(LANES), together
-
-
-def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int, int]:
-    """(cycles that the banks need, passes) of an access [waves, 64] of `size` bytes per active lane.
-
-    A pass takes as many cycles as its fullest bank has distinct words; lanes at one word share it.  A pass without an
-    active lane takes none.
-    """
-    lanes, together = passes_of(reads, size)
-    unit, words = BANK_BYTES, max(1, size // BANK_BYTES)
+    lanes, words = _READ_16 if reads and size == 16 else slice(None), max(1, size // BANK_BYTES)
+    together, unit = BANKS // (words if words != 3 else 4), BANK_BYTES
     if words in (2, 4) and not (addresses & size - 1)[active].any():
         unit, words = size, 1  # each lane has a group of banks to itself, which are full or empty together
     banks = BANKS * BANK_BYTES // unit
     rows = (addresses // unit)[:, lanes].reshape(-1, together, 1) + np.arange(words)
-    there = np.repeat(active[:, lanes].reshape(-1, together), words, axis=1)
-    rows = rows.reshape(len(there), -1)
-    ordered = np.sort(np.where(there, rows, -1), axis=1)
-    fresh = ordered >= 0
-    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    where = np.arange(len(rows))[:, None] * banks + ordered % banks
-    filled = np.bincount(where[fresh], minlength=len(rows) * banks).reshape(len(rows), banks)
+    there = active[:, lanes].reshape(-1, together)
+    passes = np.arange(len(there))[:, None] << 32
+    found = distinct(passes | rows.reshape(len(there), -1), np.repeat(there, words, axis=1))
+    filled = np.bincount((found >> 32) * banks + found % banks, minlength=len(there) * banks).reshape(-1, banks)
     return int(filled.max(1).sum()), int(there.any(1).sum())
 
 
