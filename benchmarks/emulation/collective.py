@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from . import launch
 from .code_object import NotExecutable
-from .ordering import FlatMemory
+from .ordering import UNIT, FlatMemory
 from .paths import Program
 from .programs import STREAM, Facts
 from .schedule import LIMIT, Hazard, Schedule, World
@@ -27,45 +28,45 @@ CALLS = 2
 """Calls one after the other in every schedule: what guards an output between them is executed too."""
 
 
+POISON = 0xFB
+"""Bytes of an output before a call."""
+
+
 class Unsound(Exception):
     """The first schedule, which nothing disturbs, has a hazard or is not what the reference says."""
 
 
 def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any]) -> World:
     """Build a collective backend on all ranks of a case for each call, with inputs of its own; nothing is executed."""
+    import torch
+
+    from kernels.numerics import compare
+
     builds = [_Build(kernel, backend, case, arch, changed, seed) for seed in range(CALLS)]
     first, memory, ranks = builds[0], builds[0].memory(), range(case.world)
     outputs = [(memory.place(one.data_ptr()), one.numel() * one.element_size()) for one in first.results]
-
-    def writes(rank: int, build: _Build) -> list[tuple[int, Any]]:
-        """What its stream changes before a call: inputs, and the output is poisoned."""
-        pairs = zip(first.buffers[rank], build.buffers[rank], strict=True)
-        found = [_difference(memory.place(address), before, after) for (address, before, _), (_, after, _) in pairs]
+    writes: list[list[list[tuple[int, Any]]]] = [[[] for _ in builds] for _ in ranks]
+    for rank, (call, build) in itertools.product(ranks, enumerate(builds)):
+        for (address, before, _), (_, after, _) in zip(first.buffers[rank], build.buffers[rank], strict=True):
+            differ = np.flatnonzero(before != after) // UNIT * UNIT
+            if len(differ):
+                part = slice(differ[0], differ[-1] + UNIT)
+                writes[rank][call].append((memory.place(address) + differ[0], after[part].copy()))
         start, size = outputs[rank]
-        return [one for one in found if len(one[1])] + [(start, np.full(size, 0xFB, np.uint8))]
+        writes[rank][call].append((start, np.full(size, POISON, np.uint8)))
 
-    return World(
-        memory,
-        *programs(memory, first.launches),
-        [[writes(rank, build) for build in builds] for rank in ranks],
-        outputs,
-        [[build.references[rank] for build in builds] for rank in ranks],
-        first.results,
-        kernel.tolerance_for(case),
-    )
+    def compared(rank: int, call: int, output: Any) -> Any:
+        like = first.results[rank]
+        given = torch.from_numpy(output.copy()).view(like.dtype).view(like.shape)
+        return compare(given, builds[call].references[rank], kernel.tolerance_for(case))
+
+    return World(memory, *programs(memory, first.launches), writes, outputs, compared)
 
 
 def programs(memory: FlatMemory, launches: Sequence[Launch]) -> tuple[list[Program], list[Facts]]:
     """What the launch of each rank does, and the facts of all instructions by number."""
     facts = [STREAM]
     return [Program(memory, one, rank, facts) for rank, one in enumerate(launches)], facts
-
-
-def _difference(place: int, before: Any, after: Any) -> tuple[int, Any]:
-    """The bytes of a buffer from the first to the last that another build has otherwise, as a write to a place."""
-    differ = np.flatnonzero(before != after)
-    first, end = (int(differ[0]) & ~1, (int(differ[-1]) | 1) + 1) if len(differ) else (0, 0)
-    return place + first, after[first:end].copy()
 
 
 class _Build:
@@ -140,10 +141,6 @@ class Schedules:
     """
 
     def __init__(self, of: World) -> None:
-        import torch
-
-        from kernels.numerics import compare
-
         self.world, self.limit = of, LIMIT
         self.expected: Any = None
         self._initial = of.memory.bytes.copy()
@@ -153,13 +150,11 @@ class Schedules:
             raise Unsound(f"the first schedule: {hazard}") from None
         self.limit, self.expected = TIMES_LONGER * calm.executed, calm.results
         self.error = {"norm": 0.0, "peak": 0.0}
-        for rank, like in enumerate(of.likes):
-            for call, (output, reference) in enumerate(zip(calm.results[rank], of.references[rank], strict=True)):
-                given = torch.from_numpy(output.copy()).view(like.dtype).view(like.shape)
-                found = compare(given, reference, of.tolerance)
-                if not found.ok:
-                    raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
-                self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
+        for rank, call in itertools.product(range(len(calm.results)), range(CALLS)):
+            found = of.compared(rank, call, calm.results[rank][call])
+            if not found.ok:
+                raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
+            self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
 
     def run(self, seed: int) -> Schedule:
         """One schedule, executed.  Raises Hazard."""

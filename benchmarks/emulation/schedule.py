@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ class World:
 
     facts: of all their instructions by number.
     writes: [rank][call], (place, bytes) of what the stream writes before that call; outputs: first place and bytes of
-    each rank's.  references: [rank][call], tensors; likes: an output of each rank, for its type and shape.
+    each rank's; compared: what a rank's output after a call is beside the reference (kernels.numerics.compare).
     """
 
     memory: FlatMemory
@@ -69,9 +69,7 @@ class World:
     facts: list[Facts]
     writes: list[list[list[tuple[int, Any]]]]
     outputs: list[tuple[int, int]]
-    references: list[list[Any]]
-    likes: list[Any]
-    tolerance: Any
+    compared: Callable[[int, int, Any], Any]
 
 
 @dataclass(eq=False)
