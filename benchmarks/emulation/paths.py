@@ -59,7 +59,7 @@ class Stretch:
     events: list[Event] = field(default_factory=list)
     uses: list[Any] = field(default_factory=list)
     follow: dict[bytes, Stretch] = field(default_factory=dict)
-    registers: tuple[int, Any, Any, Any] | None = None
+    registers: Any = None
 
 
 class Path:
@@ -67,12 +67,9 @@ class Path:
 
     def __init__(self, program: Program, w: Waves) -> None:
         self._program, self._w = program, w
-        self._known: dict[bytes, Stretch] = {}
+        self.known: dict[bytes, Stretch] = {}
+        """All that have been found but the first, by what decides them."""
         self.first = self._executed({"vm": [], "lgkm": []})
-
-    def stretches(self) -> list[Stretch]:
-        """All that have been found."""
-        return [self.first, *self._known.values()]
 
     def next(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
         """What follows after a stretch whose loads gave these data, one array for each of its uses."""
@@ -83,7 +80,6 @@ class Path:
 
     def _found(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
         w = self._w
-        assert stretch.registers
         w.pc, w.s[:], vector, w.scc[:] = stretch.registers
         w.v[: len(vector)], w.v[len(vector) :] = vector, 0
         w.mask_changed()
@@ -94,9 +90,9 @@ class Path:
         numbers = f"{w.pc} {w.scc[0]} {[(name, event.facts.number) for name, event in outstanding]}".encode()
         state = b"".join([numbers, w.s.tobytes(), self._vector().tobytes(), *(each.tobytes() for each in places)])
         digest = hashlib.blake2b(state, digest_size=16).digest()
-        if digest not in self._known:
-            self._known[digest] = self._executed(stretch.outstanding)
-        return self._known[digest]
+        if digest not in self.known:
+            self.known[digest] = self._executed(stretch.outstanding)
+        return self.known[digest]
 
     def _vector(self) -> Any:
         """Vector registers up to the last that is not zero."""

@@ -114,7 +114,7 @@ class Reasons:
         self._held: dict[tuple[int, bool], set[int]] = {}
         self._stored: dict[int, set[int]] = {}
         for number, path in self._waves:
-            events = [event for stretch in path.stretches() for event in stretch.events]
+            events = [event for stretch in _stretches(path) for event in stretch.events]
             self._stored[number] = _stored(events)
             for event in events:
                 for part in event.parts if event.facts.queue == "vm" else ():
@@ -146,7 +146,7 @@ class Reasons:
 
     def _from(self, at: int) -> Iterator[tuple[int, Path, Stretch, int]]:
         for number, path in self._waves:
-            for stretch in path.stretches():
+            for stretch in _stretches(path):
                 for index, event in enumerate(stretch.events):
                     if event.facts.instruction.at == at:
                         yield number, path, stretch, index
@@ -267,10 +267,14 @@ class Reasons:
         return set().union(*(u for (g, kept), u in self._held.items() if g != own and kept == kept_in_caches))
 
 
+def _stretches(path: Path) -> list[Stretch]:
+    return [path.first, *path.known.values()]
+
+
 def _after_barriers(path: Path) -> Iterator[tuple[Stretch, int]]:
     """Where a wave begins, and after each of its barriers: a stretch and the number of its event there."""
     yield path.first, 0
-    for stretch in path.stretches():
+    for stretch in _stretches(path):
         for index, event in enumerate(stretch.events, 1):
             if event.facts.name == "S_BARRIER":
                 yield stretch, index
