@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -109,7 +109,7 @@ def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int
 # The observer of a launch, and what it saw.
 
 
-@dataclass(frozen=True)
+@dataclass
 class Counts:
     """What all waves of a launch executed, or of several launches together (`+`).
 
@@ -124,16 +124,16 @@ class Counts:
     vector: lanes of all vector instructions but MFMA; idle: of these, lanes that were off.
     """
 
-    classes: Mapping[str, int] = field(default_factory=dict)
-    matrix: Mapping[str, int] = field(default_factory=dict)
+    classes: Counter[str] = field(default_factory=Counter)
+    matrix: Counter[str] = field(default_factory=Counter)
     matrix_cycles: int | None = 0
-    bytes: Mapping[str, int] = field(default_factory=dict)
-    touched: Mapping[str, int] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
-    lines: Mapping[str, int] = field(default_factory=dict)
+    bytes: Counter[str] = field(default_factory=Counter)
+    touched: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    lines: Counter[str] = field(default_factory=Counter)
     lds_passes: int = 0
     lds_cycles: int = 0
-    conflicts: Mapping[str, int] = field(default_factory=dict)
+    conflicts: Counter[Any] = field(default_factory=Counter)
     branches: int = 0
     taken: int = 0
     divergent: int = 0
@@ -143,29 +143,23 @@ class Counts:
     @property
     def total(self) -> int:
         """Instructions."""
-        return sum(self.classes.values())
+        return self.classes.total()
 
     @property
     def coalescing(self) -> float | None:
         """Bytes that are used / bytes that are requested from memory; None without a request."""
-        asked = LINE * sum(self.requests.values())
-        return sum(self.touched.values()) / asked if asked else None
+        asked = LINE * self.requests.total()
+        return self.touched.total() / asked if asked else None
 
     def __add__(self, other: Counts) -> Counts:
         """Of both, one after the other: lines that both touch count twice, as each may have to fetch them."""
-        mine, theirs = vars(self), vars(other)
-        return Counts(**{name: _sum(mine[name], theirs[name]) for name in mine})
+        both = {name: (mine, vars(other)[name]) for name, mine in vars(self).items()}
+        return Counts(**{name: None if None in pair else pair[0] + pair[1] for name, pair in both.items()})
 
     def as_json(self) -> dict[str, Any]:
         """All of it by name, with the share of used bytes."""
         coalescing = self.coalescing
         return vars(self) | {"coalescing": coalescing if coalescing is None else round(coalescing, 6)}
-
-
-def _sum(mine: Any, theirs: Any) -> Any:
-    if isinstance(mine, Mapping):
-        return {name: mine.get(name, 0) + theirs.get(name, 0) for name in dict.fromkeys([*mine, *theirs])}
-    return None if mine is None or theirs is None else mine + theirs
 
 
 VECTOR = ("valu", "load", "store", "atomic", "lds", "scratch")
@@ -183,15 +177,13 @@ class Observer:
 
     def __init__(self) -> None:
         self.at, self.name = 0, ""
-        self._sums = Counter[str]()
-        self._by_what = {name: Counter[str]() for name in ("bytes", "touched", "requests")}
-        self._conflicts = Counter[tuple[int, str]]()
+        self._found = Counts()
         self._lines: dict[str, list[Any]] = {}
 
     def partly(self, w: Waves) -> None:
         """The instruction runs with some lanes off."""
         if class_of(self.name) in VECTOR:
-            self._sums["idle"] += len(w) * LANES - int(np.count_nonzero(w.active))
+            self._found.idle += len(w) * LANES - int(np.count_nonzero(w.active))
 
     def branch(self, w: Waves, goes: Any) -> None:
         """A branch that the waves of `goes` take."""
@@ -199,7 +191,9 @@ class Observer:
             return
         inside = ~goes if self.name == "S_CBRANCH_EXECZ" else goes
         partly = inside & ~w.active.all(1) if "EXEC" in self.name else ()
-        self._sums.update(branches=len(w), taken=int(np.count_nonzero(goes)), divergent=int(np.count_nonzero(partly)))
+        self._found.branches += len(w)
+        self._found.taken += int(np.count_nonzero(goes))
+        self._found.divergent += int(np.count_nonzero(partly))
 
     def memory(self, what: str, where: Any, active: Any, size: int) -> None:
         """An access of `size` bytes at addresses [waves, 64] in the active lanes: what is "load", "store", "atomic"."""
@@ -209,9 +203,9 @@ class Observer:
         if (first != last)[active].any():
             lines, where_active = np.concatenate([first, last], axis=1), np.concatenate([active, active], axis=1)
         found = distinct(lines, where_active)
-        self._by_what["bytes"][what] += size * int(np.count_nonzero(active))
-        self._by_what["touched"][what] += size * len(distinct(where, active))
-        self._by_what["requests"][what] += len(found)
+        self._found.bytes[what] += size * int(np.count_nonzero(active))
+        self._found.touched[what] += size * len(distinct(where, active))
+        self._found.requests[what] += len(found)
         kept = self._lines.setdefault(what, [])
         kept.append(found)
         if sum(map(len, kept[1:])) > max(_KEPT, len(kept[0])):
@@ -219,29 +213,31 @@ class Observer:
 
     def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
         """An access to the LDS of each wave's workgroup, as in `memory`."""
-        self._by_what["bytes"]["lds"] += size * int(np.count_nonzero(active))
+        self._found.bytes["lds"] += size * int(np.count_nonzero(active))
         cycles, passes = lds_cycles(addresses, active, size, reads)
-        self._sums.update(lds_passes=passes, lds_cycles=cycles)
-        self._conflicts[self.at, self.name] += cycles - passes
+        self._found.lds_passes += passes
+        self._found.lds_cycles += cycles
+        self._found.conflicts[self.at, self.name] += cycles - passes
 
     def counts(self, executed: Sequence[tuple[str, int | None, int]]) -> Counts:
         """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel."""
-        classes, matrix = Counter[str](), Counter[str]()
-        for name, _, times in executed:
-            classes[class_of(name)] += times
-            matrix[name.lower()] += times if class_of(name) == "mfma" else 0
-        cycles = [None if issue is None else issue * times for _, issue, times in executed]
-        conflicts = sorted(self._conflicts.items())
-        return Counts(
-            _sorted(classes),
-            _sorted(matrix),
-            None if None in cycles else sum(filter(None, cycles)),
-            **{name: _sorted(counter) for name, counter in self._by_what.items()},
-            lines=_sorted({what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()}),
-            conflicts={f"{name.lower()} at {at:#x}": count for (at, name), count in conflicts if count},
-            vector=LANES * sum(classes[kind] for kind in VECTOR),
-            **self._sums,
-        )
+        found = self._found
+        for name, issue, times in executed:
+            kind = class_of(name)
+            found.classes[kind] += times
+            found.matrix[name.lower()] += times * (kind == "mfma")
+            found.vector += times * LANES * (kind in VECTOR)
+            unknown = found.matrix_cycles is None or issue is None
+            found.matrix_cycles = None if unknown else found.matrix_cycles + issue * times
+        found.lines = Counter({what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()})
+        done = Counts(**{name: _sorted(value) for name, value in vars(found).items()})
+        places = done.conflicts.items()
+        done.conflicts = Counter({f"{name.lower()} at {at:#x}": cycles for (at, name), cycles in places})
+        return done
+
+
+def _sorted(value: Any) -> Any:
+    return Counter(dict(sorted((+value).items()))) if isinstance(value, Counter) else value
 
 
 class Uncounted(Observer):
@@ -252,10 +248,6 @@ class Uncounted(Observer):
 
     def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
         """Nothing."""
-
-
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: counts[name] for name in sorted(counts) if counts[name]}
 
 
 @lru_cache(maxsize=4096)
