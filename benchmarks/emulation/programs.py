@@ -21,7 +21,7 @@ QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "
 """By which counter a wave waits for an access, by the format of its instruction."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Facts:
     """What the order needs to know of an instruction beside what it does.
 
