@@ -390,12 +390,13 @@ class Schedule:
         facts, accesses = operation.facts, self.world.programs[wave.rank].accesses
         if part.local or facts.queue == "vm":  # scalar loads are of what nobody changes
             self._check(wave, operation, part)
-        where = wave.rank, wave.group, part
-        found, changed = None, part.what == "store"
         if part.local:
             if part.what == "load":
                 return part.found_in(accesses.lds)
             return part.put_into(accesses.lds, part.given)
+        where = wave.rank, wave.group, part
+        found: Any = None
+        changed = part.what == "store"
         if part.what == "load":
             found = self.hierarchy.load(*where, facts.scope)
         elif part.what == "store":

@@ -64,7 +64,7 @@ class Outcome:
 
 def plants(sound: Schedules) -> list[Plant]:
     """Everything that can be planted in what has been executed, in the order of addresses."""
-    found = {}
+    found: dict[int, Plant] = {}
     for facts in sound.world.facts[1:]:
         if facts.name in REMOVED or facts.atomic:
             how = "removed" if facts.name in REMOVED else "relaxed"
