@@ -100,18 +100,23 @@ def _line(session: Session, name: str, entry: Json, about: Json) -> JsonObject:
         key.partition("/")[2]: {field: value for field, value in arm.items() if field != "detail" or value}
         for key, arm in entry["arms"].items()
     }
-    line = {
-        "format": FORMAT,
-        "version": VERSION,
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "kernel": name,
-        **{key: case[key] for key in ("tier", "world", "dtype")},
-        "case": entry["case"],
-        "baselines": declared["baselines"],
-        "arms": arms,
-        **about,
-    }
-    return clean(line)
+    return line({**case, "kernel": name}, entry["case"], declared["baselines"], arms, about)
+
+
+def line(case: Json, name: str, baselines: Sequence[str], arms: Json, about: Json) -> JsonObject:
+    """A line of a case that has just been checked, under its name.  about: what others of its run share."""
+    return clean(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            **{key: case[key] for key in ("kernel", "tier", "world", "dtype")},
+            "case": name,
+            "baselines": baselines,
+            "arms": arms,
+            **about,
+        }
+    )
 
 
 def main(names: Sequence[str]) -> str:

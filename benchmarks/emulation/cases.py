@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from .. import naming
 from ..points import Point, label
@@ -24,8 +27,9 @@ from ..worker.failures import Refused
 from . import worlds
 from .collective import Schedules, Unsound, world
 from .launch import Execution
+from .schedule import Hazard
 from .triton_driver import EmulatedDriver, emulated
-from .watching import LastWrite, Trace, Watch
+from .watching import LastWrite, Trace, Watching
 
 FEW_UNITS = 2
 """Compute units of a device on which a persistent program has several tiles of a small case."""
@@ -63,7 +67,7 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
     each dtype (what backends share, in one of them); kernels: by name.
 
     Of an operator without shapes here (SMALL), the declared cases that are small.  Of those of several ranks, what
-    worlds.variants lists.
+    worlds.VARIANTS lists.
     """
     launches: dict[Any, SmallCase] = {}
     for one in _launches(kernels, arches):
@@ -77,9 +81,9 @@ def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[Small
 
 def _of_several_ranks(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
     for arch in arches:
-        for one in worlds.variants(worlds.RANKS):
+        for one in worlds.VARIANTS:
             if declared := one.stands_for(kernels, arch):
-                yield SmallCase(one.operator, one.backend, arch, declared, one.case(worlds.RANKS), one.knobs)
+                yield SmallCase(one.operator, one.backend, arch, declared, one.case, one.knobs)
 
 
 def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
@@ -185,13 +189,6 @@ SMALL = {
 # Execution.
 
 
-class StillClock:
-    """A clock for calls that are complete when they return."""
-
-    def synchronize(self) -> None:
-        """Nothing to wait for."""
-
-
 def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = lambda one: None) -> JsonObject:
     """Call a backend twice, the second time into poisoned outputs, and compare: {"norm", "peak", "seconds"}.
 
@@ -201,21 +198,16 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
     """
     if small.case.world > 1:
         return _under_orders(kernel, small)
-    first = True
-
-    def second_call(done: Execution) -> None:
-        if not first:
-            told(done)
-
     spec = naming.contract("spec")
     case = small.case.at(spec.Place(device="cpu", arch=small.arch, compute_units=small.units))
-    with emulated(small.arch, second_call) as driver:
-        bench = CaseBench(kernel, case, SEED, 1, StillClock(), naming.our("kernels.numerics"))
+    still = SimpleNamespace(synchronize=lambda: None)  # calls are complete when they return
+    with emulated(small.arch) as driver:
+        bench = CaseBench(kernel, case, SEED, 1, still, naming.our("kernels.numerics"))
         bench.make_reference()
         bench.build(small.name, small.backend, dict(small.knobs))
         bench.call(small.name)
         bench.poison(small.name)
-        first = False
+        driver.told = lambda launch: told(launch.executed())
         try:
             return bench.check(small.name)
         except Refused as error:
@@ -232,14 +224,9 @@ def _under_orders(kernel: Any, small: SmallCase) -> JsonObject:
     """
     try:
         schedules = Schedules(world(kernel, small.backend, small.case, small.arch, dict(small.knobs)))
-    except Unsound as error:
+        count = sum(schedules.run(seed).executed for seed in worlds.SEEDS)
+    except (Unsound, Hazard) as error:
         raise Refused("wrong", str(error)) from None
-    count = 0
-    for seed in worlds.SEEDS:
-        one = schedules.run(seed)
-        count += one.executed
-        if one.hazards:
-            raise Refused("wrong", str(one.hazards[0]))
     return {**schedules.error, "instructions": count}
 
 
@@ -259,16 +246,15 @@ class WrongOutput(Refused):
 
 def _explained(driver: EmulatedDriver, bench: CaseBench, name: str) -> tuple[str, list[str]]:
     """Who wrote the first wrong element, in a sentence and in lines; found by calling twice again."""
-    arm = bench.arms[name]
-    pairs = zip(guards.tensors(arm.outputs[0]), guards.tensors(bench.expected[0]), strict=False)
-    wrong = ((out, expected, first_wrong(out, expected, bench.tolerance)) for out, expected in pairs)
-    out, expected, place = next(((o, e, p) for o, e, p in wrong if p is not None), (None, None, None))
-    if place is None:
+    pairs = zip(guards.tensors(bench.arms[name].outputs[0]), guards.tensors(bench.expected[0]), strict=False)
+    found = ((out, expected, first_wrong(out, expected, bench.tolerance)) for out, expected in pairs)
+    wrong = next((each for each in found if each[2] is not None), None)
+    if wrong is None:
         return "", []
-    offset = sum(index * step for index, step in zip(place, out.stride(), strict=True))
-    watch = LastWrite(out.data_ptr() + offset * out.element_size(), out.element_size())
-    _called_again(driver, bench, name, watch)
+    out, expected, place = wrong
     told = f"the first wrong element is {list(place)}: {out[place].item()!r}, expected {expected[place].item()!r}"
+    watch = LastWrite(out[place].data_ptr(), out.element_size())
+    _called_again(driver, bench, name, watch)
     if watch.found is None:
         return f"{told}; no instruction of the kernel writes it", []
     trace = Trace(watch.found.workgroup, watch.found.wave, LAST, watch.found.launch, watch.found.instruction.at)
@@ -278,7 +264,7 @@ def _explained(driver: EmulatedDriver, bench: CaseBench, name: str) -> tuple[str
     return f"{told}; written by {watch.found.in_words()}{times}", lines
 
 
-def _called_again(driver: EmulatedDriver, bench: CaseBench, name: str, watch: Watch) -> None:
+def _called_again(driver: EmulatedDriver, bench: CaseBench, name: str, watch: Watching) -> None:
     from triton import knobs
 
     driver.watch = watch
@@ -299,11 +285,7 @@ def first_wrong(out: Any, expected: Any, tolerance: Any) -> tuple[int, ...] | No
     error = (out.double() - expected.double()).abs()
     bound = tolerance.peak * float(expected.double().square().mean().sqrt())
     bad = ~(error <= bound)
-    if not bad.any() and not error.any():
+    worst = bad.int() if bad.any() else error
+    if not worst.any():
         return None
-    flat = int(bad.flatten().int().argmax()) if bad.any() else int(error.flatten().argmax())
-    place = []
-    for size in reversed(out.shape):
-        flat, index = divmod(flat, size)
-        place.insert(0, index)
-    return tuple(place)
+    return tuple(int(index) for index in np.unravel_index(int(worst.argmax()), out.shape))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from . import launch
 from .code_object import NotExecutable
-from .ordering import FlatMemory
-from .programs import Programs
-from .schedule import LIMIT, MOST, Between, Hazard, Schedule
+from .ordering import UNIT, FlatMemory
+from .paths import Program
+from .programs import STREAM, Facts
+from .schedule import LIMIT, Hazard, Schedule, World
 from .triton_driver import Launch, driving
 from .waves import Memory
 
@@ -26,106 +28,71 @@ CALLS = 2
 """Calls one after the other in every schedule: what guards an output between them is executed too."""
 
 
-class OneProcess:
-    """The heaps of all ranks in one process, for kernels.symmetric_heap: a barrier returns at once."""
-
-    home, device = "emulation", "cpu"
-
-    def __init__(self, world: int, size: int) -> None:
-        import torch
-
-        self._heaps = [torch.zeros(size, dtype=torch.uint8) for _ in range(world)]
-        self.bases = [heap.data_ptr() for heap in self._heaps]
-
-    def view(self, rank: int) -> Any:
-        """The heap of a rank."""
-        return self._heaps[rank]
-
-    def reserve(self, start: int, size: int) -> None:
-        """Nothing to do: the memory is there."""
-
-    def barrier(self) -> None:
-        """Nothing to wait for: the ranks are built one after the other."""
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._heaps = []
+POISON = 0xFB
+"""Bytes of an output before a call."""
 
 
 class Unsound(Exception):
     """The first schedule, which nothing disturbs, has a hazard or is not what the reference says."""
 
 
-@dataclass(frozen=True)
-class World:
-    """Launches of all ranks, [rank][call], the memory that they share, and what their streams do in between.
-
-    outputs: first place and bytes of each rank's output.  references: [rank][call], tensors; likes: an output of each
-    rank, for its type and shape.
-    """
-
-    memory: FlatMemory
-    launches: list[list[Launch]]
-    between: list[list[Between]]
-    outputs: list[tuple[int, int]]
-    references: list[list[Any]]
-    likes: list[Any]
-    tolerance: Any
-
-
-def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any], calls: int = CALLS) -> World:
+def world(kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any]) -> World:
     """Build a collective backend on all ranks of a case for each call, with inputs of its own; nothing is executed."""
-    builds = [_Build(kernel, backend, case, arch, changed, seed) for seed in range(calls)]
-    first = builds[0]
-    memory = first.memory()
-    between: list[list[Between]] = [[] for _ in range(case.world)]
-    for number, build in enumerate(builds):
-        for rank in range(case.world):
-            writes = []
-            for (address, contents, _), (_, others, _) in zip(first.buffers[rank], build.buffers[rank], strict=True):
-                writes += _differences(memory, address, contents, others) if number else []
-            start, size = first.output(memory, rank)
-            poison = np.full(size, 0xFB, np.uint8)
-            between[rank].append(Between((*writes, (start, poison))))
-    return World(
-        memory,
-        [[first.launches[rank]] * calls for rank in range(case.world)],
-        between,
-        [first.output(memory, rank) for rank in range(case.world)],
-        [[build.references[rank] for build in builds] for rank in range(case.world)],
-        first.results,
-        kernel.tolerance_for(case),
-    )
+    import torch
+
+    from kernels.numerics import compare
+
+    builds = [_Build(kernel, backend, case, arch, changed, seed) for seed in range(CALLS)]
+    first, memory, ranks = builds[0], builds[0].memory(), range(case.world)
+    outputs = [(memory.place(one.data_ptr()), one.numel() * one.element_size()) for one in first.results]
+    writes: list[list[list[tuple[int, Any]]]] = [[[] for _ in builds] for _ in ranks]
+    for rank, (call, build) in itertools.product(ranks, enumerate(builds)):
+        for (address, before, _), (_, after, _) in zip(first.buffers[rank], build.buffers[rank], strict=True):
+            differ = np.flatnonzero(before != after) // UNIT * UNIT
+            if len(differ):
+                part = slice(differ[0], differ[-1] + UNIT)
+                writes[rank][call].append((memory.place(address) + differ[0], after[part].copy()))
+        start, size = outputs[rank]
+        writes[rank][call].append((start, np.full(size, POISON, np.uint8)))
+
+    def compared(rank: int, call: int, output: Any) -> Any:
+        like = first.results[rank]
+        given = torch.from_numpy(output.copy()).view(like.dtype).view(like.shape)
+        return compare(given, builds[call].references[rank], kernel.tolerance_for(case))
+
+    return World(memory, *programs(memory, first.launches), writes, outputs, compared)
 
 
-def _differences(memory: FlatMemory, address: int, contents: Any, others: Any) -> list[tuple[int, Any]]:
-    """Runs of bytes of a buffer that have another content in a later build, as writes to places."""
-    differ = np.flatnonzero(contents != others)
-    if not len(differ):
-        return []
-    start = int(memory.places(np.array([address], np.uint64), 1)[0])
-    first, last = int(differ[0]) & ~1, (int(differ[-1]) | 1) + 1
-    return [(start + first, others[first:last].copy())]
+def programs(memory: FlatMemory, launches: Sequence[Launch]) -> tuple[list[Program], list[Facts]]:
+    """What the launch of each rank does, and the facts of all instructions by number."""
+    facts = [STREAM]
+    return [Program(memory, one, rank, facts) for rank, one in enumerate(launches)], facts
 
 
 class _Build:
     """A backend built on all ranks of a world, in heaps of its own; its first call captured."""
 
     def __init__(self, kernel: Any, backend: str, case: Any, arch: str, changed: dict[str, Any], seed: int) -> None:
+        import torch
+
         from kernels.spec import Place
         from kernels.symmetric_heap import SymmetricHeap
 
-        self.heap = OneProcess(case.world, HEAP_BYTES)
-        self.handles = [SymmetricHeap(rank, self.heap) for rank in range(case.world)]
+        self.views = [torch.zeros(HEAP_BYTES, dtype=torch.uint8) for _ in range(case.world)]
+        memory = SimpleNamespace(
+            home="emulation",
+            device="cpu",
+            bases=[view.data_ptr() for view in self.views],
+            view=self.views.__getitem__,
+            reserve=lambda start, size: None,
+            barrier=lambda: None,  # the ranks are built one after the other
+        )
+        self.heaps = [SymmetricHeap(rank, memory) for rank in range(case.world)]
         declared = kernel.backends[backend]
         self.launches: list[Launch] = []
-        self.results: list[Any] = []
-        self.references: list[Any] = []
-        self.buffers: list[list[tuple[int, Any, str]]] = []
-        self._kept: list[Any] = []
         placed = [
             case.at(Place(rank=rank, world=case.world, device="cpu", arch=arch, heap=heap))
-            for rank, heap in enumerate(self.handles)
+            for rank, heap in enumerate(self.heaps)
         ]
         given = [kernel.function("inputs")(one, seed) for one in placed]
         with driving(arch, self.launches.append):
@@ -136,92 +103,62 @@ class _Build:
             self.results = [call() for call in calls]
         if len(self.launches) != case.world:
             raise NotExecutable(f"{len(self.launches)} launches for {case.world} ranks: one for each can be scheduled")
+        if len({(int(np.prod(one.grid)), one.warps) for one in self.launches}) > 1:
+            raise NotExecutable("launches of the ranks differ in their grid or waves")
         self.references = [kernel.function("reference")(one, inputs) for one, inputs in zip(placed, given, strict=True)]
-        self._kept = [given, calls]
+        self._kept = [given, calls]  # whose memory the buffers are
         self.buffers = [self._buffers(rank) for rank in range(case.world)]
 
     def _buffers(self, rank: int) -> list[tuple[int, Any, str]]:
         """What a rank's stream may write: what is taken of its heap, and its own tensors in the kernel's order."""
-        heap, handle = self.heap.view(rank), self.handles[rank]
-        taken = [(self.heap.bases[rank], heap[: handle.bytes - handle.left].numpy(), f"heap of rank {rank}")]
-        one = self.launches[rank]
+        heap, one = self.heaps[rank], self.launches[rank]
+        held = self.views[rank][: heap.bytes - heap.left].numpy()
+        taken = [(self.views[rank].data_ptr(), held, f"heap of rank {rank}")]
+        known = {heap.bases.data_ptr(), *heap.bases.tolist()}
         for argument in one.arguments:
             for start, contents, name in one.memory.buffers():
-                known = [handle.bases.data_ptr(), *self.heap.bases, *(address for address, _, _ in taken)]
                 if start not in known and start <= int(argument) < start + len(contents):
                     taken.append((start, contents, f"{name} of rank {rank}"))
+                    known.add(start)
         return taken
 
     def memory(self) -> FlatMemory:
         """All buffers of all ranks, and what the launches' first registers point to."""
         found = [buffer for rank in self.buffers for buffer in rank]
         for rank, one in enumerate(self.launches):
-            bases = self.handles[rank].bases
+            bases = self.heaps[rank].bases
             found.append((bases.data_ptr(), bases.numpy().view(np.uint8), f"bases of rank {rank}"))
             starting = Memory()
             launch.started(one.code, starting, launch.segment(one.code, one.arguments), one.grid, one.warps, rank)
             found += starting.buffers()
         return FlatMemory(found)
 
-    def output(self, memory: FlatMemory, rank: int) -> tuple[int, int]:
-        """First place and bytes of a rank's output."""
-        result = self.results[rank]
-        place = memory.places(np.array([result.data_ptr()], np.uint64), result.numel() * result.element_size())
-        return int(place[0]), result.numel() * result.element_size()
-
 
 class Schedules:
     """Runs a world under seeds.  Its first, undisturbed run is compared with the reference; all others must equal it.
 
-    sound: runs of the same world without a fault, whose outputs are taken; then the first hazard ends a schedule.
     error: the largest "norm" and "peak" of the first run.  Raises Unsound.
     """
 
-    def __init__(self, of: World, sound: Schedules | None = None) -> None:
-        self.world, self.programs = of, Programs(len(of.launches))
-        self.most, self.limit = (1, sound.limit) if sound else (MOST, LIMIT)
+    def __init__(self, of: World) -> None:
+        self.world, self.limit = of, LIMIT
+        self.expected: Any = None
+        self._initial = of.memory.bytes.copy()
+        try:
+            calm = self.run(0)
+        except Hazard as hazard:
+            raise Unsound(f"the first schedule: {hazard}") from None
+        self.limit, self.expected = TIMES_LONGER * calm.executed, calm.results
         self.error = {"norm": 0.0, "peak": 0.0}
-        self._initial = sound._initial if sound else of.memory.bytes.copy()
-        self.expected = sound.expected if sound else self._calm()
-
-    def _calm(self) -> list[list[Any]]:
-        """Outputs of one run, [rank][call]."""
-        import torch
-
-        from kernels.numerics import compare
-
-        schedule = self._schedule(0, None)
-        schedule.run()
-        self.limit = TIMES_LONGER * schedule.executed
-        if schedule.hazards:
-            raise Unsound(f"the first schedule: {schedule.hazards[0]}")
-        for rank, outputs in enumerate(schedule.results):
-            like = self.world.likes[rank]
-            for call, output in enumerate(outputs):
-                found = compare(
-                    torch.from_numpy(output.copy()).view(like.dtype).view(like.shape),
-                    self.world.references[rank][call],
-                    self.world.tolerance,
-                )
-                if not found.ok:
-                    raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
-                self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
-        return schedule.results
-
-    def _schedule(self, seed: int, expected: list[list[Any]] | None) -> Schedule:
-        self.world.memory.bytes[:] = self._initial
-        one = self.world
-        return Schedule(
-            self.programs, one.memory, one.launches, one.between, one.outputs, expected, seed, self.most, self.limit
-        )
+        for rank, call in itertools.product(range(len(calm.results)), range(CALLS)):
+            found = of.compared(rank, call, calm.results[rank][call])
+            if not found.ok:
+                raise Unsound(f"rank {rank}, call {call}: not what the reference says: {found}")
+            self.error = {name: max(value, getattr(found, name)) for name, value in self.error.items()}
 
     def run(self, seed: int) -> Schedule:
-        """One schedule, executed; its hazards are in it."""
-        schedule = self._schedule(seed, self.expected)
+        """One schedule, executed.  Raises Hazard."""
+        self.world.memory.bytes[:] = self._initial
+        schedule = Schedule(self.world, self.expected, seed, self.limit)
         schedule.run()
         return schedule
-
-    def hazards(self, seeds: Sequence[int]) -> Iterator[Hazard]:
-        """What is wrong under these seeds, schedule by schedule."""
-        for seed in seeds:
-            yield from self.run(seed).hazards

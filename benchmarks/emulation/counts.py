@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,15 +21,9 @@ from .waves import LANES, Waves
 
 # Matrix instructions.
 
-PASSES: dict[str, tuple[int, int]] = {
-    "F16": (4, 8),
-    "BF16": (4, 8),
-    "I8": (4, 8),
-    "FP8": (4, 8),
-    "BF8": (4, 8),
-    "F32": (8, 16),
-    "F8F6F4": (8, 16),
-    "F8F6F4 of 4 bits": (4, 8),
+PASSES = {
+    **dict.fromkeys(("F16", "BF16", "I8", "FP8", "BF8", "F8F6F4 of 4 bits"), (4, 8)),
+    **dict.fromkeys(("F32", "F8F6F4"), (8, 16)),
 }
 """Passes of an MFMA of 16 x 16 and of 32 x 32 rows and columns, by the type of its first operand, whatever its K.
 
@@ -84,27 +78,8 @@ together is not published: it is counted like gfx942, which is no less than what
 SERVED = {"gfx942": 1, "gfx950": 2}
 """Passes of BANKS that an LDS can serve in a cycle at most: gfx950's has twice the banks."""
 
-_READ_16 = [
-    lane
-    for half in (0, 32)
-    for first, second in ((0, 20), (4, 16), (8, 28), (12, 24))
-    for start in (first, second)
-    for lane in range(half + start, half + start + 4)
-]
+_READ_16 = np.arange(LANES).reshape(2, 8, 4)[:, [0, 5, 1, 4, 2, 7, 3, 6]].reshape(-1)
 """Lanes of a read of 16 bytes in the order of its passes, eight at a time."""
-
-
-def passes_of(reads: bool, size: int) -> tuple[Any, int]:
-    """(lanes in the order of the passes, lanes of a pass) of an LDS access of `size` bytes per lane.
-
-    A pass serves as many lanes as fill the banks: 32 of up to 4 bytes, 16 of 8, 8 of 12 and 16, next to each other,
-    but for reads of 16 bytes: lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and 32 further.
-    Source for 16 bytes: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts".  For other
-    sizes it is taken that lanes next to each other go together; no GPU has confirmed that.
-    """
-    together = max(8, BANKS * BANK_BYTES // max(size, BANK_BYTES)) if size != 12 else 8
-    lanes = _READ_16 if reads and size == 16 else range(LANES)
-    return np.array(lanes), together
 
 
 def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int, int]:
@@ -112,27 +87,29 @@ def lds_cycles(addresses: Any, active: Any, size: int, reads: bool) -> tuple[int
 
     A pass takes as many cycles as its fullest bank has distinct words; lanes at one word share it.  A pass without an
     active lane takes none.
+
+    A pass serves as many lanes as fill the banks: 32 of up to 4 bytes, 16 of 8, 8 of 12 and 16, next to each other,
+    but for reads of 16 bytes: lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and 32 further.
+    Source for 16 bytes: Composable Kernel's documentation, "Understanding AMD GPU LDS and Bank Conflicts".  For other
+    sizes it is taken that lanes next to each other go together; no GPU has confirmed that.
     """
-    lanes, together = passes_of(reads, size)
-    unit, words = BANK_BYTES, max(1, size // BANK_BYTES)
+    lanes, words = _READ_16 if reads and size == 16 else slice(None), max(1, size // BANK_BYTES)
+    together, unit = BANKS // (words if words != 3 else 4), BANK_BYTES
     if words in (2, 4) and not (addresses & size - 1)[active].any():
         unit, words = size, 1  # each lane has a group of banks to itself, which are full or empty together
     banks = BANKS * BANK_BYTES // unit
     rows = (addresses // unit)[:, lanes].reshape(-1, together, 1) + np.arange(words)
-    there = np.repeat(active[:, lanes].reshape(-1, together), words, axis=1)
-    rows = rows.reshape(len(there), -1)
-    ordered = np.sort(np.where(there, rows, -1), axis=1)
-    fresh = ordered >= 0
-    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    where = np.arange(len(rows))[:, None] * banks + ordered % banks
-    filled = np.bincount(where[fresh], minlength=len(rows) * banks).reshape(len(rows), banks)
+    there = active[:, lanes].reshape(-1, together)
+    passes = np.arange(len(there))[:, None] << 32
+    found = distinct(passes | rows.reshape(len(there), -1), np.repeat(there, words, axis=1))
+    filled = np.bincount((found >> 32) * banks + found % banks, minlength=len(there) * banks).reshape(-1, banks)
     return int(filled.max(1).sum()), int(there.any(1).sum())
 
 
 # The observer of a launch, and what it saw.
 
 
-@dataclass(frozen=True)
+@dataclass
 class Counts:
     """What all waves of a launch executed, or of several launches together (`+`).
 
@@ -147,16 +124,16 @@ class Counts:
     vector: lanes of all vector instructions but MFMA; idle: of these, lanes that were off.
     """
 
-    classes: Mapping[str, int] = field(default_factory=dict)
-    matrix: Mapping[str, int] = field(default_factory=dict)
+    classes: Counter[str] = field(default_factory=Counter)
+    matrix: Counter[str] = field(default_factory=Counter)
     matrix_cycles: int | None = 0
-    bytes: Mapping[str, int] = field(default_factory=dict)
-    touched: Mapping[str, int] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
-    lines: Mapping[str, int] = field(default_factory=dict)
+    bytes: Counter[str] = field(default_factory=Counter)
+    touched: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    lines: Counter[str] = field(default_factory=Counter)
     lds_passes: int = 0
     lds_cycles: int = 0
-    conflicts: Mapping[str, int] = field(default_factory=dict)
+    conflicts: Counter[Any] = field(default_factory=Counter)
     branches: int = 0
     taken: int = 0
     divergent: int = 0
@@ -166,29 +143,23 @@ class Counts:
     @property
     def total(self) -> int:
         """Instructions."""
-        return sum(self.classes.values())
+        return self.classes.total()
 
     @property
     def coalescing(self) -> float | None:
         """Bytes that are used / bytes that are requested from memory; None without a request."""
-        asked = LINE * sum(self.requests.values())
-        return sum(self.touched.values()) / asked if asked else None
+        asked = LINE * self.requests.total()
+        return self.touched.total() / asked if asked else None
 
     def __add__(self, other: Counts) -> Counts:
         """Of both, one after the other: lines that both touch count twice, as each may have to fetch them."""
-        mine, theirs = vars(self), vars(other)
-        return Counts(**{name: _sum(mine[name], theirs[name]) for name in mine})
+        both = {name: (mine, vars(other)[name]) for name, mine in vars(self).items()}
+        return Counts(**{name: None if None in pair else pair[0] + pair[1] for name, pair in both.items()})
 
     def as_json(self) -> dict[str, Any]:
         """All of it by name, with the share of used bytes."""
         coalescing = self.coalescing
         return vars(self) | {"coalescing": coalescing if coalescing is None else round(coalescing, 6)}
-
-
-def _sum(mine: Any, theirs: Any) -> Any:
-    if isinstance(mine, Mapping):
-        return {name: mine.get(name, 0) + theirs.get(name, 0) for name in dict.fromkeys([*mine, *theirs])}
-    return None if mine is None or theirs is None else mine + theirs
 
 
 VECTOR = ("valu", "load", "store", "atomic", "lds", "scratch")
@@ -206,36 +177,35 @@ class Observer:
 
     def __init__(self) -> None:
         self.at, self.name = 0, ""
-        self._bytes, self._touched, self._requests = Counter[str](), Counter[str](), Counter[str]()
+        self._found = Counts()
         self._lines: dict[str, list[Any]] = {}
-        self._conflicts: Counter[tuple[int, str]] = Counter()
-        self._off: Counter[str] = Counter()
-        self._lds = [0, 0]
-        self._branches = [0, 0, 0]
 
     def partly(self, w: Waves) -> None:
         """The instruction runs with some lanes off."""
-        self._off[self.name] += len(w) * LANES - int(np.count_nonzero(w.active))
+        if class_of(self.name) in VECTOR:
+            self._found.idle += len(w) * LANES - int(np.count_nonzero(w.active))
 
     def branch(self, w: Waves, goes: Any) -> None:
         """A branch that the waves of `goes` take."""
         if self.name == "S_BRANCH":
             return
         inside = ~goes if self.name == "S_CBRANCH_EXECZ" else goes
-        partly = inside & ~w.active.all(1) if "EXEC" in self.name else inside & False
-        for index, waves in enumerate((len(w), np.count_nonzero(goes), np.count_nonzero(partly))):
-            self._branches[index] += int(waves)
+        partly = inside & ~w.active.all(1) if "EXEC" in self.name else ()
+        self._found.branches += len(w)
+        self._found.taken += int(np.count_nonzero(goes))
+        self._found.divergent += int(np.count_nonzero(partly))
 
     def memory(self, what: str, where: Any, active: Any, size: int) -> None:
         """An access of `size` bytes at addresses [waves, 64] in the active lanes: what is "load", "store", "atomic"."""
         where = where.view(np.int64)
         first, last = where // LINE, (where + (size - 1)) // LINE
-        crosses = bool((first != last)[active].any())
-        lines = np.concatenate([first, last], axis=1) if crosses else first
-        found = distinct(lines, np.concatenate([active, active], axis=1) if crosses else active)
-        self._bytes[what] += size * int(np.count_nonzero(active))
-        self._touched[what] += size * len(distinct(where, active))
-        self._requests[what] += len(found)
+        lines, where_active = first, active
+        if (first != last)[active].any():
+            lines, where_active = np.concatenate([first, last], axis=1), np.concatenate([active, active], axis=1)
+        found = distinct(lines, where_active)
+        self._found.bytes[what] += size * int(np.count_nonzero(active))
+        self._found.touched[what] += size * len(distinct(where, active))
+        self._found.requests[what] += len(found)
         kept = self._lines.setdefault(what, [])
         kept.append(found)
         if sum(map(len, kept[1:])) > max(_KEPT, len(kept[0])):
@@ -243,32 +213,31 @@ class Observer:
 
     def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
         """An access to the LDS of each wave's workgroup, as in `memory`."""
-        self._bytes["lds"] += size * int(np.count_nonzero(active))
+        self._found.bytes["lds"] += size * int(np.count_nonzero(active))
         cycles, passes = lds_cycles(addresses, active, size, reads)
-        self._lds[0] += passes
-        self._lds[1] += cycles
-        if cycles > passes:
-            self._conflicts[self.at, self.name] += cycles - passes
+        self._found.lds_passes += passes
+        self._found.lds_cycles += cycles
+        self._found.conflicts[self.at, self.name] += cycles - passes
 
     def counts(self, executed: Sequence[tuple[str, int | None, int]]) -> Counts:
         """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel."""
-        classes, matrix, vector = Counter[str](), Counter[str](), 0
-        cycles: int | None = 0
+        found = self._found
         for name, issue, times in executed:
             kind = class_of(name)
-            classes[kind] += times
-            cycles = None if cycles is None or issue is None else cycles + issue * times
-            if kind == "mfma":
-                matrix[name.lower()] += times
-            vector += times * LANES if kind in VECTOR else 0
-        off = sum(lanes for name, lanes in self._off.items() if class_of(name) in VECTOR)
-        lines = {what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()}
-        return Counts(
-            _sorted(classes), _sorted(matrix), cycles,
-            _sorted(self._bytes), _sorted(self._touched), _sorted(self._requests), _sorted(lines),
-            *self._lds, {f"{name.lower()} at {at:#x}": count for (at, name), count in sorted(self._conflicts.items())},
-            *self._branches, vector, off,
-        )  # fmt: skip
+            found.classes[kind] += times
+            found.matrix[name.lower()] += times * (kind == "mfma")
+            found.vector += times * LANES * (kind in VECTOR)
+            unknown = found.matrix_cycles is None or issue is None
+            found.matrix_cycles = None if unknown else found.matrix_cycles + issue * times
+        found.lines = Counter({what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()})
+        done = Counts(**{name: _sorted(value) for name, value in vars(found).items()})
+        places = done.conflicts.items()
+        done.conflicts = Counter({f"{name.lower()} at {at:#x}": cycles for (at, name), cycles in places})
+        return done
+
+
+def _sorted(value: Any) -> Any:
+    return Counter(dict(sorted((+value).items()))) if isinstance(value, Counter) else value
 
 
 class Uncounted(Observer):
@@ -281,10 +250,6 @@ class Uncounted(Observer):
         """Nothing."""
 
 
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: counts[name] for name in sorted(counts) if counts[name]}
-
-
 @lru_cache(maxsize=4096)
 def class_of(name: str) -> str:
     """The class of an instruction, as the metrics of contained code have it."""
@@ -294,19 +259,12 @@ def class_of(name: str) -> str:
 # What the counts bound.
 
 
-@dataclass(frozen=True)
-class Bound:
-    """The most of a case's roofline that its counts allow on a device, by the unit that is busy longest."""
-
-    percent: float
-    unit: str
-
-
 UNITS = ("MFMA issue", "LDS", "memory")
 
 
-def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Bound | None:
-    """The share of the roofline that remains if the busiest unit never waits; None where nothing is to be done.
+def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Any:
+    """The share of the roofline that remains if the busiest unit never waits, {"percent", "unit"}; None where nothing
+    is to be done.
 
     hardware: kernels.hardware.Hardware.  roofline_seconds: of the same launch.  units: of which the busiest is taken.
     A bound, not a time: matrix units (one per SIMD), LDS (SERVED per cycle and CU) and HBM (each line of 64 bytes
@@ -321,4 +279,4 @@ def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequenc
     unit = max(units, key=lambda name: least[name])
     if not roofline_seconds or not least[unit]:
         return None
-    return Bound(round(min(100.0, 100 * roofline_seconds / least[unit]), 1), unit)
+    return {"percent": round(min(100.0, 100 * roofline_seconds / least[unit]), 1), "unit": unit}

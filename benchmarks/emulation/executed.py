@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from typing import Any
@@ -31,8 +29,8 @@ def executed(
         raise ValueError(f"--execute: {why}")
     wanted, cache = [arch for arch in arches if arch in TARGETS.values()], Cache(setting.cache)
     key = tree_key(wanted, choice, setting)
-    if key and (kept := _load(cache, key)) is not None:
-        return list(kept)
+    if key and (kept := cache.load(f"executed-{key}")):
+        return list(kept["entries"])
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
     checkout = Checkout("head", setting.tree, python=setting.python)
     try:
@@ -42,32 +40,40 @@ def executed(
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}
         return [{**about, "arch": arch, "why": f"nothing could be executed: {error}"} for arch in wanted]
     if key and all(entry["status"] == "ok" for entry in found):
-        _keep(cache, key, found)
+        cache.store(f"executed-{key}", {"entries": found}, None)
     return found
 
 
 def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]) -> list[dict[str, Any]]:
     """One for all cases of the same launch and limit; launches are executed unless they are kept."""
-    entries: dict[tuple[str, ...], dict[str, Any]] = {}
-    launches: dict[tuple[str, ...], int] = {}
-    for index, case in enumerate(pool.listing["cases"]):
-        named = not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases)
-        if named and case["declared_tier"] in choice.tiers:
-            about = {part: case[part] for part in ("kernel", "backend", "at", "arch")}
-            launches.setdefault(_launch(case), index)
-            entry = entries.setdefault((*_launch(case), case["limit"]), {**about, "cases": []})
-            entry["cases"].append(case["declared"])
-    keys = {each: key_of({"launch": each, "holds_for": pool.holds_for(each[0], each[2])}) for each in launches}
-    arms = {each: arm for each, key in keys.items() if (arm := _load(cache, key))}
-    totals, done = Counter(each[2] for each in launches), Counter(each[2] for each in arms)
-    for case, arm in pool.executed([index for each, index in launches.items() if each not in arms]):
-        launch, arch = _launch(case), case["arch"]
-        arms[launch] = arm
+    chosen = [
+        (index, case)
+        for index, case in enumerate(pool.listing["cases"])
+        if case["declared_tier"] in choice.tiers
+        and (not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases))
+    ]
+    keys, arms, left = dict[Any, str](), dict[Any, Any](), list[int]()
+    for index, case in chosen:
+        if (launch := _launch(case)) not in keys:
+            decides = {"launch": launch, "holds_for": pool.holds_for(case["kernel"], case["arch"])}
+            keys[launch] = f"executed-{key_of(decides)}"
+            if arm := cache.load(keys[launch]):
+                arms[launch] = arm
+            else:
+                left.append(index)
+    for case, arm in pool.executed(left):
+        arms[_launch(case)] = arm
         if arm["status"] in SETTLED:
-            _keep(cache, keys[launch], arm)
-        done[arch] += 1
-        tell(arch=arch, done=done[arch], total=totals[arch])
-    return [entry | _told(arms[key[:-1]], key[-1]) for key, entry in entries.items()]
+            cache.store(keys[_launch(case)], arm, None)
+        done, total = (sum(arch == case["arch"] for _, _, arch, _ in launches) for launches in (arms, keys))
+        tell(arch=case["arch"], done=done, total=total)
+    entries: dict[Any, dict[str, Any]] = {}
+    for _, case in chosen:
+        about = {part: case[part] for part in ("kernel", "backend", "at", "arch")}
+        told = _told(arms[_launch(case)], case["limit"])
+        entry = entries.setdefault((_launch(case), case["limit"]), {**about, "cases": [], **told})
+        entry["cases"].append(case["declared"])
+    return list(entries.values())
 
 
 def _launch(case: Json) -> tuple[str, ...]:
@@ -81,14 +87,3 @@ def _told(arm: Json, limit: str) -> JsonObject:
         return {"status": "ok", "counts": arm["counts"], "bound": arm["bounds"][limit]}
     how = "" if arm["status"] == Status.ERROR else f"{arm['status']}: "
     return {"status": "failed", "why": how + arm["why"]}
-
-
-def _load(cache: Cache, key: str) -> Any:
-    try:
-        return json.loads((cache.folder / f"executed-{key}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _keep(cache: Cache, key: str, value: Any) -> None:
-    cache.write(f"executed-{key}.json", json.dumps(value))

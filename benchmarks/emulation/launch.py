@@ -60,7 +60,7 @@ def execute(
     data: a code object (.hsaco) for gfx942 or gfx950.  arguments: in the kernel's order; an array of one or more
     dimensions is a buffer, a number or 0-d array a scalar of the declared size; pointers that the kernel declares
     beyond them are null.  lds_bytes: dynamic LDS of a workgroup, by default all that the chip has.
-    watch: called before each instruction (watching.Watch).
+    watch: called before each instruction (watching.Watching).
     NotExecutable says what is wrong with any of them, or what the kernel did.
     """
     code = read(data, kernel)

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .memory import Change, modified
-from .waves import U64, Bools, Memory, gathered, scattered, unit_of
+from .waves import U64, Memory, gathered, scattered
 
 LINE, UNIT = 128, 2
 """Bytes of a cache line, and of what races are told apart by: an access of one byte counts as two."""
@@ -34,19 +34,19 @@ ABSENT, CLEAN, DIRTY = 0, 1, 2
 Places = NDArray[np.int64]
 
 
-class _Access(NamedTuple):
-    what: str
-    places: Places
-    size: int
-    given: Any = None
-
-
-class Part(_Access):
-    """What an access does at places, `size` bytes at each: "load", "store", "atomic", "local load" or "local store".
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What an access does at places, `size` bytes at each: "load", "store" or "atomic"; local: in the LDS.
 
     given: what a load gives its bytes to; the bytes [accesses, size] of a store; (change, use) of an atomic.  What
     follows from the places is found once: schedules repeat what they do.
     """
+
+    what: str
+    places: Places
+    size: int
+    given: Any = None
+    local: bool = False
 
     @cached_property
     def units(self) -> Places:
@@ -64,79 +64,77 @@ class Part(_Access):
         """The first byte, and the one after the last."""
         return (int(self.places.min()), int(self.places.max()) + self.size) if len(self.places) else (0, 0)
 
-    @cached_property
-    def _words(self) -> tuple[str, Places]:
-        unit = unit_of(self.places, self.size)
-        return f"u{unit}", (self.places // unit)[:, None] + np.arange(self.size // unit)
-
     def found_in(self, contents: NDArray[np.uint8]) -> Any:
-        """The bytes [accesses, size] of these places; the array begins at a multiple of 8."""
-        unit, index = self._words
-        return contents.view(unit)[index].view(np.uint8).reshape(len(index), self.size)
+        """The bytes [accesses, size] of these places."""
+        return gathered(contents.reshape(-1), self.places, self.size)
 
     def put_into(self, contents: NDArray[np.uint8], values: Any) -> None:
-        """Bytes [accesses, size], or one for all, to these places; the array begins at a multiple of 8."""
-        unit, index = self._words
-        if isinstance(values, int):
-            values = np.full((1, self.size), values, np.uint8)
-        contents.view(unit)[index] = np.ascontiguousarray(values).view(unit)
+        """Bytes [accesses, size] to these places."""
+        scattered(contents.reshape(-1), self.places, values)
 
 
 class FlatMemory(Memory):
-    """Buffers side by side in one array of bytes, a place in any of them is one number.  They share no line."""
+    """Buffers side by side in one array of bytes, a place in any of them is one number.  They share no line.
+
+    Each begins a line, as on a GPU, wherever this process has it: a seed gives the same schedule in every process.
+    """
 
     def __init__(self, buffers: list[tuple[int, Any, str]]) -> None:
         super().__init__()
-        places, end = [], 0
-        for address, contents, _ in buffers:
-            places.append(start := end + address % LINE)
-            end = -(-(start + len(contents)) // LINE) * LINE
-        self.bytes = np.zeros(end, np.uint8)
-        for (address, contents, name), start in zip(buffers, places, strict=True):
+        starts = np.cumsum([0, *(-(-len(contents) // LINE) * LINE for _, contents, _ in buffers)])
+        self.bytes = np.zeros(starts[-1], np.uint8)
+        for (address, contents, name), start in zip(buffers, starts[:-1].tolist(), strict=True):
             self.bytes[start : start + len(contents)] = contents
             self.add(address, self.bytes[start : start + len(contents)], name)
-        order = sorted(range(len(buffers)), key=lambda index: buffers[index][0])
-        self._shift = np.array([places[index] - buffers[index][0] for index in order], np.int64)
 
     def places(self, addresses: U64, size: int) -> Places:
         """Where accesses of `size` bytes lie in `bytes`; Fault if one lies outside of every buffer."""
-        self.at(addresses, size)
-        index = np.searchsorted(self._starts, addresses, side="right") - 1
-        return addresses.astype(np.int64) + self._shift[index]
+        found = np.empty(len(addresses), np.int64)
+        for which, contents, offsets in self.at(addresses, size):
+            found[which] = offsets + self._start(contents)
+        return found
+
+    def _start(self, contents: Any) -> int:
+        return int(contents.ctypes.data - self.bytes.ctypes.data)
+
+    def place(self, address: int) -> int:
+        """Where a byte lies."""
+        return int(self.places(np.array([address], np.uint64), 1)[0])
 
     def named(self, place: int) -> str:
         """The buffer, offset in it and address of a place."""
-        for (start, contents, name), shift in zip(self._buffers, self._shift, strict=True):
-            if 0 <= place - start - shift < len(contents):
-                return f"{name} + {place - start - shift:#x} (address {place - shift:#x})"
+        for address, contents, name in self._buffers:
+            if 0 <= (offset := place - self._start(contents)) < len(contents):
+                return f"{name} + {offset:#x} (address {address + offset:#x})"
         return f"place {place:#x}"
 
 
 class Cache:
-    """Lines over a memory; every byte is absent, clean or dirty."""
+    """Lines of bytes over those `below`, each byte absent, clean or dirty; the memory is one over which nothing is."""
 
-    def __init__(self, lines: int) -> None:
-        self.data = np.empty((lines, LINE), np.uint8)
-        self.state = np.zeros((lines, LINE), np.uint8)
-        self.whole = np.zeros(lines, np.bool_)
+    def __init__(self, data: NDArray[np.uint8], below: Any = None) -> None:
+        self.data, self.below = data, below
+        self.state = np.zeros(data.shape, np.uint8)
+        self.whole = np.full(len(data), below is None)
         """Lines of which no byte is absent."""
-        self.held = np.zeros(lines, np.bool_)
-        self.dirty = np.zeros(lines, np.bool_)
+        self.held, self.dirty = np.zeros((2, len(data)), np.bool_)
 
-    def take(self, lines: Places, values: Any) -> None:
-        """Fill what is absent of these lines."""
-        state = self.state[lines]
-        self.data[lines] = np.where(state == ABSENT, values, self.data[lines])
-        self.state[lines] = np.maximum(state, CLEAN)
-        self.whole[lines] = self.held[lines] = True
+    def fill(self, lines: Places) -> None:
+        """Get what is absent of these lines from below."""
+        missing = lines[~self.whole[lines]]
+        if len(missing):
+            self.below.fill(missing)
+            state = self.state[missing]
+            self.data[missing] = np.where(state == ABSENT, self.below.data[missing], self.data[missing])
+            self.state[missing] = np.maximum(state, CLEAN)
+            self.whole[missing] = self.held[missing] = True
 
     def put(self, part: Part, values: Any, state: int) -> None:
         """Bytes [accesses, size] at places, dirty or clean."""
-        part.put_into(self.data.reshape(-1), values)
-        part.put_into(self.state.reshape(-1), state)
+        part.put_into(self.data, values)
+        part.put_into(self.state, np.full((len(part.places), part.size), state, np.uint8))
         self.held[part.lines] = True
-        if state == DIRTY:
-            self.dirty[part.lines] = True
+        self.dirty[part.lines] |= state == DIRTY
 
     def drop(self, lines: Places) -> None:
         """Forget the clean bytes of these lines."""
@@ -146,152 +144,90 @@ class Cache:
         self.whole[lines] = False
         self.held[lines] = self.dirty[lines]
 
-    def given(self, lines: Places) -> tuple[Bools, Any]:
-        """What of these lines is dirty, and the bytes; it is clean from now on."""
-        state = self.state[lines]
-        mask = state == DIRTY
-        state[mask] = CLEAN
-        self.state[lines] = state
-        self.dirty[lines] = False
-        return mask, self.data[lines]
+    def give(self, lines: Places) -> None:
+        """Write back what is dirty of these lines; it is clean from now on."""
+        if len(lines):
+            state, below = self.state[lines], self.below
+            dirty = state == DIRTY
+            self.state[lines] = np.where(dirty, CLEAN, state)
+            self.dirty[lines] = False
+            below.data[lines] = np.where(dirty, self.data[lines], below.data[lines])
+            below.state[lines] = np.where(dirty, DIRTY, below.state[lines])
+            below.dirty[lines] |= dirty.any(1)
+            below.held[lines] = True
 
 
 class Hierarchy:
-    """The memories of all ranks in one array, a cache of each rank, a cache of each workgroup."""
+    """The memories of all ranks in one array, a cache of each rank over it, a cache of each workgroup over that.
+
+    An access of scope WORKGROUP is done in the first of them, of AGENT in the second, of SYSTEM in memory.
+    """
 
     def __init__(self, memory: NDArray[np.uint8]) -> None:
         self.memory = memory.reshape(-1, LINE)
+        self._memory = Cache(self.memory)
         self._ranks: dict[int, Cache] = {}
-        self._groups: dict[int, Cache] = {}
+        self._groups: dict[tuple[int, int], Cache] = {}
 
-    def _of(self, rank: int, group: int) -> tuple[Cache, Cache]:
-        lines = len(self.memory)
-        for caches, number in ((self._groups, group), (self._ranks, rank)):
-            if number not in caches:
-                caches[number] = Cache(lines)
-        return self._groups[group], self._ranks[rank]
+    def _levels(self, rank: int, group: int) -> list[Cache]:
+        """By scope: where accesses of a workgroup are done."""
+        if rank not in self._ranks:
+            self._ranks[rank] = Cache(np.empty_like(self.memory), self._memory)
+        if (rank, group) not in self._groups:
+            self._groups[rank, group] = Cache(np.empty_like(self.memory), self._ranks[rank])
+        return [self._groups[rank, group], self._ranks[rank], self._memory]
 
     def load(self, rank: int, group: int, part: Part, scope: int) -> Any:
         """Bytes [accesses, size] as a load of this scope finds them."""
-        own, shared = self._of(rank, group)
-        lines = part.lines
-        if scope >= AGENT:
-            own.drop(lines)
-        if scope == SYSTEM:
-            shared.drop(lines)
-        whole = own.whole[lines]
-        if not whole.all():
-            missing = lines[~whole]
-            self._fill(shared, missing)
-            own.take(missing, shared.data[missing])
-        return part.found_in(own.data.reshape(-1))
-
-    def _fill(self, shared: Cache, lines: Places) -> None:
-        missing = lines[~shared.whole[lines]]
-        if len(missing):
-            shared.take(missing, self.memory[missing])
+        levels = self._levels(rank, group)
+        for cache in levels[:scope]:
+            cache.drop(part.lines)
+        levels[WORKGROUP].fill(part.lines)
+        return part.found_in(levels[WORKGROUP].data)
 
     def store(self, rank: int, group: int, part: Part, values: Any, scope: int) -> None:
         """Bytes [accesses, size] to where a store of this scope leaves them."""
-        own, shared = self._of(rank, group)
-        own.put(part, values, DIRTY if scope == WORKGROUP else CLEAN)
-        if scope >= AGENT:
-            shared.put(part, values, DIRTY if scope == AGENT else CLEAN)
-        if scope == SYSTEM:
-            part.put_into(self.memory.reshape(-1), values)
+        *over, last = self._levels(rank, group)[: scope + 1]
+        for cache in over:
+            cache.put(part, values, CLEAN)
+        last.put(part, values, DIRTY)
 
     def modify(self, rank: int, group: int, part: Part, change: Change, scope: int) -> tuple[Any, bool]:
-        """An atomic in the rank's cache (AGENT) or in memory (SYSTEM): what was there, and whether it is different."""
-        own, shared = self._of(rank, group)
-        lines = part.lines
-        self._down(own, shared, lines)
-        own.drop(lines)
-        if scope == SYSTEM:
-            self._to_memory(shared, lines)
-            shared.drop(lines)
-        else:
-            self._fill(shared, lines)
-        words = _Words(self.memory.reshape(-1) if scope == SYSTEM else shared.data.reshape(-1))
+        """An atomic of this scope, of AGENT or SYSTEM: what was there, and whether it is different now."""
+        *over, last = self._levels(rank, group)[: scope + 1]
+        for cache in over:
+            cache.give(part.lines)
+            cache.drop(part.lines)
+        last.fill(part.lines)
+        words = Memory()
+        words.add(0, last.data.reshape(-1), "")
         before = modified(words, part.places.astype(np.uint64), part.size, change)
-        after = words.load(part.places.astype(np.uint64), part.size)
-        if scope != SYSTEM:
-            shared.put(part, after, DIRTY)
+        after = part.found_in(last.data)
+        last.put(part, after, DIRTY)
         return before, bool((after.view(before.dtype)[:, 0] != before).any())
 
     def write_back(self, rank: int, group: int, scope: int) -> None:
         """BUFFER_WBL2."""
-        own, shared = self._of(rank, group)
-        if scope >= AGENT:
-            self._down(own, shared, np.flatnonzero(own.dirty))
-        if scope == SYSTEM:
-            self._to_memory(shared, np.flatnonzero(shared.dirty))
+        for cache in self._levels(rank, group)[:scope]:
+            cache.give(np.flatnonzero(cache.dirty))
 
     def invalidate(self, rank: int, group: int, scope: int) -> None:
         """BUFFER_INV."""
-        own, shared = self._of(rank, group)
-        if scope >= AGENT:
-            own.drop(np.flatnonzero(own.held))
-        if scope == SYSTEM:
-            shared.drop(np.flatnonzero(shared.held))
-
-    def ended(self, rank: int, groups: range) -> None:
-        """The end of a kernel: all is written back, and nothing is cached."""
-        for group in groups:
-            self.write_back(rank, group, SYSTEM)
-            self.invalidate(rank, group, SYSTEM)
+        for cache in self._levels(rank, group)[:scope]:
+            cache.drop(np.flatnonzero(cache.held))
 
     def evict(self, choose: Any) -> None:
         """Some lines leave a cache, as `choose` (random.Random) picks them."""
-        rank_of = list(self._ranks.values())
-        caches = [*rank_of, *self._groups.values()]
+        caches = [*self._ranks.values(), *self._groups.values()]
         if not caches:
             return
         cache = choose.choice(caches)
         lines = np.flatnonzero(cache.held)
-        if not len(lines):
-            return
-        start = choose.randrange(len(lines))
-        lines = lines[start : start + choose.randint(1, 8)]
-        if cache in rank_of:
-            self._to_memory(cache, lines)
-        else:
-            group = next(number for number, one in self._groups.items() if one is cache)
-            self._down(cache, self._ranks[self.rank_of_group(group)], lines)
-        cache.drop(lines)
-
-    def rank_of_group(self, group: int) -> int:
-        """The rank of a workgroup, counted over all ranks."""
-        return group // self.groups_of_a_rank
-
-    groups_of_a_rank = 1
-
-    @staticmethod
-    def _down(own: Cache, shared: Cache, lines: Places) -> None:
         if len(lines):
-            mask, data = own.given(lines)
-            shared.data[lines] = np.where(mask, data, shared.data[lines])
-            shared.state[lines] = np.where(mask, DIRTY, shared.state[lines])
-            shared.dirty[lines] |= mask.any(1)
-            shared.held[lines] = True
-
-    def _to_memory(self, shared: Cache, lines: Places) -> None:
-        if len(lines):
-            mask, data = shared.given(lines)
-            self.memory[lines] = np.where(mask, data, self.memory[lines])
-
-
-class _Words(Memory):
-    """Bytes of one array as a memory whose addresses are places."""
-
-    def __init__(self, contents: NDArray[np.uint8]) -> None:
-        super().__init__()
-        self._contents = contents
-
-    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
-        return gathered(self._contents, addresses.astype(np.int64), size)
-
-    def store(self, addresses: U64, values: NDArray[np.uint8]) -> None:
-        scattered(self._contents, addresses.astype(np.int64), values)
+            start = choose.randrange(len(lines))
+            lines = lines[start : start + choose.randint(1, 8)]
+            cache.give(lines)
+            cache.drop(lines)
 
 
 LOCAL, DONE, AGENT_SEEN, SYSTEM_SEEN, AGENT_READ, SYSTEM_READ = range(6)
@@ -306,34 +242,47 @@ class Clock:
     """What a wave knows of all waves: [6, waves]; never changed in place."""
 
     rows: NDArray[np.int64]
-    limits: dict[tuple[int, bool], Any] = field(default_factory=dict)
-    """What follows from it for the accesses of a wave, kept by who asks."""
+    _limits: dict[tuple[int, bool], Any] = field(default_factory=dict)
 
-    def joined(self, other: NDArray[np.int64]) -> Clock:
-        """Also what another clock knows; the first rows only, if it has fewer."""
+    def joined(self, *others: NDArray[np.int64]) -> Clock:
+        """Also what other clocks know; the first rows only of those that have fewer."""
         rows = self.rows.copy()
-        np.maximum(rows[: len(other)], other, out=rows[: len(other)])
+        for other in others:
+            np.maximum(rows[: len(other)], other, out=rows[: len(other)])
         return Clock(rows)
 
-    def done(self, row: int, wave: int, index: int) -> Clock:
-        """The wave's operations up to index are complete."""
+    def done(self, row: Any, wave: int, index: int) -> Clock:
+        """The wave's operations up to index are complete, as this row (or these) counts them."""
         rows = self.rows.copy()
-        rows[row, wave] = max(rows[row, wave], index)
+        rows[row, wave] = np.maximum(rows[row, wave], index)
         return Clock(rows)
 
-    def written_back(self, before: NDArray[np.int64], scope: int) -> Clock:
-        """The operations of `before` [waves] are visible to the agent, or to the system."""
-        rows = self.rows.copy()
-        for row in (AGENT_SEEN, SYSTEM_SEEN)[:scope]:
-            np.maximum(rows[row], before, out=rows[row])
-        return Clock(rows)
+    def written_back(self, before: NDArray[np.int64], scope: int) -> Any:
+        """What is known, beside this, once the operations of `before` [waves] are visible in this scope: rows."""
+        rows = np.zeros_like(self.rows[:AGENT_READ])
+        rows[AGENT_SEEN : AGENT_SEEN + scope] = before
+        return rows
 
     def invalidated(self, scope: int) -> Clock:
         """Later loads see all that was visible."""
         rows = self.rows.copy()
-        for row in (AGENT_READ, SYSTEM_READ)[:scope]:
-            rows[row] = rows[row - 2]
+        rows[AGENT_READ : AGENT_READ + scope] = rows[AGENT_SEEN : AGENT_SEEN + scope]
         return Clock(rows)
+
+    def limits(self, wave: int, own: Any, scoped: bool) -> tuple[Places, Places, Places]:
+        """Of each wave: the last store that a load may see, that a store may replace, the last load it may replace.
+
+        own: which waves are of its workgroup, and of its rank; scoped: the access goes past the caches.
+        """
+        if (wave, scoped) not in self._limits:
+            rows, (group, rank) = self.rows, own
+            writes = np.where(group, rows[DONE], np.where(rank, rows[AGENT_SEEN], rows[SYSTEM_SEEN]))
+            reads = np.where(group, rows[DONE], np.where(rank, rows[AGENT_READ], rows[SYSTEM_READ]))
+            found = (writes if scoped else reads), writes, rows[DONE].copy()
+            for limit in found:
+                limit[wave] = ALWAYS
+            self._limits[wave, scoped] = found
+        return self._limits[wave, scoped]
 
 
 @dataclass(frozen=True)
@@ -347,37 +296,34 @@ class Conflict:
 
 
 class Races:
-    """The last access to every unit of a memory, and whether the next one is ordered after it."""
+    """The last accesses to every unit of a memory, and whether the next one is ordered after them."""
 
-    def __init__(self, size: int, ranks: NDArray[np.int64], scopes: list[int], start: int = 0) -> None:
-        """ranks: of each wave.  scopes: of each instruction, AGENT or SYSTEM of an atomic, else 0; it may grow.
-        start: the memory's first place."""
-        self._writes = np.zeros(size // UNIT + 1, np.int64)
-        self._reads = np.zeros(size // UNIT + 1, np.int64)
-        self._ranks, self._scopes, self._first = ranks, scopes, start // UNIT
+    def __init__(self, size: int, ranks: NDArray[np.int64], facts: list[Any]) -> None:
+        """ranks: of each wave.  facts: programs.Facts of each instruction; there may come more."""
+        self._writes, self._reads = np.zeros((2, size // UNIT + 1), np.int64)
+        self._ranks, self._facts = ranks, facts
 
-    def read(self, part: Part, limit: Places, event: tuple[int, int, int]) -> Conflict | None:
-        """A load; limit: of each wave, the last operation whose store it may see; event: wave, instruction, index."""
-        units = part.units - self._first if self._first else part.units
-        found = self._late(units, self._writes, limit, "read", event)
-        self._reads[units] = event[0] << 48 | event[1] << 32 | event[2]
-        return found
-
-    def write(self, part: Part, limits: Any, event: tuple[int, int, int]) -> Conflict | None:
-        """A store or atomic; limits: of each wave, the last store that it may replace, and the last load."""
-        units = part.units - self._first if self._first else part.units
-        found = self._late(units, self._writes, limits[0], "overwritten", event)
-        found = found or self._late(units, self._reads, limits[1], "overwritten before it was read", event)
-        self._writes[units] = event[0] << 48 | event[1] << 32 | event[2]
+    def conflict(self, part: Part, limits: Any, event: tuple[int, int, int]) -> Conflict | None:
+        """What an access is not ordered after.  limits: as of Clock.limits; event: wave, instruction, index."""
+        reads, writes, done = limits
+        if part.what == "load":
+            found = self._late(part.units, self._writes, reads, "read", event)
+        else:
+            found = self._late(part.units, self._writes, writes, "overwritten", event) or self._late(
+                part.units, self._reads, done, "overwritten before it was read", event
+            )
+        last = self._reads if part.what == "load" else self._writes
+        last[part.units] = event[0] << 48 | event[1] << 32 | event[2]
         return found
 
     def _late(self, units: Places, last: Places, limit: Places, what: str, event: tuple[int, int, int]) -> Any:
         before = last[units]
         waves = before >> 48
         late = (before & 0xFFFFFFFF) > limit[waves]
-        if late.any() and self._scopes[event[1]]:
-            other = np.array(self._scopes)[before >> 32 & 0xFFFF]
-            least = np.minimum(other, self._scopes[event[1]])
+        mine = self._facts[event[1]]
+        if late.any() and mine.atomic:
+            others = [self._facts[number] for number in (before >> 32 & 0xFFFF).tolist()]
+            least = np.array([min(mine.scope, other.scope) if other.atomic else WORKGROUP for other in others])
             same = self._ranks[waves] == self._ranks[event[0]]
             late &= ~((least == SYSTEM) | (least == AGENT) & same)
         if not late.any():

@@ -8,18 +8,22 @@ waits and barriers on the way.  Stretches that begin with equal registers are on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .launch import segment, started
+from . import launch
+from .counts import Uncounted
 from .machine import Machine
-from .ordering import Part
-from .programs import Facts, Programs, Recording
+from .ordering import FlatMemory, Part
+from .programs import Facts, Recording, facts_of
 from .triton_driver import Launch
 from .waves import Fault, Memory, Waves
+
+UNLIMITED = 1 << 62
+"""Instructions: schedules count their own."""
 
 LONGEST = 100_000
 """Instructions of a stretch without an access after which it has no end."""
@@ -35,8 +39,8 @@ class Event:
     """
 
     facts: Facts
-    parts: list[Part]
-    executed: int
+    parts: list[Part] = field(default_factory=list)
+    executed: int = 0
     early: tuple[Facts, Facts] | None = None
     fault: str = ""
 
@@ -45,165 +49,127 @@ class Event:
 class Stretch:
     """Events up to the wait that gives `uses` something: functions that put data into registers.
 
-    before and given: the stretch that was found to lead here first, and what its loads gave.  follow: what they gave,
-    as bytes, to what comes next.
+    before and outstanding: accesses that are where it begins and ends, by the counter that waits for them.
+    registers: at its end, the next instruction, scalar and vector ones, and SCC.  follow: what its loads gave, as
+    bytes, to what comes next.
     """
 
-    before: Stretch | None
-    given: Sequence[Any]
+    before: Mapping[str, list[Event]]
+    outstanding: Mapping[str, list[Event]]
     events: list[Event] = field(default_factory=list)
     uses: list[Any] = field(default_factory=list)
     follow: dict[bytes, Stretch] = field(default_factory=dict)
-    outstanding: tuple[list[Event], list[Event]] = field(default_factory=lambda: ([], []))
-    registers: tuple[int, Any, Any, Any] | None = None
-    """At its end, if several stretches were found to follow: the next instruction, scalar and vector ones, and SCC."""
-
-    def queues(self, index: int) -> tuple[list[Event], list[Event]]:
-        """What is outstanding before one of its events."""
-        vm, lgkm = (list(queue) for queue in (self.before.outstanding if self.before else ([], [])))
-        for event in self.events[:index]:
-            if event.facts.queue:
-                (lgkm if event.facts.queue == "lgkm" else vm).append(event)
-            elif event.facts.name == "S_WAITCNT":
-                completed(event.facts, vm, lgkm)
-        return vm, lgkm
+    registers: Any = None
 
 
 class Path:
-    """One wave of one call on one rank, through all that schedules make it do."""
+    """One wave of a launch, through all that schedules make it do."""
 
-    def __init__(self, programs: Programs, machine: Machine, w: Waves) -> None:
-        self._programs, self._machine, self.w = programs, machine, w
-        self._start = w.pc, w.s.copy(), w.v[:1].copy(), w.scc.copy()
-        self._top = 1
-        self._stretches: dict[bytes, Stretch] = {}
-        self._here: Stretch | None = None
-        """The stretch at whose end the registers are."""
-        self.first = Stretch(None, ())
-        self._execute(self.first)
-
-    def stretches(self) -> list[Stretch]:
-        """All that have been found."""
-        return [self.first, *self._stretches.values()]
+    def __init__(self, program: Program, w: Waves) -> None:
+        self._program, self._w = program, w
+        self.known: dict[bytes, Stretch] = {}
+        """All that have been found but the first, by what decides them."""
+        self.first = self._executed({"vm": [], "lgkm": []})
 
     def next(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
         """What follows after a stretch whose loads gave these data, one array for each of its uses."""
         key = b"".join(data.tobytes() for data in given)
-        found = stretch.follow.get(key)
-        if found is None:
-            found = stretch.follow[key] = self._found(stretch, given)
-        return found
+        if key not in stretch.follow:
+            stretch.follow[key] = self._found(stretch, given)
+        return stretch.follow[key]
 
     def _found(self, stretch: Stretch, given: Sequence[Any]) -> Stretch:
-        if self._here is not stretch:
-            self._go_to(stretch)
-        self._here = None
-        self._put(stretch, given)
-        known = self._stretches.get(digest := self._digest(stretch))
-        if known is None:
-            known = self._stretches[digest] = Stretch(stretch, given)
-            self._execute(known)
-        return known
-
-    def _digest(self, stretch: Stretch) -> bytes:
-        w, now = self.w, hashlib.blake2b(digest_size=16)
-        now.update(
-            f"{w.pc} {w.scc[0]} {[[one.facts.number for one in queue] for queue in stretch.outstanding]}".encode()
-        )
-        now.update(w.s.tobytes())
-        now.update(np.ascontiguousarray(w.v[: self._top]).data)
-        for queue in stretch.outstanding:
-            for event in queue:
-                for _, places, _, _ in event.parts:
-                    now.update(places.tobytes())
-        return now.digest()
-
-    def _reset(self, pc: int, s: Any, v: Any, scc: Any) -> None:
-        w = self.w
-        w.pc, w.s[:], w.scc[:] = pc, s, scc
-        w.v[: len(v)], w.v[len(v) :] = v, 0
+        w = self._w
+        w.pc, w.s[:], vector, w.scc[:] = stretch.registers
+        w.v[: len(vector)], w.v[len(vector) :] = vector, 0
         w.mask_changed()
-
-    def _go_to(self, stretch: Stretch) -> None:
-        """Bring the registers to the end of a stretch, by executing what led to it once more."""
-        chain = [stretch]
-        while not chain[-1].registers and chain[-1].before:
-            chain.append(chain[-1].before)
-        self._reset(*(chain[-1].registers or self._start))
-        for before, one in zip([None, *reversed(chain)], reversed(chain), strict=False):
-            if before:
-                self._put(before, one.given)
-            if not one.registers:
-                self._execute(one, again=True)
-        w = self.w
-        stretch.registers = w.pc, w.s.copy(), w.v[: self._top].copy(), w.scc.copy()
-
-    @staticmethod
-    def _put(stretch: Stretch, given: Sequence[Any]) -> None:
         for use, data in zip(stretch.uses, given, strict=True):
             use(data)
+        outstanding = [(name, event) for name, queue in stretch.outstanding.items() for event in queue]
+        places = [part.places for _, event in outstanding for part in event.parts]
+        numbers = f"{w.pc} {w.scc[0]} {[(name, event.facts.number) for name, event in outstanding]}".encode()
+        state = b"".join([numbers, w.s.tobytes(), self._vector().tobytes(), *(each.tobytes() for each in places)])
+        digest = hashlib.blake2b(state, digest_size=16).digest()
+        if digest not in self.known:
+            self.known[digest] = self._executed(stretch.outstanding)
+        return self.known[digest]
 
-    def _execute(self, stretch: Stretch, again: bool = False) -> None:
-        """Go on to the next wait that gives something; `again`: what is found is known already."""
-        w, machine, events, executed = self.w, self._machine, [], 0
-        accesses = machine.accesses
-        assert isinstance(accesses, Recording)
-        vm, lgkm = (list(queue) for queue in (stretch.before.outstanding if stretch.before else ([], [])))
-        early, uses = None, []
+    def _vector(self) -> Any:
+        """Vector registers up to the last that is not zero."""
+        used = np.flatnonzero(self._w.v.any((1, 2)))
+        return self._w.v[: used[-1] + 1 if len(used) else 0]
+
+    def _executed(self, before: Mapping[str, list[Event]]) -> Stretch:
+        """From where the wave stands to the next wait that gives something."""
+        w, accesses, executed, early = self._w, self._program.accesses, 0, None
+        queues = {name: list(queue) for name, queue in before.items()}
+        found = Stretch(before, queues)
         with np.errstate(all="ignore"):
-            while not uses:
-                facts = self._programs.told(machine, w.pc)
+            while not found.uses:
+                facts = self._program.told(w.pc)
                 instruction = facts.instruction
                 executed += 1
-                early = early or _early(facts, vm, lgkm)
+                early = early or _early(facts, queues)
                 accesses.parts = []
                 try:
                     if executed > LONGEST:
                         raise Fault(f"no end after {LONGEST} instructions without an access to memory")
-                    result = instruction.do(w)
+                    goes = instruction.do(w)
                 except Fault as error:
-                    events.append(Event(facts, [], executed, early, str(error)))
-                    break
-                w.pc = instruction.at + instruction.size
-                if instruction.kind == "branch":
-                    w.pc = instruction.target if result[0] else w.pc
+                    found.events.append(Event(facts, [], executed, early, str(error)))
+                    return found
+                jumps = instruction.kind == "branch" and goes[0]
+                w.pc = instruction.target if jumps else instruction.at + instruction.size
+                if not facts.noticed:
                     continue
-                if not (facts.queue or instruction.kind != "plain" or facts.name in ("S_WAITCNT", "BUFFER_INV")):
-                    self._top = max(self._top, facts.top)
-                    continue
-                events.append(Event(facts, accesses.parts, executed, early))
+                event = Event(facts, accesses.parts, executed, early)
+                found.events.append(event)
                 executed, early = 0, None
                 if facts.queue:
-                    self._top = max(self._top, facts.top)
-                    (lgkm if facts.queue == "lgkm" else vm).append(events[-1])
-                elif facts.name == "S_WAITCNT":
-                    uses = [use for done in completed(facts, vm, lgkm) for use in _results(done)]
+                    queues[facts.queue].append(event)
                 elif instruction.kind == "end":
-                    break
-        if not again:
-            stretch.events, stretch.uses, stretch.outstanding = events, uses, (vm, lgkm)
-        self._here = stretch
+                    return found
+                found.uses = [use for done in completed(facts, queues) for use in _results(done)]
+        found.registers = w.pc, w.s.copy(), self._vector().copy(), w.scc.copy()
+        return found
 
 
-def paths(programs: Programs, machine: Machine, one: Launch, rank: int) -> list[Path]:
-    """Those of all waves of a launch on a rank; kept with the programs.  The machine's memory is that of all ranks."""
-    if (rank, id(one)) not in programs.paths:
-        # The argument segment is in that memory already: what is added here is thrown away.
-        waves = started(one.code, Memory(), segment(one.code, one.arguments), one.grid, one.warps, rank)
-        found = []
-        for number in range(len(waves)):
-            w = waves.taken(np.arange(len(waves)) == number)
-            w.ids[:, 0] += rank * int(np.prod(one.grid))
-            found.append(Path(programs, machine, w))
-        programs.paths[rank, id(one)] = found
-    return programs.paths[rank, id(one)]
+class Program:
+    """What all waves of a rank's launch do: paths.  lds: of all its workgroups.
+
+    facts: of the instructions of all ranks by number, to which this adds.
+    """
+
+    def __init__(self, memory: FlatMemory, one: Launch, rank: int, facts: list[Facts]) -> None:
+        self.launch = one
+        self.lds = np.zeros(max(8, int(np.prod(one.grid)) * one.lds_bytes), np.uint8)
+        self.accesses = Recording(memory, self.lds, one.lds_bytes, Uncounted())
+        self.accesses.add_scratch(0, 0)
+        self._machine = Machine(one.code, Memory(), 1, one.lds_bytes, UNLIMITED)
+        self._machine.accesses = self.accesses
+        self._known: dict[int, Facts] = {}
+        self._all = facts
+        # The argument segment is in the ranks' memory already: what is added here is thrown away.
+        arguments = launch.segment(one.code, one.arguments)
+        waves = launch.started(one.code, Memory(), arguments, one.grid, one.warps, rank)
+        numbers = np.arange(len(waves))
+        self.paths = [Path(self, waves.taken(numbers == number)) for number in numbers]
+
+    def told(self, at: int) -> Facts:
+        """The facts of the instruction at an address."""
+        if at not in self._known:
+            instruction = self._machine.instructions.get(at) or self._machine._decoded(at)
+            self._known[at] = facts_of(len(self._all), self._machine.code, instruction)
+            self._all.append(self._known[at])
+        return self._known[at]
 
 
-def completed(facts: Facts, vm: list[Any], lgkm: list[Any]) -> list[Any]:
+def completed(facts: Facts, queues: Mapping[str, list[Any]]) -> list[Any]:
     """Take from the queues what a wait completes; scalar loads, which are done in any order, come last."""
     done = []
-    for queue, most in ((vm, facts.waits[0]), (lgkm, facts.waits[1])):
-        if most and queue is lgkm:
+    for name, most in facts.waits.items():
+        queue = queues[name]
+        if most and name == "lgkm":
             queue.sort(key=lambda one: one.facts.name.startswith("S_"))
         count = max(0, len(queue) - most)
         done += queue[:count]
@@ -215,11 +181,12 @@ def _results(one: Event) -> list[Any]:
     """Functions that put what an operation loaded into registers, in the order of its parts."""
     if not one.facts.written:
         return []
-    return [given[1] if what == "atomic" else given for what, _, _, given in one.parts if not what.endswith("store")]
+    return [part.given[1] if part.what == "atomic" else part.given for part in one.parts if part.what != "store"]
 
 
-def _early(facts: Facts, vm: list[Event], lgkm: list[Event]) -> tuple[Facts, Facts] | None:
-    for other in (*vm, *lgkm):
-        if not other.facts.written.isdisjoint(facts.touched):
-            return other.facts, facts
+def _early(facts: Facts, queues: Mapping[str, list[Event]]) -> tuple[Facts, Facts] | None:
+    for queue in queues.values():
+        for other in queue:
+            if not other.facts.written.isdisjoint(facts.touched):
+                return other.facts, facts
     return None

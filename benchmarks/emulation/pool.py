@@ -5,15 +5,14 @@ Nothing of the emulator is imported here: it is an extra.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import tempfile
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
@@ -39,10 +38,9 @@ Done = tuple[JsonObject, JsonObject]
 
 
 class ExecutingProcess(CompileProcess):
-    """One executing process.  listed: whether it has listed the cases, which it is asked for by their number."""
+    """One executing process, which has to list the cases before it is asked for them by their number."""
 
     what = "executing"
-    listed = False
 
 
 def missing() -> str:
@@ -51,18 +49,19 @@ def missing() -> str:
     return f"{', '.join(absent)} not installed: pip install 'ridgeline[emulate]'" if absent else ""
 
 
-class Pool:
-    """The processes, and what they listed; to be used as a context.
+class Pool(contextlib.ExitStack):
+    """The processes, and what they listed; to be used as a context.  Others than the first begin when there is
+    something left to execute.
 
-    asked: what worker.Cases.gather takes.  Entering it raises CheckoutError if nothing can be listed.
+    asked: what worker.Cases.gather takes.  Raises CheckoutError if nothing can be listed.
     """
 
     def __init__(
         self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS, packages: Sequence[Path] = ()
     ) -> None:
+        super().__init__()
         self._checkout, self._asked, self._limits = checkout, dict(asked), limits
-        self._folder = tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")
-        self._scratch = Path(self._folder.name)
+        self._scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")))
         kept = {"TRITON_CACHE_DIR": str(self._scratch / "triton"), "OMP_NUM_THREADS": "1"}
         self._setting = CompileSetting(
             checkout.path.resolve(),
@@ -72,23 +71,17 @@ class Pool:
             limits,
             variables=environment(os.environ) | kept,
         )
-        self._processes: list[ExecutingProcess] = []
         self.listing: JsonObject = {}
-
-    def __enter__(self) -> Pool:
-        for _ in range(min(PROCESSES, os.cpu_count() or 1)):  # all at once: each imports for 3 s
-            self._started()
+        self._count = min(PROCESSES, os.cpu_count() or 1)
+        self._idle = queue.LifoQueue[ExecutingProcess | None]()
+        """None stands for one that has not begun, and comes last."""
+        for _ in range(1, self._count):
+            self._idle.put(None)
         try:
-            self._ready(self._processes[0])
+            self._idle.put(self._started())
         except CheckoutError:
-            self.__exit__(None, None, None)
+            self.close()
             raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for process in self._processes:
-            process.kill()
-        self._folder.cleanup()
 
     def holds_for(self, kernel: str, arch: str) -> JsonObject:
         """What decides the arms of an operator's small cases on a target."""
@@ -108,58 +101,41 @@ class Pool:
     def executed(self, left: Sequence[int]) -> Iterator[Done]:
         """These cases of the listing, as they are done: the largest begin first, so that none is waited for long."""
         cases = self.listing["cases"]
-        waiting = deque(sorted(left, key=lambda index: -cases[index]["flops"]))
-        done = queue.SimpleQueue[Done]()
-        threads = [
-            threading.Thread(target=self._work, args=(waiting, done.put, process), daemon=True)
-            for process in self._processes[: len(left)]
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in left:
-                yield done.get()
-        finally:
-            waiting.clear()
-            for process in self._processes:
-                process.kill()
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(self._count) as threads:
+            order = sorted(left, key=lambda index: -cases[index]["flops"])
+            done = {threads.submit(self._execute, index): cases[index] for index in order}
+            try:
+                for one in as_completed(done):
+                    yield done[one], one.result()
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.close()
 
-    def _work(self, waiting: deque[int], tell: Callable[[Done], None], process: ExecutingProcess | None) -> None:
-        """Execute what is left; a process that died is replaced."""
-        while waiting:
-            try:
-                index = waiting.popleft()
-            except IndexError:  # another one was quicker
-                break
-            case = self.listing["cases"][index]
-            try:
-                process = self._ready(process or self._started())
-                arm = process.ask({"op": "execute", "asked": index}, self._limits)
-                tell((case, arm if arm.pop("ok") else {"status": Status.ERROR, "why": arm["why"]}))
-            except (Ended, CheckoutError) as end:
-                if process:
-                    process.kill()
-                process = None
-                tell((case, {"status": Status.HANG if "longer than" in str(end) else Status.CRASH, "why": str(end)}))
+    def _execute(self, index: int) -> JsonObject:
+        """The arm of a case; a process that died is replaced."""
+        process = self._idle.get()
+        try:
+            process = process or self._started()
+            arm = process.ask({"op": "execute", "asked": index}, self._limits)
+            return arm if arm.pop("ok") else {"status": Status.ERROR, "why": arm["why"]}
+        except (Ended, CheckoutError) as end:
+            if process:
+                process.kill()
+            process = None
+            return {"status": Status.HANG if "longer than" in str(end) else Status.CRASH, "why": str(end)}
+        finally:
+            self._idle.put(process)
 
     def _started(self) -> ExecutingProcess:
+        """A process that has listed the cases.  CheckoutError if it cannot."""
         arguments = (MODULE, str(self._setting.tree), str(self._scratch))
         process = ExecutingProcess(arguments, self._setting, self._checkout.code, self._scratch)
-        self._processes.append(process)
-        return process
-
-    def _ready(self, process: ExecutingProcess) -> ExecutingProcess:
-        """The process, once it has listed the cases.  CheckoutError if it cannot."""
-        if process.listed:
-            return process
+        self.callback(process.kill)
         try:
             listing = process.ask({"op": "list", "asked": self._asked}, Limits(LIST_S, self._limits.memory_mb))
             if not listing.pop("ok"):
                 raise Ended(listing["why"])
         except Ended as end:
-            process.kill()
             raise CheckoutError(f"the small cases of {self._setting.tree} could not be listed: {end}") from None
-        process.listed, self.listing = True, self.listing or listing
+        self.listing = self.listing or listing
         return process

@@ -6,7 +6,6 @@ GPU.  What came of a case is kept as there, by the digests of its code and of ou
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
@@ -17,8 +16,8 @@ from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.emulation.code_object import TARGETS
 from benchmarks.emulation.pool import Pool, missing
 from benchmarks.plan import UsageError, unknown_kernel
-from benchmarks.shapes import Json, JsonObject, clean
-from benchmarks.verify import FORMAT, VERSION, settled
+from benchmarks.shapes import JsonObject
+from benchmarks.verify import FORMAT, VERSION, line, settled
 
 
 def verify(
@@ -48,42 +47,32 @@ def verify(
             if name not in listing["known"] and not listing["broken"]:
                 raise unknown_kernel(name, listing["known"])
         if listing["without"]:
-            names = ", ".join(listing["without"])
-            print(f"not executed: {names}: without a small case", file=sys.stderr)
+            print(f"not executed: {', '.join(listing['without'])}: without a small case", file=sys.stderr)
         chosen = [
             (index, case)
             for index, case in enumerate(listing["cases"])
             if not cases or any(fnmatch(case["case"], pattern) for pattern in cases)
         ]
-        pairs = {(case["kernel"], case["arch"]) for _, case in chosen}
-        decides = {one: {name: pool.holds_for(name, one) for name, arch in pairs if arch == one} for one in arches}
+        names = {case["kernel"] for _, case in chosen}
+        decides = {arch: {name: pool.holds_for(name, arch) for name in names} for arch in arches}
         known = {arch: settled(of_format(out, FORMAT, VERSION), decides[arch]) for arch in arches}
         left = []
         for index, case in chosen:
-            line = known[case["arch"]].get((case["kernel"], case["case"]), {"arms": {}})
-            if case["backend"] in line["arms"]:
-                yield {**line, "arms": {case["backend"]: line["arms"][case["backend"]]}}, False
+            known_line = known[case["arch"]].get((case["kernel"], case["case"]), {"arms": {}})
+            if arm := known_line["arms"].get(case["backend"]):
+                yield {**known_line, "arms": {case["backend"]: arm}}, False
             else:
                 left.append(index)
         for number, (case, arm) in enumerate(pool.executed(left), 1):
             what = f"{case['kernel']}/{case['backend']} on {case['arch']}"
             report({"done": number, "total": len(left), "what": what})
-            yield _line(case, arm, checkout, listing, decides[case["arch"]][case["kernel"]]), True
-
-
-def _line(case: Json, arm: Json, checkout: Checkout, listing: Json, holds_for: Json) -> JsonObject:
-    line = {
-        "format": FORMAT,
-        "version": VERSION,
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **{key: case[key] for key in ("kernel", "tier", "world", "dtype", "case")},
-        "baselines": listing["kernels"][case["kernel"]]["baselines"],
-        "arms": {case["backend"]: dict(arm)},
-        "emulated": case["arch"],
-        "commit": checkout.commit,
-        "dirty": checkout.dirty,
-        "broken": listing["broken"],
-        "device": f"an emulator of {case['arch']} on a CPU",
-        "holds_for": holds_for,
-    }
-    return clean(line)
+            about = {
+                "emulated": case["arch"],
+                "commit": checkout.commit,
+                "dirty": checkout.dirty,
+                "broken": listing["broken"],
+                "device": f"an emulator of {case['arch']} on a CPU",
+                "holds_for": decides[case["arch"]][case["kernel"]],
+            }
+            baselines = listing["kernels"][case["kernel"]]["baselines"]
+            yield line(case, case["case"], baselines, {case["backend"]: arm}, about), True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
+import linecache
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,7 @@ import numpy as np
 from .code_object import KernelCode
 from .machine import Instruction, Machine, known
 from .memory import ACCESS, ATOMIC, SIZES
-from .waves import EXEC, VCC, Waves
-
-Watch = Callable[[Machine, Instruction, Waves], None]
-"""Called before each instruction with all waves that execute it together."""
+from .waves import ACCUMULATORS, EXEC, VCC, Waves
 
 MOST_REGISTERS = 16
 """Registers that one instruction is shown to have written, lanes of the active ones first."""
@@ -32,22 +30,36 @@ def source_line(code: KernelCode, at: int) -> str:
     elf = ELFFile(io.BytesIO(code.file))
     if not elf.has_dwarf_info():
         return ""
-    dwarf, found = elf.get_dwarf_info(), ("", 0)
-    for unit in dwarf.iter_CUs():
-        table = dwarf.line_program_for_CU(unit)
-        states = [entry.state for entry in table.get_entries() if entry.state] if table else []
-        for state, after in zip(states, states[1:], strict=False):
+    dwarf, path, line = elf.get_dwarf_info(), None, 0
+    for table in filter(None, map(dwarf.line_program_for_CU, dwarf.iter_CUs())):
+        old = table["version"] < 5
+        folders = [b"", *table["include_directory"]] if old else table["include_directory"]
+        states = [entry.state for entry in table.get_entries() if entry.state]
+        for state, after in itertools.pairwise(states):
             if state.address <= at < after.address and not state.end_sequence and state.line:
-                file = table["file_entry"][state.file - (table["version"] < 5)]
-                folders = [b"", *table["include_directory"]] if table["version"] < 5 else table["include_directory"]
-                found = (str(Path(folders[file.dir_index].decode()) / file.name.decode()), state.line)
-    if not found[0]:
+                file, line = table["file_entry"][state.file - old], state.line
+                path = Path(folders[file.dir_index].decode()) / file.name.decode()
+    if path is None:
         return ""
-    try:
-        text = Path(found[0]).read_text(encoding="utf-8").splitlines()[found[1] - 1].strip()
-    except (OSError, IndexError):
-        text = ""
-    return f"{'/'.join(Path(found[0]).parts[-3:])}:{found[1]}" + (f": {text}" if text else "")
+    text = linecache.getline(str(path), line).strip()
+    return f"{'/'.join(path.parts[-3:])}:{line}" + (f": {text}" if text else "")
+
+
+class Watching:
+    """Called before each instruction with all waves that execute it together, of one launch after the other."""
+
+    def __init__(self) -> None:
+        self.launch = -1
+        self._machine: Machine | None = None
+
+    def __call__(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
+        """One instruction of some waves."""
+        self.launch += machine is not self._machine
+        self._machine = machine
+        self.see(machine, instruction, w)
+
+    def see(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
+        """The same, once `launch` is the number of its launch."""
 
 
 @dataclass
@@ -74,91 +86,81 @@ class Write:
         """Those of the wave that are not 0: scalar ones, then vector ones of the lane."""
         special = {VCC: "vcc_lo", VCC + 1: "vcc_hi", EXEC: "exec_lo", EXEC + 1: "exec_hi"}
         scalars = [f"{special.get(i, f's{i}')}={value:#x}" for i, value in enumerate(self.s) if value]
-        lanes = self.v[:, self.lane]
-        vectors = [f"{'v' if i < 256 else 'a'}{i % 256}={value:#x}" for i, value in enumerate(lanes) if value]
+        vectors = [f"{vector_name(i)}={value:#x}" for i, value in enumerate(self.v[:, self.lane]) if value]
         return [" ".join(each[at : at + 8]) for each in (scalars, vectors) for at in range(0, len(each), 8)]
 
 
-class LastWrite:
+def vector_name(register: int) -> str:
+    """How a vector register is called: an accumulation register by its number among these."""
+    return f"v{register}" if register < ACCUMULATORS else f"a{register - ACCUMULATORS}"
+
+
+class LastWrite(Watching):
     """Watches launches for what is stored to bytes of memory.  found: the last write; times: how many there were."""
 
     def __init__(self, address: int, size: int) -> None:
-        self._address, self._size = address, size
-        self._machines: list[Machine] = []
+        super().__init__()
+        self._first, self._end = np.uint64(address), np.uint64(address + size)
         self.found: Write | None = None
         self.times = 0
 
-    def __call__(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
-        """One instruction of some waves."""
-        if machine not in self._machines:
-            self._machines.append(machine)
+    def see(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
+        """A store or an atomic counts once for each lane that writes."""
         name = instruction.name
-        if not ("_STORE_" in name or "_ATOMIC_" in name) or name.startswith("SCRATCH"):
+        stored, updated = ACCESS.match(name), ATOMIC.match(name)
+        if name.startswith("SCRATCH") or not (stored and stored["what"] == "STORE" or updated):
             return
+        size = SIZES[stored["size"]] if stored else 8 if updated["wide"] or name.endswith("64") else 4
         inst = known(machine.code.image, instruction.at, machine.code.arch).inst
         where, active, left = machine.accesses.address_of(inst)(w)
-        first, most = np.uint64(self._address), np.uint64(self._address + self._size)
-        hit = active & (where < most) & (where + np.uint64(_written_bytes(name)) > first)
-        if left is not None:
-            hit &= left > 0
-        if not hit.any():
-            return
-        wave, lane = (int(one) for one in np.argwhere(hit)[-1])
-        self.times += int(hit.sum())
-        group, number = (int(one) for one in w.ids[wave])
-        copies = w.s[:, wave].copy(), w.v[:, wave].copy()
-        self.found = Write(len(self._machines) - 1, machine.code, instruction, group, number, lane, *copies)
+        hit = active & (where < self._end) & (where + np.uint64(size) > self._first)
+        hit = hit if left is None else hit & (left > 0)
+        if hit.any():
+            wave, lane = np.argwhere(hit)[-1].tolist()
+            self.times += int(hit.sum())
+            copies = w.s[:, wave].copy(), w.v[:, wave].copy()
+            self.found = Write(self.launch, machine.code, instruction, *w.ids[wave].tolist(), lane, *copies)
 
 
-def _written_bytes(name: str) -> int:
-    """Of each lane of a store or an atomic."""
-    stored, updated = ACCESS.match(name), ATOMIC.match(name)
-    return SIZES[stored["size"]] if stored else 8 if updated and (updated["wide"] or name.endswith("64")) else 4
-
-
-class Trace:
+class Trace(Watching):
     """Watches one wave: a line for each instruction, with its address and what it wrote.
 
-    most: lines that are kept, the last ones; None: all.  launch: of several launches, which one (from 0).  until: the
-    lines end with the last execution of the instruction at this address.
+    most: lines that are kept, the last ones; None: all.  of: of several launches, which one (from 0).  until: the lines
+    end with the last execution of the instruction at this address.
     """
 
     def __init__(
-        self, workgroup: int, wave: int, most: int | None = None, launch: int = 0, until: int | None = None
+        self, workgroup: int, wave: int, most: int | None = None, of: int = 0, until: int | None = None
     ) -> None:
-        self._wanted, self._launch, self._until = (workgroup, wave), launch, until
+        super().__init__()
+        self._wanted, self._of, self._until = (workgroup, wave), of, until
         self._ended: list[str] = []
         self._lines: deque[str] = deque(maxlen=most)
-        self._machines: list[Machine] = []
-        self._before: tuple[str, Any, Any, Any] | None = None
+        self._before: tuple[str, Any, Any, bool] | None = None
 
-    def __call__(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
-        """One instruction of some waves: what the wave's last one wrote can be seen now."""
-        if machine not in self._machines:
-            self._machines.append(machine)
-        if self._launch != len(self._machines) - 1:
-            return
+    def see(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
+        """What the wave's last instruction wrote can be seen now."""
         own = np.flatnonzero((w.ids == self._wanted).all(1))
-        if not len(own):
+        if self.launch != self._of or not len(own):
             return
-        s, v, scc = w.s[:, own[0]].copy(), w.v[:, own[0]].copy(), bool(w.scc[own[0]])
-        self._note(s, v, scc)
+        registers = w.s[:, own[0]].copy(), w.v[:, own[0]].copy(), bool(w.scc[own[0]])
+        self._note(*registers)
         inst = known(machine.code.image, instruction.at, machine.code.arch).inst
-        self._before = (f"{instruction.at - machine.code.entry:#8x}  {inst}", s, v, scc)
+        self._before = (f"{instruction.at - machine.code.entry:#8x}  {inst}", *registers)
         if instruction.at == self._until:
             self._ended = self.lines
         if instruction.kind == "end":
-            self._note(s, v, scc)
+            self._note(*registers)
 
     def _note(self, s: Any, v: Any, scc: bool) -> None:
         if self._before is None:
             return
         text, s_before, v_before, scc_before = self._before
         wrote = [f"s{i}={s[i]:#x}" for i in np.flatnonzero(s != s_before)]
-        for register in np.flatnonzero((v != v_before).any(1)):
-            lane = int(np.flatnonzero(v[register] != v_before[register])[0])
-            name = f"v{register}" if register < 256 else f"a{register - 256}"
-            wrote.append(f"{name}[{lane}]={v[register, lane]:#x}")
+        changed = v != v_before
+        for register in np.flatnonzero(changed.any(1)):
+            lane = changed[register].argmax()
+            wrote.append(f"{vector_name(register)}[{lane}]={v[register, lane]:#x}")
         wrote += [f"scc={int(scc)}"] if scc != scc_before else []
         more = f" and {len(wrote) - MOST_REGISTERS} more" if len(wrote) > MOST_REGISTERS else ""
         self._lines.append(f"{text}  -> {' '.join(wrote[:MOST_REGISTERS])}{more}" if wrote else text)

@@ -1,29 +1,25 @@
 """The executing process: lists the small cases of one source tree, and executes them one by one.
 
-Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
-by another name here (benchmarks.naming, which starts such a process).
+It is asked as compiling ones are (isa.worker.serve).  Plain names are those of the tree under test; the harness goes by
+another name here (benchmarks.naming, which starts such a process).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import json
 import operator
-import os
 import platform
-import resource
-import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import naming
-from ..lifetime import end_with_starter
+from ..isa.worker import serve
 from ..shapes import Json, JsonObject
 from ..worker import failures
-from ..worker.ran import RanFiles
+from ..worker.declare import installed
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases
 from .counts import Counts, bound
 from .launch import Execution
@@ -58,22 +54,32 @@ class Cases:
         there = {one.operator for one in self._cases}
         return {
             "cases": [self._described(one) for one in self._cases],
-            "kernels": {name: {"module": _home(one), "baselines": _baselines(one)} for name, one in chosen.items()},
+            "kernels": {
+                name: {"module": _home(one), "baselines": sorted(one.baselines)} for name, one in chosen.items()
+            },
             "known": sorted(self._kernels),
             "broken": [{"module": one.module, "reason": one.reason} for one in found.broken],
             "without": sorted(name for name, one in chosen.items() if one.compilations and name not in there),
-            "environment": {name: importlib.metadata.version(name) for name in DECIDES}
-            | {"python": platform.python_version()},
+            "environment": installed(DECIDES) | {"python": platform.python_version()},
         }
 
     def _described(self, small: SmallCase) -> JsonObject:
         """at: the name of its shape.  declared: the case that it stands for, in its own shape bound by `limit`."""
-        case, least = small.case, self._least(small, small.declared)
-        about = {"kernel": small.operator, "backend": small.backend, "case": small.name, "arch": small.arch}
-        about |= {"tier": case.tier, "world": case.world, "dtype": case.dtype, "at": case.name}
-        limit = "memory" if least["memory"] >= least["compute"] else "compute"
-        declared = {"declared": small.declared.name, "declared_tier": small.declared.tier, "limit": limit}
-        return {**about, **declared, "flops": self._kernels[small.operator].function("cost")(case).flops}
+        case, declared, least = small.case, small.declared, self._least(small, small.declared)
+        return {
+            "kernel": small.operator,
+            "backend": small.backend,
+            "case": small.name,
+            "arch": small.arch,
+            "tier": case.tier,
+            "world": case.world,
+            "dtype": case.dtype,
+            "at": case.name,
+            "declared": declared.name,
+            "declared_tier": declared.tier,
+            "limit": max(("memory", "compute"), key=lambda limit: least[limit]),
+            "flops": self._kernels[small.operator].function("cost")(case).flops,
+        }
 
     def _least(self, small: SmallCase, case: Any) -> dict[str, float]:
         """Seconds of the roofline on the first product of the target: of its FLOP, and of its bytes through HBM."""
@@ -89,31 +95,28 @@ class Cases:
         """
         small = self._cases[index]
         done: list[Execution] = []
-        found: JsonObject = {}
-        start = time.process_time()
+        start, found = time.process_time(), {}
+        arm: JsonObject = {"status": "ok", "why": "", "knobs": dict(small.knobs)}
         try:
             found = execute(self._kernels[small.operator], small, done.append)
-            arm: JsonObject = {"status": "ok", "why": "", "error": {"norm": found["norm"], "peak": found["peak"]}}
+            arm["error"] = {"norm": found["norm"], "peak": found["peak"]}
         except Exception as error:
             told = failures.answer(error)
-            arm = {"status": told["status"], "why": told["why"]}
-            arm |= {"detail": "\n".join(error.lines)} if isinstance(error, WrongOutput) else {}
+            arm |= {"status": told["status"], "why": told["why"]}
+            if isinstance(error, WrongOutput):
+                arm["detail"] = "\n".join(error.lines)
         counts = functools.reduce(operator.add, (one.counts for one in done), Counts())
-        arm |= {"knobs": dict(small.knobs), "instructions": found.get("instructions", counts.total)}
+        arm["instructions"] = found.get("instructions", counts.total)
         arm["cpu_s"] = round(time.process_time() - start, 3)
         if arm["status"] != "ok" or small.case.world > 1:
             return arm
         least, device = self._least(small, small.case), _device(small.arch)
         bounds = {limit: bound(counts, device, least[limit], units) for limit, units in LIMITS.items()}
-        return {**arm, "counts": counts.as_json(), "bounds": {key: one and vars(one) for key, one in bounds.items()}}
+        return {**arm, "counts": counts.as_json(), "bounds": bounds}
 
 
 def _device(arch: str) -> Any:
     return next(one for one in naming.our("kernels.hardware").DEVICES if one.arch == arch)
-
-
-def _baselines(kernel: Any) -> list[str]:
-    return sorted(name for name, backend in kernel.backends.items() if backend.baseline)
 
 
 def _home(kernel: Any) -> str:
@@ -123,27 +126,15 @@ def _home(kernel: Any) -> str:
 
 
 def main() -> None:
-    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes.  Serves until stdin closes;
-    `ran` of an answer: what was run for it."""
+    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes."""
     tree, made = map(Path, sys.argv[1:3])
-    end_with_starter(signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(tree)
-    import torch
 
-    torch.set_num_threads(1)
-    ran, cases = RanFiles(tree, made), Cases(tree)
-    for line in sys.stdin:
-        request: Json = json.loads(line)
-        try:
-            asked = request["asked"]
-            answer: JsonObject = {"ok": True} | (
-                cases.gather(**asked) if request["op"] == "list" else cases.execute(asked)
-            )
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            answer = {"ok": False, "why": str(failures.answer(error)["why"])}
-        answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
+    def begin() -> Callable[[Json], JsonObject]:
+        import torch
+
+        torch.set_num_threads(1)
+        cases = Cases(tree)
+        answers = {"list": lambda asked: cases.gather(**asked), "execute": cases.execute}
+        return lambda request: answers[request["op"]](request["asked"])
+
+    serve(tree, made, begin)

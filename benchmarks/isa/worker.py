@@ -14,9 +14,9 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from .. import naming
 from ..lifetime import end_with_starter
@@ -157,25 +157,25 @@ class Log:
         return text
 
 
-def serve(arch: str, tree: Path, cache: Path, compute_units: int, log: str, answers: TextIO) -> None:
-    """Answer requests until stdin closes; `ran` of an answer: what was run for it, see RanFiles."""
-    ran = RanFiles(tree, cache)
-    compiler = Compiler(arch, Cache(cache))
-    units = Units(arch, tree, compute_units)
-    written = Log(log)
+def serve(tree: Path, made: Path, begin: Callable[[], Callable[[Any], dict[str, Any]]]) -> None:
+    """Answer requests on stdin until it closes, with `ok` and `ran` beside each answer: what was run for it.
+
+    made: the folder in which the process keeps what it makes.  begin: once the tree can be imported, what answers.
+    """
+    end_with_starter(signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    naming.open_to(tree)
+    ran, answered = RanFiles(tree, made), begin()
     for line in sys.stdin:
         request = json.loads(line)
-        _limit_cpu(request["limit_s"])
         try:
-            if request["op"] == "list":
-                answer = {"ok": True, "triton": compiler.version} | units.gather(request["choose"])
-            else:
-                keep = request["launch_cache"]
-                answer = {"ok": True} | compiler.record(units.declared[request["index"]], written, keep)
+            answer = {"ok": True} | answered(request)
         except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
             answer = {"ok": False, "why": first_cause(error), "detail": traceback.format_exc()}
         answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps(answer, default=str) + "\n")
         answers.flush()
 
 
@@ -189,13 +189,21 @@ def _limit_cpu(limit_s: float) -> None:
 
 def main() -> None:
     """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
-    end_with_starter(signal.SIGKILL)
     arch, tree, cache, compute_units, log = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(Path(tree))
-    serve(arch, Path(tree), Path(cache), int(compute_units), log, answers)
+
+    def begin() -> Callable[[Any], dict[str, Any]]:
+        compiler, units = Compiler(arch, Cache(Path(cache))), Units(arch, Path(tree), int(compute_units))
+        written = Log(log)
+
+        def answered(request: Mapping[str, Any]) -> dict[str, Any]:
+            _limit_cpu(request["limit_s"])
+            if request["op"] == "list":
+                return {"triton": compiler.version} | units.gather(request["choose"])
+            return compiler.record(units.declared[request["index"]], written, request["launch_cache"])
+
+        return answered
+
+    serve(Path(tree), Path(cache), begin)
 
 
 # With the device untouched: what arms of a trial launch, compiled into the cache that launches look in.

@@ -17,33 +17,55 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from benchmarks.emulation.collective import Schedules, world
-from benchmarks.emulation.worlds import Variant, variants
+from benchmarks.emulation.schedule import Hazard
+from benchmarks.emulation.worlds import RANKS, VARIANTS, Variant
 from kernels.registry import discover
 from tests.benchmarks.emulation.planting import Outcome, outcomes
 
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
 
 
-def built(variant: Variant, ranks: int, arch: str) -> Schedules:
+def variants(ranks: int) -> list[Variant]:
+    """Those that are executed, on so many ranks: data and what has a program or group a rank grow with them."""
+    return [_widened(one, ranks) for one in VARIANTS]
+
+
+def _widened(variant: Variant, ranks: int) -> Variant:
+    dims, knobs = dict(variant.dims), dict(variant.knobs)
+    for name in {"MB", "KB", "N"} & dims.keys():
+        dims[name] *= ranks / RANKS if name == "MB" else ranks // RANKS
+    if variant.name == "direct":
+        knobs["programs"] = ranks if ranks == 8 else 2 * ranks
+    if variant.name == "partitioned":
+        knobs["programs"] = ranks
+    if "MB" in dims and knobs["programs"] == ranks == 8:
+        dims["MB"] = 5 * ranks / 1024
+    if (variant.operator, variant.name) == ("all_to_all", "direct"):
+        knobs["groups"] = ranks
+    return replace(variant, dims=dims, knobs=knobs, world=ranks)
+
+
+def built(variant: Variant, arch: str) -> Schedules:
     """The variant on all ranks, its first schedule compared with the reference."""
     kernel = discover().kernels[variant.operator]
-    return Schedules(world(kernel, variant.backend, variant.case(ranks), arch, variant.knobs))
+    return Schedules(world(kernel, variant.backend, variant.case, arch, variant.knobs))
 
 
-def sound_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
+def sound_rows(variant: Variant, arch: str, schedules: int) -> list[list[str]]:
     """Its row of the table of schedules."""
     begin = time.process_time()
-    runs = built(variant, ranks, arch)
+    runs = built(variant, arch)
     spent = time.process_time() - begin
     hazards, executed = list[str](), 0
     for found, instructions, seconds in side_by_side(runs, range(1, schedules + 1)):
         hazards, executed, spent = hazards + found, executed + instructions, spent + seconds
-    numbers = [arch, str(ranks), str(schedules), f"{executed:,}", f"{spent:.0f}"]
+    numbers = [arch, str(variant.world), str(schedules), f"{executed:,}", f"{spent:.0f}"]
     return [[variant.operator, variant.backend, variant.name, *numbers, hazards[0] if hazards else "none"]]
 
 
@@ -68,17 +90,18 @@ def _executed(seeds: Sequence[int]) -> tuple[list[str], int, float]:
     begin, executed = time.process_time(), 0
     hazards: list[str] = []
     for seed in seeds:
-        one = _runs.run(seed)
-        hazards += map(str, one.hazards)
-        executed += one.executed
+        try:
+            executed += _runs.run(seed).executed
+        except Hazard as hazard:
+            hazards.append(str(hazard))
     return hazards, executed, time.process_time() - begin
 
 
-def planted_rows(variant: Variant, ranks: int, arch: str, schedules: int) -> list[list[str]]:
+def planted_rows(variant: Variant, arch: str, schedules: int) -> list[list[str]]:
     """Its rows of the table of plants."""
     return [
-        [variant.operator, variant.backend, variant.name, arch, str(ranks), str(outcome.plant), *_told(outcome)]
-        for outcome in outcomes(built(variant, ranks, arch), range(1, schedules + 1))
+        [variant.operator, variant.backend, variant.name, arch, str(variant.world), str(outcome.plant), *_told(outcome)]
+        for outcome in outcomes(built(variant, arch), range(1, schedules + 1))
     ]
 
 
@@ -127,7 +150,7 @@ def main(
             of = ("planted" if planted else "sound", variant.operator, variant.name, target, count, schedules)
             rows = known.get(of)
             if rows is None:
-                rows = (planted_rows if planted else sound_rows)(variant, count, target, schedules)
+                rows = (planted_rows if planted else sound_rows)(variant, target, schedules)
                 if kept:
                     with kept.open("a", encoding="utf-8") as file:
                         file.write(json.dumps({"of": of, "rows": rows}) + "\n")

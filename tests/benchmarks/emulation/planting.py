@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
 
 from benchmarks.emulation.code_object import KernelCode
-from benchmarks.emulation.collective import Schedules, World
-from benchmarks.emulation.ordering import UNIT
+from benchmarks.emulation.collective import Schedules, programs
+from benchmarks.emulation.ordering import UNIT, Part
 from benchmarks.emulation.paths import Event, Path, Stretch, completed
 from benchmarks.emulation.programs import Facts
 from benchmarks.emulation.schedule import Hazard
 
 NOP = (0xBF800000).to_bytes(4, "little")
 """S_NOP 0: what a removed instruction is replaced by, word by word."""
+
+Queues = dict[str, list[Event]]
 
 REMOVED = ("BUFFER_WBL2", "BUFFER_INV", "S_WAITCNT", "S_BARRIER")
 
@@ -61,19 +64,29 @@ class Outcome:
 
 def plants(sound: Schedules) -> list[Plant]:
     """Everything that can be planted in what has been executed, in the order of addresses."""
-    found = []
-    for facts in sound.programs.facts[1:]:
-        if facts.name in REMOVED:
-            found.append(Plant(facts, "removed"))
-        elif facts.atomic:
-            found.append(Plant(facts, "relaxed"))
-    return sorted(found, key=lambda plant: plant.facts.instruction.at)
+    found: dict[int, Plant] = {}
+    for facts in sound.world.facts[1:]:
+        if facts.name in REMOVED or facts.atomic:
+            how = "removed" if facts.name in REMOVED else "relaxed"
+            found.setdefault(facts.instruction.at, Plant(facts, how))
+    return [found[at] for at in sorted(found)]
 
 
-def planted(of: World, plant: Plant) -> World:
-    """The world with the fault in the code of all ranks."""
-    launches = [[replace(one, code=plant.in_code(one.code)) for one in rank] for rank in of.launches]
-    return replace(of, launches=launches)
+def planted(sound: Schedules, plant: Plant) -> Schedules:
+    """The same schedules with the fault in the code of all ranks; outputs are compared with the sound ones."""
+    broken, launches = copy(sound), [one.launch for one in sound.world.programs]
+    changed, facts = programs(sound.world.memory, [replace(one, code=plant.in_code(one.code)) for one in launches])
+    broken.world = replace(sound.world, programs=changed, facts=facts)
+    return broken
+
+
+def hazard(schedules: Schedules, seed: int) -> Hazard | None:
+    """What is wrong under this seed."""
+    try:
+        schedules.run(seed)
+    except Hazard as found:
+        return found
+    return None
 
 
 def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
@@ -81,33 +94,33 @@ def outcomes(sound: Schedules, seeds: Sequence[int]) -> Iterator[Outcome]:
     sound.run(seeds[0])
     reasons = Reasons(sound)
     for plant in plants(sound):
-        broken = Schedules(planted(sound.world, plant), sound)
-        count, found, reason = 0, list[Hazard](), ""
+        broken = planted(sound, plant)
+        count, found, reason = 0, None, ""
         while count < len(seeds) and not (found or reason):
-            found = broken.run(seeds[count]).hazards
+            found = hazard(broken, seeds[count])
             count += 1
             reason = reasons.shown(plant) if count == ENOUGH and not found else ""
-        yield Outcome(plant, count, found[0] if found else None, "" if found else reason or reasons.why(plant))
+        yield Outcome(plant, count, found, "" if found else reason or reasons.why(plant))
 
 
 class Reasons:
     """Why a change changes nothing, from all that waves did in the schedules so far (paths.Path)."""
 
     def __init__(self, sound: Schedules) -> None:
-        first = sound.world.launches[0][0]
+        first = sound.world.programs[0].launch
         self._warps, self._code = first.warps, first.code
-        kept = sound.programs.paths.values()
-        self._waves = [(rank * len(each) + at, each[at]) for rank, each in enumerate(kept) for at in range(len(each))]
+        self._waves = list(enumerate(path for program in sound.world.programs for path in program.paths))
+        self._around = cache(self._found_around)
         self._held: dict[tuple[int, bool], set[int]] = {}
         self._stored: dict[int, set[int]] = {}
         for number, path in self._waves:
-            events = [event for stretch in path.stretches() for event in stretch.events]
+            events = [event for stretch in _stretches(path) for event in stretch.events]
             self._stored[number] = _stored(events)
             for event in events:
-                for what, places, size, _ in event.parts if event.facts.queue == "vm" else ():
-                    kept_in_caches = what == "store" and not event.facts.scope
+                for part in event.parts if event.facts.queue == "vm" else ():
+                    kept_in_caches = part.what == "store" and not event.facts.scope
                     for key in {(number // self._warps, False), (number // self._warps, kept_in_caches)}:
-                        self._held.setdefault(key, set()).update(_units(places, size))
+                        self._held.setdefault(key, set()).update(_units(part))
 
     def why(self, plant: Plant) -> str:
         """The reason, from the paths, or as far as the schedules go."""
@@ -133,7 +146,7 @@ class Reasons:
 
     def _from(self, at: int) -> Iterator[tuple[int, Path, Stretch, int]]:
         for number, path in self._waves:
-            for stretch in path.stretches():
+            for stretch in _stretches(path):
                 for index, event in enumerate(stretch.events):
                     if event.facts.instruction.at == at:
                         yield number, path, stretch, index
@@ -143,20 +156,19 @@ class Reasons:
         again: set[str] = set()
         nothing = True
         for number, _, stretch, index in self._from(at):
-            before: list[list[Event]] = [list(queue) for queue in stretch.queues(index)]
-            queues = [list(queue) for queue in before]
-            done = completed(stretch.events[index].facts, *queues)
+            before = _outstanding(stretch, index)
+            done = completed(stretch.events[index].facts, _copied(before))
             nothing = nothing and not done
             states = [(stretch, index + 1, before)] if done else []
             seen = set()
             while states:
-                one, place, (vm, lgkm) = states.pop()
+                one, place, queues = states.pop()
                 if place == len(one.events):
                     for after in one.follow.values():
-                        key = (id(after), *map(id, (*vm, *lgkm)))
+                        key = (id(after), *map(id, itertools.chain(*queues.values())))
                         if key not in seen:
                             seen.add(key)
-                            states.append((after, 0, [list(vm), list(lgkm)]))
+                            states.append((after, 0, _copied(queues)))
                     continue
                 event = one.events[place]
                 facts = event.facts
@@ -165,13 +177,9 @@ class Reasons:
                     continue
                 if _fences(event) and not all(self._unordered(number, one, event) for one in done):
                     return ""
-                if facts.queue:
-                    (lgkm if facts.queue == "lgkm" else vm).append(event)
-                else:
-                    ended = completed(facts, vm, lgkm)
-                    again |= {f"{facts.instruction.at:#x}" for _ in ended[:1]}
-                if any(other is one_done for one_done in done for other in (*vm, *lgkm)):
-                    states.append((one, place + 1, [vm, lgkm]))
+                again |= {f"{facts.instruction.at:#x}" for _ in _go_on(event, queues)[:1]}
+                if any(other is one_done for one_done in done for other in itertools.chain(*queues.values())):
+                    states.append((one, place + 1, queues))
         if nothing:
             return "nothing that it counts is outstanding there, on any path"
         named = ", ".join(sorted(again))
@@ -186,8 +194,8 @@ class Reasons:
             after = self._around(fence.facts.instruction.at)[1]
             others |= {other: _stored(after[other]) for other in others if other // self._warps == group}
         return all(
-            what == "load" and all(units.isdisjoint(_units(places, size)) for units in others.values())
-            for what, places, size, _ in event.parts
+            part.what == "load" and not part.local and all(units.isdisjoint(_units(part)) for units in others.values())
+            for part in event.parts
         )
 
     def _barrier(self, at: int) -> str:
@@ -203,7 +211,7 @@ class Reasons:
             "places, and neither acquires or releases for the other"
         )
 
-    def _around(self, at: int) -> tuple[dict[int, list[Event]], dict[int, list[Event]]]:
+    def _found_around(self, at: int) -> tuple[dict[int, list[Event]], dict[int, list[Event]]]:
         """What each wave does between a barrier and the one before it, and until the one after it."""
         before: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
         after: dict[int, list[Event]] = {number: [] for number, _ in self._waves}
@@ -211,7 +219,7 @@ class Reasons:
             for stretch, index in _after_barriers(path):
                 found = list(_until(stretch, index, ("S_BARRIER",)))
                 if any(event.facts.instruction.at == at for event in found):
-                    before[number] += [*found, *itertools.chain(*stretch.queues(index))]
+                    before[number] += [*found, *itertools.chain(*_outstanding(stretch, index).values())]
                 if index and stretch.events[index - 1].facts.instruction.at == at:
                     after[number] += found
         return before, after
@@ -222,10 +230,10 @@ class Reasons:
         for number, _, stretch, index in self._from(at):
             for event in _until(stretch, index + 1, ("BUFFER_INV",)):
                 if event.facts.queue == "vm" and not event.facts.scope:
-                    for what, places, size, _ in event.parts:
-                        if what == "load":
+                    for part in event.parts:
+                        if part.what == "load":
                             loads.add(event.facts.instruction.at)
-                            if not _units(places, size).isdisjoint(self._others(number, True)):
+                            if not _units(part).isdisjoint(self._others(number, True)):
                                 return ""
         if not loads:
             return "no load through the caches follows before the next one or the end of the kernel, on any path"
@@ -244,14 +252,14 @@ class Reasons:
 
     def _alone(self, at: int) -> str:
         for number, _, stretch, index in self._from(at):
-            for _, places, size, _ in stretch.events[index].parts:
-                if not _units(places, size).isdisjoint(self._others(number, False)):
+            for part in stretch.events[index].parts:
+                if not _units(part).isdisjoint(self._others(number, False)):
                     return ""
         return "no other workgroup accesses its place while the kernel runs"
 
     def _only_loads(self, at: int) -> bool:
         parts = (part for _, _, stretch, index in self._from(at) for part in stretch.events[index].parts)
-        return all(what == "load" for what, _, _, _ in parts)
+        return all(part.what == "load" for part in parts)
 
     def _others(self, number: int, kept_in_caches: bool) -> set[int]:
         """Units that other workgroups access, or store through the caches."""
@@ -259,10 +267,14 @@ class Reasons:
         return set().union(*(u for (g, kept), u in self._held.items() if g != own and kept == kept_in_caches))
 
 
+def _stretches(path: Path) -> list[Stretch]:
+    return [path.first, *path.known.values()]
+
+
 def _after_barriers(path: Path) -> Iterator[tuple[Stretch, int]]:
     """Where a wave begins, and after each of its barriers: a stretch and the number of its event there."""
     yield path.first, 0
-    for stretch in path.stretches():
+    for stretch in _stretches(path):
         for index, event in enumerate(stretch.events, 1):
             if event.facts.name == "S_BARRIER":
                 yield stretch, index
@@ -271,7 +283,7 @@ def _after_barriers(path: Path) -> Iterator[tuple[Stretch, int]]:
 def _fences(event: Event) -> bool:
     """Whether others can tell what its wave has done before it: a barrier, an acquire or a release."""
     if event.facts.atomic:
-        return any(what != "load" for what, _, _, _ in event.parts)
+        return any(part.what != "load" for part in event.parts)
     return event.facts.instruction.kind == "barrier" or event.facts.name in REMOVED[:2]
 
 
@@ -280,14 +292,14 @@ def _ordered(before: Event, after: Event) -> bool:
     if after.facts.queue == "vm" and (before.facts.name == "BUFFER_INV" or before.facts.atomic):
         return True
     releases = _fences(after) and after.facts.instruction.kind != "barrier"
-    if releases and any(part[0] in ("store", "atomic") for part in before.parts):
+    if releases and any(part.what != "load" and not part.local for part in before.parts):
         return True
     return any(
-        one.startswith("local") == other.startswith("local")
-        and not (one.endswith("load") and other.endswith("load"))
-        and not _units(places, size).isdisjoint(_units(others, bytes_))
-        for one, places, size, _ in before.parts
-        for other, others, bytes_, _ in after.parts
+        one.local == other.local
+        and not (one.what == other.what == "load")
+        and not _units(one).isdisjoint(_units(other))
+        for one in before.parts
+        for other in after.parts
     )
 
 
@@ -310,8 +322,27 @@ def _until(stretch: Stretch, index: int, names: tuple[str, ...]) -> Iterator[Eve
 def _stored(events: Sequence[Event]) -> set[int]:
     """Units of memory that these events write."""
     parts = (part for event in events if event.facts.queue == "vm" for part in event.parts)
-    return set().union(*(_units(places, size) for what, places, size, _ in parts if what != "load"))
+    return set().union(*(_units(part) for part in parts if part.what != "load"))
 
 
-def _units(places: Any, size: int) -> set[int]:
-    return {place // UNIT + step for place in places.tolist() for step in range(max(1, size // UNIT))}
+def _units(part: Part) -> set[int]:
+    return {place // UNIT + step for place in part.places.tolist() for step in range(max(1, part.size // UNIT))}
+
+
+def _outstanding(stretch: Stretch, index: int) -> Queues:
+    """What is outstanding before one of its events."""
+    queues = _copied(stretch.before)
+    for event in stretch.events[:index]:
+        _go_on(event, queues)
+    return queues
+
+
+def _go_on(event: Event, queues: Queues) -> list[Event]:
+    """Let what is outstanding change by an event; what it completes."""
+    if event.facts.queue:
+        queues[event.facts.queue].append(event)
+    return completed(event.facts, queues)
+
+
+def _copied(queues: Mapping[str, list[Event]]) -> Queues:
+    return {name: list(queue) for name, queue in queues.items()}

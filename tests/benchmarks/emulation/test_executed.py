@@ -61,6 +61,8 @@ def asked(monkeypatch):
                 cases = [about | one for one in LISTED]
                 return {"ok": True, "cases": cases, "kernels": kernels, "broken": [], "environment": {}}
             status = outcome.get(LISTED[request["asked"]]["case"], "ok")
+            if status == "crash":
+                raise pool.Ended("the executing process died")
             told = {"counts": {}, "bounds": {"memory": None, "compute": {"percent": 9.0, "unit": "LDS"}}}
             return {"ok": True, "status": status, "why": status, **(told if status == "ok" else {})}
 
@@ -85,6 +87,28 @@ def test_cases_of_one_launch_are_executed_once(tmp_path, asked):
     assert requests == ["list", 2, 0], "of a tree that has not changed nothing is listed"
     executed.executed(["gfx942"], Choice(cases=("c",)), CompileSetting(ROOT, tmp_path))
     assert requests == ["list", 2, 0, "list"], "of another choice nothing is executed twice"
+
+
+def test_another_process_begins_only_where_one_is_busy_and_something_is_left(tmp_path, asked, monkeypatch):
+    requests, _ = asked
+    monkeypatch.setattr(pool, "PROCESSES", 2)
+    monkeypatch.setattr(pool.os, "cpu_count", lambda: 2)
+    executed.executed(["gfx942"], Choice(cases=("a",)), CompileSetting(ROOT, tmp_path))
+    assert requests == ["list", 0]
+    executed.executed(["gfx942"], Choice(cases=("b",)), CompileSetting(ROOT, tmp_path))
+    assert requests == ["list", 0, "list"], "nothing is left"
+
+
+def test_a_process_that_died_is_told_and_replaced(tmp_path, asked):
+    requests, outcome = asked
+    outcome["m2@0"] = "crash"
+    found = executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path))
+    assert [(one["at"], one["status"], one.get("why")) for one in found] == [
+        ("m1", "ok", None),
+        ("m2", "failed", "crash: the executing process died"),
+        ("m2", "failed", "crash: the executing process died"),
+    ]
+    assert requests == ["list", 2, "list", 0]
 
 
 def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
