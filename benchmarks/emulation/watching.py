@@ -13,7 +13,7 @@ import numpy as np
 
 from .code_object import KernelCode
 from .machine import Instruction, Machine, known
-from .memory import ACCESS, ATOMIC, SIZES
+from .memory import bytes_of
 from .waves import EXEC, VCC, Waves
 
 Watch = Callable[[Machine, Instruction, Waves], None]
@@ -96,11 +96,9 @@ class LastWrite:
         if not ("_STORE_" in name or "_ATOMIC_" in name) or name.startswith("SCRATCH"):
             return
         inst = known(machine.code.image, instruction.at, machine.code.arch).inst
-        where, active, left = machine.accesses.address_of(inst)(w)
+        where, inside = machine.accesses.address_of(inst)(w)
         first, most = np.uint64(self._address), np.uint64(self._address + self._size)
-        hit = active & (where < most) & (where + np.uint64(_written_bytes(name)) > first)
-        if left is not None:
-            hit &= left > 0
+        hit = inside & (where < most) & (where + np.uint64(bytes_of(name)) > first)
         if not hit.any():
             return
         wave, lane = (int(one) for one in np.argwhere(hit)[-1])
@@ -108,12 +106,6 @@ class LastWrite:
         group, number = (int(one) for one in w.ids[wave])
         copies = w.s[:, wave].copy(), w.v[:, wave].copy()
         self.found = Write(len(self._machines) - 1, machine.code, instruction, group, number, lane, *copies)
-
-
-def _written_bytes(name: str) -> int:
-    """Of each lane of a store or an atomic."""
-    stored, updated = ACCESS.match(name), ATOMIC.match(name)
-    return SIZES[stored["size"]] if stored else 8 if updated and (updated["wide"] or name.endswith("64")) else 4
 
 
 class Trace:
