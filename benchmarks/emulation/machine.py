@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,28 @@ from .waves import VCC, Fault, Memory, Waves, joined
 PATIENCE = 10_000
 """Instructions by which one group of waves may be ahead of another that could go on."""
 
-NOTHING = {"S_NOP", "S_WAITCNT", "S_SLEEP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_SENDMSG", "S_INST_PREFETCH"}
-"""Instructions that change nothing but time, as every access is complete when the next instruction begins."""
+NOTHING = {
+    **dict.fromkeys(
+        (
+            "S_NOP",
+            "S_WAITCNT",
+            "S_SLEEP",
+            "S_SETPRIO",
+            "S_ICACHE_INV",
+            "S_SETHALT",
+            "S_SENDMSG",
+            "S_INST_PREFETCH",
+            "V_NOP",
+            "V_CLREXCP",
+        ),
+        "plain",
+    ),
+    **dict.fromkeys(("V_NOP", "V_CLREXCP"), "plain"),
+    "S_BARRIER": "barrier",
+    "S_ENDPGM": "end",
+}
+"""Instructions that change no register or memory, and their kind; plain ones change only time, as every access is
+complete when the next instruction begins."""
 
 Step = Callable[[Waves], None]
 
@@ -36,17 +56,19 @@ Step = Callable[[Waves], None]
 class Instruction:
     """One instruction: where it is, what it is, and what it does.
 
-    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "barrier" or "end".  cycles: in the matrix
-    unit.
+    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "barrier" or "end".  do: a function of the
+    waves; None of an access to memory before a launch compiles it for its own.  cycles: in the matrix unit, None if
+    that is not known.  inst: its fields, as tinygrad decodes them.
     """
 
     at: int
     size: int
     name: str
     kind: str
-    do: Callable[[Waves], Any]
+    do: Any
     target: int = 0
-    cycles: int = 0
+    cycles: int | None = 0
+    inst: Any = None
 
 
 class Machine:
@@ -161,13 +183,10 @@ class Machine:
         parked, self._parked = self._parked, []
         for group in parked:
             goes = free[group.own()]
-            if goes.all():
-                self._meet(group)
-            elif goes.any():
+            if goes.any():
                 self._meet(group.taken(goes))
+            if not goes.all():
                 self._parked.append(group.taken(~goes))
-            else:
-                self._parked.append(group)
 
     # Decoding.
 
@@ -182,8 +201,7 @@ class Machine:
             raise Unknown(
                 f"{error} cannot be executed: {inst} at {at - self.code.entry:#x} of {self.code.name}"
             ) from error
-        target = at + one.size + one.jump
-        self.instructions[at] = instruction = Instruction(at, one.size, one.name, one.kind, do, target, one.cycles)
+        self.instructions[at] = instruction = replace(one, at=at, target=at + one.target, do=do)
         return instruction
 
     def _access(self, inst: Any) -> Step:
@@ -193,44 +211,28 @@ class Machine:
         return kinds.get(form, self.accesses.vector)(inst)
 
 
-@dataclass(frozen=True)
-class Known:
-    """What an instruction is and does, wherever it stands.
-
-    do: None of an access to memory, which every launch compiles for its own.  jump: bytes from its end to where a
-    branch goes.  The rest as of Instruction.
-    """
-
-    inst: Any
-    size: int
-    name: str
-    kind: str
-    do: Callable[[Waves], Any] | None
-    jump: int
-    cycles: int | None
-
-
 MOST_KNOWN = 1 << 16
 """Instructions that are remembered: kernels of one operator share most of theirs."""
 
 SIZES = (4, 8, 16)
 """Bytes of an instruction; the first four say how many."""
 
-_KNOWN: dict[tuple[str, bytes], Known] = {}
+_KNOWN: dict[tuple[str, bytes], Instruction] = {}
 
 
-def known(image: bytes, at: int, arch: str) -> Known:
-    """The instruction that stands at an offset.  Unknown if it cannot be executed."""
+def known(image: bytes, at: int, arch: str) -> Instruction:
+    """The instruction that stands at an offset, as if it stood at 0.  Unknown if it cannot be executed."""
     for size in SIZES:
         if found := _KNOWN.get((arch, image[at : at + size])):
             return found
     inst = decoded(image, at)
-    name = inst.op.name.removesuffix("_E32").removesuffix("_E64")
-    kind, do, jump = _compiled(inst, name, arch)
+    name, size = inst.op.name.removesuffix("_E32").removesuffix("_E64"), inst.size()
+    kind, do = _compiled(inst, name, arch)
+    target = size + 4 * signed(inst.simm16, 16) if kind == "branch" else 0
     cycles = matrix_cycles(name, (getattr(inst, "cbsz", 0), getattr(inst, "blgp", 0)))
     if len(_KNOWN) >= MOST_KNOWN:
         _KNOWN.clear()
-    one = _KNOWN[arch, image[at : at + inst.size()]] = Known(inst, inst.size(), name, kind, do, jump, cycles)
+    one = _KNOWN[arch, image[at : at + size]] = Instruction(0, size, name, kind, do, target, cycles, inst)
     return one
 
 
@@ -247,39 +249,31 @@ def decoded(image: bytes, at: int) -> Any:
     return decode_inst(image[at : at + size].ljust(size, b"\0"), "cdna")
 
 
-def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None, int]:
-    """(kind, do, jump) of an instruction."""
+BRANCHES: dict[str, Callable[[Waves], Any]] = {
+    "S_BRANCH": lambda w: np.ones(len(w), np.bool_),
+    "S_CBRANCH_SCC0": lambda w: ~w.scc,
+    "S_CBRANCH_SCC1": lambda w: w.scc,
+    "S_CBRANCH_VCCZ": lambda w: w.s64(VCC) == 0,
+    "S_CBRANCH_VCCNZ": lambda w: w.s64(VCC) != 0,
+    "S_CBRANCH_EXECZ": lambda w: ~w.active.any(1),
+    "S_CBRANCH_EXECNZ": lambda w: w.active.any(1),
+}
+"""Which of the waves go to the target."""
+
+
+def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None]:
+    """(kind, do) of an instruction."""
     form = type(inst).__name__.split("_")[0]
-    if form == "SOPP":
-        return _program(name, inst.simm16)
-    if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
-        return "plain", scalar_step(inst, name), 0
     if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
-        return "plain", None, 0
-    if name.startswith("V_MFMA"):
-        return "plain", matrix_step(inst, name, arch), 0
-    if name.startswith("V_"):
-        return "plain", vector_step(inst, name, arch), 0
-    raise Unknown(name)
-
-
-def _program(name: str, field: int) -> tuple[str, Callable[[Waves], Any], int]:
-    """Branches, barriers, the end, and what changes only time."""
+        return "plain", None
+    if name in BRANCHES:
+        return "branch", BRANCHES[name]
     if name in NOTHING:
-        return "plain", lambda w: None, 0
-    if name == "S_ENDPGM":
-        return "end", lambda w: None, 0
-    if name == "S_BARRIER":
-        return "barrier", lambda w: None, 0
-    tests: dict[str, Callable[[Waves], Any]] = {
-        "S_BRANCH": lambda w: np.ones(len(w), np.bool_),
-        "S_CBRANCH_SCC0": lambda w: ~w.scc,
-        "S_CBRANCH_SCC1": lambda w: w.scc,
-        "S_CBRANCH_VCCZ": lambda w: w.s64(VCC) == 0,
-        "S_CBRANCH_VCCNZ": lambda w: w.s64(VCC) != 0,
-        "S_CBRANCH_EXECZ": lambda w: ~w.active.any(1),
-        "S_CBRANCH_EXECNZ": lambda w: w.active.any(1),
-    }
-    if name not in tests:
-        raise Unknown(name)
-    return "branch", tests[name], 4 * signed(field, 16)
+        return NOTHING[name], lambda w: None
+    if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
+        return "plain", scalar_step(inst, name)
+    if name.startswith("V_MFMA"):
+        return "plain", matrix_step(inst, name, arch)
+    if name.startswith("V_"):
+        return "plain", vector_step(inst, name, arch)
+    raise Unknown(name)

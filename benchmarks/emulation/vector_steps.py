@@ -24,8 +24,6 @@ ACCUMULATING = re.compile(r"V_(FMA|DOT\d)C_")
 
 def vector_step(inst: Any, name: str, arch: str) -> Step:
     """VOP1, VOP2, VOP3, VOP3P and VOPC with all their variants; Unknown for what is not there."""
-    if name in ("V_NOP", "V_CLREXCP"):
-        return lambda w: None
     if name.startswith(("V_READFIRSTLANE", "V_READLANE", "V_WRITELANE")):
         return _one_lane(inst, name)
     if name.startswith(("V_PERMLANE", "V_SWAP")):
