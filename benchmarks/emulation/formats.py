@@ -35,6 +35,12 @@ def dtype(kind: str) -> Any:
     return np.dtype(f"{kind[0].replace('b', 'u')}{width(kind) // 8}" if kind not in BITS else np.float32)
 
 
+@lru_cache
+def unsigned(kind: str) -> Any:
+    """numpy's type of the bits of one number."""
+    return np.dtype(f"u{width(kind) // 8}")
+
+
 def fields(octets: Any, bits: int) -> Any:
     """Bytes [..., n] as unsigned numbers of up to 8 bits, the lowest bits first."""
     ones = np.unpackbits(octets, axis=-1, bitorder="little")
@@ -59,13 +65,13 @@ def values(raw: Any, kind: str, arch: str) -> Any:
 
 def bits_of(value: Any, kind: str, arch: str, limited: Any = False) -> Any:
     """Numbers as unsigned integers, rounded to nearest even; where `limited`, no more than a small format's largest."""
-    if kind == "bf16":
-        raw = value.astype(np.float32).view(np.uint32)
-        rounded = raw + np.uint32(0x7FFF) + (raw >> np.uint32(16) & np.uint32(1))
-        return np.where(np.isnan(value), raw | np.uint32(0x400000), rounded) >> np.uint32(16)
-    if kind in BITS:
+    if kind not in BITS:
+        return converted(value, dtype(kind)).view(unsigned(kind))
+    if kind != "bf16":
         return _small(value.astype(np.float64), kind, arch, limited)
-    return converted(value, dtype(kind)).view(f"u{width(kind) // 8}")
+    raw = value.astype(np.float32).view(np.uint32)
+    rounded = raw + np.uint32(0x7FFF) + (raw >> np.uint32(16) & np.uint32(1))
+    return np.where(np.isnan(value), raw | np.uint32(0x400000), rounded) >> np.uint32(16)
 
 
 def converted(value: Any, into: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -201,8 +201,9 @@ class Machine:
             raise Unknown(
                 f"{error} cannot be executed: {inst} at {at - self.code.entry:#x} of {self.code.name}"
             ) from error
-        self.instructions[at] = instruction = replace(one, at=at, target=at + one.target, do=do)
-        return instruction
+        found = Instruction(at, one.size, one.name, one.kind, do, at + one.target, one.cycles, one.inst)
+        self.instructions[at] = found
+        return found
 
     def _access(self, inst: Any) -> Step:
         """An access to memory, compiled for this launch."""

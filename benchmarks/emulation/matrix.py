@@ -50,16 +50,7 @@ def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
         raise Unknown(name)
     size, k, blocks, result = int(found["m"]), int(found["k"]), int(found["blocks"] or 1), found["result"]
     mixed = found["types"] == "F8F6F4"
-    if mixed:
-        left, right = kinds = FORMATS.get(inst.cbsz), FORMATS.get(inst.blgp)
-        if None in kinds:
-            raise Unknown(f"{name} with formats {(inst.cbsz, inst.blgp)}")
-    else:
-        left, *_, right = 2 * found["types"].removesuffix("_1K").lower().split("_")
-        if inst.blgp:
-            raise Unknown(f"{name} with turned or negative B")
-        if not {left, right} <= KINDS or (inst.cbsz or inst.abid) and blocks == 1:
-            raise Unknown(name)
+    left, right = _mixed_formats(inst, name) if mixed else _formats(inst, name, found)
     scales: list[Any] = [None, None]
     if "_SCALE_" in name:
         scales = [
@@ -95,6 +86,24 @@ def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
         w.v[into : into + results] = _added(product, np.ascontiguousarray(c(w)), result)
 
     return step
+
+
+def _mixed_formats(inst: Any, name: str) -> list[str]:
+    """Of A and B, of F8F6F4."""
+    codes = inst.cbsz, inst.blgp
+    if not set(codes) <= FORMATS.keys():
+        raise Unknown(f"{name} with formats {codes}")
+    return [FORMATS[code] for code in codes]
+
+
+def _formats(inst: Any, name: str, found: re.Match[str]) -> tuple[str, str]:
+    """Of A and B, by the name."""
+    kinds = found["types"].removesuffix("_1K").lower().split("_")
+    if inst.blgp:
+        raise Unknown(f"{name} with turned or negative B")
+    if not {kinds[0], kinds[-1]} <= KINDS or (inst.cbsz or inst.abid) and not found["blocks"]:
+        raise Unknown(name)
+    return kinds[0], kinds[-1]
 
 
 def _registers(code: int, count: int, accumulator: int, result: str) -> Callable[[Waves], Any]:

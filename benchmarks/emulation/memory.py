@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .counts import Observer
-from .formats import bits_of, values, width
+from .formats import bits_of, unsigned, values
 from .operands import VECTOR, Unknown, scalar, signed
 from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
 
@@ -414,13 +414,13 @@ def atomic(name: str) -> Callable[..., Any]:
     """(before, operands) -> after, on unsigned arrays of what an instruction changes.  Unknown for others."""
     stem = re.sub(r"^DS_|^[A-Z]+_ATOMIC_|_X2$|_RTN|(_[BU])?(32|64)$", "", name)
     if stem not in ATOMICS:
-        raise Unknown(name)
+        raise Unknown(f"atomic {stem}" if "_ATOMIC_" in name else name)
     kind, function = ATOMICS[stem]
     kind = kind if kind[1:] else f"{kind}{8 * bytes_of(name)}"
 
     def change(old: Any, *given: Any) -> Any:
         numbers = [values(np.ascontiguousarray(one)[:, None], kind, "") for one in (old, *given)]
-        after = bits_of(function(*numbers), kind, "").astype(f"u{width(kind) // 8}")
+        after = bits_of(function(*numbers), kind, "").astype(unsigned(kind))
         return after.view(old.dtype)[:, 0]
 
     return change

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .code_object import OVERFLOW_BIT
-from .formats import bits_of, converted, dtype, split_format, values, width
+from .formats import bits_of, converted, dtype, split_format, unsigned, values, width
 from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Bools, Waves, lanes_of, mask_of
 
 Reader = Callable[[Waves], Any]
@@ -62,7 +62,7 @@ def scalar(code: int, kind: str, literal: int | None = None) -> Reader:
     """A scalar operand: [waves], or [1] of a constant, as its type."""
     if width(kind) < 32:
         word = scalar(code, "b32", literal)
-        return lambda w: word(w).astype(f"u{width(kind) // 8}").view(dtype(kind))
+        return lambda w: word(w).astype(unsigned(kind)).view(dtype(kind))
     if code < 128:
         if kind.endswith("64"):
             return lambda w: w.s64(code).view(dtype(kind))
@@ -112,12 +112,10 @@ def operand(inst: Any, index: int, arch: str, kind: str = "") -> Reader:
     form, name = type(inst).__name__, inst.op.name
     field = f"src{index}" if f"src{index}" in inst.operands else f"vsrc{index}"
     count, each = split_format(kind or format_of(inst, field))
-    moved = form.endswith("DPP16") and index == 0
-    selected = "SDWA" in form and index < 2
-    code = (inst.vsrc0 if moved or selected and index == 0 else getattr(inst, field)).offset
+    code = getattr(inst, "vsrc0" if index == 0 and hasattr(inst, "vsrc0") else field).offset
     if each == "m64":
         return lambda w: lanes_of(w.s64(code))
-    if selected and (inst.s1 if index else inst.s0):
+    if getattr(inst, f"s{index}", 0):  # a scalar register in SDWA
         code -= VECTOR
     if name.startswith("V_ACCVGPR_") and "WRITE" not in name:
         code += ACCUMULATORS
@@ -125,11 +123,11 @@ def operand(inst: Any, index: int, arch: str, kind: str = "") -> Reader:
         return _pair(inst, index, code, each)
     read = bits(code, "b32" if count else each, getattr(inst, "literal", None))
     negative = absolute = 0
-    if moved:
+    if index == 0 and hasattr(inst, "dpp"):
         read = _from_lanes(inst, read)
-    if selected:
+    if hasattr(inst, f"src{index}_sel"):
         read = _sub_word(read, getattr(inst, f"src{index}_sel"), getattr(inst, f"src{index}_sext"))
-    if moved or selected or "DPP" in form and index < 2:
+    if hasattr(inst, f"src{index}_neg"):
         negative, absolute = getattr(inst, f"src{index}_neg"), getattr(inst, f"src{index}_abs")
     elif form.startswith("VOP3"):
         read = _part(read, getattr(inst, "opsel", 0), index, max(1, count) * width(each))
@@ -145,13 +143,13 @@ def operand(inst: Any, index: int, arch: str, kind: str = "") -> Reader:
 
 def typed(read: Reader, kind: str, arch: str = "", negative: int = 0, absolute: int = 0) -> Reader:
     """Raw bits as numbers of a format, with the modifiers of floating point."""
-    unsigned = np.dtype(f"u{width(kind) // 8}")
-    if not (negative or absolute) and unsigned.itemsize >= 4:
-        return lambda w: read(w).view(dtype(kind))
-    sign = unsigned.type(1 << width(kind) - 1)
+    raw_type, own = unsigned(kind), dtype(kind)
+    if not (negative or absolute) and raw_type.itemsize >= 4:
+        return lambda w: read(w).view(own)
+    sign = raw_type.type(1 << width(kind) - 1)
 
     def modified(w: Waves) -> Any:
-        raw = read(w).astype(unsigned)
+        raw = read(w).astype(raw_type)
         if absolute:
             raw &= ~sign
         if negative:
@@ -202,9 +200,7 @@ def _sub_word(read: Reader, select: int, extend: int) -> Reader:
 
 
 def placed(select: int, unused: int) -> Callable[[Any, Any], Any]:
-    """(result, register before) -> what SDWA writes: the result into a sub-word, the rest zero, sign or as it was."""
-    if select == WHOLE:
-        return lambda result, _: result
+    """(result, register before) -> the result in a byte or word, the rest zero (0), its sign (1) or as it was."""
     shift, up = _sub_place(select)
     mask = np.uint32(0xFFFFFFFF) >> up
     if unused == KEPT:
@@ -273,7 +269,8 @@ def writer(inst: Any, arch: str) -> Writer:
         register += ACCUMULATORS
     place, written = _place(inst, count, kind), _written(inst)
     clamp = getattr(inst, "clmp", 0) and kind in ("f16", "f32", "f64")
-    overflows = kind == "f16" or width(kind) <= 8
+    size = width(kind)
+    overflows = kind == "f16" or size <= 8
 
     def write(w: Waves, value: Any) -> None:
         if clamp:
@@ -286,8 +283,8 @@ def writer(inst: Any, arch: str) -> Writer:
         if kind == "f16" and limited.any() and (raw & 0x7FFF == 0x7C00).any():
             raise Unknown("an infinite fp16 result with FP16_OVFL set")
         lanes = written(w)
-        for index, word in enumerate(_words(raw, count, kind)):
-            w.set_v(register + index, place(word, w.v[register]) if place else word, lanes)
+        for index, word in enumerate(_words(raw, count, size)):
+            w.set_v(register + index, place(word, w.v[register + index]) if place else word, lanes)
 
     return write
 
@@ -295,7 +292,7 @@ def writer(inst: Any, arch: str) -> Writer:
 def _place(inst: Any, count: int, kind: str) -> Callable[[Any, Any], Any] | None:
     """How a result of less than 32 bits is put into its register; None: as it is, the other bits are 0."""
     if hasattr(inst, "dst_sel"):
-        return placed(inst.dst_sel, inst.dst_unused)
+        return None if inst.dst_sel == WHOLE else placed(inst.dst_sel, inst.dst_unused)
     name, form, size = inst.op.name, type(inst).__name__, max(1, count) * width(kind)
     if "MAD_MIXLO" in name or "MAD_MIXHI" in name:
         return placed(5 if "HI" in name else 4, KEPT)
@@ -308,9 +305,8 @@ def _place(inst: Any, count: int, kind: str) -> Callable[[Any, Any], Any] | None
     return None
 
 
-def _words(raw: Any, count: int, kind: str) -> list[Any]:
-    """The registers of a result: of one number or of those along the last dimension."""
-    bits = width(kind)
+def _words(raw: Any, count: int, bits: int) -> list[Any]:
+    """The registers of a result: of one number or of those along the last dimension, each of so many bits."""
     if count and bits < 32:
         return [np.bitwise_or.reduce(raw.astype(np.uint32) << np.arange(0, bits * count, bits, np.uint32), axis=-1)]
     if count:

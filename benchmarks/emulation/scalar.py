@@ -8,13 +8,16 @@ Source: AMD Instinct MI300 and MI350 Instruction Set Architecture, chapter Scala
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .vector import (
+    COMPARISONS,
+    Function,
+    bits_in,
     extracted,
+    from_bits,
     high_product,
     leading,
     lowest,
@@ -26,8 +29,6 @@ from .vector import (
     u64,
 )
 
-Function = Callable[..., Any]
-
 
 def _field(value: Any, field: Any) -> Any:
     """What S_BFE takes: the offset is in the low bits of the field, the width from bit 16 on."""
@@ -36,18 +37,21 @@ def _field(value: Any, field: Any) -> Any:
 
 def _any_of(value: Any, spread: bool) -> Any:
     """Of every four bits whether one is set: in all four (spread), or packed together."""
-    octets = np.ascontiguousarray(value)[..., None].view(np.uint8)
-    fours = np.unpackbits(octets, axis=-1, bitorder="little").reshape(len(value), -1, 4).any(-1)
+    ones = bits_in(value)
+    fours = ones.reshape(len(value), -1, 4).any(-1)
     if spread:
-        return np.packbits(np.repeat(fours, 4, axis=-1), axis=-1, bitorder="little").view(value.dtype)[..., 0]
-    return (fours.astype(value.dtype) << np.arange(fours.shape[-1], dtype=value.dtype)).sum(-1, dtype=value.dtype)
+        return from_bits(np.repeat(fours, 4, axis=-1), value.dtype)
+    return from_bits(np.concatenate([fours, np.zeros_like(ones)], axis=-1)[:, : ones.shape[-1]], value.dtype)
 
 
 def _replicated(value: Any) -> Any:
     """Each of 32 bits twice."""
-    octets = np.ascontiguousarray(value)[..., None].view(np.uint8)
-    twice = np.repeat(np.unpackbits(octets, axis=-1, bitorder="little"), 2, axis=-1)
-    return np.packbits(twice, axis=-1, bitorder="little").view(np.uint64)[..., 0]
+    return from_bits(np.repeat(bits_in(value), 2, axis=-1), np.uint64)
+
+
+def _wide(value: Any) -> Any:
+    """As 64 bits, in which sums are exact."""
+    return value.astype(np.int64)
 
 
 def _bit(value: Any, place: Any) -> Any:
@@ -87,24 +91,19 @@ NONZERO: dict[str, Function] = LOGIC | {
 """SCC tells whether the result is not zero."""
 
 EXACT: dict[str, Function] = {
-    "ADD": operator.add,
-    "SUB": operator.sub,
-    "ADDC": lambda a, b, carry: a + b + carry,
-    "SUBB": lambda a, b, borrow: a - b - borrow,
-    **{f"LSHL{n}_ADD": lambda a, b, n=n: (a << n) + b for n in (1, 2, 3, 4)},
+    "ADD": lambda a, b: _wide(a) + b,
+    "SUB": lambda a, b: _wide(a) - b,
+    "ADDC": lambda a, b, carry: _wide(a) + b + carry,
+    "SUBB": lambda a, b, borrow: _wide(a) - b - borrow,
+    **{f"LSHL{n}_ADD": lambda a, b, n=n: (_wide(a) << n) + b for n in (1, 2, 3, 4)},
 }
-"""Of numbers widened to 64 bits; SCC tells whether the result, in its own bits, is another number."""
+"""SCC tells whether the result, in the bits of an operand, is another number."""
 
 CHOICES: dict[str, Function] = {"MIN": np.minimum, "MAX": np.maximum}
-"""SCC tells whether the first operand was strictly chosen."""
+"""SCC tells whether it is the first operand and not the second one."""
 
 TESTS: dict[str, Function] = {
-    "CMP_EQ": operator.eq,
-    "CMP_LG": operator.ne,
-    "CMP_GT": operator.gt,
-    "CMP_GE": operator.ge,
-    "CMP_LT": operator.lt,
-    "CMP_LE": operator.le,
+    **{f"CMP_{name}": COMPARISONS[name] for name in ("EQ", "LG", "GT", "GE", "LT", "LE")},
     "BITCMP0": lambda a, b: _bit(a, b) == 0,
     "BITCMP1": lambda a, b: _bit(a, b) == 1,
 }
@@ -137,10 +136,15 @@ def _packed(low: Any, high: Any) -> Any:
     return low & np.uint32(0xFFFF) | high.astype(np.uint32) << np.uint32(16)
 
 
-SALU: dict[str, tuple[Function, str]] = {
-    name: (function, rule)
-    for rule, functions in (
-        ("nonzero", NONZERO), ("exact", EXACT), ("choice", CHOICES), ("test", TESTS), ("silent", SILENT),
+SALU: dict[str, tuple[Function, Function | None]] = {
+    name: (function, tells)
+    for functions, tells in (
+        (NONZERO, lambda value, given: value != 0),
+        (EXACT, lambda value, given: value != value.astype(given[0].dtype)),
+        (CHOICES, lambda value, given: value != given[1]),
+        (TESTS, lambda value, given: value),
+        (SILENT, None),
     )
     for name, function in functions.items()
-}  # fmt: skip
+}
+"""Name -> (operands to result, (result, operands) to SCC)."""

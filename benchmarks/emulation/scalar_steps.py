@@ -10,8 +10,8 @@ import numpy as np
 from .code_object import OVERFLOW_BIT
 from .formats import dtype
 from .operands import Reader, Unknown, format_of, scalar, scalar_writer, signed
-from .scalar import SALU, SAVING, Function
-from .vector import found
+from .scalar import SALU, SAVING
+from .vector import Function, found
 from .vector_steps import Step
 from .waves import EXEC, MODE, Waves
 
@@ -30,23 +30,18 @@ def scalar_step(inst: Any, name: str) -> Step:
         return _saving_step(inst, SAVING[saves["what"]], saves["how"] == "SAVE")
     if name in ("S_SETREG_IMM32_B32", "S_SETREG_B32", "S_GETREG_B32"):
         return _mode_step(inst, name)
-    function, rule = found(SALU, name.replace("K_", "_") if hasattr(inst, "simm16") else name)
-    readers, target = _readers(inst, name), format_of(inst, "sdst")
-    write = None if rule == "test" else scalar_writer(inst.sdst.offset, target)
+    plain = name.replace("K_", "_") if hasattr(inst, "simm16") else name
+    function, tells = found(SALU, plain)
+    readers = _readers(inst, name)
+    write = None
+    if "CMP" not in name:  # whose result is SCC
+        write = scalar_writer(inst.sdst.offset, format_of(inst, "sdst"))
 
     def step(w: Waves) -> None:
         given = [read(w) for read in readers]
-        if rule == "exact":
-            value = function(*(one.astype(np.int64) for one in given))
-            w.scc[:] = value != value.astype(dtype(target))
-        else:
-            value = function(*given)
-        if rule == "nonzero":
-            w.scc[:] = value != 0
-        elif rule == "choice":
-            w.scc[:] = value != given[1]
-        elif rule == "test":
-            w.scc[:] = value
+        value = function(*given)
+        if tells:
+            w.scc[:] = tells(value, given)
         if write:
             write(w, value)
 

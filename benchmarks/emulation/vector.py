@@ -91,11 +91,20 @@ def ones(count: Any, offset: Any) -> Any:
     return shifted_left(offset, shifted_left(count, one) - one)
 
 
+def bits_in(value: Any) -> Any:
+    """Each bit of a number, the lowest first: [...] to [..., bits]."""
+    octets = np.ascontiguousarray(value)[..., None].view(np.uint8)
+    return np.unpackbits(octets, axis=-1, bitorder="little")
+
+
+def from_bits(bits: Any, dtype: Any) -> Any:
+    """The other way."""
+    return np.packbits(bits, axis=-1, bitorder="little").view(dtype)[..., 0]
+
+
 def reversed_bits(value: Any) -> Any:
     """The bits, the lowest first."""
-    octets = np.ascontiguousarray(value).view(np.uint8).reshape(*value.shape, value.itemsize)
-    turned = np.packbits(np.unpackbits(octets, axis=-1), axis=-1, bitorder="little")[..., ::-1]
-    return turned.copy().view(value.dtype)[..., 0]
+    return from_bits(bits_in(value)[..., ::-1], value.dtype)
 
 
 def leading(value: Any) -> Any:
