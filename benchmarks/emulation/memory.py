@@ -239,9 +239,10 @@ class Accesses:
 
     @staticmethod
     def _offset(inst: Any) -> Address:
-        """Offsets in the LDS of each wave's workgroup, without what the instruction adds."""
-        register = inst.addr.offset - VECTOR
-        return lambda w: (w.v[register].astype(np.int64), w.active)
+        """Offsets in the LDS of each wave's workgroup; of two accesses at once without what is added to each."""
+        register, two = inst.addr.offset - VECTOR, inst.op.name.startswith(("DS_READ2", "DS_WRITE2"))
+        fixed = 0 if two else inst.offset0 | inst.offset1 << 8
+        return lambda w: (w.v[register].astype(np.int64) + fixed, w.active)
 
     # Loads and stores.
 
@@ -250,10 +251,8 @@ class Accesses:
         name, address = inst.op.name, self.address_of(inst)
         found, size = TRANSFER.match(name), bytes_of(name)
         assert found
-        steps = [0]
-        if name.startswith("DS"):
-            unit = size * (64 if found["far"] else 1)
-            steps = [inst.offset0 * unit, inst.offset1 * unit] if found["two"] else [inst.offset0 | inst.offset1 << 8]
+        unit = size * (64 if found["far"] else 1)
+        steps = [inst.offset0 * unit, inst.offset1 * unit] if found["two"] else [0]
         upper = bool(found["hi"])
         if found["what"] in ("STORE", "WRITE"):
             sources = [destination(inst, "vdata", "data", "data0"), destination(inst, "data1", "vdata", "data")]
@@ -268,22 +267,17 @@ class Accesses:
         extend = found["size"] in ("SBYTE", "SSHORT") or found["size"][0] == "I"
         half = (bool(found["d16"]), upper)
 
-        def given(w: Waves, register: int, lanes: Any, data: Any) -> None:
-            if not direct:
-                put(w, register, lanes, data, extend, half)
-                return
-            # straight to the LDS: at M0, each lane in turn
-            place = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
-            self._local_store(w, place, lanes, data)
-
         def take_in(w: Waves) -> None:
             where, inside = address(w)
+            outside = w.active & ~inside
             for index, step in enumerate(steps):
-                register = into + index * max(1, size // 4)
-                outside = w.active & ~inside
+                give = partial(put, w, into + index * max(1, size // 4), extend=extend, half=half)
+                if direct:  # to the LDS: at M0, each lane in turn
+                    first = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset
+                    give = partial(self._local_store, w, first + size * np.arange(LANES))
                 if outside.any():
-                    given(w, register, outside, np.zeros((np.count_nonzero(outside), size), np.uint8))
-                load(w, where + step, inside, size, partial(given, w, register, inside))
+                    give(outside, np.zeros((np.count_nonzero(outside), size), np.uint8))
+                load(w, where + step, inside, size, partial(give, inside))
 
         return take_in
 
@@ -321,19 +315,18 @@ class Accesses:
     def _transposed(self, inst: Any, bits: int) -> Step:
         """DS_READ_..._TR: 16 lanes read rows of a tile 16 wide, and each gets one of its columns."""
         size, address, into = 12 if bits == 6 else 8, self.address_of(inst), destination(inst, "vdst")
-        offset = inst.offset0 | inst.offset1 << 8
 
         def read(w: Waves) -> None:
             if not w.full:
                 raise Unknown(f"{inst.op.name} with inactive lanes")
+            where, active = address(w)
 
             def turn(data: Any) -> None:
                 ones = np.unpackbits(data, axis=-1, bitorder="little").reshape(len(w), 4, -1, 16, bits)
                 turned = ones.transpose(0, 1, 3, 2, 4).reshape(len(w) * LANES, -1)
-                put(w, into, w.active, np.packbits(turned, axis=-1, bitorder="little"))
+                put(w, into, active, np.packbits(turned, axis=-1, bitorder="little"))
 
-            where, active = address(w)
-            self._local_load(w, where + offset, active, size, turn)
+            self._local_load(w, where, active, size, turn)
 
         return read
 
@@ -344,7 +337,6 @@ class Accesses:
         size, function = bytes_of(name), atomic(name)
         register, into = destination(inst, "vdata", "data", "data0"), destination(inst, "vdata", "vdst")
         given_bytes = size * (2 if "CMPSWAP" in name else 1)
-        offset = inst.offset0 | inst.offset1 << 8 if name.startswith("DS") else 0
         modify = self._modify_local if name.startswith("DS") else self._modify
 
         def both(w: Waves) -> None:
@@ -355,7 +347,7 @@ class Accesses:
                 if returns:
                     put(w, into, inside, before[:, None].view(np.uint8))
 
-            modify(w, where + offset, inside, size, lambda old, which: function(old, *given[which].T), put_before)
+            modify(w, where, inside, size, lambda old, which: function(old, *given[which].T), put_before)
 
         return both
 

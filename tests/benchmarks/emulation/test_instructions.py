@@ -10,7 +10,7 @@ import pytest
 from benchmarks.emulation.code_object import OVERFLOW_BIT, KernelCode
 from benchmarks.emulation.machine import Machine
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.waves import EXEC, LANES, MODE, Memory, Waves
+from benchmarks.emulation.waves import EXEC, LANES, M0, MODE, Memory, Waves
 
 BUFFER = 1 << 32
 
@@ -27,14 +27,21 @@ def encoded(form: str, name: str, **fields: int) -> Any:
     return getattr(ins, form)(op=op, **given)
 
 
-def run(inst: Any, v: dict[int, Any], s: dict[int, int] | None = None, memory: Any = None, lds: Any = None) -> Waves:
-    """One wave after an instruction: v and s are registers before it; memory and lds change in place."""
+def run(
+    inst: Any, v: dict[int, Any], s: dict[int, int] | None = None, memory: Any = None, lds: Any = None, late: Any = None
+) -> Waves:
+    """One wave after an instruction: v and s are registers before it; memory and lds change in place.
+
+    late: gets what takes loaded bytes, which do not arrive.
+    """
     image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
     code = KernelCode("one", "gfx950", image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
     buffers = Memory()
     if memory is not None:
         buffers.add(BUFFER, memory.view(np.uint8), "a buffer")
     machine = Machine(code, buffers, 1, 0 if lds is None else lds.nbytes, 100)
+    if late is not None:
+        machine.accesses.fetch = lambda addresses, size, use: late.append(use)  # type: ignore[method-assign]
     if lds is not None:
         machine.accesses.lds = lds.reshape(-1).view(np.uint8)
     w = Waves(
@@ -106,6 +113,18 @@ def test_half_a_register_is_kept_by_a_load_past_the_end_of_a_buffer():
     loaded = np.zeros(LANES, np.uint32)
     loaded[:4] = memory
     assert np.array_equal(w.v[20, 0], loaded << np.uint32(16) | np.uint32(0x5555))
+
+
+def test_a_load_to_the_lds_goes_where_m0_was_when_it_was_issued():
+    """Schedules let what a wave has loaded arrive when it has gone on."""
+    memory, lds, late = np.arange(LANES, dtype=np.uint32), np.zeros(2 * LANES, np.uint32), []
+    inst = encoded("MUBUF", "BUFFER_LOAD_DWORD", vdata=256, vaddr=256 + 10, srsrc=16, soffset=128, offen=1, lds=1)
+    s = {16: BUFFER & 0xFFFFFFFF, 17: BUFFER >> 32, 18: memory.nbytes, 19: 0x27000, M0: 4 * LANES}
+    w = run(inst, {10: 4 * np.arange(LANES)}, s, memory, lds, late)
+    w.s[M0] = 0
+    late[0](memory[:, None].view(np.uint8))
+    assert np.array_equal(lds[LANES:], memory)
+    assert not lds[:LANES].any()
 
 
 @pytest.mark.parametrize("name", ["V_PK_ADD_F16", "V_PK_MUL_F16"])
