@@ -77,7 +77,7 @@ def bits_of(value: Any, kind: str, arch: str, limited: Any = False) -> Any:
 def converted(value: Any, into: Any) -> Any:
     """As another type of numpy; floats to integers towards zero, saturated, NaN as 0; integers modulo their range."""
     if value.dtype.kind != "f" or into.kind == "f":
-        return np.ascontiguousarray(value.astype(into, copy=False))
+        return value.astype(into, copy=False)
     limits = np.iinfo(into)
     wide = np.nan_to_num(np.trunc(value.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min)
     return np.clip(wide, limits.min, limits.max).astype(into)

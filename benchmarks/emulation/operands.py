@@ -60,18 +60,17 @@ def constant(code: int, kind: str, literal: int | None) -> Any:
 
 def scalar(code: int, kind: str, literal: int | None = None) -> Reader:
     """A scalar operand: [waves], or [1] of a constant, as its type."""
-    if width(kind) < 32:
+    own = dtype(kind)
+    if own.itemsize < 4:
         word = scalar(code, "b32", literal)
-        return lambda w: word(w).astype(unsigned(kind)).view(dtype(kind))
+        return lambda w: word(w).astype(unsigned(kind)).view(own)
     if code < 128:
-        if kind.endswith("64"):
-            return lambda w: w.s64(code).view(dtype(kind))
-        return lambda w: w.s[code].view(dtype(kind))
+        return (lambda w: w.s64(code).view(own)) if own.itemsize == 8 else (lambda w: w.s[code].view(own))
     if code == SCC:
-        return lambda w: w.scc.astype(np.uint32).view(dtype(kind))
+        return lambda w: w.scc.astype(np.uint32).view(own)
     if code == EXECZ:
-        return lambda w: (~w.active.any(1)).astype(np.uint32).view(dtype(kind))
-    fixed = constant(code, kind, literal).view(dtype(kind))
+        return lambda w: (~w.active.any(1)).astype(np.uint32).view(own)
+    fixed = constant(code, kind, literal).view(own)
     return lambda _: fixed
 
 

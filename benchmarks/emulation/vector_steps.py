@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from . import operands, vector
+from . import vector
 from .formats import dtype, split_format
-from .operands import LITERAL, VECTOR, Unknown, bits, format_of, mask_writer, operand, typed, writer
+from .operands import LITERAL, VECTOR, Unknown, bits, format_of, mask_writer, operand, scalar, typed, writer
 from .waves import LANES, VCC, Waves, lanes_of
 
 Step = Callable[[Waves], None]
@@ -90,7 +90,7 @@ def _mixed_format(inst: Any, index: int) -> str:
 def _one_lane(inst: Any, name: str) -> Step:
     """Between a lane of a vector register and a scalar one."""
     source, into = bits(inst.src0.offset, "b32"), inst.vdst.offset % VECTOR
-    number = None if "FIRST" in name else operands.scalar(inst.src1.offset, "u32")
+    number = None if "FIRST" in name else scalar(inst.src1.offset, "u32")
 
     def step(w: Waves) -> None:
         wave, lane = np.arange(len(w)), number(w) & np.uint32(LANES - 1) if number else w.active.argmax(1)
