@@ -25,7 +25,7 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     total = product + other
     part = total - product
     lost = (product - (total - part)) + (other - part)
-    bits = np.ascontiguousarray(total).view(np.int64)
+    bits = total.view(np.int64)
     odd = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
     step = np.where((lost > 0) == (total > 0), 1, -1)
     return np.where(odd, bits + step, bits).view(np.float64).astype(c.dtype)
@@ -34,7 +34,7 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 def _exponent(value: Any) -> Any:
     """The field of the exponent."""
     layout = np.finfo(value.dtype)
-    bits = np.ascontiguousarray(value).view(f"u{value.itemsize}").astype(np.int64)
+    bits = value.view(f"u{value.itemsize}").astype(np.int64)
     return bits >> layout.nmant & (1 << layout.nexp) - 1
 
 

@@ -197,13 +197,13 @@ def any_logic(table: int) -> Function:
 
 def _quiet(value: Any) -> Any:
     """A NaN with its quiet bit set."""
-    bits = np.ascontiguousarray(value).view(f"u{value.itemsize}")
+    bits = value.view(f"u{value.itemsize}")
     return (bits | bits.dtype.type(1 << np.finfo(value.dtype).nmant - 1)).view(value.dtype)
 
 
 def _signals(value: Any) -> Any:
     """Which are signalling NaNs."""
-    bits = np.ascontiguousarray(value).view(f"u{value.itemsize}")
+    bits = value.view(f"u{value.itemsize}")
     return np.isnan(value) & (bits >> np.finfo(value.dtype).nmant - 1 & 1 == 0)
 
 
@@ -240,7 +240,7 @@ def _with_nan(function: Function) -> Function:
 
 
 def _median(a: Any, b: Any, c: Any) -> Any:
-    """With a NaN among them, the smallest of the others."""
+    """The one between the others; with a NaN among them, the smallest of the others."""
     value = most(least(a, b), least(most(a, b), c))
     none = np.isnan(a) | np.isnan(b) | np.isnan(c)
     return np.where(none, least(least(a, b), c), value) if none.any() else value
@@ -414,9 +414,7 @@ FUNCTIONS: dict[str, Function] = {
     "MAX": most,
     "MIN3": _three(least),
     "MAX3": _three(most),
-    "MED3": lambda a, b, c: most(least(a, b), least(most(a, b), c)),
-    "MED3_F16": _median,
-    "MED3_F32": _median,
+    "MED3": _median,
     "MINIMUM3": _with_nan(_three(least)),
     "MAXIMUM3": _with_nan(_three(most)),
     # Floats alone.

@@ -144,7 +144,7 @@ def test_a_wrong_operation_is_seen(monkeypatch):
     from benchmarks.emulation import machine, vector
 
     monkeypatch.setattr(machine, "_KNOWN", {})
-    monkeypatch.setitem(vector.FUNCTIONS, "MED3_F32", lambda a, b, c: np.maximum(np.minimum(a, b), c))
+    monkeypatch.setitem(vector.FUNCTIONS, "MED3", lambda a, b, c: np.maximum(np.minimum(a, b), c))
     (case,) = [one for one in instructions.known("gfx942")[0] if str(one) == "V_MED3_F32 VOP3"]
     assert "V_MED3_F32 VOP3, --seed 0: " in str(difference(case, "gfx942", 1))
 
