@@ -41,6 +41,13 @@ def unsigned(kind: str) -> Any:
     return np.dtype(f"u{width(kind) // 8}")
 
 
+def side_by_side(low: Any, high: Any) -> Any:
+    """Two numbers along a new last dimension."""
+    pair = np.empty((*np.broadcast(low, high).shape, 2), low.dtype)
+    pair[..., 0], pair[..., 1] = low, high
+    return pair
+
+
 def fields(octets: Any, bits: int) -> Any:
     """Bytes [..., n] as unsigned numbers of up to 8 bits, the lowest bits first."""
     ones = np.unpackbits(octets, axis=-1, bitorder="little")

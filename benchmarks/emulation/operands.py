@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .code_object import OVERFLOW_BIT
-from .formats import bits_of, converted, dtype, split_format, unsigned, values, width
+from .formats import bits_of, converted, dtype, side_by_side, split_format, unsigned, values, width
 from .waves import ACCUMULATORS, EXEC, LANES, MODE, VCC, Bools, Waves, lanes_of, mask_of
 
 Reader = Callable[[Waves], Any]
@@ -75,13 +75,12 @@ def scalar(code: int, kind: str, literal: int | None = None) -> Reader:
 
 
 def scalar_writer(register: int, kind: str) -> Writer:
-    """What writes values [waves] into a scalar register or two."""
-    into = dtype(kind)
-    if into.itemsize == 8:
-        return lambda w, value: w.set_s64(register, converted(value, into).view(np.uint64))
+    """What writes integers [waves] into a scalar register or two, modulo their range."""
+    if kind.endswith("64"):
+        return lambda w, value: w.set_s64(register, value.astype(np.uint64))
 
     def write(w: Waves, value: Any) -> None:
-        w.s[register] = converted(value, into).view(np.uint32)
+        w.s[register] = value
         if register in (EXEC, EXEC + 1):
             w.mask_changed()
 
@@ -177,7 +176,8 @@ def _pair(inst: Any, index: int, code: int, kind: str) -> Reader:
         else:
             read = _part(bits(code, "b16" if fixed else "b32"), select, 0, 16)
         parts.append(typed(read, kind, negative=signs >> index & 1))
-    return lambda w: np.stack([part(w) for part in parts], axis=-1)
+    low, upper = parts
+    return lambda w: side_by_side(low(w), upper(w))
 
 
 WHOLE, KEPT = 6, 2
@@ -244,10 +244,10 @@ def _from_lanes(inst: Any, read: Reader) -> Reader:
     return lambda w: np.where(valid & w.active[:, source], read(w).take(source, axis=1), np.uint32(0))
 
 
-def _written(inst: Any) -> Callable[[Waves], Bools | None]:
+def _written(inst: Any) -> Callable[[Waves], Bools] | None:
     """Which lanes an instruction writes; None: the active ones."""
-    if not type(inst).__name__.endswith("DPP16"):
-        return lambda w: None
+    if not hasattr(inst, "dpp"):
+        return None
     source, valid = _moved_lanes(inst.dpp)
     lane = np.arange(LANES)
     chosen = (inst.row_mask >> lane // 16 & inst.bank_mask >> lane % 16 // 4 & 1).astype(np.bool_)
@@ -281,7 +281,7 @@ def writer(inst: Any, arch: str) -> Writer:
         raw = bits_of(value, kind, arch, limited)
         if kind == "f16" and limited.any() and (raw & 0x7FFF == 0x7C00).any():
             raise Unknown("an infinite fp16 result with FP16_OVFL set")
-        lanes = written(w)
+        lanes = written(w) if written else None
         for index, word in enumerate(_words(raw, count, size)):
             w.set_v(register + index, place(word, w.v[register + index]) if place else word, lanes)
 
@@ -324,7 +324,7 @@ def mask_writer(inst: Any) -> Writer:
         into = inst.sdst.offset
 
     def write(w: Waves, flags: Any) -> None:
-        mask = mask_of(np.broadcast_to(flags, (len(w), LANES)) & w.active)
+        mask = mask_of(flags & w.active)
         w.set_s64(into, mask)
         if name.startswith("V_CMPX"):
             w.set_s64(EXEC, mask)

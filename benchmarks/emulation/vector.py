@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .formats import side_by_side
 from .operands import Unknown
 from .rounding import division_fixup, division_scale, fused
 from .waves import LANES
@@ -56,7 +57,7 @@ def _i24(value: Any) -> Any:
 
 def places(by: Any, value: Any) -> Any:
     """By how many places a value is shifted, as its type: modulo its bits."""
-    return (by & by.dtype.type(8 * value.itemsize - 1)).astype(value.dtype)
+    return (by & by.dtype.type(8 * value.itemsize - 1)).astype(value.dtype, copy=False)
 
 
 def shifted_left(by: Any, value: Any) -> Any:
@@ -128,7 +129,7 @@ def _aligned(high: Any, low: Any, bits: Any) -> Any:
 
 def _permuted(high: Any, low: Any, select: Any) -> Any:
     """Each byte of the result is one of the eight of both operands, the sign of a word of them, 0 or all ones."""
-    octets = _pair(low, high).view(np.uint8)
+    octets = side_by_side(low, high).view(np.uint8)
     zero = np.zeros_like(octets[..., :1])
     choice = np.concatenate([octets, np.where(octets[..., 1::2] > 127, np.uint8(255), zero), zero, ~zero], axis=-1)
     return np.take_along_axis(choice, np.minimum(select, np.uint8(13)), axis=-1)
@@ -282,13 +283,9 @@ def _through64(function: Function) -> Function:
     return lambda a: function(a.astype(np.float64))
 
 
-def _pair(low: Any, high: Any) -> Any:
-    return np.stack(np.broadcast_arrays(low, high), axis=-1)
-
-
 def _clipped_pair(kind: Any) -> Function:
     limits = np.iinfo(kind)
-    return lambda a, b: np.clip(_pair(a, b), limits.min, limits.max)
+    return lambda a, b: np.clip(side_by_side(a, b), limits.min, limits.max)
 
 
 def _shifted_pair(kind: Any) -> Function:
@@ -315,7 +312,7 @@ def _scale(power: Any) -> Any:
 def _to_scaled(*operands: Any) -> Any:
     """One or two numbers, or a pair, divided by a scale."""
     *numbers, power = operands
-    value = _pair(*numbers) if len(numbers) == 2 else numbers[0]
+    value = side_by_side(*numbers) if len(numbers) == 2 else numbers[0]
     return value.astype(np.float64) / _scale(power)[..., None]
 
 
@@ -345,7 +342,7 @@ FUNCTIONS: dict[str, Function] = {
     "CMP_CLASS": float_class,
     "MOV": lambda a: a,
     **dict.fromkeys(("ACCVGPR_READ", "ACCVGPR_WRITE", "ACCVGPR_MOV"), lambda a: a),
-    "PK_MOV": lambda a, b: _pair(a[..., 0], b[..., 1]),
+    "PK_MOV": lambda a, b: side_by_side(a[..., 0], b[..., 1]),
     "CNDMASK": lambda a, b, mask: np.where(mask, b, a),
     # Bits.
     "NOT": np.invert,
@@ -444,12 +441,12 @@ FUNCTIONS: dict[str, Function] = {
     **{f"CVT_F32_UBYTE{n}": lambda a, n=n: a >> np.uint32(8 * n) & np.uint32(255) for n in range(4)},
     "CVT_RPI": lambda a: np.floor(a + np.float32(0.5)),
     "CVT_FLR": np.floor,
-    "CVT_PKRTZ": lambda a, b: _pair(_toward_zero(a), _toward_zero(b)),
-    **{f"CVT_PK_{kind}_F32": _pair for kind in ("F16", "BF16", "FP8", "BF8")},
+    "CVT_PKRTZ": lambda a, b: side_by_side(_toward_zero(a), _toward_zero(b)),
+    **{f"CVT_PK_{kind}_F32": side_by_side for kind in ("F16", "BF16", "FP8", "BF8")},
     "CVT_PK_F32": lambda a: a,
     "CVT_PK_U16_U32": _clipped_pair(np.uint16),
     "CVT_PK_I16_I32": _clipped_pair(np.int16),
-    "PACK": lambda low, high: _pair(low, high).view(np.uint32)[..., 0],
+    "PACK": lambda low, high: side_by_side(low, high).view(np.uint32)[..., 0],
     "ASHR_PK_I8_I32": _shifted_pair(np.int8),
     "ASHR_PK_U8_I32": _shifted_pair(np.uint8),
     "CVT_SCALEF32": lambda a, power: a * _scale(power),
