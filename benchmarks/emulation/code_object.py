@@ -5,8 +5,9 @@ Formats: ELF, and "User Guide for AMDGPU Backend" of LLVM, sections Code Object 
 
 from __future__ import annotations
 
-import struct
+import io
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 OVERFLOW_BIT = 23
@@ -71,91 +72,69 @@ _USER_SGPRS = (
 )
 
 
+@lru_cache(maxsize=64)
 def read(data: bytes, kernel: str | None = None) -> KernelCode:
     """The kernel of a code object; by its name where there are several.  NotExecutable for anything else."""
-    if data[:4] != b"\x7fELF" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != 224:
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(io.BytesIO(data))
+    except ELFError:
+        elf = None
+    if not elf or elf["e_machine"] != "EM_AMDGPU":
         raise NotExecutable("not a code object for an AMD GPU: the file is no ELF of machine 224")
-    flags = struct.unpack_from("<I", data, 48)[0]
-    arch = TARGETS.get(flags & 0xFF)
+    arch = TARGETS.get(elf["e_flags"] & 0xFF)
     if arch is None:
-        raise NotExecutable(f"the code is for machine {flags & 0xFF:#x}; executed are {', '.join(TARGETS.values())}")
-    metadata = _metadata(data)["amdhsa.kernels"]
+        raise NotExecutable(
+            f"the code is for machine {elf['e_flags'] & 0xFF:#x}; executed are {', '.join(TARGETS.values())}"
+        )
+    metadata = _metadata(elf)["amdhsa.kernels"]
     chosen = [entry for entry in metadata if kernel in (None, entry[".name"])]
     if len(chosen) != 1:
         names = ", ".join(entry[".name"] for entry in metadata)
         raise NotExecutable(f"kernel {kernel!r} is not in the code object" if kernel else f"name one of: {names}")
-    return _kernel(data, arch, chosen[0])
+    return _kernel(data, elf, arch, chosen[0])
 
 
-def _kernel(data: bytes, arch: str, metadata: dict[str, Any]) -> KernelCode:
-    image = _image(data)
-    symbols = _symbols(data)
-    descriptor = symbols[metadata[".symbol"]]
-    lds, scratch, argument_bytes, _, entry, _, _, rsrc1, rsrc2, properties = struct.unpack_from(
-        "<IIIIq20sIIIH", image, descriptor
-    )
-    arguments = tuple(
-        Argument(one.get(".name", ""), one[".value_kind"], one[".offset"], one[".size"])
-        for one in metadata.get(".args", [])
-    )
+def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> KernelCode:
+    from tinygrad.runtime.autogen.amdgpu_kd import llvm_amdhsa_kernel_descriptor_t as Descriptor
+
+    image = bytearray()
+    for segment in elf.iter_segments("PT_LOAD"):
+        address = segment["p_vaddr"]
+        image.extend(bytes(max(0, address + segment["p_memsz"] - len(image))))
+        image[address : address + segment["p_filesz"]] = segment.data()
+    (symbol,) = elf.get_section_by_name(".dynsym").get_symbol_by_name(metadata[".symbol"])
+    place = symbol["st_value"]
+    descriptor = Descriptor.from_buffer_copy(image[place:])
+    first, second = descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc2
+    properties = descriptor.kernel_code_properties
     return KernelCode(
         name=metadata[".name"],
         arch=arch,
-        image=image,
-        entry=descriptor + entry,
-        arguments=arguments,
-        argument_bytes=argument_bytes,
-        lds_bytes=lds,
-        scratch_bytes=scratch,
+        image=bytes(image),
+        entry=place + descriptor.kernel_code_entry_byte_offset,
+        arguments=tuple(
+            Argument(one.get(".name", ""), one[".value_kind"], one[".offset"], one[".size"])
+            for one in metadata.get(".args", [])
+        ),
+        argument_bytes=descriptor.kernarg_size,
+        lds_bytes=descriptor.group_segment_fixed_size,
+        scratch_bytes=descriptor.private_segment_fixed_size,
         user_sgprs=tuple(taken for bit, taken in enumerate(_USER_SGPRS) if properties >> bit & 1),
-        user_sgpr_count=rsrc2 >> 1 & 0x1F,
-        workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
-        mode=rsrc1 >> 12 & 0xFF | (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9 | (rsrc1 >> 26 & 1) << OVERFLOW_BIT,
+        user_sgpr_count=second >> 1 & 0x1F,
+        workgroup_ids=(bool(second >> 7 & 1), bool(second >> 8 & 1), bool(second >> 9 & 1)),
+        mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
         file=data,
     )
 
 
-def _image(data: bytes) -> bytes:
-    """The segments that are loaded, at their addresses."""
-    offset, size, count = (*struct.unpack_from("<Q", data, 32), *struct.unpack_from("<HH", data, 54))
-    image = bytearray()
-    for index in range(count):
-        kind, _, at, address, _, stored, length, _ = struct.unpack_from("<IIQQQQQQ", data, offset + index * size)
-        if kind == 1:
-            image.extend(bytes(max(0, address + length - len(image))))
-            image[address : address + stored] = data[at : at + stored]
-    return bytes(image)
-
-
-def _sections(data: bytes) -> list[tuple[int, ...]]:
-    offset = struct.unpack_from("<Q", data, 40)[0]
-    size, count = struct.unpack_from("<HH", data, 58)
-    return [struct.unpack_from("<IIQQQQIIQQ", data, offset + index * size) for index in range(count)]
-
-
-def _symbols(data: bytes) -> dict[str, int]:
-    """Address of each dynamic symbol."""
-    sections = _sections(data)
-    found = {}
-    for _, kind, _, _, at, length, link, _, _, entry in sections:
-        if kind == 11:
-            names = sections[link][4]
-            for place in range(at, at + length, entry):
-                name, _, _, _, address, _ = struct.unpack_from("<IBBHQQ", data, place)
-                text = data[names + name : data.index(b"\0", names + name)]
-                found[text.decode()] = address
-    return found
-
-
-def _metadata(data: bytes) -> dict[str, Any]:
+def _metadata(elf: Any) -> dict[str, Any]:
     import msgpack
 
-    for _, kind, _, _, at, length, *_ in _sections(data):
-        place = at
-        while kind == 7 and place < at + length:
-            name, size, note = struct.unpack_from("<III", data, place)
-            place += 12 + (name + 3 & ~3)
-            if note == NOTE_METADATA:
-                return dict(msgpack.unpackb(data[place : place + size]))
-            place += size + 3 & ~3
+    for section in elf.iter_sections("SHT_NOTE"):
+        for note in section.iter_notes():
+            if note["n_type"] == NOTE_METADATA:
+                return dict(msgpack.unpackb(note["n_desc"]))
     raise NotExecutable("the code object has no metadata note")

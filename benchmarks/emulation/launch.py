@@ -94,17 +94,10 @@ def segment(code: KernelCode, values: Sequence[Any]) -> bytes:
         raise NotExecutable(f"{len(values)} arguments for a kernel of {len(declared)}: missing is {names}")
     image = bytearray(code.argument_bytes)
     for one, value in zip(declared, values, strict=False):
-        image[one.offset : one.offset + one.size] = _packed(value, one.size)
+        array = np.asarray(value)
+        kind = array.dtype.kind.replace("b", "u")
+        image[one.offset : one.offset + one.size] = array.astype(f"{kind}{one.size}").tobytes()
     return bytes(image)
-
-
-def _packed(value: Any, size: int) -> bytes:
-    array = np.asarray(value)
-    if array.dtype.kind == "f":
-        array = array.astype(f"f{size}")
-    if array.dtype.kind in "iub":
-        return (int(array) & (1 << 8 * size) - 1).to_bytes(size, "little")
-    return array.tobytes()
 
 
 def _check_mode(code: KernelCode) -> None:
@@ -150,12 +143,13 @@ def started(
     rank: of several launches in one memory, which.
     """
     _check_mode(code)
-    dispatch = np.frombuffer(
-        struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid).ljust(64, b"\0"), np.uint8
-    ).copy()
+    dispatch = struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid)
     place = {"kernarg_ptr": (1 + 2 * rank) * GAP, "dispatch_ptr": (2 + 2 * rank) * GAP}
-    memory.add(place["kernarg_ptr"], np.frombuffer(bytes(arguments).ljust(64, b"\0"), np.uint8).copy(), "the arguments")
-    memory.add(place["dispatch_ptr"], dispatch, "the dispatch packet")
+    for name, contents, told in (
+        ("kernarg_ptr", arguments, "the arguments"),
+        ("dispatch_ptr", dispatch, "the dispatch packet"),
+    ):
+        memory.add(place[name], np.frombuffer(bytearray(contents.ljust(64, b"\0")), np.uint8), told)
     groups = grid[0] * grid[1] * grid[2]
     count = groups * warps
     s = np.zeros((128, count), np.uint32)
@@ -166,10 +160,9 @@ def started(
             s[register] = place[name]
         register += size
     register = code.user_sgpr_count
-    for dimension, enabled in enumerate(code.workgroup_ids):
+    for index, enabled in zip(np.unravel_index(ids[:, 0], grid, order="F"), code.workgroup_ids, strict=True):
         if enabled:
-            below = int(np.prod(grid[:dimension], initial=1))
-            s[register] = ids[:, 0] // below % grid[dimension]
+            s[register] = index
             register += 1
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     s[MODE] = code.mode

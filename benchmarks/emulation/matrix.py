@@ -1,4 +1,4 @@
-"""Matrix operations (MFMA): where each lane's values lie in A, B, C and D, and their product.
+"""Matrix instructions (MFMA): where each lane's values lie in A, B, C and D, and their product.
 
 Lane maps, for tiles of M x N (M = N) with K values in sum, from AMD Instinct MI300 and MI350 Instruction Set
 Architecture, chapter Matrix Arithmetic Instructions, and AMD's Matrix Instruction Calculator.  Lane l holds
@@ -22,159 +22,129 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from .operands import Unknown
-from .small_floats import small_floats
-from .waves import LANES
+from .formats import values, width
+from .operands import VECTOR, Unknown, bits
+from .waves import ACCUMULATORS, LANES, Waves
 
 NAME = re.compile(
-    r"V_MFMA_(?P<result>F32|I32|F64)_(?P<m>4|16|32)X(?P=m)X(?P<k>\d+)_(?:(?P<blocks>\d+)B_)?(?P<types>[A-Z0-9_]+)$"
+    r"V_MFMA_(?:SCALE_)?(?P<result>F32|I32|F64)_(?P<m>4|16|32)X(?P=m)X(?P<k>\d+)_(?:(?P<blocks>\d+)B_)?(?P<types>\w+)$"
 )
-SCALED = re.compile(r"V_MFMA(?P<scale>_SCALE)?_F32_(?P<m>16|32)X(?P=m)X(?P<k>\d+)_F8F6F4$")
+FORMATS = {0: "fp8", 1: "bf8", 2: "fp6", 3: "bf6", 4: "fp4"}
+"""Of the operands of F8F6F4, by the codes of cbsz and blgp."""
+
+KINDS = {"f16", "bf16", "i8", "fp8", "bf8", "f32", "xf32", "f64"}
 
 
-def values_of(words: Any, kind: str, arch: str) -> Any:
-    """Values of registers [registers, waves, 64] in the order of their bits: fp64 [waves, 64, values]."""
-    raw = np.ascontiguousarray(words.transpose(1, 2, 0))
-    if kind == "F16":
-        return raw.view(np.float16).astype(np.float64)
-    if kind == "BF16":
-        return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    if kind == "I8":
-        return raw.view(np.int8).astype(np.float64)
-    if kind == "F32":
-        return raw.view(np.float32).astype(np.float64)
-    if kind == "XF32":
-        bits = raw + np.uint32(0xFFF) + (raw >> np.uint32(13) & np.uint32(1))
-        return (
-            (np.where(np.isfinite(raw.view(np.float32)), bits, raw) & ~np.uint32(0x1FFF))
-            .view(np.float32)
-            .astype(np.float64)
-        )
-    if kind == "F64":
-        return raw.view(np.float64)
-    octets = raw.view(np.uint8)
-    if kind in ("FP6", "BF6"):
-        octets = sixes(octets)
-    if kind == "FP4":
-        octets = np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
-    return small_floats(arch)[kind][octets]
+def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
+    """V_MFMA with and without scales; Unknown for what is not there."""
+    from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
+
+    if not hasattr(inst, "cbsz"):  # XF32 is decoded without these fields
+        inst = VOP3P_MFMA.from_bytes(inst.to_bytes())
+    found = NAME.match(name)
+    if not found:
+        raise Unknown(name)
+    size, k, blocks, result = int(found["m"]), int(found["k"]), int(found["blocks"] or 1), found["result"]
+    mixed = found["types"] == "F8F6F4"
+    left, right = _mixed_formats(inst, name) if mixed else _formats(inst, name, found)
+    scales: list[Any] = [None, None]
+    if "_SCALE_" in name:
+        scales = [
+            _scale(code, (inst.opsel >> index & 1) + 2 * (inst.opsel_hi >> index & 1))
+            for index, code in enumerate((inst.scale_src0, inst.scale_src1))
+        ]
+    counts = [max(1, size * k * blocks * width(kind) // LANES // 32) for kind in (left, right)]
+    results = size * size * blocks // LANES * (2 if result == "F64" else 1)
+    a = _registers(inst.src0.offset, counts[0], inst.acc & 1, result)
+    b = _registers(inst.src1.offset, counts[1], inst.acc >> 1 & 1, result)
+    c = _registers(inst.src2.offset, results, inst.acc_cd, result)
+    into = inst.vdst.offset - VECTOR + ACCUMULATORS * inst.acc_cd
+    chosen = np.arange(blocks)
+    if not mixed:  # of every 2^cbsz blocks of A, block abid stands for all
+        chosen = (chosen >> inst.cbsz << inst.cbsz) + inst.abid
+
+    def tiles(words: Any, kind: str, scale: Any) -> Any:
+        """[registers, waves, 64] to [waves, blocks, size, K], by row (or column) and k."""
+        numbers = values(np.ascontiguousarray(words.transpose(1, 2, 0)), kind, arch).astype(np.float64)
+        waves, _, per = numbers.shape
+        halves = 2 if mixed and kind in ("fp8", "bf8") else 1
+        parts = numbers.reshape(waves, LANES // (size * blocks), blocks, size, halves, per // halves)
+        tile = parts.transpose(0, 2, 3, 4, 1, 5).reshape(waves, blocks, size, -1)
+        if scale is None:
+            return tile
+        powers = scale.reshape(waves, 1, LANES // size, size).transpose(0, 1, 3, 2)
+        return tile * np.repeat(powers, 32, axis=3)
+
+    def step(w: Waves) -> None:
+        scale_a, scale_b = (scale and scale(w) for scale in scales)
+        x, y = tiles(a(w), left, scale_a), tiles(b(w), right, scale_b)
+        product = _by_registers(x[:, chosen] @ y.transpose(0, 1, 3, 2), result)
+        w.v[into : into + results] = _added(product, np.ascontiguousarray(c(w)), result)
+
+    return step
 
 
-def sixes(octets: Any) -> Any:
-    """Groups of three bytes [..., 3 n] as numbers of 6 bits [..., 4 n]."""
-    groups = octets.reshape(*octets.shape[:-1], -1, 3).astype(np.uint32)
-    joined = groups[..., 0] | groups[..., 1] << 8 | groups[..., 2] << 16
-    return np.stack([joined >> 6 * index & 63 for index in range(4)], axis=-1).reshape(*octets.shape[:-1], -1)
+def _mixed_formats(inst: Any, name: str) -> list[str]:
+    """Of A and B, of F8F6F4."""
+    codes = inst.cbsz, inst.blgp
+    if not set(codes) <= FORMATS.keys():
+        raise Unknown(f"{name} with formats {codes}")
+    return [FORMATS[code] for code in codes]
 
 
-def _operand(values: Any, size: int, halves: int = 1) -> Any:
-    """[waves, 64, per] by lanes to [waves, size, K] by row (or column) and k; a lane's values are in so many parts."""
-    waves, _, per = values.shape
-    parts = values.reshape(waves, LANES // size, size, halves, per // halves)
-    return parts.transpose(0, 2, 3, 1, 4).reshape(waves, size, -1)
+def _formats(inst: Any, name: str, found: re.Match[str]) -> tuple[str, str]:
+    """Of A and B, by the name."""
+    kinds = found["types"].removesuffix("_1K").lower().split("_")
+    if inst.blgp:
+        raise Unknown(f"{name} with turned or negative B")
+    if not {kinds[0], kinds[-1]} <= KINDS or (inst.cbsz or inst.abid) and not found["blocks"]:
+        raise Unknown(name)
+    return kinds[0], kinds[-1]
 
 
-@lru_cache
-def _rows(size: int, wide: bool = False) -> Any:
-    """Row of D of each register (or pair of them) and lane: [registers, 64]."""
-    register, lane = np.arange(size * size // LANES)[:, None], np.arange(LANES)[None]
-    if wide:
-        return 4 * register + lane // 16
-    return 4 * (LANES // size * (register // 4) + lane // size) + register % 4
+def _registers(code: int, count: int, accumulator: int, result: str) -> Callable[[Waves], Any]:
+    """Reads an operand, or a constant as if it stood in all of them: [registers, waves, 64]."""
+    if code >= VECTOR:
+        start = code - VECTOR + ACCUMULATORS * accumulator
+        return lambda w: w.v[start : start + count]
+    read = bits(code, result.lower())
+
+    def constant(w: Waves) -> Any:
+        words = read(w).view(np.uint32).T[:, :, None]
+        return np.tile(np.broadcast_to(words, (len(words), len(w), LANES)), (count // len(words), 1, 1))
+
+    return constant
 
 
-def _result(x: Any, y: Any, c: Any, size: int, result: str) -> Any:
-    """D = A B + C by registers, of x and y [waves, size, K]: c and the result are [registers, waves, 64] bits."""
-    product = x @ y.transpose(0, 2, 1)
-    taken = product[:, _rows(size, result == "F64"), np.arange(LANES)[None] % size].transpose(1, 0, 2)
-    return _added(taken, c, result)
+def _by_registers(product: Any, result: str) -> Any:
+    """Blocks of D, [waves, blocks, size, size], as lanes hold them: [registers or pairs of them, waves, 64]."""
+    waves, blocks, size, _ = product.shape
+    groups, unit = LANES // size // (blocks if size == 4 else 1), 1 if result == "F64" else 4
+    parts = product.reshape(waves, blocks, -1, groups, unit, size)
+    order = (2, 4, 0, 3, 1, 5) if size == 4 else (1, 2, 4, 0, 3, 5)
+    return parts.transpose(order).reshape(-1, waves, LANES)
 
 
 def _added(product: Any, c: Any, result: str) -> Any:
     if result == "I32":
-        return (product.astype(np.int64) + c.view(np.int32)).astype(np.int32).view(np.uint32)
-    if result == "F64":
-        before = np.ascontiguousarray(c.reshape(-1, 2, *c.shape[1:]).transpose(0, 2, 3, 1)).view(np.float64)[..., 0]
-        words = np.ascontiguousarray(product + before)[..., None].view(np.uint32)
-        return np.ascontiguousarray(words.transpose(0, 3, 1, 2)).reshape(c.shape)
-    return (product + c.view(np.float32)).astype(np.float32).view(np.uint32)
+        return (product.astype(np.int64) + c.view(np.int32)).astype(np.uint32)
+    if result == "F32":
+        return (product + c.view(np.float32)).astype(np.float32).view(np.uint32)
+    before = np.ascontiguousarray(c.reshape(-1, 2, *c.shape[1:]).transpose(0, 2, 3, 1)).view(np.float64)[..., 0]
+    words = np.ascontiguousarray(product + before)[..., None].view(np.uint32)
+    return words.transpose(0, 3, 1, 2).reshape(c.shape)
 
 
-def _blocks_result(x: Any, y: Any, c: Any, size: int, blocks: int, result: str) -> Any:
-    """As `_result`, of several products: x and y are [waves, blocks, size, K]."""
-    product = x @ y.transpose(0, 1, 3, 2)
-    lane = np.arange(LANES)[None]
-    if size == 4:
-        row, block = (lane // 16, lane // 4 % 4) if result == "F64" else (np.arange(4)[:, None], lane // 4)
-    else:
-        count = size * size // LANES
-        row, block = np.tile(_rows(size), (blocks, 1)), np.repeat(np.arange(blocks), count)[:, None]
-    return _added(product[:, block, row, lane % size].transpose(1, 0, 2), c, result)
+def _scale(code: int, byte: int) -> Callable[[Waves], Any]:
+    """Reads powers of two [waves, 64] from a byte of a register, E8M0."""
+    read, shift = bits(code, "b32"), np.uint32(8 * byte)
 
+    def powers(w: Waves) -> Any:
+        exponent = np.broadcast_to(read(w) >> shift & np.uint32(255), (len(w), LANES)).astype(np.int64)
+        return np.where(exponent == 255, np.nan, np.ldexp(1.0, exponent - 127))
 
-WIDTH = {"F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8, "F32": 32, "XF32": 32, "F64": 64}
-
-
-def plain(name: str, arch: str, broadcast: tuple[int, int] = (0, 0)) -> tuple[int, int, int, Callable[..., Any]]:
-    """Of V_MFMA without scales: (registers of A, of B, of C and D, function of their bits).
-
-    broadcast: (cbsz, abid): of every 2^cbsz blocks of A, block abid stands for all.
-    """
-    found = NAME.match(name)
-    if not found:
-        raise Unknown(name)
-    size, k, blocks = int(found["m"]), int(found["k"]), int(found["blocks"] or 1)
-    kinds = found["types"].removesuffix("_1K").split("_")
-    left, right, result = kinds[0], kinds[-1], found["result"]
-    if left not in WIDTH or right not in WIDTH or (broadcast != (0, 0) and blocks == 1):
-        raise Unknown(name)
-    registers = max(1, size * k * blocks * WIDTH[left] // LANES // 32)
-    results = size * size * blocks // LANES * (2 if result == "F64" else 1)
-    chosen = (np.arange(blocks) >> broadcast[0] << broadcast[0]) + broadcast[1]
-
-    def function(a: Any, b: Any, c: Any) -> Any:
-        x, y = values_of(a, left, arch), values_of(b, right, arch)
-        if blocks == 1:
-            return _result(_operand(x, size), _operand(y, size), c, size, result)
-        if result == "F64":  # four blocks, whose k are spread over the lanes
-            x, y = (one.reshape(len(one), k, blocks, size).transpose(0, 2, 3, 1) for one in (x, y))
-        else:
-            x, y = (one.reshape(len(one), blocks, size, -1) for one in (x, y))
-        return _blocks_result(x[:, chosen], y, c, size, blocks, result)
-
-    return registers, registers, results, function
-
-
-FORMATS = {0: ("FP8", 8), 1: ("BF8", 8), 2: ("FP6", 6), 3: ("BF6", 6), 4: ("FP4", 4)}
-"""Codes of cbsz and blgp: format and registers of an operand."""
-
-
-def scaled(name: str, arch: str, formats: tuple[int, int]) -> tuple[int, int, int, Callable[..., Any]]:
-    """Of V_MFMA(_SCALE)_F32_..._F8F6F4: as `plain`; the function also takes the two scales, E8M0 bytes [waves, 64]."""
-    found = SCALED.match(name)
-    if not found or any(code not in FORMATS for code in formats):
-        raise Unknown(f"{name} with formats {formats}")
-    size = int(found["m"])
-    (left, left_registers), (right, right_registers) = (FORMATS[code] for code in formats)
-
-    def operand(bits: Any, kind: str, scale: Any) -> Any:
-        values = _operand(values_of(bits, kind, arch), size, 2 if kind in ("FP8", "BF8") else 1)
-        if scale is None:
-            return values
-        powers = _powers(scale).reshape(len(values), LANES // size, size).transpose(0, 2, 1)
-        return values * np.repeat(powers, 32, axis=2)
-
-    def function(a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Any:
-        return _result(operand(a, left, scale_a), operand(b, right, scale_b), c, size, "F32")
-
-    return left_registers, right_registers, size * size // LANES, function
-
-
-def _powers(scale: Any) -> Any:
-    exponent = scale.astype(np.int64)
-    return np.where(exponent == 255, np.nan, np.ldexp(1.0, exponent - 127))
+    return powers

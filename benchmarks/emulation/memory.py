@@ -7,6 +7,7 @@ Instruction Set Architecture, chapters Scalar Memory, Vector Memory, Flat Memory
 from __future__ import annotations
 
 import contextlib
+import operator
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,56 +16,48 @@ from typing import Any
 import numpy as np
 
 from .counts import Observer
-from .matrix import sixes
-from .operands import VECTOR, Unknown, scalar
-from .vector import ALU
+from .formats import bits_of, unsigned, values
+from .operands import VECTOR, Unknown, scalar, signed
 from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
 
 Step = Callable[[Waves], None]
 Change = Callable[[Any, Any], Any]
 """(what was there, which of the accesses) -> what is there afterwards."""
 
-SIZES = {
-    "UBYTE": 1,
-    "SBYTE": 1,
-    "BYTE": 1,
-    "USHORT": 2,
-    "SSHORT": 2,
-    "SHORT": 2,
-    "DWORD": 4,
-    "DWORDX2": 8,
-    "DWORDX3": 12,
-    "DWORDX4": 16,
-    "DWORDX8": 32,
-    "DWORDX16": 64,
-}
-ACCESS = re.compile(
-    r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_(?P<what>LOAD|STORE)_(?:LDS_)?(?P<size>[US]?BYTE|[US]?SHORT|DWORD(?:X\d)?)(?P<d16>_D16)?(?P<hi>_HI)?$"
+Address = Callable[[Waves], tuple[Any, Any]]
+"""Waves to (addresses, lanes that access them), each [waves, 64]."""
+
+TRANSFER = re.compile(
+    r"(?:GLOBAL|FLAT|BUFFER|SCRATCH|DS)_(?P<what>LOAD|STORE|READ|WRITE)(?P<two>2)?(?P<far>ST64)?_(?:LDS_)?"
+    r"(?P<size>[US]?BYTE|[US]?SHORT|DWORD(?:X\d)?|[BUI]\d+)(?P<d16>_D16)?(?P<hi>_HI)?$"
 )
-ATOMIC = re.compile(r"(?:GLOBAL|FLAT|BUFFER)_ATOMIC_(?P<what>[A-Z_0-9]+?)(?P<wide>_X2)?$")
-LOCAL = re.compile(r"DS_(?P<what>READ|WRITE)(?P<two>2)?(?P<far>ST64)?_(?P<size>[BUI]\d+)(?P<d16>_D16)?(?P<hi>_HI)?$")
+SCALAR_LOAD = re.compile(r"S_LOAD_DWORD(X\d+)?$")
 
-TRANSPOSED = {
-    "DS_READ_B64_TR_B16": (8, 16),
-    "DS_READ_B64_TR_B8": (8, 8),
-    "DS_READ_B64_TR_B4": (8, 4),
-    "DS_READ_B96_TR_B6": (12, 6),
-}
-"""Loads that transpose: bytes of a lane, bits of a value."""
-
+TRANSPOSED = {"DS_READ_B64_TR_B16": 16, "DS_READ_B64_TR_B8": 8, "DS_READ_B64_TR_B4": 4, "DS_READ_B96_TR_B6": 6}
+"""Loads that transpose: bits of a value."""
 
 SCRATCH, MOST_WAVES = 1 << 62, 16
 """Where scratch memory lies for the emulator, far from all buffers; most waves of a workgroup."""
 
-
-def signed(value: int, bits: int) -> int:
-    """A field of an instruction as a signed number."""
-    return value - (value >> (bits - 1) << bits)
+OFF = (124, 127)
+"""Where a scalar register of an address would stand: there is none."""
 
 
-def destination(inst: Any, field: str) -> int:
-    """Index of the vector register of a data field: an accumulation register where the instruction says so."""
-    return getattr(inst, field).offset - VECTOR + (ACCUMULATORS if getattr(inst, "acc", 0) else 0)
+def bytes_of(name: str) -> int:
+    """Bytes that one lane loads, stores or changes with an instruction, at each of its addresses."""
+    if found := TRANSFER.match(name):
+        kind, number = re.match(r"(\D+)(\d*)$", found["size"]).groups()  # type: ignore[union-attr]
+        if kind in ("B", "U", "I"):
+            return int(number) // 8
+        return 4 * int(number or 1) if "DWORD" in kind else 2 if "SHORT" in kind else 1
+    return 8 if name.endswith(("_X2", "64")) else 4
+
+
+def destination(inst: Any, *fields: str) -> int:
+    """Index of the vector register of the first data field that there is: an accumulation register where the
+    instruction says so."""
+    field = next(field for field in fields if hasattr(inst, field))
+    return int(getattr(inst, field).offset) - VECTOR + ACCUMULATORS * getattr(inst, "acc", 0)
 
 
 def put(
@@ -144,187 +137,171 @@ class Accesses:
 
     def scalar_load(self, inst: Any) -> Step:
         """S_LOAD: into consecutive scalar registers."""
-        name = inst.op.name
-        kind = name.removeprefix("S_LOAD_")
-        if not name.startswith("S_LOAD_") or kind not in SIZES:
-            if name.startswith("S_DCACHE"):
+        found = SCALAR_LOAD.match(inst.op.name)
+        if not found:
+            if inst.op.name.startswith("S_DCACHE"):
                 return lambda w: None
-            raise Unknown(name)
-        size, base, into = SIZES[kind], inst.sbase.offset, inst.sdata.offset
-        offset = signed(inst.offset, 21) if inst.imm else 0
+            raise Unknown(inst.op.name)
+        count, base, into = int((found[1] or "X1")[1:]), inst.sbase.offset, inst.sdata.offset
+        offset = np.int64(signed(inst.offset, 21) if inst.imm else 0).astype(np.uint64)
         register = inst.soffset.offset if inst.soffset_en or not inst.imm else None
 
         def load(w: Waves) -> None:
-            address = w.s64(base) + np.int64(offset).astype(np.uint64)
+            address = w.s64(base) + offset
             if register is not None:
                 address = address + w.s[register].astype(np.uint64)
 
             def put_scalars(data: Any) -> None:
-                w.s[into : into + size // 4] = data.view(np.uint32).T
+                w.s[into : into + count] = data.view(np.uint32).T
 
             with told_by_lane(np.ones((len(w), 1), np.bool_)):
-                self.fetch(address & ~np.uint64(3), size, put_scalars)
+                self.fetch(address & ~np.uint64(3), 4 * count, put_scalars)
 
         return load
 
     def vector(self, inst: Any) -> Step:
-        """GLOBAL, FLAT and MUBUF instructions."""
+        """GLOBAL, FLAT, SCRATCH and MUBUF instructions."""
         name = inst.op.name
         if name in ("BUFFER_WBL2", "BUFFER_INV"):
             return lambda w: None
-        address = self.address_of(inst)
-        if found := ACCESS.match(name):
-            return self._access(inst, found, address)
-        if found := ATOMIC.match(name):
-            return self._atomic(inst, found["what"], 8 if found["wide"] else 4, address)
+        if TRANSFER.match(name):
+            return self._transfer(inst, self._load, self._store)
+        if "_ATOMIC_" in name:
+            return self._atomic(inst, inst.sc0)
         raise Unknown(name)
 
-    def address_of(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
-        """Waves to (addresses, active lanes, bytes left in the buffer or None), each [waves, 64], of an instruction."""
-        kinds = {"BUFFER": self._buffer, "SCRATCH": self._scratch}
+    def local(self, inst: Any) -> Step:
+        """DS instructions."""
+        name = inst.op.name
+        if name in ("DS_BPERMUTE_B32", "DS_PERMUTE_B32"):
+            return _permuted(inst)
+        if name in TRANSPOSED:
+            return self._transposed(inst, TRANSPOSED[name])
+        if TRANSFER.match(name):
+            return self._transfer(inst, self._local_load, self._local_store)
+        return self._local_atomic(inst)
+
+    # Addresses.
+
+    def address_of(self, inst: Any) -> Address:
+        """Where an instruction accesses memory."""
+        kinds = {"BUFFER": self._buffer, "SCRATCH": self._scratch, "DS": self._offset}
         return kinds.get(inst.op.name.partition("_")[0], self._flat)(inst)
 
-    def _scratch(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+    def _scratch(self, inst: Any) -> Address:
         """Private memory: a lane's own bytes, by an offset in a vector register, a scalar one, both or none."""
-        size = next(SIZES[found["size"]] for found in [ACCESS.match(inst.op.name)] if found)
-        fixed, base = signed(inst.offset, 13), inst.saddr.offset
+        size, fixed, base = bytes_of(inst.op.name), signed(inst.offset, 13), inst.saddr.offset
         register = inst.addr.offset - VECTOR if inst.sve else None
 
-        def address(w: Waves) -> tuple[Any, Any, Any]:
+        def address(w: Waves) -> tuple[Any, Any]:
             offset = np.full((len(w), LANES), fixed, np.int64)
             if register is not None:
                 offset += w.v[register]
-            if base not in (124, 127):
+            if base not in OFF:
                 offset += w.s[base].astype(np.int64)[:, None]
             if ((offset < 0) | (offset + size > self.scratch_bytes))[w.active].any():
                 where = int(offset[w.active].max())
                 raise Fault(f"{size} bytes of scratch memory at {where}: a lane has {self.scratch_bytes} bytes")
             wave = w.ids[:, 0] * MOST_WAVES + w.ids[:, 1]
             lane = wave[:, None] * LANES + np.arange(LANES)
-            return (lane * self.scratch_bytes + offset + SCRATCH).astype(np.uint64), w.active, None
+            return (lane * self.scratch_bytes + offset + SCRATCH).astype(np.uint64), w.active
 
         return address
 
-    def _flat(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
+    def _flat(self, inst: Any) -> Address:
         offset = np.int64(signed(inst.offset, 13)).astype(np.uint64)
         base, register = inst.saddr.offset, inst.addr.offset - VECTOR
+        if base in OFF:
+            return lambda w: (w.v64(register) + offset, w.active)
+        return lambda w: (w.s64(base)[:, None] + w.v[register].astype(np.uint64) + offset, w.active)
 
-        def address(w: Waves) -> tuple[Any, Any, Any]:
-            if base in (124, 127):
-                return w.v64(register) + offset, w.active, None
-            return w.s64(base)[:, None] + w.v[register].astype(np.uint64) + offset, w.active, None
-
-        return address
-
-    def _buffer(self, inst: Any) -> Callable[[Waves], tuple[Any, Any, Any]]:
-        """Raw buffers: base + offsets; what lies past the number of records reads 0 and is not stored."""
+    def _buffer(self, inst: Any) -> Address:
+        """Raw buffers: base + offsets, of lanes that are not past the number of records."""
+        name = inst.op.name
         if inst.idxen:
-            raise Unknown(f"{inst.op.name} with an index")
-        resource, register, fixed = inst.srsrc.offset, inst.vaddr.offset - VECTOR, np.uint64(inst.offset)
+            raise Unknown(f"{name} with an index")
+        resource, register, fixed, size = inst.srsrc.offset, inst.vaddr.offset - VECTOR, inst.offset, bytes_of(name)
         extra = scalar(inst.soffset.offset, "u32")
 
-        def address(w: Waves) -> tuple[Any, Any, Any]:
-            words = w.s[resource : resource + 4]
-            if (words[1] >> np.uint32(16) & np.uint32(0x3FFF)).any() or (
-                words[3] >> np.uint32(23) & np.uint32(1)
-            ).any():
-                raise Unknown(f"{inst.op.name} of a structured buffer")
-            base = words[0].astype(np.uint64) | (words[1].astype(np.uint64) & np.uint64(0xFFFF)) << np.uint64(32)
-            offset = (w.v[register].astype(np.uint64) if inst.offen else np.zeros((len(w), LANES), np.uint64)) + fixed
-            offset = offset + extra(w).astype(np.uint64)[:, None]
-            return base[:, None] + offset, w.active, words[2].astype(np.int64)[:, None] - offset.astype(np.int64)
+        def address(w: Waves) -> tuple[Any, Any]:
+            low, high, records, flags = w.s[resource : resource + 4].astype(np.int64)
+            if ((high >> 16 & 0x3FFF) | (flags >> 23 & 1)).any():
+                raise Unknown(f"{name} of a structured buffer")
+            offset = extra(w).astype(np.int64)[:, None] + fixed
+            offset = offset + (w.v[register] if inst.offen else np.zeros(LANES, np.int64))
+            left = records[:, None] - offset
+            inside = w.active & (left >= size)
+            if (w.active & (left > 0) & ~inside).any():
+                raise Unknown(f"{name} that crosses the end of its buffer")
+            return ((low | (high & 0xFFFF) << 32)[:, None] + offset).astype(np.uint64), inside
 
         return address
 
-    def _access(self, inst: Any, found: re.Match[str], address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
-        size, name = SIZES[found["size"]], inst.op.name
-        extend, half = (
-            found["size"].startswith("S") and found["size"] != "SHORT",
-            (bool(found["d16"]), bool(found["hi"])),
-        )
-        if getattr(inst, "lds", 0) or "_LDS_" in name:
-            return self._to_local(inst, size, address)
-        if found["what"] == "LOAD":
-            register = destination(inst, "vdata" if hasattr(inst, "vdata") else "vdst")
-
-            def load(w: Waves) -> None:
-                where, active, left = address(w)
-                inside = active if left is None else active & (left >= size)
-                self.observer.memory("load", where, inside, size)
-                if left is not None and (active & ~inside).any():
-                    self._partly(w, register, where, active & ~inside, left, size)
-                if inside.any():
-                    with told_by_lane(inside):
-                        self.fetch(where[inside], size, lambda data: put(w, register, inside, data, extend, half))
-
-            return load
-        register = destination(inst, "vdata" if hasattr(inst, "vdata") else "data")
-
-        def store(w: Waves) -> None:
-            where, active, left = address(w)
-            inside = active if left is None else active & (left >= size)
-            if left is not None and ((left > 0) & active & ~inside).any():
-                raise Unknown(f"{name} that crosses the end of its buffer")
-            self.observer.memory("store", where, inside, size)
-            if inside.any():
-                with told_by_lane(inside):
-                    self.keep(where[inside], taken(w, register, inside, size, half[1]))
-
-        return store
-
     @staticmethod
-    def _partly(w: Waves, register: int, where: Any, outside: Any, left: Any, size: int) -> None:
-        """Loads past the end of a buffer give 0."""
-        if ((left > 0) & outside).any():
-            raise Unknown("a buffer load that crosses the end of its buffer")
-        for index in range(max(1, size // 4)):
-            w.v[register + index][outside] = 0
+    def _offset(inst: Any) -> Address:
+        """Offsets in the LDS of each wave's workgroup; of two accesses at once without what is added to each."""
+        register, two = inst.addr.offset - VECTOR, inst.op.name.startswith(("DS_READ2", "DS_WRITE2"))
+        fixed = 0 if two else inst.offset0 | inst.offset1 << 8
+        return lambda w: (w.v[register].astype(np.int64) + fixed, w.active)
 
-    def _to_local(self, inst: Any, size: int, address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
-        """From global memory straight to the LDS: at M0, each lane in turn."""
+    # Loads and stores.
 
-        def move(w: Waves) -> None:
-            where, active, left = address(w)
-            inside = active if left is None else active & (left >= size)
-            self.observer.memory("load", where, inside, size)
-            into = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset + size * np.arange(LANES)
-            outside = active & ~inside
-            if outside.any():
-                self._local_store(w, into, outside, np.zeros((int(outside.sum()), size), np.uint8))
-            if inside.any():
-                with told_by_lane(inside):
-                    self.fetch(where[inside], size, lambda data: self._local_store(w, into, inside, data))
+    def _transfer(self, inst: Any, load: Callable[..., None], store: Callable[..., None]) -> Step:
+        """One or two values of each lane from or to memory; a load past the end of a buffer gives 0."""
+        name, address = inst.op.name, self.address_of(inst)
+        found, size = TRANSFER.match(name), bytes_of(name)
+        assert found
+        unit = size * (64 if found["far"] else 1)
+        steps = [inst.offset0 * unit, inst.offset1 * unit] if found["two"] else [0]
+        upper = bool(found["hi"])
+        if found["what"] in ("STORE", "WRITE"):
+            sources = [destination(inst, "vdata", "data", "data0"), destination(inst, "data1", "vdata", "data")]
 
-        return move
+            def put_out(w: Waves) -> None:
+                where, inside = address(w)
+                for step, register in zip(steps, sources, strict=False):
+                    store(w, where + step, inside, taken(w, register, inside, size, upper))
 
-    def _atomic(self, inst: Any, what: str, size: int, address: Callable[[Waves], tuple[Any, Any, Any]]) -> Step:
-        buffer = hasattr(inst, "vdata")
-        register = destination(inst, "vdata" if buffer else "data")
-        into = register if buffer else destination(inst, "vdst")
-        function = atomic(what, size)
-        registers = size // 4
+            return put_out
+        into, direct = destination(inst, "vdata", "vdst"), getattr(inst, "lds", 0) or "_LDS_" in name
+        extend = found["size"] in ("SBYTE", "SSHORT") or found["size"][0] == "I"
+        half = (bool(found["d16"]), upper)
 
-        def both(w: Waves) -> None:
-            where, active, left = address(w)
-            inside = active if left is None else active & (left >= size)
-            self.observer.memory("atomic", where, inside, size)
-            dtype = f"u{size}"
-            count = registers * (2 if what == "CMPSWAP" else 1)
-            given = taken(w, register, inside, 4 * count, False).view(dtype)
+        def take_in(w: Waves) -> None:
+            where, inside = address(w)
+            outside = w.active & ~inside
+            for index, step in enumerate(steps):
+                give = partial(put, w, into + index * max(1, size // 4), extend=extend, half=half)
+                if direct:  # to the LDS: at M0, each lane in turn
+                    first = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset
+                    give = partial(self._local_store, w, first + size * np.arange(LANES))
+                if outside.any():
+                    give(outside, np.zeros((np.count_nonzero(outside), size), np.uint8))
+                load(w, where + step, inside, size, partial(give, inside))
 
-            def change(old: Any, which: Any) -> Any:
-                return function(old, *given[which].T)
+        return take_in
 
-            def put_before(before: Any) -> None:
-                if inst.sc0:
-                    put(w, into, inside, before[:, None].view(np.uint8))
-
+    def _load(self, w: Waves, where: Any, inside: Any, size: int, use: Callable[[Any], None]) -> None:
+        self.observer.memory("load", where, inside, size)
+        if inside.any():
             with told_by_lane(inside):
-                self.modify(where[inside], size, change, put_before)
+                self.fetch(where[inside], size, use)
 
-        return both
+    def _store(self, w: Waves, where: Any, inside: Any, data: Any) -> None:
+        self.observer.memory("store", where, inside, data.shape[1])
+        if inside.any():
+            with told_by_lane(inside):
+                self.keep(where[inside], data)
 
-    # Local memory.
+    def _local_load(self, w: Waves, where: Any, inside: Any, size: int, use: Callable[[Any], None]) -> None:
+        if inside.any():
+            self.observer.local(where, inside, size, reads=True)
+            self.fetch_local(self._local(w, where, inside, size), size, use)
+
+    def _local_store(self, w: Waves, where: Any, inside: Any, data: Any) -> None:
+        if inside.any():
+            self.observer.local(where, inside, data.shape[1], reads=False)
+            self.keep_local(self._local(w, where, inside, data.shape[1]), data)
 
     def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
         """Offsets of accesses in the LDS of all workgroups: [accesses]."""
@@ -335,128 +312,60 @@ class Accesses:
             raise Fault(f"{size} bytes of LDS at {where}: the workgroup has {self.lds_bytes} bytes", (wave, lane))
         return (addresses + w.own()[:, None] * self.lds_bytes)[active]
 
-    def _local_store(self, w: Waves, addresses: Any, active: Any, data: Any) -> None:
-        self.observer.local(addresses, active, data.shape[1], reads=False)
-        self.keep_local(self._local(w, addresses, active, data.shape[1]), data)
-
-    def _local_load(self, w: Waves, addresses: Any, active: Any, size: int, use: Callable[[Any], None]) -> None:
-        self.observer.local(addresses, active, size, reads=True)
-        self.fetch_local(self._local(w, addresses, active, size), size, use)
-
-    def local(self, inst: Any) -> Step:
-        """DS instructions."""
-        name = inst.op.name
-        if name in ("DS_BPERMUTE_B32", "DS_PERMUTE_B32", "DS_SWIZZLE_B32"):
-            return _permuted(inst)
-        if name in TRANSPOSED:
-            return self._transposed(inst)
-        found = LOCAL.match(name)
-        if not found:
-            return self._local_atomic(inst)
-        size = int(found["size"][1:]) // 8
-        single = inst.offset0 | inst.offset1 << 8
-        steps = [single]
-        if found["two"]:
-            unit = size * (64 if found["far"] else 1)
-            steps = [inst.offset0 * unit, inst.offset1 * unit]
-        address = inst.addr.offset - VECTOR
-        extend, half = found["size"].startswith("I"), (bool(found["d16"]), bool(found["hi"]))
-        if found["what"] == "READ":
-            into = destination(inst, "vdst")
-
-            def read(w: Waves) -> None:
-                base = w.v[address].astype(np.int64)
-                if not w.active.any():
-                    return
-                for index, step in enumerate(steps):
-                    first = into + index * max(1, size // 4)
-                    self._local_load(
-                        w, base + step, w.active, size, partial(put, w, first, w.active, extend=extend, half=half)
-                    )
-
-            return read
-        registers = [destination(inst, "data0"), destination(inst, "data1")]
-
-        def write(w: Waves) -> None:
-            base = w.v[address].astype(np.int64)
-            for step, register in zip(steps, registers, strict=False):
-                if w.active.any():
-                    self._local_store(w, base + step, w.active, taken(w, register, w.active, size, half[1]))
-
-        return write
-
-    def _transposed(self, inst: Any) -> Step:
+    def _transposed(self, inst: Any, bits: int) -> Step:
         """DS_READ_..._TR: 16 lanes read rows of a tile 16 wide, and each gets one of its columns."""
-        size, bits = TRANSPOSED[inst.op.name]
-        address, into, offset = inst.addr.offset - VECTOR, destination(inst, "vdst"), inst.offset0 | inst.offset1 << 8
+        size, address, into = 12 if bits == 6 else 8, self.address_of(inst), destination(inst, "vdst")
 
         def read(w: Waves) -> None:
             if not w.full:
                 raise Unknown(f"{inst.op.name} with inactive lanes")
+            where, active = address(w)
 
             def turn(data: Any) -> None:
-                tiles = split(data.reshape(len(w), 4, 16 * size), bits).reshape(len(w), 4, -1, 16)
-                turned = tiles.transpose(0, 1, 3, 2).reshape(len(w), LANES, -1)
-                words = joined_bits(turned, bits).view(np.uint32)
-                for index in range(size // 4):
-                    w.v[into + index] = words[..., index]
+                ones = np.unpackbits(data, axis=-1, bitorder="little").reshape(len(w), 4, -1, 16, bits)
+                turned = ones.transpose(0, 1, 3, 2, 4).reshape(len(w) * LANES, -1)
+                put(w, into, active, np.packbits(turned, axis=-1, bitorder="little"))
 
-            self._local_load(w, w.v[address].astype(np.int64) + offset, w.active, size, turn)
+            self._local_load(w, where, active, size, turn)
 
         return read
 
-    def _local_atomic(self, inst: Any) -> Step:
-        name = inst.op.name.removeprefix("DS_")
-        returns = "_RTN_" in name
-        what, _, kind = name.replace("_RTN", "").rpartition("_")
-        size = int(kind[1:]) // 8
-        function = atomic(
-            {"MIN": f"{kind[0]}MIN", "MAX": f"{kind[0]}MAX"}.get(what, what if kind[0] != "F" else f"{what}_F32"), size
-        )
-        address, register, offset = (
-            inst.addr.offset - VECTOR,
-            destination(inst, "data0"),
-            inst.offset0 | inst.offset1 << 8,
-        )
+    # Atomics.
+
+    def _atomic(self, inst: Any, returns: int) -> Step:
+        name, address = inst.op.name, self.address_of(inst)
+        size, function = bytes_of(name), atomic(name)
+        register, into = destination(inst, "vdata", "data", "data0"), destination(inst, "vdata", "vdst")
+        given_bytes = size * (2 if "CMPSWAP" in name else 1)
+        modify = self._modify_local if name.startswith("DS") else self._modify
 
         def both(w: Waves) -> None:
-            addresses = w.v[address].astype(np.int64) + offset
-            places = self._local(w, addresses, w.active, size)
-            self.observer.local(addresses, w.active, size, reads=False)
-            given = taken(w, register, w.active, size, False).view(f"u{size}")[:, 0]
-            before = np.empty(len(places), f"u{size}")
-            words = self.lds.view(f"u{size}")
-            for index, place in enumerate(places // size):
-                before[index] = words[place]
-                words[place] = function(words[place : place + 1], given[index : index + 1])[0]
-            if returns:
-                put(w, destination(inst, "vdst"), w.active, before[:, None].view(np.uint8))
+            where, inside = address(w)
+            given = taken(w, register, inside, given_bytes, False).view(f"u{size}")
+
+            def put_before(before: Any) -> None:
+                if returns:
+                    put(w, into, inside, before[:, None].view(np.uint8))
+
+            modify(w, where, inside, size, lambda old, which: function(old, *given[which].T), put_before)
 
         return both
 
+    def _modify(self, w: Waves, where: Any, inside: Any, size: int, change: Change, use: Callable[[Any], None]) -> None:
+        self.observer.memory("atomic", where, inside, size)
+        with told_by_lane(inside):
+            self.modify(where[inside], size, change, use)
 
-def split(octets: Any, bits: int) -> Any:
-    """Bytes [..., n] as numbers of 4, 6, 8 or 16 bits."""
-    if bits == 6:
-        return sixes(octets).astype(np.uint8)
-    if bits == 4:
-        return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
-    return np.ascontiguousarray(octets).view(f"u{bits // 8}")
+    def _modify_local(self, w: Waves, where: Any, inside: Any, size: int, change: Change, use: Any) -> None:
+        places = self._local(w, where, inside, size)
+        self.observer.local(where, inside, size, reads=False)
+        lds = Memory()
+        lds.add(0, self.lds, "the LDS")
+        whole = places // size * size  # the lowest bits are ignored
+        use(modified(lds, whole.astype(np.uint64), size, change))
 
-
-def joined_bits(values: Any, bits: int) -> Any:
-    """The other way."""
-    if bits == 6:
-        four = values.reshape(*values.shape[:-1], -1, 4).astype(np.uint32)
-        word = four[..., 0] | four[..., 1] << 6 | four[..., 2] << 12 | four[..., 3] << 18
-        return (
-            np.stack([word >> place & 255 for place in (0, 8, 16)], axis=-1)
-            .astype(np.uint8)
-            .reshape(*values.shape[:-1], -1)
-        )
-    if bits == 4:
-        return values[..., ::2] | values[..., 1::2] << 4
-    return np.ascontiguousarray(values).view(np.uint8)
+    def _local_atomic(self, inst: Any) -> Step:
+        return self._atomic(inst, "_RTN_" in inst.op.name)
 
 
 def modified(memory: Memory, addresses: Any, size: int, change: Change) -> Any:
@@ -474,62 +383,53 @@ def modified(memory: Memory, addresses: Any, size: int, change: Change) -> Any:
     return before
 
 
-def atomic(what: str, size: int) -> Callable[..., Any]:
-    """(before, operand) -> after, on unsigned arrays."""
-    dtype, other = np.dtype(f"u{size}"), np.dtype(f"i{size}")
-    known: dict[str, Callable[..., Any]] = {
-        "SWAP": lambda old, new: new,
-        "ADD": lambda old, new: old + new,
-        "SUB": lambda old, new: old - new,
-        "AND": lambda old, new: old & new,
-        "OR": lambda old, new: old | new,
-        "XOR": lambda old, new: old ^ new,
-        "UMIN": np.minimum,
-        "UMAX": np.maximum,
-        "SMIN": lambda old, new: np.minimum(old.view(other), new.view(other)).view(dtype),
-        "SMAX": lambda old, new: np.maximum(old.view(other), new.view(other)).view(dtype),
-        "CMPSWAP": lambda old, new, compared: np.where(old == compared, new, old),
-        "ADD_F32": lambda old, new: (old.view(np.float32) + new.view(np.float32)).view(dtype),
-        "PK_ADD_F16": lambda old, new: (_halves(old) + _halves(new)).view(np.uint32)[:, 0],
-        "PK_ADD_BF16": _add_bf16,
-    }
-    if what not in known:
-        raise Unknown(f"atomic {what}")
-    return known[what]
+ATOMICS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "SWAP": ("u", lambda old, new: new),
+    "CMPSWAP": ("u", lambda old, new, compared: np.where(old == compared, new, old)),
+    "ADD": ("u", operator.add),
+    "SUB": ("u", operator.sub),
+    "AND": ("u", operator.and_),
+    "OR": ("u", operator.or_),
+    "XOR": ("u", operator.xor),
+    **dict.fromkeys(("UMIN", "MIN"), ("u", np.minimum)),
+    **dict.fromkeys(("UMAX", "MAX"), ("u", np.maximum)),
+    **dict.fromkeys(("SMIN", "MIN_I"), ("i", np.minimum)),
+    **dict.fromkeys(("SMAX", "MAX_I"), ("i", np.maximum)),
+    "ADD_F": ("f", operator.add),
+    "PK_ADD_F16": ("f16", operator.add),
+    "PK_ADD_BF16": ("bf16", operator.add),
+}
+"""Name of an operation without its bits -> the format that it computes in, (before, operands) -> after."""
 
 
-def _halves(value: Any) -> Any:
-    return np.ascontiguousarray(value)[:, None].view(np.float16)
+def atomic(name: str) -> Callable[..., Any]:
+    """(before, operands) -> after, on unsigned arrays of what an instruction changes.  Unknown for others."""
+    stem = re.sub(r"^DS_|^[A-Z]+_ATOMIC_|_X2$|_RTN|(_[BU])?(32|64)$", "", name)
+    if stem not in ATOMICS:
+        raise Unknown(f"atomic {stem}" if "_ATOMIC_" in name else name)
+    kind, function = ATOMICS[stem]
+    kind = kind if kind[1:] else f"{kind}{8 * bytes_of(name)}"
 
+    def change(old: Any, *given: Any) -> Any:
+        numbers = [values(np.ascontiguousarray(one)[:, None], kind, "") for one in (old, *given)]
+        after = bits_of(function(*numbers), kind, "").astype(unsigned(kind))
+        return after.view(old.dtype)[:, 0]
 
-def _add_bf16(old: Any, new: Any) -> Any:
-    top = np.uint32(0xFFFF0000)
-
-    def both(word: Any) -> tuple[Any, Any]:
-        return (word << np.uint32(16)).view(np.float32), (word & top).view(np.float32)
-
-    (a, b), (c, d) = both(np.ascontiguousarray(old)), both(np.ascontiguousarray(new))
-    return ALU["V_CVT_PK_BF16_F32"][2](a + c, b + d)
+    return change
 
 
 def _permuted(inst: Any) -> Step:
     """Lanes exchange a register: BPERMUTE pulls, PERMUTE pushes (the highest lane that pushes to a place wins)."""
-    name = inst.op.name
-    if name == "DS_SWIZZLE_B32":
-        raise Unknown(name)
     address, data, into = inst.addr.offset - VECTOR, destination(inst, "data0"), destination(inst, "vdst")
     offset = np.uint32(inst.offset0 | inst.offset1 << 8)
 
-    def pull(w: Waves) -> None:
-        lane = ((w.v[address] + offset) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
-        value = np.where(w.active, w.v[data], np.uint32(0))
-        w.set_v(into, np.take_along_axis(value, lane, axis=1))
-
-    def push(w: Waves) -> None:
+    def exchange(w: Waves) -> None:
         lane = ((w.v[address] + offset) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
         result = np.zeros((len(w), LANES), np.uint32)
-        wave = np.broadcast_to(np.arange(len(w))[:, None], lane.shape)
-        result[wave[w.active], lane[w.active]] = w.v[data][w.active]
+        if "BPERMUTE" in inst.op.name:
+            result = np.take_along_axis(np.where(w.active, w.v[data], result), lane, axis=1)
+        else:
+            result[np.nonzero(w.active)[0], lane[w.active]] = w.v[data][w.active]
         w.set_v(into, result)
 
-    return pull if name == "DS_BPERMUTE_B32" else push
+    return exchange

@@ -28,7 +28,7 @@ PROCESSES = 2
 LIST_S, LIMITS = 120.0, Limits(300.0, 6000)
 """Limits of listing all, and of one case and a process."""
 
-NEEDED = ("tinygrad", "msgpack", "torch")
+NEEDED = ("tinygrad", "elftools", "msgpack", "torch")
 """Modules, most of the extra `emulate`, without which nothing is executed."""
 
 MODULE = "benchmarks.emulation.worker"

@@ -14,7 +14,7 @@ import numpy as np
 
 from .code_object import KernelCode
 from .machine import Instruction, Machine, known
-from .memory import ACCESS, ATOMIC, SIZES
+from .memory import bytes_of
 from .waves import ACCUMULATORS, EXEC, VCC, Waves
 
 MOST_REGISTERS = 16
@@ -107,14 +107,11 @@ class LastWrite(Watching):
     def see(self, machine: Machine, instruction: Instruction, w: Waves) -> None:
         """A store or an atomic counts once for each lane that writes."""
         name = instruction.name
-        stored, updated = ACCESS.match(name), ATOMIC.match(name)
-        if name.startswith("SCRATCH") or not (stored and stored["what"] == "STORE" or updated):
+        if name.startswith("SCRATCH") or not ("_STORE_" in name or "_ATOMIC_" in name):
             return
-        size = SIZES[stored["size"]] if stored else 8 if updated["wide"] or name.endswith("64") else 4
         inst = known(machine.code.image, instruction.at, machine.code.arch).inst
-        where, active, left = machine.accesses.address_of(inst)(w)
-        hit = active & (where < self._end) & (where + np.uint64(size) > self._first)
-        hit = hit if left is None else hit & (left > 0)
+        where, inside = machine.accesses.address_of(inst)(w)
+        hit = inside & (where < self._end) & (where + np.uint64(bytes_of(name)) > self._first)
         if hit.any():
             wave, lane = np.argwhere(hit)[-1].tolist()
             self.times += int(hit.sum())

@@ -86,7 +86,9 @@ class Waves:
             np.copyto(self.v[register], value, where=self.active if where is None else where)
 
     def taken(self, chosen: Bools) -> Waves:
-        """Those of them that are chosen, as waves of their own."""
+        """Those of them that are chosen, as waves of their own; themselves if all are."""
+        if chosen.all():
+            return self
         return Waves(self.pc, self.s[:, chosen], self.v[:, chosen], self.scc[chosen], self.ids[chosen], self.steps)
 
     def own(self) -> NDArray[np.int64]:
@@ -156,16 +158,15 @@ class Memory:
 
         addresses: [accesses].  Fault if one lies outside of every buffer.
         """
-        index = np.searchsorted(self._starts, addresses, side="right").astype(np.int64) - 1
-        first = int(index[0]) if len(index) else 0
-        every = bool((index == first).all())
+        index = np.searchsorted(self._starts, addresses, side="right") - 1
+        numbers = index[:1] if (index == index[:1]).all() else np.unique(index)
         found: list[tuple[Bools | slice, NDArray[np.uint8], NDArray[np.int64]]] = []
-        for number in [first] if every else np.unique(index):
-            which: Bools | slice = slice(None) if every else index == number
-            start, contents, _ = self._buffers[max(number, 0)]
+        for number in numbers:
+            which: Bools | slice = index == number if len(numbers) > 1 else slice(None)
+            start, contents, _ = self._buffers[number]  # below all of them: before the last one
             offsets = (addresses[which] - np.uint64(start)).astype(np.int64)
             wrong = (offsets < 0) | (offsets + size > len(contents))
-            if number < 0 or wrong.any():
+            if wrong.any():
                 first = int(np.arange(len(addresses))[which][np.argmax(wrong)])
                 where = int(addresses[first])
                 raise Fault(f"{size} bytes at {where:#x}: outside of every buffer ({self._nearest(where)})", first)
@@ -191,18 +192,21 @@ class Memory:
 
 def gathered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
     """`size` bytes from each offset: [accesses, size]."""
-    unit = unit_of(offsets, size | contents.ctypes.data & 7)
-    words = contents[: len(contents) // unit * unit].view(f"u{unit}")
-    picked = words[(offsets // unit)[:, None] + np.arange(size // unit)]
-    return np.ascontiguousarray(picked).view(np.uint8).reshape(len(offsets), size)
+    words, index = _words(contents, offsets, size)
+    return words[index].view(np.uint8).reshape(len(offsets), size)
 
 
 def scattered(contents: NDArray[np.uint8], offsets: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
     """Bytes [accesses, size] to each offset."""
-    size = values.shape[1]
+    words, index = _words(contents, offsets, values.shape[1])
+    words[index] = np.ascontiguousarray(values).view(words.dtype)
+
+
+def _words(contents: NDArray[np.uint8], offsets: NDArray[np.int64], size: int) -> tuple[Any, NDArray[np.int64]]:
+    """The contents in the largest units that fit, and which of them lie at each offset."""
     unit = unit_of(offsets, size | contents.ctypes.data & 7)
     words = contents[: len(contents) // unit * unit].view(f"u{unit}")
-    words[(offsets // unit)[:, None] + np.arange(size // unit)] = np.ascontiguousarray(values).view(f"u{unit}")
+    return words, (offsets // unit)[:, None] + np.arange(size // unit)
 
 
 def unit_of(offsets: NDArray[np.int64], size: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.emulation.rounding import fused64
+from benchmarks.emulation.rounding import fused
 from benchmarks.emulation.waves import EXEC
 from tests.benchmarks.emulation import instructions, pseudocode
 from tests.benchmarks.emulation.instructions import LANES, TARGET, Case
@@ -143,9 +143,8 @@ def test_accumulation_registers_are_not_the_vector_registers_of_their_numbers(na
 def test_a_wrong_operation_is_seen(monkeypatch):
     from benchmarks.emulation import machine, vector
 
-    kinds = vector.ALU["V_MED3_F32"]
     monkeypatch.setattr(machine, "_KNOWN", {})
-    monkeypatch.setitem(vector.ALU, "V_MED3_F32", (*kinds[:2], lambda a, b, c: np.maximum(np.minimum(a, b), c)))
+    monkeypatch.setitem(vector.FUNCTIONS, "MED3", lambda a, b, c: np.maximum(np.minimum(a, b), c))
     (case,) = [one for one in instructions.known("gfx942")[0] if str(one) == "V_MED3_F32 VOP3"]
     assert "V_MED3_F32 VOP3, --seed 0: " in str(difference(case, "gfx942", 1))
 
@@ -153,7 +152,7 @@ def test_a_wrong_operation_is_seen(monkeypatch):
 def test_an_infinity_outweighs_a_product_that_is_too_large_for_fp64():
     """-inf, and not NaN: no product of finite numbers is infinite before it is rounded."""
     with np.errstate(all="ignore"):
-        assert fused64(np.float64([1e300]), np.float64([1e300]), np.float64([-np.inf])).tolist() == [-np.inf]
+        assert fused(np.float64([1e300]), np.float64([1e300]), np.float64([-np.inf])).tolist() == [-np.inf]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Single instructions of which AMD's pseudocode does not say enough: memory, modes, modifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation.code_object import OVERFLOW_BIT, KernelCode
+from benchmarks.emulation.machine import Machine
+from benchmarks.emulation.operands import Unknown
+from benchmarks.emulation.waves import EXEC, LANES, M0, MODE, Memory, Waves
+
+BUFFER = 1 << 32
+
+
+def encoded(form: str, name: str, **fields: int) -> Any:
+    """An instruction by the numbers in its fields: vector registers are 256 and more."""
+    from tinygrad.renderer.amd.dsl import OPERANDS, Reg
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    op = getattr(ins, f"{form}Op")[name]
+    sizes = {field: max(1, bits // 32) for field, (_, bits, _) in OPERANDS.get(op, {}).items()}
+    sizes |= {"addr": 1, "vaddr": 1, "soffset": 1}
+    given = {field: Reg(value, sizes[field]) if field in sizes else value for field, value in fields.items()}
+    return getattr(ins, form)(op=op, **given)
+
+
+def run(
+    inst: Any, v: dict[int, Any], s: dict[int, int] | None = None, memory: Any = None, lds: Any = None, late: Any = None
+) -> Waves:
+    """One wave after an instruction: v and s are registers before it; memory and lds change in place.
+
+    late: gets what takes loaded bytes, which do not arrive.
+    """
+    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
+    code = KernelCode("one", "gfx950", image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
+    buffers = Memory()
+    if memory is not None:
+        buffers.add(BUFFER, memory.view(np.uint8), "a buffer")
+    machine = Machine(code, buffers, 1, 0 if lds is None else lds.nbytes, 100)
+    if late is not None:
+        machine.accesses.fetch = lambda addresses, size, use: late.append(use)  # type: ignore[method-assign]
+    if lds is not None:
+        machine.accesses.lds = lds.reshape(-1).view(np.uint8)
+    w = Waves(
+        0,
+        np.zeros((128, 1), np.uint32),
+        np.zeros((512, 1, LANES), np.uint32),
+        np.zeros(1, np.bool_),
+        np.zeros((1, 2), np.int64),
+    )
+    for register, value in v.items():
+        w.v[register, 0] = value
+    for register, number in {EXEC: 0xFFFFFFFF, EXEC + 1: 0xFFFFFFFF, MODE: 0xF0, **(s or {})}.items():
+        w.s[register] = number
+    w.mask_changed()
+    machine.run(w)
+    return w
+
+
+PLACES = np.arange(LANES) % 4
+
+
+def words(values: Any) -> dict[int, Any]:
+    """Values of the lanes as registers from v20 on."""
+    raw = np.ascontiguousarray(values).view(np.uint32).reshape(LANES, -1)
+    return {20 + index: raw[:, index] for index in range(raw.shape[1])}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "start"),
+    [
+        ("ADD_F64", np.float64, 0.25), ("MIN_I32", np.int32, 5), ("MAX_I64", np.int64, -5), ("ADD_U32", np.uint32, 7),
+        ("PK_ADD_F16", np.float16, 0.5),
+    ],
+)  # fmt: skip
+def test_atomics_of_the_lds(name, dtype, start):
+    count = 2 if name.startswith("PK") else 1
+    size = count * np.dtype(dtype).itemsize
+    lds = np.full((4, count), start, dtype)
+    given = (np.arange(LANES * count).reshape(LANES, count) - 60).astype(dtype)
+    run(encoded("DS", f"DS_{name}", addr=256 + 10, data0=256 + 20), {10: PLACES * size, **words(given)}, lds=lds)
+    how = {"MIN": np.minimum, "MAX": np.maximum}
+    function = how.get(name[:3], np.add)
+    expected = [
+        function.reduce(np.concatenate([np.full((1, count), start, dtype), given[place::4]]), dtype=dtype)
+        for place in range(4)
+    ]
+    assert np.array_equal(lds, expected)
+
+
+def test_atomic_sums_of_fp64_in_memory():
+    memory, given = np.full(4, 0.5), np.arange(LANES) / 8
+    low, high = BUFFER & 0xFFFFFFFF, BUFFER >> 32
+    inst = encoded("GLOBAL", "GLOBAL_ATOMIC_ADD_F64", addr=256 + 10, data=256 + 20, saddr=14)
+    run(inst, {10: PLACES * 8, **words(given)}, {14: low, 15: high}, memory)
+    assert memory.tolist() == [0.5 + given[place::4].sum() for place in range(4)]
+
+
+@pytest.mark.parametrize("name", ["DS_NOP", "DS_APPEND", "DS_GWS_SEMA_V", "DS_INC_U32"])
+def test_what_the_lds_does_not_do_is_told(name):
+    with pytest.raises(Unknown, match=f"^{name} cannot be executed"):
+        run(encoded("DS", name), {}, lds=np.zeros(4, np.uint32))
+
+
+def test_half_a_register_is_kept_by_a_load_past_the_end_of_a_buffer():
+    memory = np.arange(1, 5, dtype=np.uint16)
+    inst = encoded("MUBUF", "BUFFER_LOAD_SHORT_D16_HI", vdata=256 + 20, vaddr=256 + 10, srsrc=16, soffset=128, offen=1)
+    s = {16: BUFFER & 0xFFFFFFFF, 17: BUFFER >> 32, 18: memory.nbytes, 19: 0x27000}
+    w = run(inst, {10: 2 * np.arange(LANES), 20: 0xAAAA5555}, s, memory)
+    loaded = np.zeros(LANES, np.uint32)
+    loaded[:4] = memory
+    assert np.array_equal(w.v[20, 0], loaded << np.uint32(16) | np.uint32(0x5555))
+
+
+def test_a_load_to_the_lds_goes_where_m0_was_when_it_was_issued():
+    """Schedules let what a wave has loaded arrive when it has gone on."""
+    memory, lds, late = np.arange(LANES, dtype=np.uint32), np.zeros(2 * LANES, np.uint32), []
+    inst = encoded("MUBUF", "BUFFER_LOAD_DWORD", vdata=256, vaddr=256 + 10, srsrc=16, soffset=128, offen=1, lds=1)
+    s = {16: BUFFER & 0xFFFFFFFF, 17: BUFFER >> 32, 18: memory.nbytes, 19: 0x27000, M0: 4 * LANES}
+    w = run(inst, {10: 4 * np.arange(LANES)}, s, memory, lds, late)
+    w.s[M0] = 0
+    late[0](memory[:, None].view(np.uint8))
+    assert np.array_equal(lds[LANES:], memory)
+    assert not lds[:LANES].any()
+
+
+@pytest.mark.parametrize("name", ["V_PK_ADD_F16", "V_PK_MUL_F16"])
+def test_a_pair_of_which_one_is_too_large_is_not_guessed_where_it_would_be_limited(name):
+    inst = encoded("VOP3P", name, vdst=256 + 40, src0=256 + 10, src1=256 + 10, opsel_hi=3)
+    v = {10: 0x7BFF3C00}  # the largest number and 1
+    assert run(inst, v).v[40, 0, 0] >> 16 == 0x7C00
+    with pytest.raises(Unknown, match="an infinite fp16 result with FP16_OVFL set"):
+        run(inst, v, {MODE: 0xF0 | 1 << OVERFLOW_BIT})
+
+
+def test_the_sign_of_bf16_is_changed_before_it_is_converted():
+    inst = encoded("VOP3", "V_CVT_F32_BF16_E64", vdst=256 + 40, src0=256 + 10, neg=1)
+    assert run(inst, {10: 0x3FC0}).v[40, 0].view(np.float32).tolist() == [-1.5] * LANES
+
+
+def test_parts_of_operands_of_64_bits_are_not_guessed():
+    from tinygrad.runtime.autogen.amd.cdna import ins
+
+    op = ins.VOP1Op.V_TRUNC_F64_E32
+    plain = int.from_bytes(encoded("VOP1", op.name, vdst=256 + 40, src0=256 + 10).to_bytes(), "little")
+    inst = ins.VOP1_SDWA.from_bytes((plain & ~0x1FF | 249 | (10 | 6 << 8 | 4 << 16) << 32).to_bytes(8, "little"))
+    with pytest.raises(Unknown, match="V_TRUNC_F64 of parts of registers"):
+        run(inst, {})
+
+
+def test_a_literal_of_a_signed_operand_of_64_bits_keeps_its_sign():
+    from tinygrad.renderer.amd import decode_inst
+
+    inst = encoded("SOP1", "S_FLBIT_I32_I64", sdst=40, ssrc0=20)
+    word = int.from_bytes(inst.to_bytes(), "little") & ~0xFF | 255
+    literal = decode_inst((word | 0xFFFFFFF0 << 32).to_bytes(8, "little"), "cdna")
+    assert run(literal, {}).s[40, 0] == 60
