@@ -58,14 +58,24 @@ def test_slices_of_k_fill_the_device_that_is_there(arch):
         assert slices[max(slices)] > slices[min(slices)] == 1, (arch, slices)
 
 
-def test_hopper_loads_six_steps_ahead_for_some_rows_and_multiplies_with_roles_from_two_rounds_of_tiles_on():
-    """132 SMs; the second and third have 128 tiles, the last 256."""
-    found = {
-        (m, n): gemm_config.rule(on(Case("c", M=m, N=n, K=4096, dtype="fp16"), "sm_90", 132), "sm_90")
-        for m, n in ((256, 8192), (512, 8192), (1024, 4096), (1024, 8192))
-    }
-    said = [[knobs[name] for name in ("variant", "num_stages")] for knobs in found.values()]
-    assert said == [["split", 6], ["persistent", 4], ["persistent", 4], ["specialized", 3]]
+@pytest.mark.parametrize(
+    ("m", "n", "k", "wanted"),
+    [
+        (9, 4096, 4096, ("split", 16, 64, 1, 6)),
+        (32, 4096, 14336, ("split", 32, 64, 2, 6)),
+        (64, 8192, 28672, ("split", 64, 64, 1, 6)),
+        (128, 4096, 4096, ("split", 128, 64, 1, 8)),  # 32 square tiles
+        (128, 4096, 14336, ("split", 128, 64, 2, 8)),
+        (256, 4096, 14336, ("split", 128, 128, 2, 7)),
+        (256, 8192, 4096, ("split", 128, 128, 1, 7)),
+        (512, 4096, 4096, ("split", 128, 128, 1, 7)),
+        (512, 8192, 4096, ("persistent", 128, 256, None, 4)),
+        (1024, 8192, 4096, ("specialized", 128, 256, 1, 3)),
+    ],
+)
+def test_hopper_fills_132_sms_with_few_slices_and_multiplies_with_roles_from_two_rounds_of_tiles_on(m, n, k, wanted):
+    knobs = gemm_config.rule(on(Case("c", M=m, N=n, K=k, dtype="fp16"), "sm_90", 132), "sm_90")
+    assert tuple(knobs.get(name) for name in ("variant", "block_m", "block_n", "split_k", "num_stages")) == wanted
 
 
 @pytest.mark.slow
