@@ -26,26 +26,8 @@ from .waves import VCC, Fault, Memory, Waves, joined
 PATIENCE = 10_000
 """Instructions by which one group of waves may be ahead of another that could go on."""
 
-NOTHING = {
-    **dict.fromkeys(
-        (
-            "S_NOP",
-            "S_WAITCNT",
-            "S_SLEEP",
-            "S_SETPRIO",
-            "S_ICACHE_INV",
-            "S_SETHALT",
-            "S_SENDMSG",
-            "S_INST_PREFETCH",
-            "V_NOP",
-            "V_CLREXCP",
-        ),
-        "plain",
-    ),
-    **dict.fromkeys(("V_NOP", "V_CLREXCP"), "plain"),
-    "S_BARRIER": "barrier",
-    "S_ENDPGM": "end",
-}
+_IDLE = "S_NOP S_WAITCNT S_SLEEP S_SETPRIO S_ICACHE_INV S_SETHALT S_SENDMSG S_INST_PREFETCH V_NOP V_CLREXCP"
+NOTHING = {**dict.fromkeys(_IDLE.split(), "plain"), "S_BARRIER": "barrier", "S_ENDPGM": "end"}
 """Instructions that change no register or memory, and their kind; plain ones change only time, as every access is
 complete when the next instruction begins."""
 
