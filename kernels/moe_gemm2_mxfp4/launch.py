@@ -22,7 +22,11 @@ sum_grid = streamed_launch.sum_grid
 def atomic_call(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype = torch.bfloat16
 ) -> Callable[[], torch.Tensor]:
-    """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits."""
+    """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits.
+
+    With the knob `overlap` of layout `streamed`, here and in reduce_call, the kernel directly before a call may write a
+    and a_scale; ids, weights, experts and valid are read while it runs.
+    """
     _check_launch(case, x, knobs)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     if knobs["layout"] == "streamed":
