@@ -161,7 +161,8 @@ def _some_tokens(case: Case) -> list[dict[str, Any]]:
 
 def _many_tokens(case: Case) -> list[dict[str, Any]]:
     return [
-        *(_split(case, 128, 128, 64, w, stages, split_k=s) for w in (4, 8) for stages in (5, 7) for s in (1, 2, 4)),
+        *(_split(case, 128, 128, 64, 4, stages, split_k=s) for stages in (5, 7) for s in (1, 2, 4)),
+        _split(case, 128, 128, 64, 8, 7, split_k=1),
         *(_split(case, 128, 64, 64, 4, stages, split_k=s) for stages in (6, 8) for s in (1, 2)),
         *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
         *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
@@ -186,7 +187,6 @@ def _prefill(case: Case) -> list[dict[str, Any]]:
         _persistent(128, 128, 128, 8, 3),
         _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * compute_units(case, "sm_90")),
         _persistent(64, 256, 64, 4, 4),
-        _split(case, 128, 256, 64, 8, 4, split_k=1),
         *(_specialized(256, 3, group_m=g, split_k=s) for g in (16, 8) for s in (1, 4)),
         _persistent(128, 256, 64, 8, 4, parts=2),
         _specialized(192, 4),
