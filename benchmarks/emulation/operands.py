@@ -37,7 +37,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def format_of(inst: Any, field: str) -> str:
-    """Format of an operand, "" if there is no such."""
+    """The format of an operand; "" if the instruction has no such field."""
     found = inst.operands.get(field)
     return found[0].name.removeprefix("FMT_NUM_").lower().replace("24", "32") if found else ""
 

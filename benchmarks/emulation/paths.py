@@ -159,7 +159,7 @@ class Program:
         """The facts of the instruction at an address."""
         if at not in self._known:
             instruction = self._machine.instructions.get(at) or self._machine._decoded(at)
-            self._known[at] = facts_of(len(self._all), self._machine.code, instruction)
+            self._known[at] = facts_of(len(self._all), instruction)
             self._all.append(self._known[at])
         return self._known[at]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .code_object import KernelCode
-from .machine import Instruction, known
+from .machine import Instruction
 from .memory import Accesses, Change, Step
 from .operands import VECTOR, Unknown
 from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory, Part
@@ -92,10 +91,9 @@ class Recording(Accesses):
         raise Unknown(f"{inst.op.name}, of which schedules follow no order,")
 
 
-def facts_of(number: int, code: KernelCode, instruction: Instruction) -> Facts:
+def facts_of(number: int, instruction: Instruction) -> Facts:
     """Registers, scope and counter of an instruction."""
-    name = instruction.name
-    inst = known(code.image, instruction.at, code.arch).inst
+    name, inst = instruction.name, instruction.inst
     queue = QUEUES.get(type(inst).__name__.split("_")[0], "") if name != "BUFFER_INV" else ""
     atomic, direct = "_ATOMIC_" in name, "_LDS_" in name or bool(getattr(inst, "lds", 0))
     scope, waits = WORKGROUP, {}

@@ -109,7 +109,7 @@ def reversed_bits(value: Any) -> Any:
 
 
 def leading(value: Any) -> Any:
-    """Zeros above the highest bit that is set; of a signed number, bits like its sign.  All ones if there is no end."""
+    """How many zeros lead; of a signed number, how many leading bits equal its sign.  All ones if every bit does."""
     bits = 8 * value.itemsize
     if value.dtype.kind == "i":
         value = (value ^ value >> value.dtype.type(bits - 1)).view(f"u{value.itemsize}")

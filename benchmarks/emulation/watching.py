@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .code_object import KernelCode
-from .machine import Instruction, Machine, known
+from .machine import Instruction, Machine
 from .memory import bytes_of
 from .waves import ACCUMULATORS, EXEC, VCC, Waves
 
@@ -109,8 +109,7 @@ class LastWrite(Watching):
         name = instruction.name
         if name.startswith("SCRATCH") or not ("_STORE_" in name or "_ATOMIC_" in name):
             return
-        inst = known(machine.code.image, instruction.at, machine.code.arch).inst
-        where, inside = machine.accesses.address_of(inst)(w)
+        where, inside = machine.accesses.address_of(instruction.inst)(w)
         hit = inside & (where < self._end) & (where + np.uint64(bytes_of(name)) > self._first)
         if hit.any():
             wave, lane = np.argwhere(hit)[-1].tolist()
@@ -142,8 +141,7 @@ class Trace(Watching):
             return
         registers = w.s[:, own[0]].copy(), w.v[:, own[0]].copy(), bool(w.scc[own[0]])
         self._note(*registers)
-        inst = known(machine.code.image, instruction.at, machine.code.arch).inst
-        self._before = (f"{instruction.at - machine.code.entry:#8x}  {inst}", *registers)
+        self._before = (f"{instruction.at - machine.code.entry:#8x}  {instruction.inst}", *registers)
         if instruction.at == self._until:
             self._ended = self.lines
         if instruction.kind == "end":

@@ -81,8 +81,9 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
     if case.M <= 256 or sms >= _tiles(case, square):
         full = _tiles(case, square) * square["split_k"] >= 0.75 * sms  # else 9 to 16 % faster in five shapes of H200
         return square if full else _split(case, 128, 64, 64, 4, 8, fill=sms, least=4096)
-    if sms >= -(-case.M // 128) * -(-case.N // 256):  # one round: 1.5 % faster than roles in five cases of H200
-        return _persistent(128, 256, 64, 8, 4, parts=2)
+    wide = _persistent(128, 256, 64, 8, 4, parts=2)
+    if sms >= _tiles(case, wide):  # one round: 1.5 % faster than roles in five cases of H200
+        return wide
     return _specialized(256, 3, group_m=16)
 
 

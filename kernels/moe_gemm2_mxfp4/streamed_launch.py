@@ -60,7 +60,7 @@ def _clear(case: Case, arch: str, knobs: dict[str, Any]) -> tuple[tuple[int], di
     """(grid, constants, options) of the clearing: small blocks where those are at most one program for each SM."""
     small, large = CLEAR_BLOCKS
     block = small if small * compute_units(case, arch) >= case.M * case.N else large
-    options = {"num_warps": block // 1024, **launched(knobs, arch)}
+    options = {"num_warps": block // small, **launched(knobs, arch)}
     return (-(-case.M * case.N // block),), {"BLOCK": block, "OVERLAP": overlaps(knobs, arch)}, options
 
 

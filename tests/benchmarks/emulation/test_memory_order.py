@@ -11,7 +11,7 @@ import pytest
 from benchmarks.emulation import cases, worlds
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
-from benchmarks.emulation.machine import Instruction
+from benchmarks.emulation.machine import known
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.programs import SCALAR, Recording, facts_of
 from benchmarks.emulation.waves import Memory
@@ -64,8 +64,7 @@ def test_an_atomic_of_the_lds_is_refused():
 )
 def test_registers_of_an_instruction_that_moves_lanes_or_takes_parts(words, touched):
     image = b"".join(word.to_bytes(4, "little") for word in words)
-    instruction = Instruction(0, 8, "V_ADD_U32", "plain", lambda w: None)
-    assert facts_of(1, SimpleNamespace(image=image, arch="gfx942"), instruction).touched == touched
+    assert facts_of(1, known(image, 0, "gfx942")).touched == touched
 
 
 @pytest.mark.slow
