@@ -1,7 +1,7 @@
 """What a value of JSON or TOML may be, as small checks that are put together into the description of a format.
 
 A check takes a value and the name of its place, and raises Unfit if the value does not fit.  Standard library only.
-Files that people write (policies, pools, alerts) are `closed`: a key that is not known is a typing error there.
+Files that people write (policies, pools) are `closed`: a key that is not known is a typing error there.
 Where the description is a dataclass already, `built` makes one of the value and checks it by its annotations.
 """
 

@@ -16,7 +16,6 @@ from ci.pools import node as node_check
 @option("--pool NAME", "With --node: the pool (default: the one that started us).", default="")
 @option("--gpus", "With --node: how many GPUs the job has.", click.IntRange(min=0))
 @flag("--drain", "With --node: keep our jobs away from a node that fails.")
-@flag("--github", "Instead: what the repository's settings on GitHub leave open to strangers.")
 @RESULTS
 @JSON
 @DRY_RUN
@@ -34,10 +33,6 @@ def doctor(given: Given) -> int:
         return code
     if given.pool or given.gpus is not None or given.drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
-    if given.github:
-        from ci.github import settings  # a node that measures has no client of GitHub's API
-
-        return settings.examine(given.as_json)
     return _shown(examination.diagnose(Path.cwd(), given.results), given.as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.text import Text
 
-from ci import alerts
 from ci.bars import bar
 from ci.git.command import GitError
 from ci.git.repository import Repository
@@ -41,7 +41,6 @@ from ci.options import (
 from ci.report.words import interval, percent, plain, plural
 from ci.report.words import ran as few
 from ci.trials.file import RecordError
-from kernels import project
 
 STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
 """States that need somebody."""
@@ -154,17 +153,9 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 @option("--since COMMIT", "Only what began after this commit.")
 @several("--machine NAME -> machines", "Only this machine (repeatable).")
 @several("--kind -> kinds", "Only these kinds.", click.Choice([str(kind) for kind in EventKind]))
-@flag("--alert", "Also send alerts as --alerts says, each event once.")
-@option(
-    "--alerts -> alerts_file",
-    "File that says who is alerted, and how.",
-    FILE,
-    default=lambda: project.place(alerts.DEFAULT_FILE),
-    show_default=str(alerts.DEFAULT_FILE),
-)
+@flag("--summary", "Also add them to the summary of the workflow's step.")
 @SOURCES
 @JSON
-@DRY_RUN
 def events(given: Given) -> int:
     """Events of the history: which operators became slower or faster, since which commit, and why.
 
@@ -175,7 +166,6 @@ def events(given: Given) -> int:
     if not results.is_dir() and asked is ParameterSource.COMMANDLINE:
         said = f"{results} is not there, so nothing is known of any regression"
         raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
-    told = alerts.load(given.alerts_file) if given.alert else None
     history, _ = _history(given)
     known = {event.machine for event in history.events}
     for name in given.machines:
@@ -195,8 +185,8 @@ def events(given: Given) -> int:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
     else:
         show(chosen, history, out_console(), all_code=EventKind.CODE in given.kinds)
-    if told:
-        _alert(history, told, results, given.dry_run)
+    if given.summary:
+        _add_to_summary(chosen, history)
     return REGRESSION if any(map(is_regression, chosen)) else PASS
 
 
@@ -207,18 +197,15 @@ def _history(given: Given) -> tuple[History, triage.Triage]:
         return reading.history(given.results, given.code, decisions), decisions
 
 
-def _alert(history: History, told: alerts.AlertSettings, results: Path, dry_run: bool) -> None:
-    """Tell people what they do not know yet.  Raises AlertError if a channel refused."""
-    file = results / alerts.LEDGER
-    sendings, waiting = alerts.due(history, told, alerts.channels(told), alerts.read(file))
-    for one in sendings:
-        verb = "would tell" if dry_run else "tell"
-        click.echo(f"{verb} {one.channel.name}: {one.status}: {alerts.title(one.event)}", err=True)
-    if waiting:
-        click.echo(f"{waiting} more events wait for the next run ({told.most} in one)", err=True)
-    refused = [] if dry_run else list(alerts.send(sendings, file))
-    if refused:
-        raise alerts.AlertError("; ".join(dict.fromkeys(map(str, refused))))
+def _add_to_summary(chosen: Sequence[HistoryEvent], history: History) -> None:
+    """Append the events, as a terminal shows them, to the summary of the workflow's step."""
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not place:
+        raise click.UsageError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")
+    with open(place, "a", encoding="utf-8") as file:
+        file.write("```\n")
+        show(chosen, history, Console(file=file, width=160))
+        file.write("```\n")
 
 
 def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, object]:

@@ -15,7 +15,6 @@ from ci.calling import VERBS
 from ci.git.repository import Commit, Repository
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, Given, NewFile, folder, option, verb
-from kernels import project
 
 VERIFY_MIN = 5
 """GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.run` (2.0 minutes for eight of gemm).  A
@@ -66,16 +65,9 @@ def steps(base: str, head: Commit, tree: str, out: Path) -> tuple[tuple[str, ...
 # ---- a night ---------------------------------------------------------------------------------------------------------
 
 
-NIGHT_MIN = 20
-"""GPU minutes of a night for tuned tables: 130 entries of one GPU by the model of `ci.sweeps.run`, which says 2.0
-minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
-
 MISSED, MISSED_MIN = 40, 20
 """Newest commits among which a night looks for those that no record has, and its GPU minutes for them: a commit of this
 repository takes 45 s of an H100 (pr tier, 2026-11-25)."""
-
-SWEEPS = "swept/sweeps.jsonl"
-"""The trial file of the verified entries; the file of their compiled code has the same name with .code.json."""
 
 MEASURING = ("run", "ab")
 """Verbs whose exit code is that of all steps."""
@@ -91,7 +83,7 @@ Run = Callable[[Sequence[str]], int]
 @folder("--known", "known", "Folder for the gate's verdicts on known changes.")
 @DRY_RUN
 def night(given: Given) -> int:
-    """Say what this machine is, measure, also what was missed, test the gate with known changes, verify tuned tables.
+    """Say what this machine is, measure, also what was missed, test the gate with known changes.
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """
@@ -101,15 +93,14 @@ def night(given: Given) -> int:
 def night_steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
     """The commands of a night, each as arguments.
 
-    Commits that earlier nights missed are measured, the gate is asked, and tuned tables are verified, on full nights,
-    not after a look at a few operators.
+    Commits that earlier nights missed are measured, and the gate is asked, on full nights, not after a look at a few
+    operators.
     """
     measure = ("run", f"--tier={tier}", *(f"--kernel={name}" for name in kernels), f"--out={out}")
     if tier != "nightly" or kernels:
         return (("doctor",), measure)
-    verify = ("tune", "all", "--verify", f"--budget={NIGHT_MIN}", f"--out={project.place(SWEEPS)}")
     missed = ("run", "..HEAD", f"--newest={MISSED}", f"--minutes={MISSED_MIN}", f"--out={out}")
-    return (("doctor",), measure, missed, ("ci", "canary", f"--results={known}"), verify)
+    return (("doctor",), measure, missed, ("ci", "canary", f"--results={known}"))
 
 
 def through(planned: Sequence[Sequence[str]], run: Run) -> int:

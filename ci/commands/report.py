@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ci.github import comment
 from ci.github.client import of_environment
-from ci.github.comment import PostTarget, pull_requests
+from ci.github.comment import pull_requests
 from ci.options import ANY, DRY_RUN, PASS, USAGE, Given, flag, option, out_console, pairs, several, verb
 from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
@@ -20,18 +18,18 @@ from ci.report.model import Report
 @option("--format -> style", "How to render it.", click.Choice(["terminal", "markdown", "json"]), default="terminal")
 @option(
     "--post SHA",
-    "Put it on every open pull request whose head is this commit (needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
+    "Put it on this commit as a check run, and into the comment of every open pull request whose head it is "
+    "(needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
 )
-@option("--topic NAME", "With --post: the section of the comment, such as a pool.")
-@option("--check NAME", "With --post: also a check run of this name on the commit.")
+@option("--pool NAME", "With --post: the pool that measured it.", default="")
 @option("--missing WHY", 'With --post: what to say where FILE is not there, such as "absent: no runner took the job".')
 @flag("--summary", "Also add it to the summary of the workflow's step.")
 @several("--link LABEL=URL -> links", "A link to show under the report (repeatable).")
 @DRY_RUN
 def report(given: Given) -> int:
-    """Render a report file that `check` or `gate` wrote, or post it as the pull request's comment."""
-    if not given.post and (given.topic or given.check or given.missing):
-        raise click.UsageError("--topic, --check and --missing go with --post SHA")
+    """Render a report file that `check` or `gate` wrote, or post it on its commit and pull request."""
+    if not given.post and (given.pool or given.missing):
+        raise click.UsageError("--pool and --missing go with --post SHA")
     if given.post:
         return _posted(given)
     found = json_report.read(given.file)
@@ -61,9 +59,8 @@ def _posted(given: Given) -> int:
         numbers = ", ".join(f"#{number}" for number in pull_requests(github, given.post))
         click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
         return code
-    target = PostTarget(given.post, given.topic or "", given.check or "")
-    _summarised(found, target.topic, given.summary)
-    posted = comment.post(found, target, github, Path.cwd())
+    _summarised(found, given.pool, given.summary)
+    posted = comment.post(found, given.post, given.pool, github)
     for number, action in posted.items():
         click.echo(f"{action} on pull request #{number}")
     if not posted:

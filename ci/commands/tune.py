@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import click
 
@@ -58,11 +57,6 @@ EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
 @option("--budget MIN", "GPU minutes to spend; with --verify on the entries that were confirmed longest ago.", MINUTES)
 @option("--out FILE", "Also add the lines to this trial file; what was compiled goes beside it.", NewFile())
 @option("--code FILE", "With --from: what was compiled where it was measured (default: the file beside FILE).", FILE)
-@option(
-    "--propose NAME",
-    "Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
-    default="",
-)
 @ARCH
 @SOURCE
 @JSON
@@ -95,26 +89,10 @@ def tune(given: Given) -> int:
         print_json(tuning.document(made))
     elif made:
         tuning.show(made, out_console())
-    if given.propose and not given.dry_run:
-        _proposed(made, given.propose, checkout.path)
     actions = {one.action for one in made}
     if given.verify and actions & {Action.MOVED, Action.REMOVED}:
         return REGRESSION
     return NO_VERDICT if Action.OPEN in actions else PASS
-
-
-def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
-    """A pull request with every table that decisions are about, if one of them has changed."""
-    from ci.github.client import of_environment  # a node that measures has no httpx
-    from ci.github.orders import Proposal, propose
-
-    if all(one.action in (Action.BY_RULE, Action.OPEN) for one in made):
-        click.echo("no table has changed: nothing to propose")
-        return
-    files = {one.place.file for one in made}
-    texts = {file.relative_to(tree.resolve()).as_posix(): file.read_text(encoding="utf-8") for file in files}
-    title = f"Tuned tables: {tuning.counted(made)} on {name}"
-    click.echo(propose(of_environment(), Proposal(f"tuned/{name}", title, tuning.markdown(made), texts)))
 
 
 # ---- of one operator ----------------------------------------------------------------------------------------------

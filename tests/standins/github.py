@@ -36,8 +36,6 @@ BODY_LIMIT = 65_536
 """Characters of a comment's body."""
 OUTPUT_LIMIT = 65_535
 """Characters of a check run's summary, and of its text."""
-ANNOTATIONS = 50
-"""Annotations that one call may bring."""
 
 DROP = "drop"
 """A fault: the connection is closed without an answer."""
@@ -78,12 +76,8 @@ GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
 POST   {repo}/pulls                                             open_pull
 GET    {repo}/pulls/<int:number>                                one_pull
-GET    {repo}/pulls/<int:number>/files                          files_of_pull
 GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
-GET    {repo}/issues                                            list_issues
-POST   {repo}/issues                                            open_issue
-PATCH  {repo}/issues/<int:number>                               edit_issue
 GET    {repo}/issues/<int:number>/comments                      list_comments
 POST   {repo}/issues/<int:number>/comments                      make_comment
 GET    {repo}/issues/comments/<int:id>                          one_comment
@@ -92,8 +86,6 @@ DELETE {repo}/issues/comments/<int:id>                          drop_comment
 POST   {repo}/issues/comments/<int:id>/reactions                react
 GET    {repo}/collaborators/<user>/permission                   permission
 POST   {repo}/check-runs                                        make_check
-GET    {repo}/check-runs/<int:id>                               one_check
-PATCH  {repo}/check-runs/<int:id>                               edit_check
 GET    {repo}/actions/runs                                      list_runs
 GET    {repo}/actions/runs/<int:id>                             one_run
 GET    {repo}/actions/runs/<int:id>/jobs                        jobs_of_run
@@ -106,15 +98,6 @@ DELETE {repo}/actions/runners/<int:id>                          drop_runner
 GET    /orgs/<org>/actions/runners                              list_runners
 POST   /orgs/<org>/actions/runners/generate-jitconfig           make_jit
 DELETE /orgs/<org>/actions/runners/<int:id>                     drop_runner
-GET    /orgs/<org>/actions/runner-groups                        list_groups
-GET    {repo}/actions/permissions                               setting
-GET    {repo}/actions/permissions/selected-actions              setting
-GET    {repo}/actions/permissions/workflow                      setting
-GET    {repo}/actions/permissions/fork-pr-contributor-approval  setting
-GET    {repo}/actions/permissions/fork-pr-workflows-private-repos  setting
-GET    {repo}/branches/<branch>/protection                      setting
-GET    {repo}/rules/branches/<branch>                           setting
-GET    {repo}/environments                                      setting
 GET    {repo}/git/ref/heads/<path:branch>                       one_ref
 POST   {repo}/git/refs                                          make_ref
 PATCH  {repo}/git/refs/heads/<path:branch>                      move_ref
@@ -137,9 +120,6 @@ class StandIn:
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
         """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
-        self.files_of: dict[int, list[Json]] = {}
-        """Changed files of a pull request: {"filename", "patch", "status"}."""
-        self.issues: list[Json] = []
         self.comments: dict[int, list[Json]] = {}
         self.reactions: dict[int, list[Json]] = {}
         self.permissions: dict[str, str] = {}
@@ -149,8 +129,6 @@ class StandIn:
         self.runners: list[Json] = []
         self.groups: list[Json] = [{"id": 1, "name": "Default", "visibility": "all", "default": True}]
         self.dispatches: list[Json] = []
-        self.settings: dict[str, Any] = {}
-        """Answers by path within the repository: "actions/permissions", "branches/main/protection", ..."""
         self.refs: dict[str, str] = {"main": "0" * 40}
         self.files: dict[tuple[str, str], str] = {}
         """Texts by branch and path."""
@@ -193,14 +171,6 @@ class StandIn:
         made = {"id": next(self._ids), "body": body, "user": {"login": author or self.author}, "issue": number}
         made["html_url"] = f"https://github.example/{self.repository}/pull/{number}#issuecomment-{made['id']}"
         self.comments.setdefault(number, []).append(made)
-        return made
-
-    def issue(self, body: str, author: str = "", **given: Any) -> Json:
-        """An issue that is there."""
-        number = 1000 + next(self._ids)
-        made = {"number": number, "state": "open", "user": {"login": author or self.author}, "body": body, **given}
-        made["html_url"] = f"https://github.example/{self.repository}/issues/{number}"
-        self.issues.append(made)
         return made
 
     def bodies(self, number: int) -> list[str]:
@@ -311,7 +281,7 @@ class StandIn:
             "owner": {"login": owner, "type": self.owner_type},
         }
 
-    # ---- pull requests, issues, comments ----
+    # ---- pull requests, comments ----
 
     def _pulls(self, call: Call) -> Listed:
         state = call.query.get("state", "open")
@@ -328,27 +298,10 @@ class StandIn:
     def _one_pull(self, call: Call, number: int) -> Json:
         return found(self.pulls, "number", number)
 
-    def _files_of_pull(self, call: Call, number: int) -> Listed:
-        found(self.pulls, "number", number)
-        return Listed(self.files_of.get(number, []))
-
     def _pulls_of_commit(self, call: Call, sha: str) -> Listed:
         known = self.known_to_commit
         fitting = [pull for pull in self.pulls if pull["head"]["sha"] == sha]
         return Listed([pull for pull in fitting if known is None or pull["number"] in known])
-
-    def _list_issues(self, call: Call) -> Listed:
-        state = call.query.get("state", "open")
-        listed = [issue for issue in self.issues if state in ("all", issue["state"])]
-        return Listed(listed[::-1] if call.query.get("direction", "desc") == "desc" else listed)
-
-    def _open_issue(self, call: Call) -> Json:
-        return self.issue(**call.value)
-
-    def _edit_issue(self, call: Call, number: int) -> Json:
-        issue = found(self.issues, "number", number)
-        issue.update(call.value)
-        return issue
 
     def _list_comments(self, call: Call, number: int) -> Listed:
         return Listed(self.comments.get(number, []))
@@ -401,19 +354,11 @@ class StandIn:
 
     def _make_check(self, call: Call) -> Json:
         slug = self.author.removesuffix("[bot]")
-        made = {"id": next(self._ids), "app": {"slug": slug}, "annotations": [], "status": "queued", "conclusion": None}
+        made = {"id": next(self._ids), "app": {"slug": slug}, "status": "queued", "conclusion": None}
         made["html_url"] = f"https://github.example/{self.repository}/runs/{made['id']}"
         self._merge_check(made, call.value)
         self.checks.append(made)
         return made
-
-    def _one_check(self, call: Call, id: int) -> Json:
-        return found(self.checks, "id", id)
-
-    def _edit_check(self, call: Call, id: int) -> Json:
-        check = found(self.checks, "id", id)
-        self._merge_check(check, call.value)
-        return check
 
     @staticmethod
     def _merge_check(check: Json, value: Json) -> None:
@@ -421,13 +366,8 @@ class StandIn:
         for key in ("summary", "text"):
             if len(output.get(key, "")) > OUTPUT_LIMIT:
                 raise Refused(422, f"output.{key} exceeds a maximum of {OUTPUT_LIMIT} characters")
-        added = output.pop("annotations", [])
-        if len(added) > ANNOTATIONS:
-            raise Refused(422, f"No more than {ANNOTATIONS} annotations are allowed")
         check.update({key: item for key, item in value.items() if key != "output"})
         check.setdefault("output", {}).update(output)
-        check["annotations"] += added
-        check["output"]["annotations_count"] = len(check["annotations"])
         if value.get("conclusion"):
             check["status"] = "completed"
 
@@ -524,19 +464,7 @@ class StandIn:
                 run = found(self.runs, "id", one["run_id"])
                 run |= {"status": "completed", "conclusion": "success" if good else "failure"}
 
-    # ---- settings ----
-
-    def _list_groups(self, call: Call) -> Listed:
-        self._administrator(call)
-        return Listed(self.groups, "runner_groups")
-
-    def _setting(self, call: Call, branch: str = "") -> Any:
-        if not call.path.startswith(("rules/", "environments")):
-            self._administrator(call)
-        if call.path not in self.settings:
-            raise Refused(404, "Branch not protected" if call.path.endswith("/protection") else "Not Found")
-        value = self.settings[call.path]
-        return Listed(value) if isinstance(value, list) else value
+    # ---- who may ----
 
     @staticmethod
     def _administrator(call: Call) -> None:

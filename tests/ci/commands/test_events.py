@@ -100,15 +100,11 @@ def test_a_damaged_file_is_said_and_kept() -> None:
     assert Path("ci/events.toml").read_text() == "[event.0123]\n"
 
 
-def test_alerts_are_off_until_a_file_says_so(httpserver) -> None:
-    done = ridgeline("events", "--alert")
-    assert (done.exit_code, "alerts are off" in done.stderr) == (3, True)
-    httpserver.expect_request("/hook", method="POST").respond_with_data("")
-    Path("ci").mkdir()
-    Path("ci/alerts.toml").write_text(f'[webhook]\nurl = "{httpserver.url_for("/hook")}"\n')
-    assert "would tell webhook: open: gemm: 4." in ridgeline("events", "--alert", "--dry-run").stderr
-    assert httpserver.log == []
-    for _ in range(2):
-        assert ridgeline("events", "--alert").exit_code == 1
-    assert len(httpserver.log) == 1
-    assert len(Path("results/alerts.jsonl").read_text().splitlines()) == 1
+def test_the_summary_of_a_night_lists_what_stands_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    assert ridgeline("events", "--open", "--summary").exit_code == 1
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith("```\n1 regression open\n")
+    assert "slower: gemm: " in summary
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    assert "GITHUB_STEP_SUMMARY is not set" in ridgeline("events", "--open", "--summary").stderr

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ci.github import comment
 from ci.github.client import GitHub
 from tests.standins.github import Clock, StandIn
 
@@ -29,7 +28,6 @@ def client(github: StandIn, clock: Clock) -> GitHub:
 
 @pytest.fixture
 def environ(github: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables of a workflow's step, and no waiting for other writers."""
-    monkeypatch.setattr(comment, "SETTLE_S", 0.0)
+    """The variables of a workflow's step."""
     for name, value in {"REPOSITORY": github.repository, "TOKEN": "secret", "API_URL": github.url}.items():
         monkeypatch.setenv(f"GITHUB_{name}", value)

@@ -8,7 +8,7 @@ import pytest
 from werkzeug import Response
 
 from ci.github import client as client_module
-from ci.github.client import GitHub, GitHubError, UnansweredError
+from ci.github.client import PATIENCE_S, GitHub, GitHubError
 from tests.standins.github import DROP, HANG, Clock, StandIn, said
 
 HTML = Response("<!DOCTYPE html><title>Sign in</title>", 200, content_type="text/html")
@@ -41,19 +41,19 @@ def test_limits_are_waited_out(
 def test_a_limit_without_a_time_is_waited_for_longer_each_time(github: StandIn, client: GitHub, clock: Clock) -> None:
     github.fault("GET", "pulls", said(403, "You have exceeded a secondary rate limit."), times=4)
     assert list(client.items("pulls")) == []
-    assert clock.slept == [60, 120, 240, 480]
+    assert clock.slept == [60, 120, 240, 240]
 
 
 def test_a_limit_that_never_ends(github: StandIn, client: GitHub, clock: Clock) -> None:
     github.fault("GET", "pulls", said(429, "slow down"), times=100)
-    with pytest.raises(GitHubError, match="no success in 6 attempts; last: 429 slow down"):
+    with pytest.raises(GitHubError, match="no success in 6 attempts.*; last: 429 slow down"):
         list(client.items("pulls"))
-    assert sum(clock.slept) == 1800
+    assert sum(clock.slept) == 900
 
 
 def test_a_pause_that_is_too_long(github: StandIn, client: GitHub, clock: Clock) -> None:
     github.fault("GET", "pulls", said(403, "rate limit", retry_after="901"))
-    with pytest.raises(GitHubError, match="a pause of 901 s, more than 900 s"):
+    with pytest.raises(GitHubError, match="the next in 901 s; one call waits 900 s at most"):
         list(client.items("pulls"))
     assert clock.slept == []
 
@@ -69,24 +69,24 @@ def test_faults_that_pass_are_waited_out(github: StandIn, client: GitHub, clock:
     assert clock.slept == [1, 2]
 
 
-def test_a_server_that_is_down_is_asked_for_ten_minutes(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_a_server_that_is_down_is_asked_for_a_quarter_of_an_hour(github: StandIn, client: GitHub, clock: Clock) -> None:
     github.fault("GET", "pulls", Response("bad gateway", 502), times=1000)
-    with pytest.raises(GitHubError, match=r"GET pulls/7: no success in \d+ attempts; last: 502 bad gateway"):
+    with pytest.raises(GitHubError, match=r"GET pulls/7: no success in \d+ attempts, .*; last: 502 bad gateway"):
         client.get("pulls/7")
-    assert clock.slept[:7] == [1, 2, 4, 8, 16, 32, 60]
-    assert 540 <= sum(clock.slept) <= 600
+    assert clock.slept[:7] == [1, 2, 4, 8, 16, 32, 64]
+    assert 600 <= sum(clock.slept) <= PATIENCE_S
 
 
 def test_no_server(clock: Clock) -> None:
     with pytest.raises(GitHubError, match="no success in .*ConnectError"):
         GitHub("o/r", "t", "http://127.0.0.1:9", clock.sleep, clock.now).get("pulls")
-    assert 540 <= sum(clock.slept) <= 600
+    assert 600 <= sum(clock.slept) <= PATIENCE_S
 
 
 @pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
 def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github: StandIn, client: GitHub, fault: object) -> None:
     github.fault("POST", "dispatches", fault, after=True)
-    with pytest.raises(UnansweredError, match="may have been carried out"):
+    with pytest.raises(GitHubError, match="may have been carried out"):
         client.post("actions/workflows/gpu.yml/dispatches", {"ref": "main"})
     assert len(github.dispatches) == 1
 
@@ -163,28 +163,27 @@ def test_a_list_within_an_answer(github: StandIn, client: GitHub) -> None:
     assert [run["id"] for run in client.items("actions/runs?status=queued", "workflow_runs")] == runs[::-1]
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("whole", [True, False])
-def test_redirections_are_followed_verbatim(github: StandIn, client: GitHub, status: int, whole: bool) -> None:
+def test_a_repository_that_was_renamed(github: StandIn, client: GitHub, whole: bool) -> None:
+    """GitHub redirects what changes something with 307, which is repeated verbatim."""
     place = (github.url if whole else "") + "/repos/o/r/issues/8/comments"
-    github.fault("POST", "issues/7/", Response("", status, {"Location": place}))
+    github.fault("POST", "issues/7/", Response("", 307, {"Location": place}))
     client.post("issues/7/comments", {"body": "one"})
     assert github.bodies(8) == ["one"]
 
 
 def test_redirections_in_a_circle(github: StandIn, client: GitHub) -> None:
     github.fault("GET", "pulls", Response("", 301, {"Location": "/repos/o/r/pulls"}), times=100)
-    with pytest.raises(GitHubError, match="redirected more than 5 times"):
+    with pytest.raises(GitHubError, match="redirected too often"):
         client.get("pulls")
 
 
-@pytest.mark.parametrize("place", ["{other}/repos/o/r/pulls", "//evil.example/x", "ftp://x/y"])
-def test_the_token_never_goes_to_another_host(github: StandIn, client: GitHub, place: str) -> None:
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_the_token_never_goes_to_another_host(github: StandIn, client: GitHub, status: int) -> None:
     with StandIn() as other:
-        github.fault("GET", "pulls", Response("", 302, {"Location": place.format(other=other.url)}))
-        with pytest.raises(GitHubError, match="sent on to .*not followed"):
-            client.get("pulls")
-        assert other.calls == []
+        github.fault("GET", "pulls", Response("", status, {"Location": f"{other.url}/repos/o/r/pulls"}))
+        client.get("pulls")
+        assert [call.token for call in other.calls] == [""]
 
 
 def test_a_next_page_on_another_host_is_not_read(github: StandIn, client: GitHub) -> None:
@@ -229,11 +228,3 @@ def test_the_token_is_not_sent_in_the_clear(api: str) -> None:
 
 def test_half_a_character_is_sent_as_an_escape(github: StandIn, client: GitHub) -> None:
     assert client.post("issues/7/comments", {"body": "a\ud800b"})["body"] == "a\ud800b"
-
-
-def test_a_clock_that_stands_still_ends_it_too(github: StandIn) -> None:
-    github.fault("GET", "pulls", Response("", 502), times=1000)
-    slept: list[float] = []
-    with pytest.raises(GitHubError, match="no success"):
-        GitHub("o/r", "t", github.url, slept.append, lambda: 0.0).get("pulls")
-    assert sum(slept) <= 600

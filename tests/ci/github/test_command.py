@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import tomllib
 from pathlib import Path
@@ -16,8 +15,7 @@ from werkzeug import Response
 
 from ci.__main__ import main
 from ci.github import orders
-from ci.github.client import GitHubError
-from ci.github.orders import FORMS, OrderError, Proposal, parse, propose, read_event
+from ci.github.orders import FORMS, OrderError, parse, read_event
 from ci.history import triage
 from tests.standins.github import StandIn
 
@@ -267,63 +265,3 @@ def test_a_dry_run_changes_nothing(github: StandIn, ask, tmp_path: Path) -> None
     assert outcome(ask(f"/ridgeline gpu {SHA}", "--dry-run"))["action"] == "gpu"
     assert {call.method for call in github.calls} == {"GET"}
     assert not (tmp_path / "output").exists()
-
-
-# A pull request of ours: one for a branch, brought up to date while it is open.
-
-
-PATH = "kernels/gemm/tuned.toml"
-MADE = Proposal("tuned/h200-1", "Tuned tables: 1 moved", "body", {PATH: "new\n"})
-
-
-@pytest.fixture
-def tables(github: StandIn) -> StandIn:
-    github.files["main", PATH] = "old\n"
-    return github
-
-
-def test_a_pull_request_has_the_new_tables_and_the_default_branch_stays(tables, client):
-    url = propose(client, MADE)
-    [pull] = tables.pulls
-    assert url == pull["html_url"]
-    assert (pull["head"]["ref"], pull["base"]["ref"], pull["title"]) == (MADE.ref, "main", MADE.title)
-    assert tables.files[MADE.ref, PATH] == "new\n"
-    assert tables.files["main", PATH] == "old\n"
-    assert tables.refs["main"] == "0" * 40
-    assert tables.unknown == []
-
-
-def test_the_next_night_brings_the_open_one_up_to_date(tables, client):
-    first = propose(client, MADE)
-    tables.refs["main"] = "b" * 40
-    assert propose(client, dataclasses.replace(MADE, files={PATH: "newer\n"})) == first
-    assert len(tables.pulls) == 1
-    assert tables.files[MADE.ref, PATH] == "newer\n"
-
-
-def test_a_fork_with_a_branch_of_that_name_is_not_ours(tables, client):
-    tables.pull(7, head="c" * 40, fork=True)["head"]["ref"] = MADE.ref
-    propose(client, MADE)
-    assert [pull["number"] for pull in tables.pulls if pull["head"]["ref"] == MADE.ref] != [7]
-
-
-@pytest.mark.parametrize(("method", "path"), [("PUT", "contents/"), ("POST", "pulls")])
-def test_an_answer_that_is_lost_makes_nothing_twice(tables, client, method, path):
-    tables.fault(method, path, Response("", 502), after=True)
-    propose(client, MADE)
-    assert len(tables.pulls) == 1
-    assert tables.files[MADE.ref, PATH] == "new\n"
-
-
-def test_where_workflows_may_not_open_one_a_person_finds_the_branch(tables, client):
-    refused = Response('{"message": "GitHub Actions is not permitted to create or approve pull requests."}', 403)
-    tables.fault("POST", "pulls", refused)
-    assert propose(client, MADE).endswith(f"/compare/main...{MADE.ref}?expand=1")
-    assert tables.files[MADE.ref, PATH] == "new\n"
-
-
-@pytest.mark.parametrize("name", ["", "../main", "a b", "-x\n"])
-def test_a_name_that_is_no_branch_is_refused(tables, client, name):
-    with pytest.raises(GitHubError, match="cannot be the name of a branch"):
-        propose(client, dataclasses.replace(MADE, branch=name))
-    assert tables.pulls == []

@@ -6,9 +6,9 @@ import pytest
 from werkzeug import Response
 
 from ci.github.client import GitHub, GitHubError
-from ci.github.comment import ROUNDS, SETTLE_S, Comments, Section, parsed, pull_requests
+from ci.github.comment import pull_requests, write_comment
 from ci.report.markdown import MARKER
-from tests.standins.github import BOT, DROP, HANG, Clock, StandIn, said
+from tests.standins.github import BOT, DROP, HANG, StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 ONE, TWO = f"{MARKER}\none", f"{MARKER}\ntwo"
@@ -16,7 +16,7 @@ COMMENTS = "issues/7/comments"
 
 
 def keep(client: GitHub, body: str = ONE) -> str:
-    return Comments(client).keep_body(7, MARKER, body)
+    return write_comment(client, 7, MARKER, body)
 
 
 def test_updated(github: StandIn, client: GitHub) -> None:
@@ -26,10 +26,10 @@ def test_updated(github: StandIn, client: GitHub) -> None:
 
 
 @pytest.mark.parametrize("there", [ONE, ONE + "\n", ONE.replace("\n", "\r\n")])
-def test_unchanged_is_not_edited(github: StandIn, client: GitHub, clock: Clock, there: str) -> None:
+def test_unchanged_is_not_edited(github: StandIn, client: GitHub, there: str) -> None:
     github.comment(7, there)
     assert keep(client) == "unchanged"
-    assert (github.told("PATCH"), github.told("POST", "issues"), clock.slept) == ([], [], [])
+    assert (github.told("PATCH"), github.told("POST", "issues")) == ([], [])
 
 
 @pytest.mark.parametrize(("body", "author"), [(f"{MARKER}\nmine now", "mallory"), (f"see {MARKER}", BOT)])
@@ -48,13 +48,6 @@ def test_a_fault_makes_one_comment(github: StandIn, client: GitHub, fault: objec
     assert len(github.told("POST", COMMENTS)) == 2 - after
 
 
-def test_deleted_between_reading_and_writing(github: StandIn, client: GitHub) -> None:
-    github.comment(7, ONE)
-    github.fault("PATCH", "comments", None, meanwhile=github.comments[7].clear)
-    assert keep(client, TWO) == "created"
-    assert github.bodies(7) == [TWO]
-
-
 def test_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None:
     oldest = github.comment(7, ONE)["id"]
     github.comment(7, "a person", author="someone")
@@ -65,17 +58,6 @@ def test_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None
     assert github.comments[7][0]["id"] == oldest
 
 
-def test_two_writers_create_at_once(github: StandIn, client: GitHub) -> None:
-    """The other creates its comment after we looked and before we create ours; then it updates the oldest, as we do."""
-    github.fault("POST", COMMENTS, None, meanwhile=lambda: write(other(github), "mi325x"))
-    write(client, "mi300x")
-    (body,) = github.bodies(7)
-    assert {topic: section.text for topic, section in parsed(body).items()} == {
-        "mi300x": "of mi300x",
-        "mi325x": "of mi325x",
-    }
-
-
 @pytest.mark.parametrize("author", ["my-ridgeline[bot]", "a-person"])
 def test_the_author_is_whoever_the_token_belongs_to(github: StandIn, client: GitHub, author: str) -> None:
     github.comment(7, f"{MARKER}\nof the workflow's own token", author=BOT)
@@ -84,17 +66,12 @@ def test_the_author_is_whoever_the_token_belongs_to(github: StandIn, client: Git
     assert github.bodies(7) == [f"{MARKER}\nof the workflow's own token", TWO]
 
 
-@pytest.mark.parametrize("author", [BOT, "my-ridgeline[bot]"])
-@pytest.mark.parametrize("fault", [None, Response("", 502), said(404, "Not Found"), DROP])
-def test_a_token_that_cannot_say_whose_it_is(
-    github: StandIn, client: GitHub, clock: Clock, author: str, fault: object
-) -> None:
-    github.identity, github.author = False, author
+@pytest.mark.parametrize("fault", [None, said(404, "Not Found"), Response("", 502)])
+def test_a_token_that_cannot_say_whose_it_is_is_the_workflows(github: StandIn, client: GitHub, fault: object) -> None:
+    github.identity = False
     github.fault("POST", "graphql", fault, times=99)
-    for body in (ONE, TWO, TWO):
-        keep(client, body)
-        assert github.bodies(7) == [body]
-    assert set(clock.slept) == {SETTLE_S}
+    assert [keep(client), keep(client, TWO)] == ["created", "updated"]
+    assert github.bodies(7) == [TWO]
 
 
 def test_every_pull_request_with_this_head(github: StandIn, client: GitHub) -> None:
@@ -104,41 +81,6 @@ def test_every_pull_request_with_this_head(github: StandIn, client: GitHub) -> N
     github.pull(13, "f" * 40)
     github.known_to_commit = {7}
     assert pull_requests(client, SHA) == [7, 9]
-
-
-def other(github: StandIn) -> GitHub:
-    """Another job with the same token, on another machine."""
-    clock = Clock()
-    return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now)
-
-
-def write(client: GitHub, topic: str) -> str:
-    return Comments(client).keep_section(7, MARKER, Section(topic, SHA, f"of {topic}"))
-
-
-# ---- around them ----
-
-
-def test_a_writer_that_never_rests_is_said(github: StandIn, client: GitHub) -> None:
-    def overwrite() -> None:
-        for comment in github.comments.get(7, []):
-            comment["body"] = f"{MARKER}\nof another"
-
-    github.fault("GET", COMMENTS, None, times=99, meanwhile=overwrite)
-    with pytest.raises(GitHubError, match=f"did not settle in {ROUNDS} rounds"):
-        keep(client)
-
-
-def test_what_was_just_written_may_not_be_listed_yet(github: StandIn, client: GitHub) -> None:
-    github.fault("GET", COMMENTS, None)
-    github.fault("GET", COMMENTS, Response("[]", 200, content_type="application/json"), times=3)
-    assert keep(client) == "created"
-    assert github.bodies(7) == [ONE]
-
-
-def test_a_body_without_its_marker(client: GitHub) -> None:
-    with pytest.raises(GitHubError, match="start with its marker"):
-        keep(client, "hello")
 
 
 @pytest.mark.parametrize("status", [401, 403, 422])
