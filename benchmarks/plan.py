@@ -141,7 +141,8 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     chosen = [d[name] for d in declared for name in kernels if name in d]
     cases = sorted({case["name"] for kernel in chosen for case in kernel["cases"]})
     backends = sorted({name for kernel in chosen for name in kernel["backends"]})
-    knobs = sorted({knob for kernel in chosen for names in kernel["knobs"].values() for knob in names})
+    chosen_backends = selection.backends or backends
+    knobs = sorted({knob for kernel in chosen for name in chosen_backends for knob in kernel["knobs"].get(name, ())})
     if not chosen:
         return
     full = [f"{kernel['kernel']}/{case['name']}" for kernel in chosen for case in kernel["cases"]]
@@ -153,7 +154,8 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
             raise UsageError(f"no backend {name!r}; known: {', '.join(backends)}")
     for name in selection.knobs:
         if name.rpartition(".")[2] not in knobs:
-            raise UsageError(f"no backend has a knob {name!r}; known: {', '.join(knobs) or 'none'}")
+            whose = f"backend {', '.join(selection.backends)}" if selection.backends else "backend"
+            raise UsageError(f"no {whose} has a knob {name!r}; known: {', '.join(knobs) or 'none'}")
     tiers_of(selection.tier)
 
 

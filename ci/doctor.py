@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ci import calling
 from ci.bars import printable
 from ci.git.command import GitError
 from ci.git.repository import Repository
@@ -76,7 +77,8 @@ def diagnose(root: Path, results: Path) -> Diagnosis:
     except (MeasureError, KeyError, TypeError, AttributeError) as error:
         why = f"its answer cannot be read ({type(error).__name__}: {error})"
         why = str(error) if isinstance(error, MeasureError) else why
-        next_step = "run `python -m benchmarks doctor` and correct what it reports"
+        started = " ".join(["python", *calling.program("benchmarks"), "doctor"])
+        next_step = f"run `{started}` and correct what it reports"
         machine, found = {}, [Finding("error", "the measuring program does not start", why, next_step)]
     found += [*map(_version, TESTED), *_interpreter(), _clone(root), *_records(results), _slurm()]
     return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), machine)

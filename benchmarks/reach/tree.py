@@ -140,7 +140,10 @@ def _known_to_git(root: Path) -> dict[str, str] | None:
 
 
 def _walk(root: Path) -> Iterator[tuple[str, bool]]:
-    """Every file below a folder, without hidden folders and environments, and whether a linked folder has it."""
+    """Every regular file below a folder, without hidden folders and environments, and whether a linked folder has it.
+
+    A pipe or a socket is no source, and reading one may never end.
+    """
     entered: set[str] = set()
     for folder, below, names in os.walk(root, followlinks=True):
         place = os.path.relpath(folder, root)
@@ -152,7 +155,7 @@ def _walk(root: Path) -> Iterator[tuple[str, bool]]:
         below[:] = [name for name in below if not is_hidden(name)]
         linked = real != os.path.join(os.path.realpath(root), place) and place != "."
         for name in names:
-            if not is_hidden(name):
+            if not is_hidden(name) and os.path.isfile(os.path.join(folder, name)):
                 yield name if place == "." else f"{place}/{name}", linked
 
 

@@ -111,8 +111,7 @@ def _against(
     part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
     on_cpu, by_code = machine_kind() == "cpu", None
     if not found.nothing and (part is plan or part.kernels):
-        targets = isa_check.TARGETS if on_cpu else ()
-        by_code = isa_check.judged(checkouts, part, root, err_console(), targets)
+        by_code = isa_check.judged(checkouts, part, root, err_console())
         if on_cpu and not plan.trials and part.kernels and isa_check.compiled_in(by_code) >= set(part.kernels):
             plan = dataclasses.replace(plan, trials=rules.settings(machine_kind="cpu").min_trials)  # times are shown
     outcome = compared(checkouts, plan, rules, file, all_cases)

@@ -16,7 +16,7 @@ from ci.harness import HARNESS
 from ci.history import exact
 from ci.isa import series, versions
 from ci.isa import text as isa_text
-from ci.isa.compiled import CompiledTree, CompileError, TreeCompiler, Wanted, parse
+from ci.isa.compiled import TARGETS, CompiledTree, CompileError, TreeCompiler, Wanted, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import side_by_side
@@ -52,7 +52,7 @@ ridgeline isa                                  the code of the working tree
 @verb(EXAMPLES, title="Examples")
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@several("--arch ARCH -> arches", "gfx942, gfx950, sm_90 (repeatable; default: AMD).")
+@several("--arch ARCH -> arches", "gfx942, gfx950, sm_90 (repeatable; default: all; with --range the AMD ones).")
 @CASES
 @POLICY
 @JSON
@@ -103,7 +103,8 @@ class IsaJob:
             self.root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
-        chosen = (given.arches, given.tier, given.kernels, given.cases, given.backends)
+        recorded = given.span or given.history  # the series on record are of AMD's
+        chosen = (given.arches or (() if recorded else TARGETS), given.tier, given.kernels, given.cases, given.backends)
         limits = {"timeout_s": given.timeout_s, "memory_mb": given.memory_mb}
         self.wanted = Wanted(*chosen, **limits, execute=given.execute)
 
@@ -135,6 +136,7 @@ class IsaJob:
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)
+        self._tell(f"compiled for {', '.join(self.wanted.arches)}, as `check` does" * (not self.given.arches))
         if self.given.as_json:
             named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
             print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))

@@ -61,3 +61,8 @@ def git_or_none(folder: Path, *argv: str, stdin: str = "", env: Mapping[str, str
 def succeeds(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> bool:
     """Whether the command exits with 0."""
     return git_or_none(folder, *argv, env=env) is not None
+
+
+def is_branch_name(name: str) -> bool:
+    """Whether git takes it as the name of a branch: `rocm-7.2+fixes`, `a@b`, `x#y`, but not `-x`, `a..b`, `@{-1}`."""
+    return not name.startswith("-") and succeeds(Path.cwd(), "check-ref-format", f"refs/heads/{name}")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ci.git.command import GitError, git, git_or_none, succeeds
+from ci.git.command import GitError, git, git_or_none, is_branch_name, succeeds
 
 PUSHES = 5
 IDENTITY = ("ridgeline", "ridgeline@users.noreply.github.com")
@@ -46,8 +46,8 @@ def push_records(
     passed in the environment, so it appears neither in arguments nor in the repository's configuration.  Only `folder`
     is committed, whatever else has changed.
     """
-    if not re.fullmatch(r"(?!-)[\w./-]+", branch):
-        raise PushError(f"{branch!r} cannot be the name of a branch")
+    if not is_branch_name(branch):
+        raise PushError(f"{branch!r} cannot be the name of a branch (`git check-ref-format --branch NAME`)")
     where, env = folder.resolve().parent, {**author(), **_authority(token, server)}
     try:
         if not _commit(where, env, folder.name, message):

@@ -6,12 +6,11 @@ import contextlib
 import dataclasses
 import glob
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ci.git.command import GitError, git, git_or_none, succeeds
+from ci.git.command import GitError, git, git_or_none, is_branch_name, succeeds
 
 # Commits checked out in worktrees of their own, beside the folder a person works in.
 
@@ -231,8 +230,8 @@ class Repository:
 
 def _main_branches() -> list[str]:
     target = os.environ.get("GITHUB_BASE_REF", "")
-    if target and not re.fullmatch(r"[\w./-]+", target):
-        raise GitError(f"GITHUB_BASE_REF is {target!r}; a branch name is expected")
+    if target and not is_branch_name(target):
+        raise GitError(f"GITHUB_BASE_REF is {target!r}, which `git check-ref-format --branch` refuses; name a branch")
     usual = ["origin/HEAD", "origin/main", "main", "origin/master", "master"]
     return [f"origin/{target}", *usual] if target else usual
 

@@ -12,16 +12,13 @@ from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan
 from ci.isa import compiled
-from ci.isa.compiled import CompiledTree, TreeCompiler, Wanted
+from ci.isa.compiled import TARGETS, CompiledTree, TreeCompiler, Wanted
 from ci.isa.judge import CodeVerdict, IsaJudgement, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import lines
 from ci.judging.types import Judgement, Verdict
 from ci.trials.trial import Trial
 from ci.whole_files import replace
-
-TARGETS = ("gfx942", "gfx950", "sm_90")
-"""What is compiled for where no GPU can time anything: MI300X and MI325X, MI355X, H200."""
 
 CODE, SIDES = Path(".ridgeline/code"), ("base.json", "head.json")
 """Where the results of compiling both sides lie."""
@@ -34,9 +31,9 @@ DECIDES = {CodeVerdict.SAME: Verdict.SAME, CodeVerdict.NEW: Verdict.SAME, **WORS
 
 
 def judged(
-    trees: Sequence[LocalCheckout], plan: MeasurePlan, root: Path, console: Console, arches: Sequence[str] = ()
+    trees: Sequence[LocalCheckout], plan: MeasurePlan, root: Path, console: Console, arches: Sequence[str] = TARGETS
 ) -> IsaJudgement:
-    """Compile base and head for architectures (default: the AMD ones) and compare; unchanged code comes from the cache.
+    """Compile base and head for architectures and compare; unchanged code comes from the cache.
 
     What was compiled is left in .ridgeline/code, for whoever judges it elsewhere.
     """

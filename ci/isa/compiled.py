@@ -359,6 +359,10 @@ class CompileError(Exception):
     """Compiling could not start or broke off; the text says why."""
 
 
+TARGETS = ("gfx942", "gfx950", "sm_90")
+"""What commits are compared for unless asked otherwise, by every verb: MI300X and MI325X, MI355X, H200."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Wanted:
     """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.

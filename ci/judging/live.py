@@ -124,10 +124,12 @@ def compare(
     orders = [looking.next()]
 
     def told() -> str:
+        refuse_unused_knobs(log.read().trials, plan.knobs)
         return said(orders.pop() if orders else looking.next())
 
     if orders[0]:
         measured(measuring(checkouts, plan, out, console, told), out)
+    refuse_unused_knobs(log.read().trials, plan.knobs)
     return looking.outcome()
 
 
@@ -230,6 +232,32 @@ def refuse_other_regime(file: TrialFile, plan: MeasurePlan) -> None:
     if other:
         said = f"{file.path} holds trials of the {other} regime, and times of two regimes are never compared"
         raise MeasureError(f"{said}: give another file with --out")
+
+
+def refuse_unused_knobs(trials: Sequence[Trial], settings: Sequence[str]) -> None:
+    """MeasureError if no arm of a side that was timed has a knob that was set there: both sides ran the same.
+
+    settings: as [ROLE.]KEY=VALUE; without a role any side counts.  Nothing is said before anything was timed.
+    """
+    arms = [(role, arm) for trial in trials for _, role, _, arm in trial.arms() if arm.ok]
+    for setting in settings if arms else ():
+        key = setting.partition("=")[0]
+        side, _, name = key.rpartition(".")
+        if not any(name in arm.knobs for role, arm in arms if side in ("", role)):
+            known = sorted({knob for _, arm in arms for knob in arm.knobs})
+            lacking = sorted(
+                {f"{t.operator}/{backend}" for t in trials for _, _, backend, arm in t.arms() if not arm.ok}
+            )
+            raise MeasureError(
+                f"--set {setting.removeprefix('head.')}: no backend that was timed here has the knob {name}; "
+                f"those that were have {', '.join(known) or 'no knobs'}"
+                f"{f'; not timed here: {_few(lacking)}' if lacking else ''}"
+            )
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def remarks(file: TrialFile) -> list[str]:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from ci import calling
 from ci.doctor import Diagnosis, Finding
 from ci.harness import MeasureError, query
 from ci.pools import drained, file
@@ -66,7 +67,8 @@ def look(asked: NodeCheck, results: Path) -> NodeReport:
         answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=EXAMINE_S)
         faults, facts = faults_of(answer), answer["facts"]
     except (MeasureError, KeyError, TypeError) as error:
-        next_step = "run `python -m benchmarks doctor --node` and correct what it reports"
+        started = " ".join(["python", *calling.program("benchmarks"), "doctor", "--node"])
+        next_step = f"run `{started}` and correct what it reports"
         faults, facts = (NodeFault("preflight", f"the preflight gives no answer: {error}", next_step),), {}
     if why := drained.why(asked.name, asked.folder):
         next_step = f"`ridgeline ci pools --resume {asked.name}` once it is repaired"

@@ -39,6 +39,12 @@ def reached(root: Path, **settings: str) -> set[str]:
     return operators.reached(tree, operators.declared(tree)["rms"])
 
 
+def test_a_pipe_is_no_source_and_is_never_read(tmp_path):
+    written(tmp_path, {"perf/norms.py": DECLARED, "mine/ops.py": ""})
+    os.mkfifo(tmp_path / "mine/pipe.py")
+    assert reached(tmp_path) == {"perf/norms.py", "mine/ops.py"}
+
+
 @pytest.mark.parametrize("source", ["", "src/", "python/", "packages/mine/src/"])
 @pytest.mark.parametrize("package", [True, False])
 def test_what_a_declaration_imports_is_found_in_whatever_folder_the_repository_keeps_it(tmp_path, source, package):

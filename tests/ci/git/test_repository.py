@@ -47,6 +47,25 @@ def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo: Path) 
     assert base() == left
 
 
+@pytest.mark.parametrize("name", ["rocm-7.2+fixes", "a@b", "x#y", "fix/ünï", "a..b", "-x", "a b", "@{-1}"])
+def test_the_base_branch_of_a_pull_request_may_have_any_name_that_git_takes(
+    repo: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_BASE_REF", name)
+    if name in ("a..b", "-x", "a b", "@{-1}"):
+        with pytest.raises(GitError, match="check-ref-format"):
+            Repository(repo).default_base()
+        return
+    base = git(repo, "rev-parse", "HEAD")
+    git(repo, "update-ref", f"refs/remotes/origin/{name}", base)
+    git(repo, "checkout", "-q", "-b", "topic")
+    commit(repo, kernels__a="two")
+    git(repo, "update-ref", "refs/heads/main", "HEAD")
+    found = Repository(repo).default_base()
+    assert found is not None
+    assert found.hash == base
+
+
 def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path: Path) -> None:
     old = git(repo, "rev-parse", "HEAD")
     commit(repo, readme="second")

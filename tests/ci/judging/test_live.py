@@ -168,6 +168,27 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
     assert len(trial_files.read(out).trials) == 1
 
 
+@pytest.mark.parametrize(("settings", "refused"), [(("tile=8",), False), (("base.tile=8",), False), (("nix=8",), True)])
+def test_a_knob_that_no_timed_backend_has_is_refused_with_the_knobs_that_there_are(
+    tmp_path: Path, settings: tuple[str, ...], refused: bool
+) -> None:
+    class Tiled(Player):
+        def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+            line = super().trial(cases, roles)
+            for case in line["cases"].values():
+                case["arms"]["head/triton"]["knobs"] = case["arms"]["base/triton"]["knobs"] = {"tile": 8}
+                case["arms"]["base/blas"] = case["arms"]["head/blas"] = trials.failed("unsupported")
+            return line
+
+    player, plan = Tiled(), MeasurePlan(knobs=settings)
+    if refused:
+        with pytest.raises(MeasureError, match=r"--set nix=8: no .* nix; .* have tile; not timed here: gemm/blas"):
+            play(player, tmp_path / "t.jsonl", plan)
+        assert player.written == 1
+    else:
+        assert play(player, tmp_path / "t.jsonl", plan).judgement.verdict is Verdict.SAME
+
+
 def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_would_take(tmp_path: Path) -> None:
     player = Player(apart=0.2)
     outcome = play(player, tmp_path / "t.jsonl")
