@@ -136,7 +136,8 @@ class IsaJob:
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)
-        self._tell(f"compiled for {', '.join(self.wanted.arches)}, as `check` does" * (not self.given.arches))
+        if not self.given.arches:
+            self._tell(f"compiled for {', '.join(self.wanted.arches)}, as `check` does")
         if self.given.as_json:
             named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
             print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
