@@ -120,7 +120,7 @@ class ScriptRequest:
         """The options of the measuring program, apart from progress; the script's own arguments last."""
         budget_s = self.budget_min * 60 if self.budget_min else None
         pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
-        argv = [one for side in checkouts for one in of_checkout(side)]
+        argv = [*["--all-cases"] * self.all_cases, *(one for side in checkouts for one in of_checkout(side))]
         argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
         argv += options(path=self.paths, env=pythons, device=self.device or None, budget=budget_s)
         argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, budget_trials=self.budget_trials)
@@ -130,8 +130,7 @@ class ScriptRequest:
         self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
     ) -> int:
         """Trials of the script into a file (a ci.judging.live.Measure); its exit code."""
-        flags = ["--orders", *(["--all-cases"] if self.all_cases else [])]
-        ended = self._followed([*flags, *self.options(checkouts, plan, out)], out, console, told)
+        ended = self._followed(["--orders", *self.options(checkouts, plan, out)], out, console, told)
         if ended.code == NOTHING and not out.exists():
             raise NothingToCompare(ended.last)
         if ended.code == USAGE or ended.code < 0:

@@ -38,8 +38,12 @@ from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.shapes import Json, JsonObject, built
 from benchmarks.trial_file import Status
 
-HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
-"""What a process of `--device cpu` sees of GPUs."""
+ON_CPU = {
+    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""),
+    "TRITON_INTERPRET": "1",
+}
+"""Variables of a process of `--device cpu`: it sees no GPU, and Triton interprets what is not timed
+(benchmarks.worker.scripts.running)."""
 
 HOUSE = {"benchmarks", "ci", "dashboards", "kernels", "ridgeline", "tests"}
 """Names of our own rooms: a server that forks has them already, or must not."""
@@ -104,7 +108,7 @@ class ScriptSession(Session):
         """A script declares nothing before it has run."""
 
     def _variables(self) -> dict[str, str]:
-        own = {**VARIABLES, "MPLBACKEND": "Agg", **(HIDE_GPUS if self.script.device == "cpu" else {})}
+        own = {**VARIABLES, "MPLBACKEND": "Agg", **(ON_CPU if self.script.device == "cpu" else {})}
         return own if self._has_gpu else {**own, "OMP_NUM_THREADS": "1"}
 
     @property

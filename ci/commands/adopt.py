@@ -148,13 +148,14 @@ def _told(seen: SeenScript, request: ScriptRequest, given: Given, spec: str) -> 
     if given.as_json:
         print_json(dataclasses.asdict(seen))
         return PASS
-    by_key = {one.key: one for one in seen.closures}
-    lines = [f"{key}  {by_key[key].expected_s * 1e6:.3g} us, by {by_key[key].timer}" for key in seen.timed]
-    failed = {one.key: one.why for one in seen.closures if one.why}
-    lines += [f"{key}  not timed: {why}" for key, why in {**seen.left_out, **failed}.items()]
-    lines += [f"warning: {one}" for one in seen.warnings]
-    for line in [*lines, f"{len(seen.timed)} of {len(by_key)} closures, about {seen.trial_s:.0f} s a trial"]:
-        click.echo(plain(line, 500))
+    for closure in seen.closures:
+        reason = closure.why or seen.left_out.get(closure.key, "")
+        seconds = "" if closure.why else f"{closure.expected_s * 1e6:.3g} us, by {closure.timer}"
+        click.echo(plain(f"{closure.key}  {'; not timed: '.join(filter(None, (seconds, reason)))}", 500))
+    for warning in seen.warnings:
+        click.echo(plain(f"warning: {warning}", 500))
+    all_cases = "; --all-cases times what runs the same code, too" if seen.left_out and not given.all_cases else ""
+    click.echo(f"{len(seen.timed)} of {len(seen.closures)} closures, about {seen.trial_s:.0f} s a trial{all_cases}")
     return PASS
 
 
