@@ -22,15 +22,13 @@ SHARED = {
     "benchmarks.trial_file",
     "benchmarks.shapes",
     "benchmarks.points",
-    "benchmarks.studies",
-    "benchmarks.studies.types",
     "benchmarks.reach",
     "benchmarks.reach.code",
     "benchmarks.reach.sources",
     "benchmarks.reach.operators",
     "benchmarks.reach.tree",
 }
-"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  What a
+"""The descriptions of the trial file and of a sweep's points: writers and readers import them.  What a
 change of files can reach: whoever measures and whoever judges must agree on it.  And how a process of ours ends with
 the one that started it, which every package needs."""
 
@@ -70,17 +68,9 @@ ROOMS = {
     "ci.history.configurations": {"ci.history", "ci.judging", "ci.records", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.document", "ci.report.words"},
-    "ci.tables.published": {"ci.tables.published", "benchmarks.shapes"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *(
-            "ci.sweeps.measured",
-            "ci.sweeps.show",
-            "ci.tables.published",
-            "kernels.hardware",
-            "kernels.project",
-            "benchmarks.lifetime",
-        ),
+        *("ci.sweeps.measured", "ci.sweeps.show", "kernels.hardware", "kernels.project", "benchmarks.lifetime"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

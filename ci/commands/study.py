@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.table import Table
 
-from benchmarks.studies import studies
-from benchmarks.studies import study as named
-from benchmarks.studies.types import REGIMES
 from ci.commands.common.measuring import one_checkout
 from ci.commands.sweep import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
+from ci.git.repository import LocalCheckout
 from ci.harness import OneProgram
 from ci.options import (
     CASE,
     DRY_RUN,
     JSON,
+    NO_VERDICT,
     PASS,
     RESULTS,
     SOURCE,
     THERE,
     Given,
     NewFile,
+    err_console,
     flag,
     option,
     out_console,
@@ -31,7 +33,12 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
+from ci.studies import changes, folder, run, studies, study_named
+from ci.studies.run import Left, StudyAsked, code_of, measured, ready
+from ci.studies.types import REGIMES, Study, StudyError
 from ci.sweeps.alone import alone
+from ci.sweeps.catalogue import Catalogues
+from ci.whole_files import replace
 from kernels import project
 
 EXAMPLES = """ridgeline study --list
@@ -75,42 +82,111 @@ def study(given: Given) -> int:
         return _list(given.as_json)
     if (given.arch or given.compute_units) and not given.dry_run:
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
-    chosen = list(studies().values()) if given.every else [named(str(given.name))]
+    chosen = list(studies().values()) if given.every else [study_named(str(given.name))]
     if given.sources:
-        from ci.commands import study_steps
-
-        return max(study_steps.of_files(one, given) for one in chosen)
+        return max(_render_files(declared, given) for declared in chosen)
     if not given.dry_run:
         wait_for_turn()
     checkout, code = one_checkout(given), PASS
-    # The program imports torch while the steps are imported: pandas takes half as long.
     if given.dry_run:
         with OneProgram() as program:
             program.begin()
-            from ci.commands import study_steps
-
-            return study_steps.plan(chosen, checkout, given, program)
-    for one in chosen:
-        file = given.out or project.place(f"{WORKING}/{one.name}.jsonl")
+            return _plan(chosen, checkout, given, program)
+    for declared in chosen:
+        file = given.out or project.place(f"{WORKING}/{declared.name}.jsonl")
         with alone(file), OneProgram() as program:
             program.begin()
-            from ci.commands import study_steps
-
-            left = study_steps.measure(one, checkout, given, file, program)
-        code = max(code, study_steps.record(one, file, left, given))
+            left = _measure(declared, checkout, given, file, program)
+        code = max(code, _record(declared, file, left, given))
     return code
 
 
 def _list(as_json: bool) -> int:
-    known = studies().values()
     if as_json:
-        told = [dataclasses.asdict(dataclasses.replace(one, columns={})) for one in known]
-        for one in told:
-            del one["columns"]  # they are code
-        print_json(told)
+        declared = ("name", "title", "question", "source", "regime", "trials", "rounds", "halving")
+        print_json(
+            [
+                {name: getattr(study, name) for name in declared}
+                | {"parts": list(map(dataclasses.asdict, study.parts))}
+                for study in studies().values()
+            ]
+        )
         return PASS
     table = Table("study", "question", "operators", "ranks", box=None)
-    for study in known:
+    for study in studies().values():
         table.add_row(study.name, study.question, ", ".join(study.operators), ", ".join(map(str, study.ranks)))
     out_console().print(table)
     return PASS
+
+
+def _requested(checkout: LocalCheckout, given: Given) -> StudyAsked:
+    """What the options of the command line ask for."""
+    device, repeats = (given.arch, given.compute_units), (given.trials, given.rounds)
+    regime: str = given.regime or ""
+    return StudyAsked(checkout.path, given.cases, *device, regime, *repeats, not given.no_compile, given.budget)
+
+
+def _plan(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, program: OneProgram) -> int:
+    """Points, points that need no GPU time by reason, GPU minutes expected."""
+    console, asked = err_console(), _requested(checkout, given)
+    known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
+    made = {one.name: ready(one, asked, known, console) for one in chosen}
+    if given.as_json:
+        print_json({name: run.planned(parts) for name, parts in made.items()})
+        return PASS
+    for name, parts in made.items():
+        out_console().print(run.plan_table(name, parts))
+    return PASS
+
+
+def _measure(one: Study, checkout: LocalCheckout, given: Given, file: Path, program: OneProgram) -> list[Left]:
+    """Measure what the file lacks; what is left then.  StudyError if the file has nothing at all."""
+    console, asked = err_console(), _requested(checkout, given)
+    known = Catalogues(asked.tree, one.operators, program, console)
+    parts = ready(one, asked, known, console)
+    left = measured(one, parts, checkout, asked, file, program, console)
+    if one.code:
+        replace(changes.code_file(file), changes.as_text(code_of(one, parts, asked, known, console)))
+    if not file.exists():
+        raise StudyError(f"the study {one.name} measured nothing: {run.why_nothing(parts, left)}")
+    return left
+
+
+def _record(one: Study, file: Path, left: Sequence[Left], given: Given) -> int:
+    """Record, table and figures of what was measured."""
+    for found in folder.of_files(one, [file]):
+        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
+        place = file.parent / file.stem if given.out else place
+        folder.keep_code(place, [file])
+        _rendered(one, found, place, [file.parent], given.as_json, left, keep=given.out is None)
+    return NO_VERDICT if left else PASS
+
+
+def _render_files(one: Study, given: Given) -> int:
+    """Table and figures of files; nothing is measured."""
+    beside = [path if path.is_dir() else path.parent for path in given.sources]
+    for found in folder.read(one, given.sources):
+        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
+        folder.keep_code(place, given.sources)
+        _rendered(one, found, place, beside, given.as_json, (), keep=bool(found.lines))
+    return PASS
+
+
+def _rendered(
+    one: Study,
+    found: folder.StudyRows,
+    place: Path,
+    beside: Sequence[Path],
+    as_json: bool,
+    left: Sequence[Left],
+    keep: bool,
+) -> None:
+    """Keep the lines, write table and figures, and print them."""
+    place.mkdir(parents=True, exist_ok=True)
+    if keep:
+        [found] = folder.of_files(one, [folder.keep(place, found.lines)])
+        folder.keep_checks(place, one.name, beside)
+    checked = folder.bits(one, dict.fromkeys([*beside, place]), found.machine)
+    remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
+    foot = folder.foot_of(found.frame, found.found)
+    run.show(one, folder.render(one, found.frame, foot, place, remarks, checked), as_json)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import shlex
-import tempfile
 from pathlib import Path
 
 import click
@@ -34,6 +33,8 @@ from ci.options import (
     wait_for_turn,
 )
 from ci.report.words import plain, plural
+from ci.studies import folder, plots
+from ci.studies.frame import of_sweeps
 from ci.sweeps import catalogue, grid, run, show
 from ci.sweeps.grid import Prepared, prepared
 from ci.sweeps.measured import Measured, SweepError, gathered
@@ -248,18 +249,23 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     return Progressed(found[0], left, "only what is recorded was asked for")
 
 
+MOST_DRAWN = 60
+"""Points in a figure, the best ones: as many rows as a screen's height twice over."""
+
+
 def _drawn(stem: Path, measured: Measured) -> list[str]:
-    """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
-    title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
-    spec, data = show.figure(measured, title)
-    with tempfile.TemporaryDirectory(prefix="ridgeline-figure-") as folder:
-        files = Path(folder) / "spec.json", Path(folder) / "data.csv"
-        files[0].write_text(json.dumps(spec))
-        data.to_csv(files[1], index=False)
-        asked = ("dashboards.figures.studies", str(files[0]))
-        try:
-            harness.draw(err_console(), "drawing", *asked, data=files[1], out=stem.resolve())
-        except harness.MeasureError as error:
-            click.echo(f"no figure: {error}", err=True)
+    """Write the figure, the best points of every case first; its name."""
+    rows = measured.frame.dropna(subset=["ratio"]).sort_values(["case", "ratio"], kind="stable")
+    rows = rows.groupby("case", sort=False).head(max(1, MOST_DRAWN // max(rows["case"].nunique(), 1)))
+    names = [
+        f"{case}: {backend} {show.knob_words(knobs)}".strip()
+        for case, backend, knobs in zip(rows["case"], rows["backend"], rows["knobs"], strict=True)
+    ]
+    title = f"{', '.join(measured.declarations)}: points of a sweep, time / time of the default"
+    with plots.style():
+        figure = plots.intervals(title, rows, names, ("ratio", "low", "high"), "backend")
+        if figure is None:
             return []
-    return [f"{stem.name}.png", f"{stem.name}.svg"]
+        foot = folder.foot_of(of_sweeps([measured]), [measured])
+        plots.save(figure, stem.with_name(f"{stem.name}.svg"), dataclasses.asdict(foot))
+    return [f"{stem.name}.svg"]

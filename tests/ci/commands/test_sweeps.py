@@ -150,18 +150,10 @@ def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
     assert "triton num_warps=5 (winner)" in done.output
 
 
-def test_a_figure_that_cannot_be_drawn_takes_nothing_down(
-    sweep: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ci.commands import sweep as verb
-
-    real = verb.harness.program
-    monkeypatch.setattr(
-        verb.harness, "program", lambda name, *rest: real("no_such_module" if name.startswith("dash") else name, *rest)
-    )
+def test_a_figure_is_drawn_of_what_has_a_ratio(sweep: Callable[..., Result], tmp_path: Path) -> None:
     found = sweep("--knob", "num_warps=5", "--case", "m16", "--rounds", "8", "--out", "s.jsonl")
     assert found.exit_code == 0
-    assert "no figure: " in found.output
+    assert "m16: triton num_warps=5" in (tmp_path / "s.svg").read_text()
     assert (tmp_path / "s.csv").exists()
 
 
@@ -290,7 +282,11 @@ def test_a_verification_without_a_device_says_what_is_due(tree):
 CASE = "n4096_k4096_m1_fp16"
 
 SMALL = """
-from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Tried
+from ci.studies import plots
+from ci.studies.frame import listed, plain, timed
+from ci.studies.types import Study, StudyPart, Tried
+
+COLUMNS = ("kernel_us", "total_us", "gbs", "ratio", "low", "high")
 
 STUDY = Study(
     name="small",
@@ -303,8 +299,8 @@ STUDY = Study(
     trials=2,
     rounds=4,
     whole_call=True,
-    table=Listed(("M", "backend", "setting"), ("kernel_us", "total_us", "gbs", "ratio", "low", "high")),
-    figures=(Drawn("times", "curve", "Times", {"x": "M", "y": "us", "group": "backend"}, Rows(pick="plain")),),
+    table=lambda rows: listed(timed(rows), ("M", "backend", "setting"), COLUMNS),
+    figures=lambda rows: [("times", plots.lines("Times", [("", plain(rows), "us")], "M", "backend"))],
 )
 """
 
@@ -353,23 +349,23 @@ def test_a_study_from_a_file_needs_no_measuring(tmp_path, capsys):
     assert [row["M"] for row in told["rows"] if row["backend"] == "triton"] == [1, 2, 4]
     assert "gemm_all_scatter on 4 or 8 ranks waits for a machine with 4 or 8 GPUs; this one has 2" in told["waits"]
     assert told["figures"] == ["speed", "times"]
-    assert {path.name for path in folder.iterdir()} >= {"speed.png", "speed.svg", "times.svg", "table.md", "study.json"}
+    assert {path.name for path in folder.iterdir()} >= {"speed.svg", "times.svg", "table.md", "study.json"}
     assert len(gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).splitlines()) == 3
 
 
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """The project with one more study; a study is a file and nothing else."""
-    for name in ("kernels", "ci", "dashboards", "pyproject.toml"):
+    for name in ("kernels", "benchmarks", "dashboards", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "benchmarks").mkdir()
-    for path in (ROOT / "benchmarks").iterdir():
-        if path.name not in ("studies", "__pycache__"):
-            (tmp_path / "benchmarks" / path.name).symlink_to(path)
-    (tmp_path / "benchmarks" / "studies").mkdir()
-    for name in ("__init__.py", "types.py"):
-        (tmp_path / "benchmarks" / "studies" / name).symlink_to(ROOT / "benchmarks" / "studies" / name)
-    (tmp_path / "benchmarks" / "studies" / "small.py").write_text(SMALL)
+    declared = tmp_path / "ci" / "studies" / "declared"
+    declared.mkdir(parents=True)
+    for folder, below in ((ROOT / "ci", "studies"), (ROOT / "ci" / "studies", "declared")):
+        for path in folder.iterdir():
+            if path.name not in (below, "__pycache__"):
+                (tmp_path / path.relative_to(ROOT)).symlink_to(path)
+    (declared / "__init__.py").touch()
+    (declared / "small.py").write_text(SMALL)
     return tmp_path
 
 
@@ -404,7 +400,8 @@ def test_a_study_is_measured_and_recorded(checkout, tmp_path_factory):
     assert all(row["total_us"] > 0 for row in rows.values())
     assert told["waits"] == []
     assert told["figures"] == ["times"]
-    assert (folder / "times.png").read_bytes()[:4] == b"\x89PNG"
+    assert "Two libraries" in (folder / "table.md").read_text()
+    assert b"</svg>" in (folder / "times.svg").read_bytes()
     lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
     assert [json.loads(one)["kernel"] for one in lines] == ["gemm", "gemm"]
     assert len({json.loads(one)["session"] for one in lines}) == 2

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from benchmarks.points import Knobs
 from ci.sweeps import measured
@@ -36,50 +33,6 @@ def offer(case: str = "m16", backend: str = "triton", **more: Any) -> BackendOff
 def catalogue(offers: Sequence[BackendOffer] = (), arch: str = "sm_90") -> Catalogue:
     blas = offer(backend="blas", baseline=True, config={}, knobs={}, defaults={})
     return Catalogue("gemm", arch, 132, tuple(offers) or (offer(), blas))
-
-
-# Rows of a study's frame made by hand: only what a test says differs from one plain row.
-
-
-PLAIN: Mapping[str, Any] = {
-    "machine": "h200x2",
-    "env": "py3.12",
-    "commit": "c0ffee",
-    "regime": "spaced",
-    "operator": "gemm_all_scatter",
-    "case": "c",
-    "backend": "triton",
-    "point": "",
-    "knobs": {},
-    "config": {},
-    "dims": {},
-    "dtype": "fp16",
-    "world": 1,
-    "payload_bytes": 0,
-    "tier": "nightly",
-    "baseline": False,
-    "is_anchor": False,
-    "status": "ok",
-    "seconds": 1e-3,
-    "ratio": 1.0,
-    "low": math.nan,
-    "high": math.nan,
-    "flops": 0,
-    "hbm_bytes": 0,
-    "link_bytes": 0,
-    "arch": "sm_90",
-    "device": "NVIDIA H200",
-    "compute_units": 132,
-    "chip_id": math.nan,
-    "memory_bytes": 150_000_000_000,
-    "kind": "gpu",
-    "count": 2,
-}
-
-
-def frame(*rows: Mapping[str, Any]) -> pd.DataFrame:
-    """A row for each mapping, over PLAIN."""
-    return pd.DataFrame([{**PLAIN, **row} for row in rows])
 
 
 # Cases with a tuned table, and measured sweeps of them, made by hand.

@@ -1,0 +1,48 @@
+"""Study e: how far from the roofline, 60 points of one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from ci.studies import plots
+from ci.studies.frame import listed, timed
+from ci.studies.types import Figures, Study, StudyPart
+
+TOKENS = tuple(f"n*_m{m}_fp16" for m in (*(2**power for power in range(11)), 4096, 8192))
+SMALL_BATCHES = tuple(f"kimi_m{m}_bm16" for m in (4, 8, 16, 32, 64, 128, 256))
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = ("us", "roofline_us", "roofline_percent", "bound", "intensity", "tflops", "gbs", "busbw")
+    return listed(timed(rows), ("operator", "world", "case", "backend"), columns)
+
+
+def figures(rows: pd.DataFrame) -> Iterator[Figures]:
+    alone = timed(rows, world=[1], backend=["triton", "triton_atomic"])
+    yield "roofline", plots.roofline("Roofline: GEMM and MXFP4 experts on one GPU", alone, "operator")
+    for ranks in (2, 4, 8):
+        title = f"Roofline with links: GEMM + all-scatter on {ranks} ranks"
+        yield f"links_{ranks}", plots.roofline(title, timed(rows, world=[ranks]), "backend")
+
+
+ROOFLINE = Study(
+    name="roofline",
+    title="Roofline: GEMM, MXFP4 experts, GEMM + all-scatter",
+    question="Is a case bound by compute, by HBM or by the links, and how far from that bound is it?",
+    source="Williams, Waterman, Patterson, CACM 52(4), 2009; ceilings: kernels/hardware.py.  On one GPU 60 points: "
+    "52 GEMMs (4 weight matrices, 13 M) and 8 expert products.",
+    parts=(
+        StudyPart("gemm", TOKENS, arms=("blas",)),
+        StudyPart("moe_gemm2_mxfp4", (*SMALL_BATCHES, "kimi_m16384_bm64"), "triton_atomic", ("triton_reduce",)),
+        StudyPart(
+            "gemm_all_scatter",
+            ("n*_m64_fp16_w*", "n*_m256_fp16_w*", "n*_m1024_fp16_w*", "n4608_k36864_m8192_fp16_w*"),
+            arms=("blas+rccl",),
+            ranks=(2, 4, 8),
+        ),
+    ),
+    table=table,
+    figures=figures,
+)

@@ -1,1 +1,0 @@
-"""Declared experiments (benchmarks/studies): from their points to a record, a table and figures."""

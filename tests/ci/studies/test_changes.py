@@ -1,0 +1,175 @@
+"""Before and after: the two points of a change are found, whichever of them is the default."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.points import Point
+from ci.studies import changes, folder
+from ci.studies.declared.cus import by_cus
+from ci.studies.declared.scaling import scaled
+from ci.studies.types import Change, Study, StudyPart
+from ci.sweeps.pruning import PointCompiler
+from tests.ci.studies.made_rows import made_rows
+
+DECLARED = (
+    Change("hint", "op", {"hint": False}, {"hint": True}, ("m*",)),
+    Change("put", "op", {"scatter": "store"}, {"scatter": "put"}, ("m*",)),
+    Change("wide", "op", {"rows": 8, "width": 64}, {"rows": 1, "width": 64}, ("m*",), "gluon"),
+)
+DEFAULT = {"hint": True, "scatter": "store", "programs": 4}
+
+
+def row(seconds, backend="triton", config=DEFAULT, case="m1", **knobs):
+    return {
+        "operator": "op",
+        "case": case,
+        "backend": backend,
+        "seconds": seconds,
+        "ratio": seconds,
+        "low": seconds * 0.9,
+        "high": seconds * 1.1,
+        "point": "x" if knobs else "",
+        "is_anchor": not knobs and backend == "triton",
+        "knobs": knobs,
+        "config": {**config, **knobs},
+    }
+
+
+def rows():
+    return made_rows(
+        row(1.0),
+        row(3.0, hint=False),
+        row(0.5, scatter="put"),
+        row(9.0, hint=False, scatter="put"),
+        row(2.0, "gluon", {"rows": 4, "width": 0}, rows=8, width=64),
+        row(1.0, "gluon", {"rows": 4, "width": 0}, rows=1, width=64),
+        row(7.0, case="other", hint=False),
+    )
+
+
+def pairs(rows):
+    made = changes.before_and_after(rows, DECLARED)
+    return dict(zip(made["change"], made.to_dict("records"), strict=True))
+
+
+def test_both_points_of_a_change_stand_in_one_row():
+    """The point with both `hint` and `scatter` turned belongs to no declared change, nor does another case."""
+    made = pairs(rows())
+    assert [(name, row["before"], row["after"]) for name, row in made.items()] == [
+        ("hint", 3e6, 1e6), ("put", 1e6, 0.5e6), ("wide", 2e6, 1e6)
+    ]  # fmt: skip
+    assert made["hint"]["change_ratio"] == pytest.approx(1 / 3)
+    assert made["put"]["change_ratio"] == pytest.approx(0.5)
+    assert made["put"]["ratio_low"] < 0.5 < made["put"]["ratio_high"]
+
+
+def test_a_point_without_a_time_makes_no_pair():
+    made = rows()
+    made.loc[1, "status"] = "wrong"
+    assert "hint" not in pairs(made)
+
+
+def test_a_default_that_its_launch_does_not_name_is_the_side_that_was_not_measured():
+    unnamed = {"programs": 4}
+    made = [row(1.0, config=unnamed), row(3.0, config=unnamed, hint=False), row(0.5, config=unnamed, scatter="put")]
+    found = pairs(made_rows(*made))
+    assert {name: row["change_ratio"] for name, row in found.items()} == pytest.approx({"hint": 1 / 3, "put": 0.5})
+    assert pairs(made_rows(made[0])) == {}, "one row is no pair"
+
+
+# Machine code that was compiled with a study is kept, and read again as it was.
+
+
+STUDY = Study("s", "S", "?", "", (StudyPart("op", ("*",)),), table=lambda rows: rows, figures=lambda rows: ())
+COMPILER = PointCompiler(Path(), Console())
+METRICS = {"vgpr": 12, "vgpr_spills": 0, "instructions": 100, "bytes_per_store": 16.0}
+
+
+def answer():
+    """What the compiling program writes: one point of AMD's, one of NVIDIA's names, one without anything to compile."""
+    told = {"case": "m1", "status": "ok"}
+    points = [
+        {**told, "backend": "triton", "knobs": {}, "metrics": METRICS},
+        {**told, "backend": "triton", "knobs": {"hint": False}, "metrics": {"registers": 9, "scratch_bytes": 4}},
+        {**told, "backend": "gluon", "knobs": {}, "status": "failed", "why": "no", "metrics": None},
+        {**told, "backend": "rccl", "knobs": {}, "status": "undeclared", "why": "nothing to compile"},
+    ]
+    return {"points": points}
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    asked = []
+
+    def told(self, operator, batches, arch, units, title):
+        asked.append((arch, units, [one.label for one in batches[0].points]))
+        return answer()
+
+    monkeypatch.setattr(PointCompiler, "told", told)
+    points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
+    found = changes.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
+    return asked, found
+
+
+def test_every_point_is_compiled_for_the_device_and_for_amd(compiled):
+    asked, found = compiled
+    assert [(arch, units) for arch, units, _ in asked] == [("gfx942", None), ("gfx950", None), ("sm_90", 132)]
+    assert len(asked[0][2]) == 2
+    assert len(found) == 9
+    assert found[0].numbers == {"registers": 12, "spills": 0, "instructions": 100, "store_bytes": 16}
+    assert found[1].numbers == {"registers": 9, "spills": 4}
+    assert found[2].why == "failed: no"
+
+
+def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
+    file, place = tmp_path / "s.jsonl", tmp_path / "place"
+    changes.code_file(file).write_text(changes.as_text(compiled[1]))
+    assert changes.code_file(file).name == "s.code.json"
+    assert changes.read(place) == []
+    folder.keep_code(place, [file, tmp_path / "other.jsonl"])
+    assert changes.read(place) == compiled[1]
+
+
+def test_nothing_is_compiled_for_a_cpu(monkeypatch):
+    monkeypatch.setattr(PointCompiler, "told", lambda *_: {"points": []})
+    asked = []
+    changes.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
+    assert asked == ["gfx942", "gfx950"]
+
+
+# The product alone that a row of `scaling` is compared with.
+
+
+def overhead(two=(), **alone):
+    """Of a product on two ranks, 15 µs, against a rank's share alone, 10 µs; two, alone: what differs in them."""
+    share = {"dims": {"M": 64, "N": 2048, "K": 4096, "of": 2}, "seconds": 10e-6}
+    whole = {"dims": {"M": 64, "N": 4096, "K": 4096}, "seconds": 15e-6, "world": 2}
+    return scaled(made_rows({**share, **alone}, {**whole, **dict(two)}))["overhead"][1]
+
+
+def test_a_row_is_compared_with_what_is_comparable():
+    assert overhead() == pytest.approx(1.5)
+    assert math.isnan(overhead({"backend": "bulk"})), "the library's product, which was not measured"
+    for other in ({"machine": "other"}, {"regime": "sustained"}, {"status": "wrong"}, {"point": "abc"}):
+        assert math.isnan(overhead(**other)), other
+
+
+def test_a_collective_is_compared_with_the_library_at_equal_cus():
+    library = {"backend": "rccl", "baseline": True, "seconds": 2e-3}
+    ours = {"backend": "triton", "seconds": 1e-3}
+    rows = by_cus(
+        made_rows(
+            {**library, "config": {"channels": 8}},
+            {**library, "config": {}},
+            {**ours, "config": {"programs": 8}},
+            {**ours, "config": {"programs": 16}},
+        )
+    )
+    assert rows["library_percent"][2] == pytest.approx(200)
+    assert math.isnan(rows["library_percent"][3])
+    assert rows["maker"].tolist() == ["library", "library", "triton", "triton"]
