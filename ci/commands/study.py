@@ -33,7 +33,8 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
-from ci.studies import changes, folder, run, studies, study_named
+from ci.studies import changes, folder, run
+from ci.studies.declared import studies, study_named
 from ci.studies.run import Left, StudyAsked, code_of, measured, ready
 from ci.studies.types import REGIMES, Study, StudyError
 from ci.sweeps.alone import alone

@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from ci.studies import studies, study_named
+from ci.studies.declared import studies, study_named
 from ci.studies.run import combinations
 from ci.studies.types import Study, StudyError, StudyPart, Tried
 from kernels.registry import discover

@@ -19,8 +19,9 @@ from rich.console import Console
 
 from benchmarks.points import Point
 from ci.harness import OneProgram
-from ci.studies import folder, frame, plots, run, study_named
+from ci.studies import folder, frame, plots, run
 from ci.studies.backends import backend_findings, backend_means, compare_backends
+from ci.studies.declared import study_named
 from ci.studies.frame import fastest, listed, plain, timed
 from ci.studies.rules import best_cuts, findings, loss_text, marginals, rules
 from ci.studies.run import ReadyPart, StudyAsked
@@ -118,9 +119,8 @@ def test_what_is_recorded_is_what_its_lines_give(told: Path, tmp_path):
     [found] = [rows for rows in folder.read(one, [place if timed else ROOT / "results"]) if rows.machine == place.name]
     for kept in (place / "code.json").exists() * [place / "code.json"]:
         (tmp_path / kept.name).write_bytes(kept.read_bytes())
-    folder.render(
-        one, found.frame, folder.foot_of(found.frame, found.found), tmp_path, (), folder.bits(one, [place], place.name)
-    )
+    foot, checked = folder.foot_of(found.frame, found.found), folder.bits(one, [place], place.name)
+    folder.render(one, found.frame, foot, tmp_path, (), checked)
     figures = {path.name for path in tmp_path.glob("*.svg")}
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in figures}
     assert made == {name: (place / name).read_bytes() for name in made}
