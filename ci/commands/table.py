@@ -28,20 +28,11 @@ from ci.options import (
     several,
     verb,
 )
-from ci.report.document import Sheet, comma_separated, latex, markdown
+from ci.report.document import Sheet, comma_separated, markdown
 from ci.report.words import plain, plural
 from ci.tables.compare import BOUND, compare
-from ci.tables.read import AskedColumns, TableFile, TableFileError, read
-from ci.tables.sheets import (
-    StudyTable,
-    check_printed,
-    document,
-    everything,
-    recorded_sheet,
-    recorded_tables,
-    row_ratios,
-    sheets,
-)
+from ci.tables.read import AskedColumns, TableFileError, read
+from ci.tables.sheets import StudyTable, document, everything, recorded_sheet, recorded_tables, row_ratios, sheets
 
 ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
@@ -93,10 +84,7 @@ NAMES = Parsed("names", _names)
 @option("--worst", "Worst rows to list.", click.IntRange(0, 10_000), default=10)
 @flag("--ratios", "The ratio of every row, in place of means and counts.")
 @option(
-    "--format -> form",
-    "How it is printed.",
-    click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
-    default="terminal",
+    "--format -> form", "How it is printed.", click.Choice(["terminal", "markdown", "csv", "json"]), default="terminal"
 )
 @JSON
 @option("--machine NAME", "Of a study: only this machine.", default="")
@@ -108,9 +96,9 @@ def table(given: Given) -> int:
     A ratio is above 1 where a backend beats the baseline.  `ratio of means` compares the arithmetic means of two
     columns, so large rows weigh more; `mean of ratios` and `geometric mean` give each row the same weight.  All take
     the rows that have both numbers; a cell without one is named and left out.  Rows with equal numbers are ties.  A
-    column A/B beside columns A and B, or one behind them whose name says ratio or speedup, is printed ratios: they are
-    checked, and no backend unless --columns, --baseline or --regret names them.  In --json, `mean` is the ratio of
-    means and `geomean` the geometric mean.
+    column A/B beside columns A and B, or one behind them whose name says ratio or speedup, is no backend unless
+    --columns, --baseline or --regret names it.  In --json, `mean` is the ratio of means and `geomean` the geometric
+    mean.
 
     STUDY prints the table of a recorded study; with --baseline, --columns or --by it goes through the same maths.
 
@@ -149,8 +137,7 @@ def _print_comparison(path: str, asked: AskedColumns, given: Given) -> None:
             worst=given.worst,
         )
     if given.form == "json":
-        checked = check_printed(read_in.frame, roles.printed, roles.backends)
-        click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
+        click.echo(json.dumps(document(found, read_in), indent=1, default=str))
         return
     if given.ratios:
         _print([row_ratios(found, read_in.frame)], given.form)
@@ -159,7 +146,8 @@ def _print_comparison(path: str, asked: AskedColumns, given: Given) -> None:
     else:
         _print(sheets(found, read_in.frame, given.below), given.form)
     # To stderr, so that a table can be piped.
-    print_notes(err_console(), [plain(remark, 400) for remark in _remarks(read_in)], ROWS)
+    unused = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
+    print_notes(err_console(), [plain(remark, 400) for remark in (*unused, *read_in.remarks)], ROWS)
 
 
 def _print_tables(tables: Sequence[StudyTable], form: str) -> None:
@@ -178,7 +166,7 @@ def _print(shown: Sequence[Sheet], form: str) -> None:
         for sheet in shown:
             _show(sheet)
     else:
-        write = {"markdown": markdown, "latex": latex, "csv": comma_separated}[form]
+        write = {"markdown": markdown, "csv": comma_separated}[form]
         click.echo("\n".join(map(write, shown)), nl=False)
 
 
@@ -205,17 +193,3 @@ def _show(sheet: Sheet) -> None:
     if len(sheet.rows) > ROWS:
         console.print(f"and {plural(len(sheet.rows) - ROWS, 'more row')}; --format csv and --json have all of them")
     console.print()
-
-
-def _remarks(read_in: TableFile) -> list[str]:
-    roles = read_in.roles
-    said = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
-    for one in check_printed(read_in.frame, roles.printed, roles.backends):
-        if not one.numerator:
-            said.append(f"column {one.column!r} is a ratio by its name, of no two columns here; it is not compared")
-            continue
-        differ = f"differ from the numbers by {one.largest:.2g} at most" if one.rows else "cannot be read"
-        ratios = f"{plural(one.rows, 'printed ratio')} {one.numerator} / {one.denominator}"
-        said.append(f"column {one.column!r}: {ratios} {differ}; {len(one.off)} are off")
-        said += [f"row {o.row}: {o.printed!r} is printed, {o.ratio:.4f} by the numbers" for o in one.off]
-    return [*said, *read_in.left_out.all()]

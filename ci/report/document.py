@@ -1,4 +1,4 @@
-"""What every report is made of: lines of a list, and tables of cells; a table as Markdown, LaTeX or CSV.  Pure."""
+"""What every report is made of: lines of a list, and tables of cells; a table as Markdown or CSV.  Pure."""
 
 from __future__ import annotations
 
@@ -49,33 +49,6 @@ def markdown(sheet: Sheet) -> str:
 
     body = "\n".join(pipes(Sheet("", inert(sheet.header), tuple(map(inert, sheet.rows)), sheet.texts)))
     return f"**{sheet.title}**\n\n{body}\n" if sheet.title else f"{body}\n"
-
-
-SPECIAL = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "×": r"$\times$",
-    }
-)
-"""Characters that LaTeX would not print as they are."""
-
-
-def latex(sheet: Sheet) -> str:
-    r"""A `table` with its title as caption; the preamble needs \usepackage{booktabs}."""
-
-    def line(cells: Iterable[str]) -> str:
-        return " & ".join(cell.translate(SPECIAL) for cell in cells) + r" \\"
-
-    columns = "l" * sheet.texts + "r" * (len(sheet.header) - sheet.texts)
-    caption = sheet.title.translate(SPECIAL)
-    head = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    body = [line(sheet.header), r"\midrule", *map(line, sheet.rows)]
-    return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 
 
 def comma_separated(sheet: Sheet) -> str:

@@ -1,4 +1,4 @@
-"""A comparison as sheets of text and as JSON; ratios that were printed beside it; recorded tables."""
+"""A comparison as sheets of text and as JSON; the tables of recorded studies."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import dataclasses
 import difflib
 import itertools
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ci.report.document import Sheet
 from ci.report.words import plural
 from ci.tables.compare import BOUND, AgainstBaseline, AgainstOne, RowGroup, RowRatio, TableComparison
-from ci.tables.read import CsvRows, LeftOutOfTable, TableFileError
+from ci.tables.read import TableFile, TableFileError, read_text
 
 NOTHING = "-"
 
@@ -92,74 +90,6 @@ def _cells(one: AgainstBaseline) -> tuple[str, ...]:
     return str(one.rows), *map(ratio, averages), *map(str, counts), ratio(one.worst), ratio(one.best), str(one.below)
 
 
-# Ratios that somebody printed beside the numbers, checked against them: a column `A/B` of a table with A and B, or a
-# column `ratio`, of the two columns whose ratios it has.
-
-
-RATIO = re.compile(r"([0-9]+(?:\.([0-9]+))?)\s*[x×]?")
-"""A printed ratio, such as 1.203x: its digits behind the point say how exact it is."""
-
-
-@dataclass(frozen=True)
-class PrintedOff:
-    """A printed ratio that its numbers do not have, or a text that is no ratio.  row: as the frame calls it."""
-
-    row: int
-    printed: str
-    ratio: float
-
-
-@dataclass(frozen=True)
-class PrintedRatios:
-    """A column of printed ratios of two others, which are empty where it has the ratios of no two.
-
-    largest: the largest |printed - computed| of the rows, NaN where there are none.
-    """
-
-    column: str
-    numerator: str
-    denominator: str
-    rows: int
-    largest: float
-    off: tuple[PrintedOff, ...]
-
-
-def check_printed(
-    frame: pd.DataFrame, printed: Sequence[tuple[str, str, str]], backends: Sequence[str] = ()
-) -> tuple[PrintedRatios, ...]:
-    """Each printed column against numerator / denominator; off by more than half of its last digit is named.
-
-    frame: printed columns as text, backends as numbers.  printed: (column, numerator, denominator), the last two empty
-    where the name does not say: then the two backends that most rows agree with, if at least half of the rows do.
-    """
-    return tuple(
-        _checked(frame, *one) if one[1] else _found(frame, one[0], backends)
-        for one in printed
-        if {*filter(None, one)} <= {*frame.columns}
-    )
-
-
-def _found(frame: pd.DataFrame, column: str, backends: Sequence[str]) -> PrintedRatios:
-    tried = [_checked(frame, column, *pair) for pair in itertools.permutations(backends, 2)]
-    agreeing = [one for one in tried if 0 < one.rows >= 2 * len(one.off)]
-    nothing = PrintedRatios(column, "", "", 0, math.nan, ())
-    return max(agreeing, key=lambda one: one.rows - len(one.off), default=nothing)
-
-
-def _checked(frame: pd.DataFrame, column: str, over: str, under: str) -> PrintedRatios:
-    """Of the rows with a text and both numbers."""
-    computed = frame[over] / frame[under]
-    there = (frame[column] != "") & np.isfinite(computed)
-    texts, computed = frame[column][there], computed[there]
-    read = texts.str.extract(rf"^{RATIO.pattern}$")
-    apart = (read[0].astype(float) - computed).abs()
-    allowed = 0.5 * 10.0 ** -read[1].fillna("").str.len() * (1 + 1e-9)
-    off = ~(apart <= allowed)
-    rows = zip(texts.index[off].tolist(), texts[off], computed[off].tolist(), strict=True)
-    named = tuple(PrintedOff(*one) for one in rows)
-    return PrintedRatios(column, over, under, int(apart.notna().sum()), float(apart.max()), named)
-
-
 # A comparison as JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it.
 
 
@@ -176,23 +106,21 @@ DEFINITIONS = {
 }
 
 
-def document(
-    found: TableComparison, frame: pd.DataFrame, printed: Sequence[PrintedRatios], left_out: LeftOutOfTable
-) -> Json:
+def document(comparison: TableComparison, table: TableFile) -> Json:
     """Numbers that do not exist (no row to take them from) are null."""
 
-    def rows(those: Iterable[RowRatio | PrintedOff]) -> list[Json]:
-        keyed = ((one, frame.loc[one.row, list(found.keys)].to_dict()) for one in those)
-        return [{"row": one.row, "key": key, **dataclasses.asdict(one)} for one, key in keyed]
+    def rows(ratios: Iterable[RowRatio]) -> list[Json]:
+        keyed = ((ratio, table.frame.loc[ratio.row, list(comparison.keys)].to_dict()) for ratio in ratios)
+        return [{"row": ratio.row, "key": key, **dataclasses.asdict(ratio)} for ratio, key in keyed]
 
     return {
-        "rows": len(found.ratios),
-        "baseline": found.baseline,
-        "score": found.score,
-        "keys": list(found.keys),
-        "backends": {name: _against(one) for name, one in found.columns.items()},
-        "groups": _groups(found),
-        "worst": rows(found.worst),
+        "rows": len(comparison.ratios),
+        "baseline": comparison.baseline,
+        "score": comparison.score,
+        "keys": list(comparison.keys),
+        "backends": {name: _against(one) for name, one in comparison.columns.items()},
+        "groups": _groups(comparison),
+        "worst": rows(comparison.worst),
         "regret": [
             {
                 "backend": one.column,
@@ -202,21 +130,10 @@ def document(
                 "groups": _groups(one),
                 "worst_rows": rows(one.worst),
             }
-            for one in found.regrets
+            for one in comparison.regrets
         ],
-        "printed": [
-            {
-                "column": one.column,
-                "numerator": one.numerator or None,
-                "denominator": one.denominator or None,
-                "rows": one.rows,
-                "largest_difference": _number(one.largest),
-                "off": rows(one.off),
-            }
-            for one in printed
-        ],
-        "left_out": dict(left_out.counts),
-        "remarks": left_out.all(),
+        "left_out": dict(table.left_out),
+        "remarks": list(table.remarks),
         "definitions": DEFINITIONS,
     }
 
@@ -273,24 +190,13 @@ def _no_study(name: str, studies: list[str], folder: Path) -> str:
     return f"{name!r} is no file and no recorded study; {known}{hint}. `ridgeline study --list` names all"
 
 
-def recorded_sheet(one: StudyTable) -> Sheet:
+def recorded_sheet(table: StudyTable) -> Sheet:
     """The table as it was recorded; a column of numbers stands on the right."""
-    with one.path.open("rb") as raw:
-        rows = [tuple(row) for _, row in CsvRows(raw, str(one.path))]
-    if len(rows) < 2:
-        raise TableFileError(f"{one.path} has no rows; `ridgeline study {one.study}` writes it again")
-    header, *body = rows
-    uneven = [i for i, row in enumerate(body, 1) if len(row) != len(header)]
-    if uneven:
-        raise TableFileError(f"{one.path}: row {uneven[0]} has another number of cells than the header; write it again")
-    numbers = [i for i in range(len(header)) if all(_is_number(row[i]) for row in body)]
-    texts = next((i for i in range(len(header), 0, -1) if i - 1 not in numbers), 0)
-    return Sheet(f"{one.study} on {one.machine}", header, tuple(body), texts)
-
-
-def _is_number(cell: str) -> bool:
     try:
-        float(cell or "nan")
-    except ValueError:
-        return False
-    return True
+        cells = read_text(str(table.path))
+    except TableFileError as error:
+        raise TableFileError(f"{error}; `ridgeline study {table.study}` writes it again") from None
+    texts = [cells[name].eq("").all() or pd.to_numeric(cells[name], errors="coerce").isna().any() for name in cells]
+    count = max((place for place, is_text in enumerate(texts, 1) if is_text), default=0)
+    rows = tuple(cells.itertuples(index=False, name=None))
+    return Sheet(f"{table.study} on {table.machine}", tuple(map(str, cells)), rows, count)
