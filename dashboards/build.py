@@ -96,7 +96,9 @@ def build(
             source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
     measured.gathered(sweeps_in(results)[0])  # likewise
     past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
-    notes_of = functools.cache(functools.partial(store.notes, results))  # several pages tell of a machine by its newest
+    notes_of = functools.cache(
+        lambda *place: store.trials(results, store.Place(*place))
+    )  # several pages ask for the newest
     site = SiteInput(results, past, notes_of, tuple(map(pull_request.read, reports)))
     apart = [view for view in VIEWS if view.of_folder and view.shown(site)]
     made = meanwhile(lambda: {view.name: told(list(view.make(site))) for view in apart})

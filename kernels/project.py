@@ -7,7 +7,6 @@
     policy = "perf/policy.toml"    what counts as a regression
     events = "perf/events.toml"    what people decided about changes of the history
     runners = "perf/runners.toml"  the machines behind runner labels and Slurm partitions
-    samples = "branch:NAME"        where raw samples go, if not into the records
 
 Every key has a default.  Standard library only: `ci` reads it from here too.
 """
@@ -51,7 +50,6 @@ class Project:
     events: Path
     policy: Path | None = None
     runners: Path | None = None
-    samples: str | None = None
 
     @property
     def code(self) -> Path:
@@ -157,7 +155,6 @@ def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project
         root / (said["events"] or EVENTS),
         root / said["policy"] if said["policy"] else None,
         root / said["runners"] if said["runners"] else None,
-        said["samples"],
     )
 
 
@@ -205,10 +202,6 @@ def _places(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_place, value))
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
-
-
 _FILE = 'a file of the project, such as "perf/{}.toml"'
 KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "kernels": (
@@ -221,7 +214,6 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "policy": (_place, _FILE.format("policy")),
     "events": (_place, _FILE.format("events")),
     "runners": (_place, _FILE.format("runners")),
-    "samples": (_text, "branch:NAME, a folder, or a URI such as s3://bucket/prefix"),
 }
 """The known keys: whether a value is right, and what is allowed."""
 

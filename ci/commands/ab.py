@@ -30,7 +30,6 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
-from ci.records import samples
 from ci.trials import replay
 
 
@@ -58,7 +57,7 @@ def ab(given: Given) -> int:
     """
     rules = policy.load(given.policy_file)
     if given.replay:  # by the same code as live ones
-        recording = replay.opened(given.replay, lambda trials: samples.whole_in(trials, given.replay.parent))
+        recording = replay.opened(given.replay)
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
     if not given.dry_run:

@@ -32,18 +32,15 @@ from ci.options import (
 from ci.records import derived as exported
 from ci.records import foreign, foreign_csv, store, unmeasured
 from ci.records.frame import IMPORTED
-from ci.records.ledger import machine_folders
-from ci.records.samples import CountingPlace, SamplesPlace, configured, published
-from ci.report.words import plain, plural
-from ci.trials.file import RecordError, read
+from ci.report.words import plural
+from ci.trials.file import read
 from kernels import project
 
 PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
 
 
 @verb("ridgeline records add trials.jsonl")
-@click.argument("files", nargs=-1, type=ANY)
-@flag("--compact", "", hidden=True)  # `records compact` of old
+@click.argument("files", nargs=-1, required=True, type=ANY)
 @PUSH
 @RESULTS
 @JSON
@@ -52,12 +49,7 @@ def add(given: Given) -> int:
     """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing.
 
     What failed beside one (`run A..B --out`, FILE.failed.jsonl) is recorded with its reason.
-    Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
     """
-    if given.compact == bool(given.files):
-        raise click.UsageError("name trial files; `ridgeline records compact` moves the samples of those recorded")
-    if given.compact:
-        return _compacted(given)
     files = list(map(read, given.files))
     done = store.record(files, given.results, dry_run=given.dry_run)
     for file in () if given.dry_run else files:
@@ -68,59 +60,8 @@ def add(given: Given) -> int:
     else:
         print_recorded(done, given.dry_run)
     if given.push_to and not given.dry_run:
-        _pushed(given.results, given.push_to, "Record measurements")
+        click.echo(pushing.pushed(given.results, given.push_to, "Record measurements"))
     return USAGE if done.problems else PASS
-
-
-@verb("ridgeline records compact --dry-run")
-@PUSH
-@RESULTS
-@JSON
-@DRY_RUN
-def compact(given: Given) -> int:
-    """Move the samples of all records to the place of [tool.ridgeline] samples in pyproject.toml; what they come to
-    stays in the notes."""
-    return _compacted(given)
-
-
-def _compacted(given: Given) -> int:
-    """What an interruption leaves is done by running it again."""
-    results, dry_run = given.results, given.dry_run
-    place = configured(results)
-    if place is None:
-        raise RecordError(
-            "there is no place for samples; name one in pyproject.toml and run it again: "
-            '[tool.ridgeline] samples = "branch:ridgeline-samples", a folder, or a URI such as s3://bucket/prefix'
-        )
-    counting = CountingPlace(place.name)
-    chosen: SamplesPlace = counting if dry_run else place
-    machines = [folder.name for folder in machine_folders(results)]
-    records = [record for machine in machines for record in store.places(results, machine, "")]
-    with Bars(err_console(), *Bars.get_default_columns()) as bars:
-        shown = bars.track(records, description="moving samples of records")
-        done = [store.compact(results, record, chosen, dry_run) for record in shown]
-    before, after = sum(one.before for one in done), sum(one.after for one in done)
-    parts, samples_bytes = (len(counting.parts), sum(counting.parts.values())) if dry_run else (None, None)
-    problems = [problem for one in done for problem in one.problems]
-    if given.as_json:
-        told = {"place": place.name, "records": len(done), "before": before, "after": after}
-        told |= {"problems": list(map(dataclasses.asdict, problems)), "parts": parts, "samples_bytes": samples_bytes}
-        print_json(told)
-    else:
-        verb, more = ("would be", f": {parts} files, {samples_bytes:,} bytes") if dry_run else ("are", "")
-        click.echo(f"{len(done)} records: {before:,} bytes {verb} {after:,}; samples {verb} at {place.name}{more}")
-    for problem in problems:
-        click.echo(f"left out: {plain(problem, 2000)}", err=True)
-    if given.push_to and not dry_run:
-        _pushed(results, given.push_to, "Move samples out of the records")
-    return USAGE if problems else PASS
-
-
-def _pushed(folder: Path, branch: str, message: str) -> None:
-    """The samples first: a record never refers to samples that nobody else has."""
-    if said := published(folder):
-        click.echo(said)
-    click.echo(pushing.pushed(folder, branch, message))
 
 
 # ---- import ----------------------------------------------------------------------------------------------------------
@@ -193,7 +134,7 @@ def _path(said: str) -> Path:
 @option(
     "--format -> kind", "parquet, csv, or json (an object a line).", click.Choice(exported.FORMATS), default="parquet"
 )
-@flag("--samples", "Every sample instead, a row each, from wherever they are (Parquet only).")
+@flag("--samples", "Every sample instead, a row each (Parquet only).")
 @several("--machine NAME", "Only this machine (repeatable).")
 @several("--kernel NAME", "Only this kernel (repeatable).")
 @option("--since", "Only commits from this day on (UTC).", click.DateTime(["%Y-%m-%d"]))
@@ -235,12 +176,11 @@ WHAT = {"results_isa": "Record machine code"}
 def push(given: Given) -> int:
     """Commit what is new in a folder of records, and nothing else, and push it to a branch.
 
-    Samples that are in a branch of their own (pyproject.toml, [tool.ridgeline] samples) are pushed first.
     GITHUB_TOKEN is shown to GITHUB_SERVER_URL only.
     """
     folder, branch = given.folder, given.branch
     if given.dry_run:
         click.echo(f"would commit what is new in {folder} and push it to {branch}")
     else:
-        _pushed(folder, branch, WHAT.get(folder.name, "Record measurements"))
+        click.echo(pushing.pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
     return PASS

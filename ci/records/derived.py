@@ -18,7 +18,8 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from ci.records import rates, samples, store
+from ci.records import rates, store
+from ci.records.ledger import machine_folders
 from ci.records.rates import Rate
 from ci.trials.file import RecordError, read
 from ci.trials.trial import Trial
@@ -168,28 +169,53 @@ def export_samples(
     since: datetime.datetime | None = None,
     dry_run: bool = False,
 ) -> Exported:
-    """Write every sample of the trials that match, a row each (`ci.records.samples.SCHEMA`), wherever they are.
+    """Write every sample of the trials that match, a row each, into one file per machine; each trial counts once.
 
-    A trial of two commits counts once.  since: of trials that started on this day or later.  One file per machine,
-    operator and month.  Raises RecordError.
+    Columns: trial (its id), started, kernel, commit, env, role, backend, case, round (row i of every arm of a case in a
+    trial is of round i) and seconds.  since: of trials that started on this day or later.  Raises RecordError.
     """
-    groups: dict[str, dict[str, Trial]] = {}
-    for path in sorted(results_dir.glob("*/*.notes.jsonl")):
-        for trial in read(path).trials if not machines or path.parent.name in machines else ():
-            if (not kernels or trial.operator in kernels) and (since is None or trial.started_ms >= _ms(since)):
-                groups.setdefault(samples.folder(trial), {})[trial.id] = trial
-    rows, paths = 0, []
-    for folder, trials in sorted(groups.items()):
-        ordered = sorted(trials.values(), key=lambda trial: trial.order)
-        if dry_run:
-            rows += sum(arm.rounds for trial in ordered for *_, arm in trial.arms())
+    count, paths = 0, []
+    for folder in machine_folders(results_dir):
+        if machines and folder.name not in machines:
             continue
-        found = samples.table(samples.whole_in(ordered, results_dir))
-        rows, path = rows + len(found), out / folder / "samples.parquet"
+        by_id = {trial.id: trial for path in sorted(folder.glob("*.notes.jsonl")) for trial in read(path).trials}
+        chosen_trials = [
+            trial
+            for trial in sorted(by_id.values(), key=lambda trial: trial.order)
+            if (not kernels or trial.operator in kernels) and (since is None or trial.started_ms >= _ms(since))
+        ]
+        samples = [arm.rounds for trial in chosen_trials for *_, arm in trial.arms()]
+        count += sum(samples)
+        if dry_run or not any(samples):
+            continue
+        path = _of_machine(out, folder.name).with_name("samples.parquet")
         with _draft_of(path, out) as draft:
-            draft.write_bytes(samples.written(found))
+            pd.concat(map(_samples_of, chosen_trials)).to_parquet(draft, index=False, compression="zstd")
         paths.append(path)
-    return Exported(rows, paths)
+    return Exported(count, paths)
+
+
+def _samples_of(trial: Trial) -> pd.DataFrame:
+    """The samples of a trial, a row each."""
+    arms = [(case, role, backend, arm) for case, role, backend, arm in trial.arms() if arm.rounds]
+    frames = [
+        pd.DataFrame(
+            {
+                "trial": trial.id,
+                "started": pd.Timestamp(trial.started_ms, unit="ms", tz="UTC"),
+                "kernel": trial.operator,
+                "commit": trial.checkouts[role].recordable or "",
+                "env": trial.checkouts[role].environment.name,
+                "role": role,
+                "backend": backend,
+                "case": case,
+                "round": np.arange(arm.rounds, dtype=np.int32),
+                "seconds": arm.seconds,
+            }
+        )
+        for case, role, backend, arm in arms
+    ]
+    return pd.concat(frames) if frames else pd.DataFrame()
 
 
 def _ms(day: datetime.datetime) -> int:

@@ -31,10 +31,9 @@ import pyarrow.parquet as pq
 from ci.git.repository import history_order
 from ci.records.cache import CACHED, SCHEMA, TEXT, UNIT, Column, ParsedFiles, Parts, table_of, unified
 from ci.records.ledger import machine_folders
-from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
+from ci.records.pooling import PairedRatio, Place, PooledTimes, PooledTrials, pool, times_of
 from ci.records.rows import EXACT, TIME, checked, notes_of, software
 from ci.trials.file import TrialFile, read
-from ci.trials.pooled import PairedRatio, PooledTimes
 from ci.trials.trial import DeclaredCase, Machine
 
 Codes = npt.NDArray[np.signedinteger]
@@ -175,8 +174,7 @@ def rows_of(path: Path, notes: Path, told: Told = lambda _: None) -> tuple[pa.Ta
     problems = [f"{one.at(Path(notes.name))}: {one.why}; left out" for one in file.rejected]
     place = Place(machine, data["commit_hash"], data["env_name"])
     try:
-        pooled = pool(file.trials, place, file.pooled) if file.trials else None
-        problems += [_outdated(one, notes) for one in outdated(file.trials, place, file.pooled)]
+        pooled = pool(file.trials, place) if file.trials else None
     except ValueError as error:
         pooled, problems = None, [*problems, f"{notes.name}: {error}; its trials belong elsewhere"]
     return _noted(pooled) if pooled else CACHED.empty_table(), problems
@@ -218,11 +216,6 @@ def _noted(pooled: PooledTrials) -> pa.Table:
         **{f"paired_{name}": [getattr(one, name) for one in paired] for name in ("ratio", "low", "high")},
     }
     return table_of(columns, len(keys), CACHED)
-
-
-def _outdated(operator: str, notes: Path) -> str:
-    said = f"{notes.name}: the line with the times of {operator} is missing or older than its trials"
-    return f"{said}; `ridgeline records add {shlex.quote(str(notes))}` makes it anew from the samples"
 
 
 def _where(place: Place, machine: Machine, date_ms: int) -> dict[str, Column]:

@@ -261,4 +261,4 @@ def _kept_with(trial: Trial) -> str:
 
 def _of(file: TrialFile, regime: str, first: bool) -> TrialFile:
     trials = tuple(trial for trial in file.trials if _kept_with(trial) == regime)
-    return TrialFile(file.path, trials, file.rejected if first else (), file.pooled if first else ())
+    return TrialFile(file.path, trials, file.rejected if first else ())

@@ -12,7 +12,6 @@ from scipy import special
 
 from benchmarks.trial_file import FAILED, Status
 from ci.stats.types import FloatArray
-from ci.trials.pooled import PairedRatio, PooledLine, PooledTimes
 from ci.trials.trial import Arm, BrokenModule, Checkout, Declaration, Environment, Machine, Trial
 
 Key = tuple[str, str, str]
@@ -27,6 +26,34 @@ beside a point that happens to repeat exactly.  0.1 % is how well a paired ratio
 
 BADNESS = (*FAILED, Status.OK, Status.UNSUPPORTED, Status.SKIPPED)
 """Which status speaks for a session: failures first, then ok, then what was not tried."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedRatio:
+    """Baseline time / our time, above 1 ours is faster, with its 99 % interval.  name: the fastest baseline."""
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PooledTimes:
+    """The times of one backend in one case over all trials of a place; seconds.
+
+    seconds: median over all samples.  low, high: 99 % interval.  q25, q75: quartiles over all samples.
+    samples, trials: how many.  paired: against the fastest baseline, None where none ran beside it.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    q25: float
+    q75: float
+    samples: int
+    trials: int
+    paired: PairedRatio | None = None
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -58,9 +85,8 @@ class Cell:
 
     definition, case_definition: digests of the benchmark definition of the operator and of the case, "" if not known.
     code: digest of what it ran in its newest trial, with its knobs: machine code, or files where there is none (on a
-    CPU); "" if not known.  beside: for each of `trials`,
-    the seconds of the baselines that were timed in the same rounds by the same processes, by name.  kept: what all that
-    comes to, where the samples are elsewhere; `trials` and `beside` are empty then.
+    CPU); "" if not known.  beside: for each of `trials`, the seconds of the baselines that were timed in the
+    same rounds by the same processes, by name.
     """
 
     kernel: str
@@ -74,24 +100,16 @@ class Cell:
     case_definition: str
     code: str = ""
     beside: tuple[Mapping[str, FloatArray], ...] = ()
-    kept: PooledTimes | None = None
 
     @property
     def seconds(self) -> float:
         """Median over the samples of all trials, NaN without any."""
-        if self.kept:
-            return self.kept.seconds
         return _median(np.concatenate(self.trials)) if self.trials else float("nan")
 
     @property
     def key(self) -> Key:
         """Which cell it is."""
         return self.kernel, self.backend, self.case
-
-    @property
-    def lost(self) -> bool:
-        """Whether it ran, and its times are neither here nor kept."""
-        return self.status is Status.OK and not self.trials and self.kept is None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -132,11 +150,8 @@ class _Result:
         return f"{known}{knobs}" if known else ""
 
 
-def pool(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine] = ()) -> PooledTrials:
-    """Pool the trials that belong to a place; ValueError if none does.
-
-    kept: what the samples of compact trials come to.  An arm that has neither is in no cell (:func:`outdated` says so).
-    """
+def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
+    """Pool the trials that belong to a place; ValueError if none does."""
     ordered = sorted((trial for trial in trials if trial.machine.name == place.machine), key=lambda trial: trial.order)
     here = [(trial, trial.checkouts[role]) for trial in ordered if (role := place.role_in(trial))]
     if not here:
@@ -150,8 +165,7 @@ def pool(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine] = ())
         for trial, own in here
         if trial.paired and own is trial.checkouts["head"]
     }
-    times = {(line.operator, *key): one for line in kept for key, one in line.times.items()}
-    cells = _cells([trial for trial, _ in here], place, declarations, times)
+    cells = _cells([trial for trial, _ in here], place, declarations)
     date_ms = checkout.date_ms or max(started.values())
     return PooledTrials(
         place,
@@ -226,21 +240,7 @@ def _order_statistics(count: int) -> tuple[int, int]:
     return below, count - 1 - below
 
 
-def outdated(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine]) -> list[str]:
-    """Operators with compact trials at a place whose samples were not pooled, or not all together."""
-    pooled = {line.operator: line.trials for line in kept}
-    here: dict[str, set[str]] = {}
-    compact = set()
-    for trial in trials:
-        if place.role_in(trial) and trial.machine.name == place.machine:
-            here.setdefault(trial.operator, set()).add(trial.id)
-            compact |= {trial.operator} if trial.samples else set()
-    return sorted(operator for operator in compact if pooled.get(operator, frozenset()) != here[operator])
-
-
-def _cells(
-    trials: Sequence[Trial], place: Place, declarations: Mapping[str, Declaration], kept: Mapping[Key, PooledTimes]
-) -> dict[Key, Cell]:
+def _cells(trials: Sequence[Trial], place: Place, declarations: Mapping[str, Declaration]) -> dict[Key, Cell]:
     seen: dict[Key, list[_Result]] = {}
     for trial in trials:
         role = place.role_in(trial) or ""
@@ -252,8 +252,7 @@ def _cells(
                     files = trial.checkouts[role].kernel_digest or ""
                     result = _Result(trial.session, case.method, arm, _beside(backend, arms, declared), files)
                     seen.setdefault((trial.operator, backend, name), []).append(result)
-    cells = (_cell(key, results, declarations[key[0]], kept.get(key)) for key, results in sorted(seen.items()))
-    return {cell.key: cell for cell in cells if not cell.lost}
+    return {key: _cell(key, results, declarations[key[0]]) for key, results in sorted(seen.items())}
 
 
 def _same_definition(one: Declaration, other: Declaration, case: str) -> bool:
@@ -273,7 +272,7 @@ def _beside(backend: str, arms: Mapping[str, Arm], declared: Declaration) -> dic
     return {name: seconds for name, seconds in found.items() if len(seconds) == len(arms[backend].seconds)}
 
 
-def _cell(key: Key, results: Sequence[_Result], declared: Declaration, kept: PooledTimes | None) -> Cell:
+def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
     """One cell of its results, oldest first.  The newest session decides the status, the worst of its trials counts."""
     last = results[-1]
     speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
@@ -281,8 +280,6 @@ def _cell(key: Key, results: Sequence[_Result], declared: Declaration, kept: Poo
     definitions = declared.definition, _case_definition(declared, key[2]) or ""
     code = next((r.code for r in reversed(results) if r.code), "")
     about = speaking.status, speaking.why
-    if any(r.arm.kept for r in timed):
-        return Cell(*key, *about, (), last.method, *definitions, code, kept=kept)
     seconds, beside = tuple(r.arm.seconds for r in timed), tuple(r.beside for r in timed)
     return Cell(*key, *about, seconds, last.method, *definitions, code, beside)
 
@@ -295,8 +292,8 @@ def _cell(key: Key, results: Sequence[_Result], declared: Declaration, kept: Poo
 
 def times_of(cell: Cell) -> PooledTimes | None:
     """What the samples of a cell come to, None where it has no times."""
-    if cell.kept or not cell.trials:
-        return cell.kept
+    if not cell.trials:
+        return None
     samples = np.sort(np.concatenate(cell.trials))
     q25, q75 = _quantile(samples, 0.25), _quantile(samples, 0.75)
     low, high = _around(samples, cell.trials)

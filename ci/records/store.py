@@ -4,9 +4,6 @@
 file, and every row of ours in it can be made again from the notes.  So recording is a union of trials by id: it does
 not matter in which order, how often or by whom, and whatever asv or an interrupted writer left behind is put right by
 recording once more.  Every file is replaced as a whole, under one lock per results folder.
-
-Where a project names a place for samples (`ci.records.samples`), its notes are compact: what the samples come to
-stays here, the samples go there, and are fetched only where rounds are needed.
 """
 
 from __future__ import annotations
@@ -23,14 +20,10 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
-from ci.records import samples as keeping
 from ci.records import unmeasured
 from ci.records.ledger import SWEEPS, by_regime, folder_of
-from ci.records.pooling import Place, PooledTrials, outdated, pool, times_of
-from ci.records.samples import SamplesPlace, configured
-from ci.trials.compact import same_results
-from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
-from ci.trials.pooled import PooledLine
+from ci.records.pooling import Place, PooledTrials, pool
+from ci.trials.file import Problem, RecordError, TrialFile, read, same_results, set_aside
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -40,15 +33,12 @@ if TYPE_CHECKING:
     from ci.records.frame import OpenedRecords
 
 __all__ = [
-    "Compacted",
     "Place",
     "Problem",
     "RecordError",
     "Recorded",
-    "compact",
     "keep_grids",
     "load",
-    "notes",
     "opened",
     "places",
     "pool_at",
@@ -74,15 +64,6 @@ class Recorded:
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True)
-class Compacted:
-    """Bytes of a record in results/ before and after its samples left it."""
-
-    before: int
-    after: int
-    problems: list[Problem]
-
-
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +83,6 @@ def record(
     for regime, those in by_regime([read(file) if isinstance(file, Path) else file for file in files]).items():
         folder = folder_of(results_dir, regime)
         wanted = _by_file(those, folder, commits or {}, done.problems, keep=not dry_run)
-        samples = configured(folder)
         with contextlib.nullcontext() if dry_run else _lock(folder):
             for swept, place, path in sorted(wanted):
                 there, broken = _read_trials(path, keep=not dry_run)
@@ -115,59 +95,10 @@ def record(
                     ordered = sorted((*there.trials, *new), key=lambda trial: trial.order)
                     _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
                 elif not swept and not dry_run:
-                    done.problems += _write_place(folder, _added(there, new, place, samples), place)
+                    done.problems += _write_place(folder, TrialFile(there.path, (*there.trials, *new)), place)
                     measured = {(place.commit, trial.operator) for trial in wanted[swept, place, path]}
                     unmeasured.settle(folder / place.machine / unmeasured.NAME, measured)
     return done
-
-
-def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:
-    """The notes of a place with more trials: compact, and pooled anew where it must be, if samples have a place."""
-    trials = [*notes.trials, *new]
-    if not samples and not any(trial.samples for trial in trials):
-        return TrialFile(notes.path, tuple(trials))
-    small = keeping.kept(trials, samples)
-    stale = set(outdated(small, place, notes.pooled))
-    fresh = pooled_anew([trial for trial in trials if trial.operator in stale], place, samples)
-    return TrialFile(
-        notes.path, tuple(small), (), (*(one for one in notes.pooled if one.operator not in stale), *fresh)
-    )
-
-
-def pooled_anew(trials: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> list[PooledLine]:
-    """What the samples of trials come to, one line per operator; samples that are away are fetched."""
-    if not trials:
-        return []
-    cells = pool(keeping.whole(trials, samples), place).cells
-    ids: dict[str, set[str]] = {}
-    for trial in trials:
-        ids.setdefault(trial.operator, set()).add(trial.id)
-    times = {key: found for key, cell in cells.items() if (found := times_of(cell))}
-    return [
-        PooledLine(name, frozenset(those), {key[1:]: one for key, one in times.items() if key[0] == name})
-        for name, those in sorted(ids.items())
-    ]
-
-
-def compact(results_dir: Path, place: Place, samples: SamplesPlace, dry_run: bool = False) -> Compacted:
-    """Move the samples of one record to their place.  Once more is no change; an interruption leaves it as it was."""
-    path = _asv_path(results_dir, place)
-    with contextlib.nullcontext() if dry_run else _lock(results_dir):
-        notes, problems = _read_trials(asv_files.notes_of(path), keep=not dry_run)
-        before = _bytes(path, notes.path)
-        if not notes.trials:
-            return Compacted(before, before, problems)
-        small = _added(notes, [], place, samples)
-        if dry_run:
-            data, _ = asv_files.checked(path.read_bytes(), place.machine)
-            texts = _texts(small, pool(small.trials, place, small.pooled), data, path)
-            return Compacted(before, sum(len(text.encode()) for text in texts.values()), problems)
-        problems += _write_place(results_dir, small, place)
-        return Compacted(before, _bytes(path, notes.path), problems)
-
-
-def _bytes(*paths: Path) -> int:
-    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[list[Trial], int, list[Problem]]:
@@ -251,16 +182,14 @@ def _texts(notes: TrialFile, pooled: PooledTrials, old: asv_files.Json, path: Pa
 
 
 def _notes_text(notes: TrialFile) -> str:
-    """The notes of a place: its trials by time, then what the samples of compact ones come to."""
-    trials = (trial.text for trial in sorted(notes.trials, key=lambda one: one.order))
-    pooled = (line.text for line in sorted(notes.pooled, key=lambda one: one.operator))
-    return "".join(f"{line}\n" for line in (*trials, *pooled))
+    """The notes of a place: its trials by time."""
+    return "".join(f"{trial.text}\n" for trial in sorted(notes.trials, key=lambda one: one.order))
 
 
 def _write_place(results_dir: Path, notes: TrialFile, place: Place) -> list[Problem]:
     """Bring the notes and asv's files of one place up to date with these trials."""
     path = _asv_path(results_dir, place)
-    pooled = pool(notes.trials, place, notes.pooled)
+    pooled = pool(notes.trials, place)
     old, problems = _own_file(path, place)
     for file, text in _texts(notes, pooled, old, path).items():
         _replace(file, text)
@@ -359,29 +288,14 @@ def opened(results_dir: Path, told: Callable[[TrialFile], None] = lambda _: None
     return frames.opened(results_dir, told)
 
 
-def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
-    """The trials of a record, oldest first, none if there are none; `commit` may be a prefix.
-
-    Their samples may be elsewhere (`Trial.samples`): :func:`trials` fetches them.
-    """
-    return [trial for place in places(results_dir, machine, commit, env) for trial in _noted(results_dir, place)]
-
-
 def pool_at(results_dir: Path, place: Place) -> PooledTrials | None:
-    """Everything measured at a place, with its samples, None if nothing was."""
+    """Everything measured at a place, None if nothing was."""
     found = trials(results_dir, place)
     return pool(found, place) if found else None
 
 
 def trials(results_dir: Path, place: Place) -> list[Trial]:
-    """The trials of a place with their samples, oldest first, none if there are none.
-
-    Lines that are not trials are left out.  Raises RecordError where samples cannot be had.
-    """
-    return keeping.whole_in(_noted(results_dir, place), results_dir)
-
-
-def _noted(results_dir: Path, place: Place) -> list[Trial]:
+    """The trials of a place, oldest first, none if there are none.  Lines that are not trials are left out."""
     notes, _ = _read_trials(asv_files.notes_of(_asv_path(results_dir, place)), keep=False)
     return sorted(notes.trials, key=lambda trial: trial.order)
 

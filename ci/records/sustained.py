@@ -161,7 +161,7 @@ def _times(newest: pd.DataFrame) -> dict[Series, RegimeTime]:
 def _joules_at(folder: Path, place: Place) -> Mapping[tuple[str, str, str], JoulesPerCall]:
     """What a record says, by kernel, case and backend."""
     by_operator: dict[str, list[Trial]] = {}
-    for trial in store.notes(folder, place.machine, place.commit, place.env):
+    for trial in store.trials(folder, place):
         by_operator.setdefault(trial.operator, []).append(trial)
     return {
         (operator, case, backend): one

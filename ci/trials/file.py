@@ -23,10 +23,8 @@ from typing import Any
 import orjson
 
 from benchmarks.shapes import Unfit
-from ci.trials import compact, comparisons
-from ci.trials import pooled as pooled_lines
+from ci.trials import comparisons
 from ci.trials.comparisons import ExperimentLine
-from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
 
 LONGEST_LINE = 64_000_000
@@ -87,14 +85,12 @@ class Problem:
 class TrialFile:
     """What a file holds: its trials in the order of the file, and the lines that are not used.
 
-    pooled: what the samples of compact trials come to, in the notes of a record.  experiments: what was measured to
-    find out why a case is slower; none of its trials is among `trials`.
+    experiments: what was measured to find out why a case is slower; none of its trials is among `trials`.
     """
 
     path: Path
     trials: tuple[Trial, ...] = ()
     rejected: tuple[Rejected, ...] = ()
-    pooled: tuple[PooledLine, ...] = ()
     experiments: tuple[ExperimentLine, ...] = ()
 
     def problems(self, keep: bool) -> list[Problem]:
@@ -119,7 +115,7 @@ def read(path: Path) -> TrialFile:
 def _parsed(content: bytes) -> TrialFile:
     """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one."""
     content, damage = unpacked(content)
-    found = parse_record(Path(), content.split(b"\n"), 1)
+    found = parse(content.split(b"\n"), 1)
     return dataclasses.replace(found, rejected=(*damage, *found.rejected))
 
 
@@ -154,45 +150,39 @@ class Followed:
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
         before = self._file
         trials, rejected = (*before.trials, *found.trials), (*before.rejected, *found.rejected)
-        self._file = TrialFile(self.path, trials, rejected, (), (*before.experiments, *found.experiments))
+        self._file = TrialFile(self.path, trials, rejected, (*before.experiments, *found.experiments))
         return self._file
 
 
 def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
-    """Trials with their samples, and what else :func:`parse_record` tells, of lines numbered from `first`."""
-    found = parse_record(Path(), lines, first, known)
-    away = {trial.id for trial in found.trials if trial.samples}
-    whys = (f"trial {id_} has its samples elsewhere; give the trial file as it was measured" for id_ in sorted(away))
-    refused = tuple(Rejected(0, Fault.NOT_A_TRIAL, why) for why in whys)
-    trials = tuple(trial for trial in found.trials if trial.id not in away)
-    return TrialFile(found.path, trials, (*found.rejected, *refused), (), found.experiments)
-
-
-def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
-    """Trials and rejected lines of lines numbered from `first`, as a record may hold them: compact and pooled too.
+    """Trials, experiments and rejected lines of lines numbered from `first`.
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
-    trials, others = dict(known or {}), list[PooledLine | ExperimentLine | Rejected]()
+    trials, others = dict(known or {}), list[ExperimentLine | Rejected]()
     for number, line in enumerate(lines, first):
         found = parse_line(line, number) if line.strip() else None
         if isinstance(found, Trial):
-            if not compact.same_results(found, trials.setdefault(found.id, found)):
+            if not same_results(found, trials.setdefault(found.id, found)):
                 why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
                 others.append(Rejected(number, Fault.CONFLICT, why, line))
         elif found is not None:
             others.append(found)
     return TrialFile(
-        path,
+        Path(),
         tuple(trial for id_, trial in trials.items() if not known or id_ not in known),
         tuple(one for one in others if isinstance(one, Rejected)),
-        tuple(one for one in others if isinstance(one, PooledLine)),
         tuple(one for one in others if isinstance(one, ExperimentLine)),
     )
 
 
-def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | ExperimentLine | Rejected:
-    """The trial of one line (or what one says of several), or what is wrong with it."""
+def same_results(one: Trial, other: Trial) -> bool:
+    """Whether both hold the same cases and samples, whatever commit they were recorded as."""
+    return one.text == other.text or bool(orjson.loads(one.text)["cases"] == orjson.loads(other.text)["cases"])
+
+
+def parse_line(line: bytes, number: int = 1) -> Trial | ExperimentLine | Rejected:
+    """The trial or the experiment of one line, or what is wrong with it."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
         return Rejected(number, Fault.NOT_A_TRIAL, why, line)
@@ -215,14 +205,10 @@ def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | ExperimentL
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str) -> Trial | PooledLine | ExperimentLine:
+def _read(data: Any, text: str) -> Trial | ExperimentLine:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
-    if kind == compact.FORMAT:
-        return compact.of_line(data, text)
-    if kind == comparisons.FORMAT:
-        return ExperimentLine.of(data)
-    return PooledLine.of(data) if kind == pooled_lines.FORMAT else Trial.of(data, text)
+    return ExperimentLine.of(data) if kind == comparisons.FORMAT else Trial.of(data, text)
 
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
@@ -317,7 +303,7 @@ def read_hostile(path: Path) -> TrialFile:
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
     read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
     too_long = (Rejected(n, Fault.NOT_A_TRIAL, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
-    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), (), read_lines.experiments)
+    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), read_lines.experiments)
 
 
 def content(path: Path) -> bytes | str:

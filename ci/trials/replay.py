@@ -16,7 +16,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ import numpy as np
 
 from benchmarks.trial_file import FORMAT, Status
 from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
-from ci.trials import compact
 from ci.trials.comparisons import ROLES, Comparison, comparisons
-from ci.trials.file import Rejected, parse_record, unpacked
+from ci.trials.file import Rejected, parse, unpacked
 from ci.trials.trial import Json, Trial
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -62,18 +61,15 @@ def read(path: Path | str) -> list[Comparison]:
     return opened(path).comparisons
 
 
-def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Trial]] = tuple) -> Recording:
-    """What a file holds.  Raises ReplayError.
-
-    complete: gives trials whose samples are elsewhere with their samples.
-    """
+def opened(path: Path | str) -> Recording:
+    """What a file holds.  Raises ReplayError."""
     path = Path(path)
     content, damage = content_of(path)
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     first = next((value for value in (_parsed(line) for _, line in lines) if isinstance(value, dict)), {})
-    if first.get("format") in (FORMAT, compact.FORMAT):
-        found = parse_record(path, content.split(b"\n"), 1)
-        return _whole_trials(path, complete(found.trials), (*damage, *found.rejected))
+    if first.get("format") == FORMAT:
+        found = parse(content.split(b"\n"), 1)
+        return _whole_trials(path, found.trials, (*damage, *found.rejected))
     warnings = [f"{path}: {one.why}" for one in damage]
     trials = _replayed(path, lines, warnings)
     names = dict.fromkeys(name for _, data in trials for name in data["cases"])
@@ -104,10 +100,6 @@ def _whole_trials(path: Path, trials: Sequence[Trial], rejected: tuple[Rejected,
     """The lines that are trials are used; every other one is named, and an error if nothing is left."""
     if rejected and not trials:
         raise ReplayError(f"{rejected[0].at(path)}: {rejected[0].why}; no line of the file is a trial")
-    if any(trial.samples for trial in trials):
-        raise ReplayError(
-            f"{path}: the samples of its trials are elsewhere; `ridgeline gate --help`: how recorded commits are judged"
-        )
     warnings = [f"{one.at(path)}: {one.why}; the other trials count" for one in rejected]
     return Recording(comparisons(trials, warnings), tuple(trials), rejected)
 

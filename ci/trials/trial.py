@@ -23,7 +23,6 @@ from benchmarks import trial_file
 from benchmarks.shapes import built
 from benchmarks.trial_file import Status
 from ci.stats.types import Clocks, FloatArray
-from ci.trials.pooled import KeptTimes, SamplesAt
 
 # One batch of a sweep, as a trial line has it: points of one case, timed in turn with an anchor.
 
@@ -417,7 +416,7 @@ class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
     code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
-    kept: what is known of its times where the samples are elsewhere.  whole_s: of single calls, seen from the host.
+    whole_s: of single calls, seen from the host.
     """
 
     status: Status
@@ -426,7 +425,6 @@ class Arm:
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
     rank_s: tuple[float, ...] = ()
-    kept: KeptTimes | None = None
     whole_s: tuple[float, ...] = ()
 
     @classmethod
@@ -436,7 +434,7 @@ class Arm:
         seconds.flags.writeable = False
         knobs, code = data.get("knobs") or {}, data.get("code_hash")
         ranks, whole = tuple(data.get("rank_s") or ()), tuple(data.get("whole_s") or ())
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, ranks, None, whole)
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, ranks, whole)
 
     @property
     def ok(self) -> bool:
@@ -445,13 +443,13 @@ class Arm:
 
     @property
     def rounds(self) -> int:
-        """How many samples it has, here or elsewhere."""
-        return self.kept.rounds if self.kept else len(self.seconds)
+        """How many samples it has."""
+        return len(self.seconds)
 
     @property
     def median(self) -> float:
         """Seconds, the median over the rounds; only of an arm that is ok."""
-        return self.kept.median if self.kept else statistics.median(self.seconds.tolist())
+        return statistics.median(self.seconds.tolist())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -481,7 +479,7 @@ class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  heaps: by ranks.  faults: of
-    its node.  samples: where, None if in the line.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
+    its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
     """
 
     id: str
@@ -501,7 +499,6 @@ class Trial:
     busy_share: float | None = None
     text: str = ""
     faults: tuple[NodeFault, ...] = ()
-    samples: SamplesAt | None = None
     regime: str = trial_file.REGIMES[0]
     sweep: SweepBatch | None = None
     spent: Spent | None = None

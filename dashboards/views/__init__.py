@@ -147,7 +147,7 @@ def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
     seen = _from_frame(newest) | {key: value for key, value in noted.items() if value not in (None, "")}
     name = str(seen.get("device") or newest["machine"])
     title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
-    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"]), *_samples(trial)]
+    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"])]
     return MachineFacts(title, rows, _broken(checkout))
 
 
@@ -186,11 +186,6 @@ def _software(seen: Mapping[str, Any], checkout: Checkout | None, env: str) -> l
     rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in SOFTWARE.items())]
     known = [(name, str(value)) for name, value in rows if value]
     return known if versions else [*known, ("environment", env)]
-
-
-def _samples(trial: Trial | None) -> list[tuple[str, str]]:
-    """Where the samples of the newest record are, where it does not hold them itself."""
-    return [("samples", trial.samples.path.rpartition("/")[0])] if trial and trial.samples else []
 
 
 def _whole(value: Any) -> str | None:

@@ -185,20 +185,6 @@ def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: Stan
     assert [option for option in options if option not in shown] == []
 
 
-@pytest.mark.slow
-def test_samples(clone: Clone) -> None:
-    clone.run(["ridgeline run --trials 1 --rounds 8", "git add results", "git commit -qm records"])
-    (text,) = blocks("samples.md", "toml")
-    project = clone.folder / "pyproject.toml"
-    project.write_text(project.read_text().replace("[tool.ridgeline]", text))
-    said = clone.walk("samples.md")
-    assert re.search(r"would be .*; samples would be at branch:ridgeline-samples", said)
-    assert "16 samples in samples_of_all" in said
-    assert re.search(r"sort .* library", said), said
-    assert git(clone.folder, "status", "--porcelain", "results") == ""
-    assert git(clone.folder, "ls-tree", "-r", "--name-only", "ridgeline-samples").count(".parquet") == 1
-
-
 # requirements.lock: every dependency, direct and indirect, at one version and with its hashes, for both Pythons.
 
 

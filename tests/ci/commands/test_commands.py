@@ -96,12 +96,6 @@ def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old: str,
     assert not re.search(rf"^  {old}  ", ridgeline("--help").stdout, re.MULTILINE)
 
 
-def test_samples_are_moved_by_the_option_of_old_too() -> None:
-    old, new = (ridgeline(*words.split(), "--results", "none") for words in ("record --compact", "records compact"))
-    assert "there is no place for samples" in new.output
-    assert (old.exit_code, old.output) == (new.exit_code, new.output)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page: Path) -> None:
     found = commands_of(page)

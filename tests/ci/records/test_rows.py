@@ -198,7 +198,7 @@ def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> No
                 assert found.loc[(commit, "toy", *key), "seconds"] == pytest.approx(value)
     assert found.loc[(project.fast, "toy", "narrow", "middle"), "status"] == "unsupported"
     assert found.loc[(project.fast, "toy", "wrong", "middle"), "why"] == "ValueError: the first wrong element is at 7"
-    [notes] = records.notes(project.root / "results", MACHINE, project.fast, ENV)
+    [notes] = records.trials(project.root / "results", records.Place(MACHINE, project.fast, ENV))
     assert notes.checkouts["head"].commit == project.fast
 
 
@@ -246,7 +246,9 @@ def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
     assert "PERFORMANCE DECREASED" in output, output
     assert lines_of(output, "toy.track_time('ours', 'small')")[0].startswith("| + ")
     assert len(project.measured()) == before + 2
-    assert len(records.notes(project.root / "results", MACHINE, project.fast, ENV)) == 2, "earlier trials are kept"
+    assert len(records.trials(project.root / "results", records.Place(MACHINE, project.fast, ENV))) == 2, (
+        "earlier trials are kept"
+    )
     assert len(project.record(project.fast)["results"]["toy.track_time"][7]) == 12
 
 

@@ -486,7 +486,7 @@ def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, s
     assert content(results) == before
     assert not list(results.rglob("*.draft"))
     assert records.record([more], results).added == 2
-    assert len(records.notes(results, NAME, HEAD, ENV)) == 3
+    assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == 3
 
 
 def test_an_interruption_between_two_files_is_put_right(
@@ -534,7 +534,7 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)
     ]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
-    assert len(records.notes(results, NAME, HEAD, ENV)) == len(lines)
+    assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == len(lines)
     assert set(records.load(results)["trials"]) == {6}
     serial = tmp_path / "serial"
     records.record(files, serial)
@@ -606,7 +606,7 @@ def test_nothing_recorded(tmp_path: Path) -> None:
     frame = records.load(tmp_path / "results")
     assert len(frame) == 0
     assert {"seconds", "status", "market_name"} <= set(frame.columns)
-    assert records.notes(tmp_path, "m", HEAD, ENV) == []
+    assert records.trials(tmp_path, records.Place("m", HEAD, ENV)) == []
 
 
 # ---- intervals ----------------------------------------------------------------------------------------------------
