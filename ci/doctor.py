@@ -33,7 +33,9 @@ TESTED = {"asv": ("0.6.6 to 0.6.x", (0, 6, 6), (0, 7)), "asv_runner": ("0.2.x to
 """Versions that Ridgeline is tested with (2026-11): in words, the oldest, and the first that is too new."""
 EXAMINED = ("python", "torch", "triton")
 """Versions that the measuring program judges."""
-VERSION_PROBLEMS = {"library_missing", "untested_version"}
+UNTESTED = "untested_version"
+"""The kind of its problem that is a remark: what is newer than what we tried mostly works."""
+VERSION_PROBLEMS = {"library_missing", UNTESTED}
 """Kinds of its problems that are about versions."""
 EXAMINE_S = 180.0
 """Seconds for the measuring program's own examination: importing torch on a cold disk takes a minute."""
@@ -92,7 +94,8 @@ def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
     """What the answer of `python -m benchmarks doctor --json` comes to."""
     machine, environment = answer["machine"], answer["environment"]
     for problem in answer["problems"]:
-        level: Level = "error" if problem["level"] == "error" else "warning"
+        remark: Level = "note" if problem["kind"] == UNTESTED else "warning"
+        level: Level = "error" if problem["level"] == "error" else remark
         yield Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
     if machine.get("kind") != "gpu":
         yield Finding(
@@ -120,7 +123,7 @@ def _version(name: str) -> Finding:
     if oldest <= tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]) < beyond:
         return Finding("ok", f"{name} {version}")
     why, next_step = "Ridgeline was not tested with it", f"install {name} {tested}, or tell us how it went"
-    return Finding("warning", f"{name} {version} is outside {tested}", why, next_step)
+    return Finding("note", f"{name} {version} is outside {tested}", why, next_step)
 
 
 def _interpreter() -> Iterator[Finding]:
@@ -133,6 +136,9 @@ def _interpreter() -> Iterator[Finding]:
 def _clone(root: Path) -> Finding:
     try:
         repository = Repository(root)
+        if not repository.has_history():
+            what, step = "this git repository has no commit yet", "git add what belongs to it, git commit"
+            return Finding("warning", what, "there is nothing to measure or to compare", step)
         head, commits = repository.resolve("HEAD").hash, repository.length()
     except GitError:
         return Finding(

@@ -23,7 +23,7 @@ from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
 from ci.calling import log_width
 from ci.executors import locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
-from ci.whole_files import check_writable
+from ci.whole_files import check_parent, check_writable
 from kernels import project
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
@@ -92,6 +92,19 @@ class NewFile(click.Path):
         """The path; WriteError if it cannot be written."""
         path = Path(str(super().convert(value, param, ctx)))
         check_writable(path)
+        return path
+
+
+class NewFolder(click.Path):
+    """A folder that is there or will be made, and is no file."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; WriteError if it cannot be made."""
+        path = Path(str(super().convert(value, param, ctx)))
+        check_parent(path)
         return path
 
 
@@ -164,7 +177,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
     """An option that names a folder; default: below the root of the project."""
-    return option(name, text, FOLDER, default=lambda: project.place(default), show_default=default)
+    return option(name, text, NewFolder(), default=lambda: project.place(default), show_default=default)
 
 
 def of_project(setting: str) -> Callable[[], Path]:
@@ -174,10 +187,11 @@ def of_project(setting: str) -> Callable[[], Path]:
 
 def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
     """An option that names a folder which the project's settings can name; usual: its name where they do not."""
-    return option(name, text, FOLDER, default=of_project(setting), show_default=usual)
+    return option(name, text, NewFolder(), default=of_project(setting), show_default=usual)
 
 
 RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
+RECORD = flag("--record", "Record the trials in the project's results, too; else they stay in .ridgeline/trials.")
 JSON = flag("--json -> as_json", "Print the result as JSON.")
 DRY_RUN = flag("--dry-run", "Say what would be done and do nothing.")
 OUT = option("--out", "Trial file to append to.", NewFile())

@@ -48,10 +48,23 @@ def _remove_abandoned(path: Path) -> None:
                 draft.unlink()
 
 
+def check_parent(path: Path) -> None:
+    """Raise WriteError for a path outside of the repository that we stand in, in a folder that is not there.
+
+    Inside of it folders are made; elsewhere a missing one is a slip of the pen.
+    """
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    folder = path.absolute().parent
+    if not folder.is_dir() and not folder.resolve().is_relative_to(root.resolve()):
+        raise WriteError(f"{path}: there is no folder {folder}, and outside of {root} none is made; make it first")
+
+
 def check_writable(path: Path) -> None:
     """Raise WriteError now rather than after an hour of measuring."""
     if path.is_dir():
         raise WriteError(f"{path} is a folder; name a file in it")
+    check_parent(path)
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     target = path if path.exists() else folder
     if not folder.is_dir() or not os.access(target, os.W_OK):

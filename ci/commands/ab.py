@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
-from ci.commands.common.outcome import compared, finish, shown
+from ci.commands.common.outcome import check_recordable, compared, finish, shown
 from ci.commands.common.why import WHY
 from ci.git.repository import Repository
 from ci.judging import policy
@@ -20,6 +20,7 @@ from ci.options import (
     JSON,
     OUT,
     POLICY,
+    RECORD,
     RESULTS,
     TIMED,
     Given,
@@ -46,6 +47,7 @@ from ci.trials import replay
 @WHY
 @POLICY
 @OUT
+@RECORD
 @RESULTS
 @JSON
 @DRY_RUN
@@ -53,7 +55,7 @@ def ab(given: Given) -> int:
     """Compare two commits in lock-step: trials until every case has a verdict or the budget is spent.
 
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
-    An --out file that exists is resumed.
+    An --out file that exists is resumed.  Nothing outside of .ridgeline/ is written, unless --record asks for it.
     """
     rules = policy.load(given.policy_file)
     if given.replay:  # by the same code as live ones
@@ -66,6 +68,7 @@ def ab(given: Given) -> int:
     planned = with_rounds(plan(given, pythons=pythons(given)))
     repository = Repository(Path.cwd())
     checkouts = two_checkouts(repository, given.base, given.head, given.out)
+    check_recordable(given, checkouts, planned)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
         one, two = (checkout.label for checkout in checkouts)

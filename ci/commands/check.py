@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
-from ci.commands.common.outcome import compared, finish
+from ci.commands.common.outcome import check_recordable, compared, finish
 from ci.commands.common.why import WHY
 from ci.commands.site import build_site
-from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
@@ -25,6 +24,7 @@ from ci.options import (
     DRY_RUN,
     JSON,
     OUT,
+    RECORD,
     RESULTS,
     TIMED,
     Given,
@@ -59,6 +59,7 @@ REPORT = ".ridgeline/report"
     default=lambda: project.place(REPORT),
     show_default=REPORT,
 )
+@RECORD
 @RESULTS
 @JSON
 @WHY
@@ -66,7 +67,7 @@ REPORT = ".ridgeline/report"
 def check(given: Given) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes.
 
-    An --out file that exists is resumed.
+    An --out file that exists is resumed.  Trials and report stay in .ridgeline/, unless --record asks for a record.
     """
     rules, planned = policy.load(None), with_rounds(plan(given))
     report, site = given.report, given.site
@@ -75,14 +76,13 @@ def check(given: Given) -> int:
         wait_for_turn()
     clock = VerbClock()
     repository = Repository(Path.cwd())
-    if not repository.has_history():
-        raise GitError(f"{repository.root} has no commit yet; commit first, then check")
     head = repository.working_tree(given.out)
     base = repository.resolve(given.base) if given.base else repository.default_base()
     if given.dry_run:
         against = base.short if base else "nothing (no base in this clone)"
         click.echo(f"would check {head.label} against {against}, write {report}.md and {report}.json, and build {site}")
         return 0
+    check_recordable(given, (head,), planned)
     file = given.out or scratch("check", head)
     checkouts: tuple[LocalCheckout, ...] = (head,)
     if base:
@@ -92,7 +92,7 @@ def check(given: Given) -> int:
     else:
         outcome = _alone(head, planned, file, repository.is_shallow())
     code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
-    build_site(site, given.results)
+    build_site(site, given.results, reports=[report.with_suffix(".json")])
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=given.as_json)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code

@@ -79,6 +79,9 @@ def run(given: Given) -> int:
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if given.resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
+    if given.knobs and out is None:
+        onward = again(out="trials.jsonl")
+        raise click.UsageError(f"--set asks for what no commit says, so nothing is recorded: `{onward}` writes a file")
     if not given.dry_run:
         wait_for_turn()
     clock, head = VerbClock(), one_checkout(given)

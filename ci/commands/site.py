@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, draw, follow, options, program, run_here
-from ci.options import ANY, DRY_RUN, FILE, PASS, RESULTS, Given, err_console, flag, folder, option, several, verb
+from ci.options import ANY, DRY_RUN, PASS, RESULTS, Given, NewFile, err_console, flag, folder, option, several, verb
 
 
 @verb("ridgeline site --out site")
@@ -72,7 +72,7 @@ EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --ou
 @option("--case NAME", "Of this case.")
 @option("--rate NAME", "tflops, gbs, algbw, busbw or time (default: as the case is quoted).")
 @flag("--plain", "A history without its steps.")
-@option("--out", ".png, .svg or .pdf", FILE, required=True)
+@option("--out", ".png, .svg or .pdf", NewFile(), required=True)
 @RESULTS
 @DRY_RUN
 def plot(given: Given) -> int:

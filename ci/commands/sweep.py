@@ -14,7 +14,6 @@ from ci.options import (
     ANY,
     CASE,
     DRY_RUN,
-    FILE,
     JSON,
     NO_VERDICT,
     PASS,
@@ -22,6 +21,7 @@ from ci.options import (
     SOURCE,
     THERE,
     Given,
+    NewFile,
     Parsed,
     err_console,
     flag,
@@ -108,7 +108,7 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
 @option("--deadline SECONDS", "A step of a point that takes longer is a hang.", SECONDS)
 @option("--heap", "Home of the symmetric heap on GPUs.", click.Choice(harness.HEAPS))
 @NO_COMPILE
-@option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", FILE)
+@option("--out FILE", "Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).", NewFile())
 @flag("--resume", "What every call does anyway: go on with --out.")
 @several("--from FILE -> earlier", "Lines of other shards that count as measured (repeatable).", THERE)
 @option(

@@ -128,6 +128,10 @@ class Repository:
             raise GitError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
         first, dots, second = revision.partition("...")
         found = self.merge_base(first, second) if dots else self._hash(f"{revision}^{{commit}}")
+        if found is None and not self.has_history():
+            raise GitError(
+                f"{self.root} has no commit yet; `git add` what belongs to it, `git commit`, then run this again"
+            )
         if found is None:
             hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
             raise GitError(

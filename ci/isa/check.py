@@ -76,7 +76,7 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
     others it says only what is beyond doubt, which is a change of a backend that runs on CPUs; the rest is shown.
     """
     nothing, isa = isa is None, isa or IsaJudgement(CodeVerdict.SAME, "", ())
-    compiled = {(d.kernel, d.backend) for d in isa.differences if d.compared}
+    compiled = {(d.kernel, d.backend) for d in isa.differences if d.head and d.head.code}
     kernels, certain = compiled_in(isa), (Verdict.BROKEN, Verdict.SLOWER, Verdict.NOT_COMPARABLE)
     clock = [c for c in judgement.cases if c.kernel not in kernels or c.verdict in certain or not c.trials]
     said = [c.verdict for c in clock] + [Verdict.SLOWER for floor in judgement.floors if floor.new]

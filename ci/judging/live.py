@@ -177,11 +177,11 @@ class Looking:
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
-        unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
+        undecided = f"{len(decision.cases)} of {len(judgement.cases)} cases have no verdict yet"
         if not brought:
-            self._console.print(f"{unsettled}; no trial came of the last orders")
+            self._console.print(f"{undecided}; the last attempt brought no trial, so nothing more is measured")
             return []
-        self._console.print(f"{unsettled}; measuring them until they have {decision.trials} trials")
+        self._console.print(f"{undecided}; measuring them until they have {decision.trials} trials")
         return orders
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:

@@ -23,8 +23,9 @@ from kernels import project
 
 TEMPLATES = Path(__file__).with_name("templates")
 
-IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results/**/*.lock")
-"""What commands write and nobody commits: compiled modules, checkouts, trials, asv's work, the built site, locks."""
+IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results*/**/*.lock", "/results*/.cache/")
+"""What commands write and nobody commits: compiled modules, checkouts, trials, asv's work, the built site, locks and
+caches of records."""
 
 ACTION = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100})@(?P<commit>[0-9a-f]{40})")
 WORKFLOWS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "ridgeline_nightly.yml")

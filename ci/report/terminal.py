@@ -218,7 +218,9 @@ def _rest(report: Report) -> RenderableType:
     for number, part in enumerate(words.folded(report.judgement.cases)):
         text.append(" · " if number else "").append(part, style="dim")
     if here := [skip for skip in report.skipped if skip.status in EXPECTED]:
-        said = f"{len(here)} groups not measured here: .ridgeline/report.md of `ridgeline check` lists them"
+        listed = f"{len(here)} backends not measured here: .ridgeline/report.md of `ridgeline check` says why"
+        only = f"{words.plain(here[0].what)} not measured here: {words.plain(here[0].why, 120)}"
+        said = only if len(here) == 1 else listed
         text.append(" · " if len(text) > 1 else "").append(said, style="dim")
     return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
 

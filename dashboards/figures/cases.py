@@ -98,7 +98,13 @@ def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path:
     for dtype in sorted(rows["dtype"].unique()) if hardware else ():
         with contextlib.suppress(ValueError):  # a dtype without matrix units has no roof
             peaks[dtype] = hardware.peak(dtype) / 1e12
-    bandwidth = hardware.hbm_bandwidth / 1e9 if hardware else 1.0
+    if not hardware or not peaks:
+        device = rows.iloc[-1]["device"] or the_machine(rows)
+        instead = "`ridgeline plot shapes --kernel NAME` draws speeds without one"
+        raise FigureError(
+            f"a roofline needs the peaks of a device, and {device} has none in kernels/hardware.py; {instead}"
+        )
+    bandwidth = hardware.hbm_bandwidth / 1e9
     told = _told("roofline", kernel or "all operators", rows) | {
         "group": "backend" if kernel else "kernel",
         "baselines": _baselines(rows) if kernel else [],

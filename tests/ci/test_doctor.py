@@ -84,6 +84,12 @@ def shallow(machine: Machine) -> None:
     machine.root = machine.root.parent / "cut"
 
 
+def without_commit(machine: Machine) -> None:
+    machine.root = machine.root.parent / "bare"
+    machine.root.mkdir()
+    git(machine.root, "init", "-q")
+
+
 def damaged(machine: Machine) -> None:
     (machine.results / "m/b.json.setaside").touch()
     assert set_aside(machine.results / "m/a.notes.jsonl", b"a torn line")
@@ -91,7 +97,7 @@ def damaged(machine: Machine) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "does not start": (lambda m: setattr(m, "answer", MeasureError("boom")), "error", "python -m benchmarks"),
-    "torch 2.9.1": (lambda m: m.examined(OLD_TORCH), "warning", "install torch 2.11"),
+    "torch 2.9.1": (lambda m: m.examined(OLD_TORCH), "note", "install torch 2.11"),
     r"\x1b[2Jgone": (
         lambda m: m.examined({**OLD_TORCH, "level": "error", "text": "\x1b[2Jgone"}),
         "error",
@@ -99,9 +105,10 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     ),
     "no GPU": (lambda m: m.examined(kind="cpu", cpu="EPYC"), "note", "`ridgeline run --out trials.jsonl`"),
     "asv is not installed": (lambda m: m.versions.pop("asv"), "warning", "0.6.6"),
-    "asv 0.7.0 is outside 0.6.6 to 0.6.x": (lambda m: m.versions.update(asv="0.7.0"), "warning", "0.6.6"),
+    "asv 0.7.0 is outside 0.6.6 to 0.6.x": (lambda m: m.versions.update(asv="0.7.0"), "note", "0.6.6"),
     "TRITON_INTERPRET=1": (lambda m: m.set("TRITON_INTERPRET", "1"), "error", "unset"),
     "not a git repository": (lambda m: setattr(m, "root", m.root.parent), "warning", "`ridgeline run --help`"),
+    "has no commit yet": (without_commit, "warning", "git commit"),
     "after 1 commit": (shallow, "warning", "--unshallow"),
     "cannot be used": (lambda m: setattr(m, "results", m.results / "m/a.json"), "error", "--results"),
     "2 damaged": (damaged, "warning", "setaside"),

@@ -171,6 +171,13 @@ def test_steps_are_marked_where_they_begin(tmp_path: Path, drawn: list[Figure]) 
     assert (said.get_label(), said.get_xdata()[0]) == ("triton: time +4.0%", 11.5)
 
 
+def test_a_device_without_peaks_has_no_roofline(tmp_path: Path) -> None:
+    frame = synthetic.history(2)
+    frame["device"], frame["market_name"], frame["arch"] = "EPYC", "", "cpu"
+    with pytest.raises(FigureError, match="EPYC has none"):
+        cases.roofline(frame, MI300X, None, tmp_path / "r.svg")
+
+
 @pytest.mark.slow
 def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
     frame = synthetic.history(2)

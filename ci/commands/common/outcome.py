@@ -72,7 +72,8 @@ def finish(
     trials = outcome.file.trials
     wanted_s = given.why_seconds if given.why else 0.0
     causes = explained(outcome, checkouts, plan, rules, file, root, err_console(), wanted_s)
-    keep_causes(causes, checkouts, plan, trials, given.results)
+    if given.record:
+        keep_causes(causes, checkouts, plan, trials, given.results)
     made = dataclasses.replace(report_of(outcome.judgement, trials, checkouts), explanations=causes)
     if given.as_json:
         spent = clock.spent(trials)
@@ -85,12 +86,26 @@ def finish(
             click.echo(sentence)
     if report:
         write_report(made, report)
-    changed = next((checkout.changes for checkout in checkouts if checkout.dirty), "")
-    if trials and not changed:
+    if given.record and trials:
         print_recorded(store.record([outcome.file], given.results), to_stderr=given.as_json)
     elif trials:
-        click.echo(f"not recorded: the checkout has {plain(changed)}", err=True)
+        click.echo(f"trials: {_from_here(outcome.file.path)}", err=given.as_json)
     return outcome.judgement.verdict.exit_code
+
+
+def check_recordable(given: Given, checkouts: Sequence[LocalCheckout], plan: MeasurePlan) -> None:
+    """UsageError where --record is asked of times that are those of no commit."""
+    changes = next((checkout.changes for checkout in checkouts if checkout.dirty), "")
+    other = "--set" if plan.knobs else "--env-base and --env-head" if plan.pythons else ""
+    if given.record and (changes or other):
+        why = f"{other} asks for what no commit says" if other else f"the checkout has {plain(changes)}"
+        raise click.UsageError(f"--record: {why}, so its times belong to no commit; commit it, or leave --record out")
+
+
+def _from_here(path: Path) -> Path:
+    """A path as it is typed in the current folder."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def shown(

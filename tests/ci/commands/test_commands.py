@@ -18,6 +18,11 @@ from click.testing import CliRunner
 
 from ci import doctor as examination
 from ci.__main__ import FORMERLY, GROUPS, VERBS, main
+from ci.commands.common.outcome import check_recordable
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import MeasurePlan
+from ci.options import Given
+from ci.whole_files import check_writable
 from tests.ci import made_trials
 from tests.kit import ROOT, ridgeline, said
 
@@ -151,6 +156,29 @@ def test_an_error_leaves_with_3_and_a_sentence(monkeypatch: pytest.MonkeyPatch, 
     assert (done.exit_code, said in done.output) == (3, True)
     assert ("Traceback" in done.output) == isinstance(error, KeyError)
     assert len(done.output) < 11_000
+
+
+def test_outside_of_the_repository_no_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "clone")
+    check_writable(Path("deep/inside/trials.jsonl"))
+    check_writable(tmp_path / "trials.jsonl")
+    for words in (("run", "--out", tmp_path / "typo/t.jsonl"), ("site", "--out", tmp_path / "typo/site")):
+        done = ridgeline(*words)
+        assert done.exit_code == 3
+        assert f"there is no folder {tmp_path}/typo" in done.output
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_record_of_what_belongs_to_no_commit_is_refused() -> None:
+    done = ridgeline("run", "--set", "num_warps=8")
+    assert done.exit_code == 3
+    assert "--out trials.jsonl` writes a file" in done.output
+    tree = LocalCheckout("head", Path(), Commit("1" * 40, 0, ""), ("a.py",))
+    check_recordable(Given(record=False), [tree], MeasurePlan(knobs=("a=1",)))
+    for plan, named in ((MeasurePlan(knobs=("a=1",)), "--set"), (MeasurePlan(), "a.py")):
+        with pytest.raises(click.UsageError, match=named):
+            check_recordable(Given(record=True), [tree], plan)
 
 
 @pytest.mark.parametrize(

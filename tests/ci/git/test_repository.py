@@ -77,6 +77,13 @@ def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path
         shallow.resolve(old)
 
 
+def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for call in (lambda: Repository(tmp_path).resolve("HEAD"), lambda: Repository(tmp_path).working_tree()):
+        with pytest.raises(GitError, match="has no commit yet"):
+            call()
+
+
 def test_an_unknown_revision_is_named(repo: Path) -> None:
     with pytest.raises(GitError, match="no-such-branch"):
         Repository(repo).resolve("no-such-branch")

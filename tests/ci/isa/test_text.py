@@ -74,7 +74,7 @@ def test_what_many_configurations_share_is_told_once():
         "    + the same for 2 more: 2 on gfx950",
         "CHANGED  gemm/triton on gfx942 (a)",
         "      code bytes: 3400 → 3404",
-        "    + likewise 5 more: 2 on gfx942, 3 on gfx950",
+        "    + so are 5 more: 2 on gfx942, 3 on gfx950",
     ]
 
 

@@ -247,7 +247,7 @@ def test_orders_of_which_no_trial_comes_end_the_comparison(tmp_path: Path) -> No
     outcome = compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", console, player)
     assert outcome.judgement.verdict is Verdict.CANNOT_TELL
     assert len(player.asked) == 1
-    assert "not settled; no trial came of the last orders" in console.export_text()
+    assert "have no verdict yet; the last attempt brought no trial" in console.export_text()
 
 
 def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path: Path) -> None:

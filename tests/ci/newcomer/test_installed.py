@@ -153,6 +153,7 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     lines = [line for block in blocks for line in block.splitlines()]
     assert [line.split()[0] for line in lines[:2]] == ["python", "cd"]
     lines.insert(lines.index("ridgeline init") + 1, f"printf '%s' {shlex.quote(THEIRS)} >> perf/rms_norm.py")
+    lines.insert(lines.index("ridgeline check || [ $? -le 2 ]") + 1, 'test -z "$(git status --porcelain)"')
     told = [f"{line} || {{ echo failed: {shlex.quote(line)} >&2; exit 9; }}" for line in lines[2:]]
     done = installed.run(theirs, "bash", "-c", "\n".join(told))
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
