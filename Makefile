@@ -76,7 +76,7 @@ lint: tools
 	MYPY_NUM_WORKERS=2 $(BIN)/mypy
 
 # The tests that compare with files in tests/golden.
-GOLDEN := tests/ci/report tests/ci/executors tests/ci/pools tests/ci/test_doctor.py \
+GOLDEN := tests/ci/report tests/ci/slurm tests/ci/pools tests/ci/test_doctor.py \
 	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
 
 golden: tools

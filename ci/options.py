@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
 from ci.calling import log_width
-from ci.executors import locks
+from ci.gpu_locks import device_locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_parent, check_writable
 from kernels import project
@@ -280,7 +280,7 @@ def wait_for_turn() -> None:
 
     It comes before the verb looks at its checkouts, which may change meanwhile.
     """
-    click.get_current_context().with_resource(locks.taken(lambda said: click.echo(said, err=True)))
+    click.get_current_context().with_resource(device_locks(lambda line: click.echo(line, err=True)))
 
 
 def pythons(given: Given) -> dict[str, str]:

@@ -1,51 +1,37 @@
-"""`ridgeline jobs`: the same work as a job on this machine, one at a time on each GPU, or on a Slurm cluster.
+"""`ridgeline jobs`: commands of ours on a Slurm cluster.
 
-The command inside a job is checked before it is queued: a job that waits for hours must not die of a typing error.
+The command inside a job is checked before it is submitted: a job that waits for hours must not die of a typing error.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ci import executors
 from ci.calling import VERBS
 from ci.commands.common.measuring import here
-from ci.executors import JobSpec, JobStatus, Sharding, State, cluster
 from ci.git.command import GitError
-from ci.options import (
-    DRY_RUN,
-    FOLDER,
-    JSON,
-    PASS,
-    THERE,
-    USAGE,
-    Finite,
-    Given,
-    err_console,
-    flag,
-    option,
-    print_json,
-    several,
-    verb,
-)
-from ci.pools import file as pools_file
-from ci.pools.command import leg as leg_of
+from ci.options import DRY_RUN, FOLDER, JSON, PASS, THERE, USAGE, Given, flag, option, print_json, several, verb
 from ci.report.words import plain
+from ci.slurm import jobs as slurm_jobs
+from ci.slurm.client import Slurm
+from ci.slurm.jobs import JobSpec, JobStatus, State
 
 ALIASES: Mapping[str, tuple[str, ...]] = {"nightly": ("run", "--tier", "nightly")}
 """What may stand for a verb."""
 
 NO_JOBS = {"jobs", "submit", "cancel", "runner"}
 """Verbs that deal with jobs and are none."""
+
+POLL_S = 2.0
+"""Seconds between two looks while waiting: sites ask their users not to poll squeue all the time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,69 +54,77 @@ class InnerCommand:
     @property
     def without_out(self) -> tuple[str, ...]:
         """The arguments without --out."""
-        kept: list[str] = []
-        given = iter(self.arguments)
-        for one in given:
-            if one == "--out":
-                next(given)
-            elif not one.startswith("--out="):
-                kept.append(one)
-        return tuple(kept)
+        rest: list[str] = []
+        words = iter(self.arguments)
+        for word in words:
+            if word == "--out":
+                next(words)
+            elif not word.startswith("--out="):
+                rest.append(word)
+        return tuple(rest)
 
 
 def parsed(arguments: Sequence[str]) -> InnerCommand:
     """The command, parsed as it will be when it runs.  Raises the usage error that it would end with."""
     context = click.get_current_context().find_root()
-    given = [*ALIASES.get(arguments[0], arguments[:1]), *arguments[1:]]
+    words = [*ALIASES.get(arguments[0], arguments[:1]), *arguments[1:]]
     group = context.command
     assert isinstance(group, click.Group)
     try:
-        verb, command, rest = group.resolve_command(context, given)
+        name, command, rest = group.resolve_command(context, words)
     except click.UsageError:
-        verb, command, rest = given[0], None, []
-    if not (command and verb) or isinstance(command, click.Group) or NO_JOBS & {*verb.split()}:
-        known = ", ".join(sorted({*group.list_commands(context), *ALIASES} - NO_JOBS))
-        raise click.UsageError(f"{verb!r} is not a verb that can be a job; after -- comes one of {known}")
-    with command.make_context(verb, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
+        name, command, rest = words[0], None, []
+    if not (command and name) or isinstance(command, click.Group) or NO_JOBS & {*name.split()}:
+        verbs = ", ".join(sorted({*group.list_commands(context), *ALIASES} - NO_JOBS))
+        raise click.UsageError(f"{name!r} is not a verb that can be a job; after -- comes one of {verbs}")
+    with command.make_context(name, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
         values = dict(inner.params)
     options = frozenset(str(parameter.name) for parameter in command.params)
-    return InnerCommand(verb.split()[-1], (*verb.split(), *rest), values, options)
+    return InnerCommand(name.split()[-1], (*name.split(), *rest), values, options)
 
 
-def sharding(command: InnerCommand, shards: int) -> Sharding:
-    """How the command is run on a cluster: what it appends to --out is kept line by line, and it is resumed.
+def job_spec(command: InnerCommand, given: Given) -> JobSpec:
+    """What the command needs as a job of `given.tasks` tasks.
 
-    `run` without --out is recorded in the end, as it would be here; shards of `ab` are judged together, and those of a
+    `run` without --out is recorded in the end, as it would be here; tasks of `ab` are judged together, and those of a
     sweep are shown together.
     """
-    numbered, dealt = "first_trial" in command.options, "shard" in command.options
-    if shards > 1 and not (numbered or dealt or command.verb == "ab"):
-        raise click.UsageError(f"--array {shards}: {command.verb!r} cannot be split; `run`, `ab` and `sweep` can")
-    if "out" not in command.options:
-        return Sharding(shards)
-    return Sharding(
-        shards=shards,
-        publishes=True,
-        resumes="resume" in command.options,
+    has, tasks = command.options, given.tasks
+    numbered, dealt, publishes = "first_trial" in has, "shard" in has, "out" in has
+    if tasks > 1 and not (numbered or dealt or command.verb == "ab"):
+        raise click.UsageError(f"--array {tasks}: {command.verb!r} cannot be split; `run`, `ab` and `sweep` can")
+    return JobSpec(
+        name=given.name or command.verb,
+        argv=(*VERBS, *(command.without_out if publishes else command.arguments)),
+        cwd=str(Path.cwd()),
+        pool=given.pool,
+        runners=str(given.runners.resolve()) if given.runners else "",
+        gpus=given.gpus,
+        time=given.time,
+        commit=measured_commit(command),
+        tasks=tasks,
+        publishes=publishes,
+        resumes="resume" in has,
         first_trial=command.values["first_trial"] if numbered else None,
         trials=command.values["trials"] if numbered else 0,
         dealt=dealt,
         out=command.out,
-        finish=_finish(command, shards),
+        finish=finish_command(command, tasks),
     )
 
 
-def _finish(command: InnerCommand, shards: int) -> tuple[str, ...]:
-    if command.verb == "ab" and shards > 1:
+def finish_command(command: InnerCommand, tasks: int) -> tuple[str, ...]:
+    """What is run with the union of all lines in the end, () for nothing."""
+    if command.verb == "ab" and tasks > 1:
         return (*VERBS, "ab", "--replay")
-    if "shard" in command.options and shards > 1:
+    if "shard" in command.options and tasks > 1:
         return (*VERBS, *command.without_out, "--show", "--from")
     if command.verb == "run" and not command.out:
         return (*VERBS, "records", "add", "--results", str(command.values["results"]))
     return ()
 
 
-def commit(command: InnerCommand) -> str:
+def measured_commit(command: InnerCommand) -> str:
     """The commit that a job will measure, "" where that is not this clone's HEAD.
 
     GitError if its numbers would belong to no commit, and it is to be recorded.
@@ -139,8 +133,8 @@ def commit(command: InnerCommand) -> str:
         return ""
     head = here()
     if command.verb == "run" and not command.out and head.dirty:
-        said = f"{head.path} has {head.changes}, so its numbers belong to no commit"
-        raise GitError(f"{said}: commit them, or keep a trial file with --out FILE")
+        belongs = f"{head.path} has {head.changes}, so its numbers belong to no commit"
+        raise GitError(f"{belongs}: commit them, or keep a trial file with --out FILE")
     return head.commit.hash
 
 
@@ -149,201 +143,130 @@ def commit(command: InnerCommand) -> str:
 
 QUEUE = option("--queue", "Folder of the jobs (default: .ridgeline/jobs of the repository).", FOLDER)
 
-VERDICTS = (0, 1, 2, 3, 130)
-"""Exit codes of our commands; any other code of a job is that of a crash."""
 
-
-@verb("ridgeline jobs list\n  ridgeline jobs list --json 20261122T143118.803013392-e716")
+@verb("ridgeline jobs list\n  ridgeline jobs list --json 20261122T143118.803013-run-e716")
 @click.argument("ids", nargs=-1)
 @JSON
 @QUEUE
 def jobs(given: Given) -> int:
     """The jobs that were submitted from here (all, or those named): where they are, and how they ended."""
-    known = executors.all_jobs(given.queue)
-    for one in given.ids:
-        if one not in known:
-            raise executors.ExecutorError(f"no job {one!r} here; `ridgeline jobs` without an id lists all of them")
-    if not known:
-        click.echo(f"no job was submitted from here: {given.queue or executors.default_root()} has none", err=True)
-    return show(executors.status(given.ids, root=given.queue), given)
+    folder = jobs_folder(given)
+    ids = given.ids or slurm_jobs.job_ids(folder)
+    if not ids:
+        click.echo(f"no job was submitted from here: {folder} has none", err=True)
+    return show([slurm_jobs.status(job_folder(given, name), Slurm()) for name in ids], given.as_json)
 
 
-def show(found: Sequence[JobStatus], given: Given) -> int:
-    """Print jobs, one a line; exit code 3 if one of them is lost: something is missing until it is taken up again."""
-    if given.as_json:
-        print_json([dataclasses.asdict(job) for job in found])
-    for job in () if given.as_json else found:
-        where = f"on {job.where}" if job.where else ""
-        log = f"log: {job.log}" if job.log else ""
-        state = f"{job.state}, exit code {job.exit_code}" if job.exit_code else str(job.state)
-        click.echo("  ".join(filter(None, (job.id, job.name, state, where, plain(job.why, 500), log))))
-    return USAGE if any(job.state is State.LOST for job in found) else PASS
+def jobs_folder(given: Given) -> Path:
+    """Where the jobs are."""
+    return given.queue or slurm_jobs.default_jobs()
 
 
-def code_of(job: JobStatus) -> int:
-    """The exit code of waiting for a job: the command's, if it came to its end; else 3."""
-    code = job.exit_code or 0
-    if job.state is State.DONE or job.state is State.FAILED and code:
-        return code if code in VERDICTS else USAGE
-    return USAGE
+def job_folder(given: Given, job: str) -> Path:
+    """The folder of a job.  JobError for what is no id of one."""
+    if job not in slurm_jobs.job_ids(jobs_folder(given)):
+        raise slurm_jobs.JobError(f"no job {job!r} here; `ridgeline jobs list` lists all of them")
+    return jobs_folder(given) / job
 
 
-@contextlib.contextmanager
-def following() -> Iterator[Callable[[JobStatus], None]]:
-    """Say where a job is that is waited for: on a terminal all the time, in a log whenever that changes."""
-    console, last = err_console(), dict[str, str]()
-
-    def report(job: JobStatus) -> None:
-        said = _place(job)
-        if last.get(job.id) != said and not job.state.final:
-            last[job.id] = said
-            click.echo(said, err=True)
-
-    if not console.is_terminal:
-        yield report
-        return
-    with console.status("") as status:
-        yield lambda job: status.update(_place(job))
+def show(statuses: Sequence[JobStatus], as_json: bool) -> int:
+    """Print jobs, one a line; exit code 3 if something is missing of one until it is resumed."""
+    if as_json:
+        print_json([dataclasses.asdict(job) for job in statuses])
+    for job in () if as_json else statuses:
+        click.echo(status_line(job))
+    return USAGE if any(job.state in (State.LOST, State.INCOMPLETE) for job in statuses) else PASS
 
 
-def _place(job: JobStatus) -> str:
-    return plain(" ".join(filter(None, (job.id, str(job.state), job.where, job.why))), 300)
+def status_line(job: JobStatus) -> str:
+    """A job on one line."""
+    state = f"{job.state}, exit code {job.exit_code}" if job.exit_code else str(job.state)
+    tasks = f"{job.ended_tasks} of {job.tasks} tasks have ended" if job.tasks > 1 else ""
+    parts = (job.id, state, f"on {job.where}" if job.where else "", tasks, plain(job.reason, 500))
+    return "  ".join(filter(None, (*parts, f"log: {job.log}" if job.log else "")))
 
 
 # ---- submit ----------------------------------------------------------------------------------------------------------
 
 
-GRACE_S = 5.0
-"""Seconds between SIGTERM and SIGKILL: enough to write the last line of a trial file."""
-
-LOCAL_TIMEOUT_S = 3600.0
-
-
 @verb(
-    "ridgeline jobs submit --gpus 1 --wait -- run --kernel gemm --out gemm.jsonl\n  "
-    "ridgeline jobs submit --executor slurm --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3",
+    "ridgeline jobs submit --on mi300x --gpus 1 --dry-run -- run --kernel gemm --out gemm.jsonl\n  "
+    "ridgeline jobs submit --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3",
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@option("--on POOL -> pool", "A pool of ci/runners.toml (`ridgeline ci pools`).")
 @option("--name", "Name of the job (default: the verb).")
-@option("--executor", "Where jobs run.", click.Choice(sorted(executors.EXECUTORS)), default="local")
-@option("--on POOL -> pool", "With slurm: a pool of ci/runners.toml (`ridgeline ci pools`).")
-@option("--gpus", "GPUs the job needs to itself (slurm: the pool's most).", click.IntRange(min=0))
-@option("--array -> shards", "With slurm: number of shards.", click.IntRange(1, 1000), default=1)
-@option(
-    "--timeout SECONDS",
-    "The job is ended with all it started after this time (default: 3600; slurm: the pool's time).",
-    Finite(min=1),
-)
+@option("--gpus", "GPUs of a task (default: the pool's most).", click.IntRange(min=0))
+@option("--array -> tasks", "Number of tasks.", click.IntRange(1, slurm_jobs.MOST_TASKS), default=1)
+@option("--time", "Slurm's limit of a task, as sbatch takes it (default: the pool's).", default="")
 @flag("--wait", "Wait for the end; leave with the job's exit code.")
-@several("--resume ID", "Queue this job again, instead of a new one (repeatable).")
+@several("--resume ID", "Submit what is missing of this job, instead of a new one (repeatable).")
 @option("--runners", "Pools (default: ci/runners.toml).", THERE)
 @JSON
 @DRY_RUN
 @QUEUE
 def submit(given: Given) -> int:
-    """Run a `ridgeline` command as a job: queued, contained, with a log and a result that survive this terminal.
+    """Run a `ridgeline` command on a Slurm cluster, as an array of tasks.
 
-    On Slurm its trials are kept one by one as they are measured, whatever becomes of the node, and are put together and
-    recorded in the end.  Exit code 3: the job did not finish; otherwise, with --wait, it is the command's.
+    Each trial is kept as it is measured, whatever becomes of its node; a last job submits again what is missing, three
+    times at most, and records the rest.  Exit code 3: something is missing; else, with --wait, it is the command's.
     """
     if given.resume:
         if given.dry_run:
-            click.echo(f"would queue {', '.join(given.resume)} again")
+            click.echo(f"would submit what is missing of {', '.join(given.resume)}")
             return PASS
-        executors.resume(given.resume, root=given.queue)
-        again = executors.status(given.resume, root=given.queue)
-        return _waited(given.resume, given) if given.wait else show(again, given)
-    if not given.arguments:
+        for name in given.resume:
+            slurm_jobs.resume(job_folder(given, name), Slurm())
+        return waited(given.resume, given) if given.wait else PASS
+    if not given.arguments or given.pool is None:
         raise click.UsageError(
-            "say what to run after --, for example: `ridgeline jobs submit -- run --out trials.jsonl`"
+            "say where, and what to run after --, for example: `ridgeline jobs submit --on mi300x -- run --out t.jsonl`"
         )
-    command = parsed(given.arguments)
-    if given.executor == "local":
-        if given.pool or given.shards > 1:
-            raise click.UsageError("--on and --array are of clusters: add --executor slurm")
-        argv = [sys.executable, *VERBS, *command.arguments]
-        timeout_s = given.timeout or LOCAL_TIMEOUT_S
-        spec = JobSpec(given.name or command.verb, given.gpus or 0, timeout_s, GRACE_S, str(Path.cwd()))
-    elif given.dry_run and (leg := _leg_without_slurm(command, given)):
-        click.echo(leg, nl=False)
-        return PASS
-    else:
-        argv, spec = _on_cluster(command, given)
+    spec = job_spec(parsed(given.arguments), given)
     if given.dry_run:
-        return _shown(argv, spec, given)
-    job = executors.submit(argv, spec, given.executor, given.queue)
+        folder = jobs_folder(given).resolve() / "ID"
+        for name, text in slurm_jobs.scripts(spec, folder).items():
+            click.echo(f"==> {folder / name}\n{text}")
+        click.echo(f"==> task 0\n{shlex.join(['python', *spec.task_argv(0, folder / '0-NEW.jsonl')])}")
+        if spec.finish:
+            click.echo(f"==> in the end\n{shlex.join(['python', *spec.finish, str(folder / 'trials.jsonl')])}")
+        return PASS
+    job = slurm_jobs.submit(spec, jobs_folder(given), Slurm())
     if given.wait:
-        return _waited([job], given)
+        return waited([job], given)
     click.echo(json.dumps({"id": job}) if given.as_json else job)
     return PASS
 
 
-def _on_cluster(command: InnerCommand, given: Given) -> tuple[list[str], JobSpec]:
-    """The command and what its job needs."""
-    if given.pool is None:
-        raise click.UsageError("--executor slurm needs --on POOL; `ridgeline ci pools` lists them")
-    shared = sharding(command, given.shards)
-    spec = JobSpec(
-        name=given.name or command.verb,
-        gpus=given.gpus or 0,
-        timeout_s=given.timeout or 1.0,
-        grace_s=GRACE_S,
-        cwd=str(Path.cwd()),
-        pool=given.pool,
-        runners=str(given.runners.resolve()) if given.runners else "",
-        commit=commit(command),
-        sharding=shared,
-    )
-    argv = ["python", *VERBS, *(command.without_out if shared.publishes else command.arguments)]
-    return argv, spec if given.timeout else cluster.with_time_of_pool(spec)
+def waited(ids: Sequence[str], given: Given) -> int:
+    """Wait for jobs and print a line whenever one has moved; the worst exit code."""
+    folders, printed = [job_folder(given, name) for name in ids], dict[str, str]()
+    while True:
+        statuses = [slurm_jobs.status(folder, Slurm()) for folder in folders]
+        for job in statuses:
+            if not job.state.is_final and printed.get(job.id) != status_line(job):
+                printed[job.id] = status_line(job)
+                click.echo(printed[job.id], err=True)
+        if all(job.state.is_final for job in statuses):
+            break
+        time.sleep(POLL_S)
+    show(statuses, given.as_json)
+    for folder in folders:
+        click.echo(log_tail(folder), err=True)
+    return max(job.exit_code or PASS for job in statuses)
 
 
-def _leg_without_slurm(command: InnerCommand, given: Given) -> str:
-    """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
-    if given.pool is None:
-        return ""
-    found = pools_file.load(given.runners)
-    one = found.pool(given.pool)
-    if one.site or found.runner_of(one) is None:
-        return ""
-    leg = leg_of(found, one, one.size(given.gpus), ["python", *VERBS, *command.arguments])
-    labels = json.dumps(leg.runs_on)
-    return f"==> pool {one.name} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
-
-
-def _shown(argv: Sequence[str], spec: JobSpec, given: Given) -> int:
-    """Print what would be submitted."""
-    script = executors.script(argv, spec)
-    if given.executor != "slurm":
-        click.echo(script, nl=False)
-        return PASS
-    folder = (given.queue or executors.default_root()).resolve() / "jobs" / "ID"
-    scripts = cluster.scripts(spec, folder)
-    for name, text in (("script.sh", script), ("batch.sh", scripts.shards), ("gather.sh", scripts.gather)):
-        click.echo(f"==> {folder / name}\n{text}")
-    click.echo("==> commands")
-    token = f"rl-{spec.name}-TOKEN"
-    for name, more, file in ((token, [], "batch.sh"), (f"{token}-end", ["--dependency=afterany:ARRAY"], "gather.sh")):
-        named = (f"--job-name={name}", f"--comment={name}")
-        click.echo(shlex.join(["sbatch", "--parsable", *named, *more, str(folder / file)]))
-    return PASS
-
-
-def _waited(ids: Sequence[str], given: Given) -> int:
-    """Wait, print how the jobs ended and the end of their logs; the worst exit code."""
-    with following() as report:
-        ended = executors.wait(ids, root=given.queue, report=report)
-    show(ended, given)
-    for job in ended:
-        click.echo(executors.tail(job), err=True)
-    return max(code_of(job) for job in ended)
+def log_tail(folder: Path, lines: int = 20) -> str:
+    """The end of what the tasks printed, and the last job."""
+    texts = [path.read_text(errors="replace").splitlines()[-lines:] for path in sorted(folder.glob("output-*.txt"))]
+    return "\n".join(line for text in texts[-2:] for line in text)
 
 
 # ---- cancel ----------------------------------------------------------------------------------------------------------
 
 
-@verb("ridgeline jobs cancel --dry-run 20261122T143118.803013392-e716")
+@verb("ridgeline jobs cancel --dry-run 20261122T143118.803013-run-e716")
 @click.argument("ids", nargs=-1, required=True)
 @JSON
 @DRY_RUN
@@ -353,5 +276,7 @@ def cancel(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would cancel {', '.join(given.ids)}")
         return PASS
-    executors.cancel(given.ids, root=given.queue)
-    return show(executors.status(given.ids, root=given.queue), given)
+    for name in given.ids:
+        slurm_jobs.cancel(job_folder(given, name), Slurm())
+    show([slurm_jobs.status(job_folder(given, name), Slurm()) for name in given.ids], given.as_json)
+    return PASS

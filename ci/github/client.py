@@ -76,7 +76,6 @@ class GitHub:
         sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.time,
         timeout_s: float = 30.0,
-        transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not re.fullmatch(r"(?!\.)[\w.-]+/(?!\.{1,2}$)[\w.-]+", repository):
             raise GitHubError(f"repository {repository!r} must look like owner/name")
@@ -88,7 +87,6 @@ class GitHub:
         self._sleep, self._clock = sleep or time.sleep, clock
         self._http = httpx.Client(
             timeout=timeout_s,
-            transport=transport,
             verify=_certificates(),
             follow_redirects=True,  # without the token where that leads to another host
             headers={

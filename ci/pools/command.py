@@ -267,7 +267,7 @@ def submission(pool: Pool, gpus: int, argv: Sequence[str]) -> list[str]:
     if tuple(argv[:3]) != CALL or not argv[3:]:
         said = " ".join(argv)
         raise PoolsError(f"{said!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
-    where = ["--executor", "slurm", "--on", pool.name, "--gpus", str(gpus), "--wait"]
+    where = ["--on", pool.name, "--gpus", str(gpus), "--wait"]
     return [*CALL, "jobs", "submit", *where, "--", *argv[3:]]
 
 

@@ -1,4 +1,4 @@
-"""Nodes that are drained from our jobs: a small file each, which executors and the runner honour.
+"""Nodes that are drained from our jobs: a small file each, which jobs and the runner honour.
 
 It needs no right in Slurm and takes nothing from other people: our own jobs stay away until somebody resumes the node.
 """

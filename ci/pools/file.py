@@ -155,8 +155,8 @@ class RunnerSettings:
 
     program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME.  group: id of the runner group.
     workflows: paths of the workflow files whose jobs are served; refs: the git refs that these must come from.
-    jobs: most Slurm jobs at a time in one partition; reruns: how often a GitHub job whose node was lost is run again.
-    organization: where runners are registered, "" for the repository itself.
+    jobs: most Slurm jobs at a time in one partition.  organization: where runners are registered, "" for the repository
+    itself.
     """
 
     program: str
@@ -165,7 +165,6 @@ class RunnerSettings:
     refs: tuple[str, ...]
     group: int = 1
     jobs: int = 4
-    reruns: int = 2
     organization: str = ""
 
 
@@ -304,7 +303,6 @@ RUNNER = record(
     {
         "group": whole(1, 1 << 40),
         "jobs": whole(1, 1000),
-        "reruns": whole(0, 20),
         "organization": form(ORGANIZATION, "the name of an organization", empty=True),
     },
     closed=True,
@@ -402,7 +400,7 @@ OF_A_KEY = {
 }
 """Options that would give a container devices, variables or mounts; which it gets is for these keys to say."""
 OURS = re.compile(r"--(export|comment|output|error|array|job-name|partition|gres|gpus|wait|requeue|no-requeue)\b")
-"""Options of sbatch that ci.slurm sets."""
+"""Options of sbatch that ci.slurm.batch sets."""
 OPEN = ("docker.sock", "podman.sock", "containerd.sock")
 """Sockets that make whoever reaches them root on the host."""
 PRIVATE = ("/", "/root", "/etc", "/home", "/proc", "/sys", "/dev", "/var", "/run", "/boot")

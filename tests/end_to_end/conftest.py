@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
+import itertools
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ci.pools import file
-from ci.runner import state
-from ci.runner.hub import GitHubQueue
-from ci.runner.service import RunnerService, SlurmJobs
-from ci.runner.state import serving
+from ci.slurm.client import QueueRow
+from ci.slurm.runner import OURS
 from tests.standins.runner import RunnerHub, install
 from tests.standins.slurm import SlurmCluster, slurm_cluster, until
 
 __all__ = ["slurm_cluster"]
 
 ROOT = Path(__file__).parents[2]
+NUMBERS = itertools.count(1)
 TOKEN = "token-of-the-service"
 
 RUNNERS = """\
@@ -70,7 +66,6 @@ class Site:
         self.program = install(folder / "actions-runner", hub.url)
         self.settings = folder / "runners.toml"
         self.settings.write_text(RUNNERS.format(shared=folder, program=self.program))
-        self.said: list[str] = []
         self._service: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> None:
@@ -90,18 +85,6 @@ class Site:
     def _env(self) -> dict[str, str]:
         return self.slurm.env | {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.hub.url, "PYTHONPATH": str(ROOT)}
 
-    def service(self, **changed: Any) -> RunnerService:
-        """A service in this process, with other settings; it says its lines into `said`."""
-        pools = file.load(self.settings)
-        served = dataclasses.replace(serving(pools, "cluster"), **changed)
-        hub = GitHubQueue(served, lambda: TOKEN, self.hub.url)
-        self.state.mkdir(mode=0o700)
-        made = RunnerService(
-            served, self.state, hub, SlurmJobs(served, pools, self.state, self.slurm.slurm), self.said.append
-        )
-        made.ledger = state.load(self.state)
-        return made
-
     def end_service(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End the service; returns its exit code."""
         assert self._service is not None
@@ -114,8 +97,8 @@ class Site:
         """End everything."""
         if self._service is not None:
             self.end_service(signal.SIGKILL)
-        for row in self.slurm.slurm.mine("rl-"):
-            self.slurm.command("scancel", row.array_id, check=False)
+        for row in self.rows():
+            self.slurm.slurm.scancel(row.name)
         until(lambda: not self.slurm.processes(), "the end of all jobs")
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
@@ -132,23 +115,23 @@ class Site:
 
     def outputs(self) -> str:
         """What the jobs printed."""
-        return "\n".join(path.read_text() for path in (self.state / "logs").glob("*.log"))
+        return "\n".join(path.read_text() for path in self.state.glob("rl-*.txt"))
 
-    def jobs(self) -> list[str]:
-        """Names of all jobs of runners that Slurm knows of, of this site."""
-        found = self.state / "instance"
-        return [row.name for row in self.slurm.slurm.mine(f"rl-{found.read_text().strip()}-")] if found.exists() else []
+    def rows(self) -> list[QueueRow]:
+        """Rows of the Slurm jobs of runners that Slurm remembers, of this site: numbers of jobs are used once."""
+        mine = [row for row in self.slurm.slurm.mine("rl-") if OURS.fullmatch(row.name)]
+        return [row for row in mine if int(row.name[3:]) in {job["id"] for job in self.hub.jobs}]
 
     def clean(self) -> bool:
-        """Nothing is left: no runner, no slot, no job in Slurm."""
-        folders = self.state / "slots"
-        living = [row for row in self.slurm.slurm.mine("rl-") if not row.ended]
-        return not (self.hub.runners or living or (folders.exists() and os.listdir(folders)))
+        """Nothing is left: no runner, no folder of a job, no job in Slurm."""
+        living = [row for row in self.rows() if not row.has_ended]
+        return not (self.hub.runners or living or [path for path in self.state.glob("rl-*") if path.is_dir()])
 
 
 @pytest.fixture
 def site(tmp_path: Path, slurm_cluster: SlurmCluster) -> Iterator[Site]:
     with RunnerHub() as hub:
+        hub._ids = NUMBERS  # Slurm remembers the jobs of earlier tests by these numbers
         one = Site(tmp_path, hub, slurm_cluster)
         try:
             yield one

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import hashlib
 import json
 import os
 import secrets
@@ -102,17 +101,15 @@ if __name__ == "__main__":
     else:
         listen(Path(__file__).resolve().parent.parent)
 else:
-    from werkzeug import Request, Response
     from werkzeug.routing import Rule
 
     from tests.standins.github import Call, Json, Refused, StandIn, found
 
     class RunnerHub(StandIn):
-        """GitHub with the calls of the runner program, conditional answers, and runners that are at work."""
+        """GitHub with the calls of the runner program, and runners that are at work."""
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.not_modified = 0
             self.secrets: list[str] = []
             for path, name in (("take/<int:id>", "take"), ("end/<int:id>/<how>", "end")):
                 self._map.add(Rule(f"/runner/{path}", methods=["POST"], endpoint=name))
@@ -162,13 +159,3 @@ else:
             if found(self.runners, "id", id)["busy"]:
                 raise Refused(422, "Runner is currently running a job and cannot be deleted")
             super()._drop_runner(call, id)
-
-        def _answer(self, request: Request, call: Call) -> Response:
-            answer = super()._answer(request, call)
-            tag = f'"{hashlib.sha256(answer.get_data()).hexdigest()}"'
-            if call.method == "GET" and answer.status_code == 200:
-                answer.headers["ETag"] = tag
-                if request.headers.get("If-None-Match") == tag:
-                    self.not_modified += 1
-                    return Response(status=304)
-            return answer

@@ -29,7 +29,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lifetime import by_parent, lives
-from ci.slurm import Slurm
+from ci.slurm.client import Slurm
 from tests.needed import PATH, needed
 
 NODES = {"mi300x-0": "gfx942", "mi325x-0": "gfx942", "mi355x-0": "gfx950"}

@@ -1,4 +1,5 @@
 #!/bin/bash
+#SBATCH --job-name=rl-nightly
 #SBATCH --partition=mi300x
 #SBATCH --account=amd-frameworks
 #SBATCH --gres=gpu:mi300x:8

@@ -12,12 +12,10 @@ path=${workflow%%@*} ref=${workflow#*@}
 while IFS=$'\t' read -r repository file pattern by; do
     # shellcheck disable=SC2053  # the pattern of branches is a pattern
     if [[ ${here,,} == "${repository,,}" && $path == "$here/$file" && $ref == $pattern && $event == "$by" ]]; then
-        printf '%s\n' "${GITHUB_RUN_ID:-0}" >"$folder/.run" && mv "$folder/.run" "$folder/run"
         exit 0
     fi
 done <"$folder/allowed"
 said="$workflow by $event in run ${GITHUB_RUN_ID:-?}"
-printf '%s\n' "$said" >"$folder/refused"
 echo "This runner does not take $said: it is not among the workflows that [site.NAME.runner] in ci/runners.toml names." >&2
 kill -KILL "$PPID"
 exit 1

@@ -1,45 +1,28 @@
 #!/bin/bash
-# Runs on the node, inside the pool's environment: asks for a configuration, waits for it, and runs GitHub's runner
-# program with it for one job.  Arguments: the folder of this slot, the program, seconds to wait at most.
+# Runs on the node: GitHub's runner program, for one job.  Arguments: the folder of this job, the program.
 #
-# The configuration is a secret.  It comes as a file that only this user can read and is deleted before the program
+# The configuration is a secret.  It lies in a file that only this user can read and is deleted before the program
 # starts.  It reaches the program in the variable that the program reads once and removes from its environment
 # (actions/runner, CommandSettings.cs): other users of the node see arguments, but no environment.
 set -u
 umask 077
-folder=$1 program=$2 patience=$3
+folder=$1 program=$2
 
-say() { # a letter to the service: whole or not at all
-    printf '%s\n' "$2" >"$folder/.$1.$$" && mv "$folder/.$1.$$" "$folder/$1"
-}
-
-leave() { # $1: exit code
-    rm -rf "${home:-}"
-    say code "$1"
-    exit "$1"
-}
-
-[ -x "$program" ] || { echo "the runner program $program is not there or cannot be run; see `program` of [site.NAME.runner]" >&2; leave 3; }
-say asked "${SLURM_JOB_ID:-}"
-for ((look = 0; ; look++)); do
-    ls "$folder" >/dev/null # a network file system may remember that a file was not there
-    [ -f "$folder/config" ] && break
-    ((look < patience * 2)) || { echo "no configuration came within $patience s: is the service running?" >&2; leave 4; }
-    sleep 0.5
-done
-config=$(<"$folder/config")
-rm -f "$folder/config" "$folder/asked"
+[ -x "$program" ] || { echo "the runner program $program is not there or cannot be run; see the key program of [site.NAME.runner]" >&2; exit 3; }
+config=$(<"$folder/config") || exit 3
+rm -f "$folder/config"
 
 # The program writes its credentials beside itself: each job gets a copy of its own.  Its Node.js is large and only read.
 # Copies of jobs that were killed go after 5 days, the longest that a job of GitHub's may take.
 find "${TMPDIR:-/tmp}" -maxdepth 1 -type d -name 'ridgeline-runner-*' -user "$(id -u)" -mtime +5 -exec rm -rf {} + 2>/dev/null
-home=$(mktemp -d "${TMPDIR:-/tmp}/ridgeline-runner-XXXXXX") || leave 5
+home=$(mktemp -d "${TMPDIR:-/tmp}/ridgeline-runner-XXXXXX") || exit 5
+trap 'rm -rf "$home" "$folder"' EXIT
 origin=$(dirname "$(readlink -f "$program")")
 for part in "$origin"/* ; do
     case ${part##*/} in
         externals) ln -s "$part" "$home/externals" ;;
         _work | _diag) ;;
-        *) cp -a "$part" "$home/" || leave 5 ;;
+        *) cp -a "$part" "$home/" || exit 5 ;;
     esac
 done
 
@@ -59,4 +42,5 @@ while [ -n "$signalled" ]; do # the signal ended `wait`, not the program
     wait "$program"
     code=$?
 done
-leave "$code"
+[ "$code" != 7 ] || echo "GitHub no longer accepts this version of the runner program; install a newer one" >&2
+exit "$code"

@@ -1,0 +1,261 @@
+"""Short-lived GitHub runners on Slurm: one Slurm job, with a runner for one job, for each queued GitHub job of ours.
+
+Nothing is remembered.  Each round asks GitHub for the jobs with our labels and Slurm for the jobs named `rl-<job id>`,
+submits what lacks a runner and cancels what nobody wants.  So it may be killed at any moment and goes on by looking.
+
+GitHub gives a job to any idle runner that has its labels: a runner may run another job than the one it is named for.
+So runners that are not at work are counted against queued jobs of the same size, and those at work are left alone.
+
+Who may run is asked twice: before a job is submitted (`refusal`), and on the node before anything of a job runs
+(node/guard.sh).  Jobs run as the user of the service: code that is not trusted must run in its pool's container.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import itertools
+import os
+import re
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ci.github.client import GitHub
+from ci.pools.file import Pools, RunnerSettings
+from ci.slurm.batch import Allocation, batch
+from ci.slurm.client import QueueRow, Slurm
+from ci.slurm.jobs import PREFIX
+
+EVENTS = ("push", "repository_dispatch", "schedule", "workflow_dispatch")
+"""What may have started a run: events whose workflow file and commit somebody with write access chose.  A run of
+pull_request or pull_request_target brings, or can be made to bring, a stranger's code."""
+ACTIVE = ("queued", "in_progress")
+"""States of runs that can have queued jobs: a run is in progress while its first jobs run and others wait."""
+EXTRA_MINUTES = 15
+"""For the copy of the program and the end of the runner, beyond the minutes that a job of GitHub's may take."""
+NODE = Path(__file__).parent / "node"
+OURS = re.compile(rf"{PREFIX}\d+")
+"""Names of runners and their Slurm jobs."""
+
+
+class RunnerError(Exception):
+    """The service cannot start; the text says what to change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """Jobs of one size of a pool: the labels that they ask for, and where Slurm runs them.  name: POOL-GPUS."""
+
+    name: str
+    pool: str
+    gpus: int
+    labels: tuple[str, ...]
+    partition: str
+
+
+@dataclasses.dataclass(frozen=True)
+class HubJob:
+    """A job of a workflow run at GitHub.  runner: that it runs on.  path, ref, event, head: of its run: the workflow
+    file, the branch, what started it, and the repository that its code comes from."""
+
+    id: int
+    labels: tuple[str, ...]
+    status: str
+    runner: str = ""
+    path: str = ""
+    ref: str = ""
+    event: str = ""
+    head: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """GitHub and Slurm at one moment.  runners: ids of ours at GitHub by name; at_work: names of those with a job."""
+
+    jobs: tuple[HubJob, ...]
+    runners: dict[str, int]
+    at_work: frozenset[str]
+    rows: tuple[QueueRow, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a round does.  submit: names of new runners with their offers.  cancel: names of runners, with or without a
+    Slurm job, that nobody wants.  refused: sentences on jobs with our labels that get none."""
+
+    submit: tuple[tuple[str, Offer], ...]
+    cancel: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+# ---- what is served --------------------------------------------------------------------------------------------------
+
+
+def offers_of(pools: Pools, site: str) -> tuple[Offer, ...]:
+    """What a site serves: its pools that have labels."""
+    return tuple(
+        Offer(f"{pool.name}-{gpus}", pool.name, gpus, pool.runs_on.sized(gpus).labels, pool.partition)
+        for pool in pools.pools.values()
+        if pool.site == site and pool.runs_on and pool.runs_on.labels
+        for gpus in pool.gpus
+    )
+
+
+def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
+    """The offer with every label that the job asks for, and as few others as possible; GitHub ignores case."""
+    labels = {label.lower() for label in job.labels}
+    fitting = [offer for offer in offers if labels and labels <= {label.lower() for label in offer.labels}]
+    return min(fitting, key=lambda offer: len(offer.labels), default=None)
+
+
+def refusal(job: HubJob, settings: RunnerSettings) -> str:
+    """Why this job may not run on our machines; "" if it may.  The node asks the same again (guard.sh)."""
+    if job.event not in EVENTS:
+        return f"a run of {job.event or 'an unknown event'} may bring a stranger's code; allowed: {', '.join(EVENTS)}"
+    if job.head.lower() != settings.repository.lower():
+        return f"its code comes from {job.head or 'a deleted repository'}, not from {settings.repository}"
+    if job.path.partition("@")[0] not in settings.workflows:
+        return f"its workflow {job.path!r} is not one of {', '.join(settings.workflows)}"
+    if not any(fnmatch.fnmatchcase(f"refs/heads/{job.ref}", pattern) for pattern in settings.refs):
+        return f"its branch {job.ref!r} is none of {', '.join(settings.refs)}"
+    return ""
+
+
+# ---- one round -------------------------------------------------------------------------------------------------------
+
+
+def plan_round(seen: Sight, offers: Sequence[Offer], settings: RunnerSettings) -> Plan:
+    """What follows from what was seen; a pure function.
+
+    A name is used once while Slurm remembers it (MinJobAge, 5 minutes by default): a runner that ends at once is not
+    started again in every round.
+    """
+    living = {row.name: row for row in seen.rows if not row.has_ended}
+    remembered = {row.name for row in seen.rows}
+    partitions = {offer.name: offer.partition for offer in offers}
+    used = Counter(partitions.get(row.comment, "") for row in living.values())
+    idle = [name for name in living if name not in seen.at_work]
+    submit, refused = list[tuple[str, Offer]](), list[str]()
+    cancel = [name for name in idle if living[name].comment not in partitions]
+    for offer in offers:
+        names: dict[str, bool] = {}  # of runners for our jobs of this offer; whether the job is queued
+        for job in seen.jobs:
+            if offer_of(job, offers) is offer and (reason := refusal(job, settings)):
+                refused += [f"job {job.id} gets no runner: {reason}"] if job.status == "queued" else []
+            elif offer_of(job, offers) is offer:
+                names[f"{PREFIX}{job.id}"] = job.status == "queued"
+        waiting = [name for name in idle if living[name].comment == offer.name]
+        lacking = sum(names.values()) - len(waiting)
+        # Runners named for other jobs go first, and of these such that have not started.
+        waiting.sort(key=lambda name: (names.get(name, False), not living[name].is_waiting))
+        cancel += waiting[: max(0, -lacking)]
+        # As many names are free as jobs lack a runner, if not of these jobs then of those that took their runners.
+        free = sorted(names.keys() - remembered, key=lambda name: (not names[name], name))
+        new = free[: max(0, min(lacking, settings.jobs - used[offer.partition]))]
+        used[offer.partition] += len(new)
+        submit += [(name, offer) for name in new]
+    orphans = seen.runners.keys() - living.keys() - seen.at_work - {name for name, _ in submit}
+    return Plan(tuple(submit), (*cancel, *sorted(orphans)), tuple(refused))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerService:
+    """The rounds of one site.  folder: seen by every node; it has a folder for each job that is to start."""
+
+    pools: Pools
+    offers: tuple[Offer, ...]
+    settings: RunnerSettings
+    folder: Path
+    github: GitHub
+    slurm: Slurm
+
+    @property
+    def path(self) -> str:
+        """Of runners in GitHub's API."""
+        owner = self.settings.organization
+        return f"/orgs/{owner}/actions/runners" if owner else "actions/runners"
+
+    def look(self) -> Sight:
+        """GitHub and Slurm now.  GitHubError, SlurmError.
+
+        Jobs come first: one that was queued then and whose runner is at work since is seen as such.
+        """
+        states = (self.github.items(f"actions/runs?status={state}", "workflow_runs") for state in ACTIVE)
+        runs = {run["id"]: run for listed in states for run in listed}
+        jobs = [
+            HubJob(
+                job["id"],
+                tuple(job["labels"]),
+                job["status"],
+                job["runner_name"] or "",
+                run["path"],
+                run["head_branch"] or "",
+                run["event"],
+                (run["head_repository"] or {}).get("full_name", ""),
+            )
+            for run in runs.values()
+            for job in self.github.items(f"actions/runs/{run['id']}/jobs?filter=latest", "jobs", none_for=(404,))
+            if job["status"] in ACTIVE
+        ]
+        runners = [runner for runner in self.github.items(self.path, "runners") if OURS.fullmatch(runner["name"])]
+        at_work = {job.runner for job in jobs if job.runner} | {one["name"] for one in runners if one["busy"]}
+        rows = [row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name)]
+        return Sight(tuple(jobs), {one["name"]: one["id"] for one in runners}, frozenset(at_work), tuple(rows))
+
+    def plan(self) -> tuple[Sight, Plan]:
+        """Look, and say what is to be done."""
+        seen = self.look()
+        return seen, plan_round(seen, self.offers, self.settings)
+
+    def submit(self, name: str, offer: Offer, seen: Sight) -> str:
+        """Register a runner and submit its Slurm job; returns the id.
+
+        A leg of our workflows enters its pool's container itself (`ci.pools.command`), so that the code under test runs
+        inside and the runner's credentials stay outside.
+        """
+        if name in seen.runners:  # whose configuration was lost with a service that was killed
+            self.github.delete(f"{self.path}/{seen.runners[name]}")
+        value = {"name": name, "runner_group_id": self.settings.group, "labels": offer.labels, "work_folder": "_work"}
+        made = self.github.post(f"{self.path}/generate-jitconfig", value)
+        place, pool = self.folder / name, self.pools.pool(offer.pool)
+        prepare_folder(place, made["encoded_jit_config"], self.settings)
+        allocation = Allocation.of_pool(
+            self.pools,
+            pool,
+            offer.gpus,
+            name=name,
+            time=pool.time or str(pool.minutes + EXTRA_MINUTES),
+            chdir=str(self.folder),
+            output=f"{self.folder}/{name}.txt",
+            requeue=False,
+            comment=offer.name,
+        )
+        command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
+        (place / "job.sh").write_text(batch(allocation, f"exec {command}\n"))
+        return self.slurm.sbatch(place / "job.sh", name)
+
+    def cancel(self, name: str, seen: Sight) -> None:
+        """End a runner that has no job.  GitHub refuses where it got one meanwhile, and then it goes on."""
+        if name in seen.runners:
+            self.github.delete(f"{self.path}/{seen.runners[name]}")
+        self.slurm.scancel(name)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
+    """Make the folder of a job, for its user only; the job removes it in the end.
+
+    start.sh and guard.sh; allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    place.chmod(0o700)
+    for name in ("start.sh", "guard.sh"):
+        shutil.copy(NODE / name, place)
+    rows = itertools.product([settings.repository], settings.workflows, settings.refs, EVENTS)
+    (place / "allowed").write_text("".join("\t".join(row) + "\n" for row in rows))
+    with os.fdopen(os.open(place / "config", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(secret)

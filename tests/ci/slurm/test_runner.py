@@ -1,0 +1,429 @@
+"""The runner that holds nothing: what a round decides, what it does at GitHub, and the scripts of the node."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ci.__main__ import main
+from ci.github.client import GitHub, GitHubError
+from ci.pools import drained, file
+from ci.pools.drained import Drained
+from ci.pools.file import RunnerSettings
+from ci.slurm.client import QueueRow, Slurm
+from ci.slurm.runner import (
+    EVENTS,
+    HubJob,
+    Offer,
+    Plan,
+    RunnerService,
+    Sight,
+    offer_of,
+    offers_of,
+    plan_round,
+    prepare_folder,
+    refusal,
+)
+from tests.standins.runner import RunnerHub
+
+SETTINGS = RunnerSettings(
+    "/opt/actions-runner/run.sh",
+    "o/r",
+    (".github/workflows/gpu.yml", ".github/workflows/nightly.yml"),
+    ("refs/heads/main", "refs/heads/ridgeline/*"),
+    jobs=3,
+)
+ONE = Offer("mi300x-1", "mi300x", 1, ("linux", "mi300x-1"), "mi300x")
+EIGHT = Offer("mi300x-8", "mi300x", 8, ("linux", "mi300x-8"), "mi300x")
+OFFERS = (ONE, EIGHT)
+
+
+def job(number: int, status: str = "queued", offer: Offer = ONE, runner: str = "", **changed: str) -> HubJob:
+    facts = {"path": SETTINGS.workflows[0], "ref": "main", "event": "schedule", "head": "o/r"} | changed
+    return HubJob(number, offer.labels, status, runner, **facts)
+
+
+def row(number: int, state: str = "PENDING", offer: str = "mi300x-1") -> QueueRow:
+    return QueueRow("7", f"rl-{number}", state, comment=offer)
+
+
+def plan(jobs: list[HubJob], rows: list[QueueRow], runners: tuple[str, ...] = (), most: int = 3) -> Plan:
+    at_work = frozenset(job.runner for job in jobs if job.runner)
+    seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, at_work, tuple(rows))
+    return plan_round(seen, OFFERS, dataclasses.replace(SETTINGS, jobs=most))
+
+
+def submitted(made: Plan) -> list[tuple[str, str]]:
+    return [(name, offer.name) for name, offer in made.submit]
+
+
+def test_each_queued_job_gets_one_runner_of_its_size() -> None:
+    made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress", runner="rl-3")], [row(3, "RUNNING")])
+    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], ())
+    assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
+
+
+def test_no_more_jobs_than_the_bound_of_a_partition() -> None:
+    rows = [row(9, "RUNNING", "mi300x-8")]
+    jobs = [job(1), job(2), job(3), job(9, "in_progress", EIGHT, "rl-9")]
+    assert submitted(plan(jobs, rows, most=2)) == [("rl-1", "mi300x-1")]
+
+
+def test_what_nobody_wants_is_cancelled_and_what_is_at_work_is_left() -> None:
+    assert plan([], [row(1), row(2, "RUNNING")]).cancel == ("rl-1", "rl-2")
+    jobs = [job(3, "in_progress", runner="rl-1")]  # rl-1 took job 3; its own job was cancelled at GitHub
+    assert plan(jobs, [row(1, "RUNNING"), row(3)]).cancel == ("rl-3",)
+    assert plan([], [row(1, "COMPLETED")]).cancel == ()
+    assert plan([], [row(1, offer="mi250-1")]).cancel == ("rl-1",), "its pool is gone from the file"
+
+
+def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait() -> None:
+    assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ("rl-3", "rl-2")
+
+
+def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one() -> None:
+    jobs = [job(1), job(2, "in_progress", runner="rl-1")]
+    assert submitted(plan(jobs, [row(1, "RUNNING")])) == [("rl-2", "mi300x-1")]
+    assert submitted(plan(jobs, [row(1, "RUNNING"), row(2)])) == []
+
+
+def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_remembers_it() -> None:
+    assert submitted(plan([job(1)], [row(1, "FAILED")])) == []
+    assert submitted(plan([job(1)], [])) == [("rl-1", "mi300x-1")]
+
+
+def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew() -> None:
+    jobs = [job(1), job(3, "in_progress", runner="rl-3")]
+    made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"))
+    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ("rl-2",))
+    assert plan([job(2, "in_progress", runner="rl-2")], [], ("rl-2",)).cancel == (), "GitHub still waits for its node"
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"event": "pull_request"}, "a run of pull_request may bring a stranger's code"),
+        ({"event": "pull_request_target"}, "may bring a stranger's code"),
+        ({"head": "stranger/r"}, "its code comes from stranger/r, not from o/r"),
+        ({"head": ""}, "a deleted repository"),
+        ({"path": ".github/workflows/evil.yml"}, "is not one of"),
+        ({"ref": "topic"}, "its branch 'topic' is none of"),
+        ({"ref": "ridgeline/gpu"}, ""),
+        ({"path": ".github/workflows/gpu.yml@refs/heads/main"}, ""),
+    ],
+)
+def test_who_may_run(changed: dict[str, str], sentence: str) -> None:
+    one = job(1, **changed)
+    assert sentence in refusal(one, SETTINGS)
+    made = plan([one], [])
+    assert (len(made.submit), len(made.refused)) == ((0, 1) if sentence else (1, 0))
+
+
+def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels() -> None:
+    assert offer_of(HubJob(1, ("LINUX", "Mi300x-1"), "queued"), OFFERS) is ONE
+    assert offer_of(HubJob(1, ("linux",), "queued"), OFFERS) is ONE
+    for labels in ((), ("ubuntu-24.04",), ("linux", "mi355x")):
+        assert offer_of(HubJob(1, labels, "queued"), OFFERS) is None
+
+
+STEP = st.sampled_from(["queue", "take", "end", "cancel", "round"])
+STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps: list) -> None:
+    """GitHub routes a queued job to any idle runner; runners start, take, end; jobs are queued and cancelled."""
+    jobs: dict[int, HubJob] = {}
+    rows: dict[str, QueueRow] = {}
+
+    def round_() -> Plan:
+        at_work = frozenset(one.runner for one in jobs.values() if one.runner)
+        made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS)
+        for name, offer in made.submit:
+            assert name not in rows
+            rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
+        for name in made.cancel:
+            assert name not in at_work, "a runner at work is never cancelled"
+            del rows[name]
+        return made
+
+    for count, (step, index) in enumerate(steps):
+        queued = [one for one in jobs.values() if one.status == "queued"]
+        busy = [one for one in jobs.values() if one.runner]
+        idle = sorted(rows.keys() - {one.runner for one in busy})
+        if step == "queue":
+            jobs[count] = job(count)
+        elif step == "take" and queued and idle:
+            one = queued[index % len(queued)]
+            jobs[one.id] = dataclasses.replace(one, status="in_progress", runner=idle[index % len(idle)])
+        elif step == "end" and busy:
+            one = busy[index % len(busy)]
+            del jobs[one.id], rows[one.runner]
+        elif step == "cancel" and queued:
+            del jobs[queued[index % len(queued)].id]
+        elif step == "round":
+            round_()
+    round_()
+    idle_rows = rows.keys() - {one.runner for one in jobs.values() if one.runner}
+    queued_jobs = [one for one in jobs.values() if one.status == "queued"]
+    busy_rows = len(rows) - len(idle_rows)
+    assert len(idle_rows) == min(len(queued_jobs), max(SETTINGS.jobs - busy_rows, 0))
+    again = round_()
+    assert (again.submit, again.cancel) == ((), ())
+
+
+# What a round does at GitHub, and the Slurm job of a runner.
+
+RUNNERS = """
+[pool.mi300x]
+gpu = "MI300X"
+gpus = [1, 8]
+runs_on = ["linux", "mi300x-{gpus}"]
+container = "none"
+isolation = "slurm"
+site = "here"
+partition = "gpu"
+gres = "mi300x"
+constraint = "gfx942"
+exclusive = true
+minutes = 90
+sbatch = ["--qos=ci"]
+
+[pool.alone]
+gpu = "MI355X"
+gpus = [8]
+runs_on = ["alone"]
+container = "none"
+isolation = "whole"
+
+[site.there]
+
+[site.here]
+account = "perf"
+shared = "/nowhere"
+[site.here.runner]
+program = "/opt/actions-runner/run.sh"
+repository = "o/r"
+jobs = 3
+workflows = [".github/workflows/gpu.yml"]
+refs = ["refs/heads/main"]
+"""
+
+
+@pytest.fixture
+def hub() -> Iterator[RunnerHub]:
+    with RunnerHub() as one:
+        yield one
+
+
+@pytest.fixture
+def service(hub: RunnerHub, tmp_path: Path) -> RunnerService:
+    """With an sbatch that answers 7, and a squeue that knows nothing."""
+    for name, text in (("sbatch", "echo 7"), ("squeue", ""), ("scancel", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    pools = file.parse(tomllib.loads(RUNNERS.replace("/nowhere", str(tmp_path))))
+    runner_settings = pools.sites["here"].runner
+    assert runner_settings
+    github = GitHub("o/r", "token", hub.url, sleep=lambda seconds: None)
+    slurm = Slurm({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, patience_s=0)
+    os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    return RunnerService(pools, offers_of(pools, "here"), runner_settings, tmp_path / "runner", github, slurm)
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+
+
+def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
+    hub: RunnerHub, service: RunnerService
+) -> None:
+    made = hub.queue(["linux", "mi300x-1"], [], head_branch="ridgeline/gpu")
+    hub.run(status="completed")
+    service.submit("rl-1", service.offers[0], service.look())
+    hub.runners.append({**hub.runners[0], "id": 99, "name": "somebody", "busy": True})
+    seen = service.look()
+    (one,) = seen.jobs
+    assert (one.id, one.labels, one.path) == (made["id"], ("linux", "mi300x-1"), SETTINGS.workflows[0])
+    assert (one.ref, one.event, one.head) == ("ridgeline/gpu", "workflow_dispatch", "o/r")
+    assert seen.runners == {"rl-1": hub.runners[0]["id"]}
+
+
+def test_the_slurm_job_of_a_runner(hub: RunnerHub, service: RunnerService, tmp_path: Path) -> None:
+    drained.drain(Drained("n3", "its fans", "2026-11-22T10:00:00Z", "somebody"), tmp_path / "drained")
+    assert service.submit("rl-5", service.offers[1], service.look()) == "7"
+    folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
+    lines = (place / "job.sh").read_text().splitlines()
+    assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
+        *("--job-name=rl-5", "--comment=mi300x-8", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8"),
+        *("--constraint=gfx942", "--exclusive", "--exclude=n3", "--time=105", "--nodes=1", "--no-requeue"),
+        *("--open-mode=append", "--export=NONE", f"--chdir={folder}", f"--output={folder}/rl-5.txt", "--qos=ci"),
+    ]
+    assert lines[-1] == f"exec bash {place}/start.sh {place} /opt/actions-runner/run.sh"
+    assert (place / "config").read_text() in hub.secrets
+    assert hub.runners[0]["labels"][1]["name"] == "mi300x-8"
+
+
+def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(
+    hub: RunnerHub, service: RunnerService
+) -> None:
+    service.submit("rl-5", service.offers[0], service.look())
+    first = hub.runners[0]["id"]
+    service.submit("rl-5", service.offers[0], service.look())
+    assert [runner["id"] != first for runner in hub.runners] == [True]
+    hub.queue(["linux", "mi300x-1"], [])
+    before = service.look()
+    hub.take_job(hub.runners[0]["id"])
+    with pytest.raises(GitHubError, match="cannot be deleted"):
+        service.cancel("rl-5", before)
+    hub.end_job(hub.jobs[0]["id"])
+    service.cancel("rl-5", service.look())
+    assert (hub.runners, list(service.folder.glob("rl-*/"))) == ([], [])
+
+
+def test_runners_of_an_organization_are_registered_there(hub: RunnerHub, service: RunnerService) -> None:
+    of_owner = dataclasses.replace(service, settings=dataclasses.replace(service.settings, organization="o"))
+    of_owner.submit("rl-5", of_owner.offers[0], of_owner.look())
+    of_owner.cancel("rl-5", of_owner.look())
+    assert [call.path for call in hub.told("POST")] == ["orgs/o/actions/runners/generate-jitconfig"]
+    assert hub.runners == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--site", "there"], "sites with a table [site.NAME.runner]: here"),
+        (["--site", "moon"], "sites with a table [site.NAME.runner]: here"),
+        ([], "there is no token"),
+    ],
+)
+def test_what_cannot_be_served_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    (tmp_path / "runners.toml").write_text(RUNNERS)
+    done = CliRunner().invoke(main, ["runner", "--once", "--file", str(tmp_path / "runners.toml"), *arguments])
+    assert (done.exit_code, said in done.stderr) == (3, True), done.stderr
+
+
+# The folder of a job and the scripts of the node, with real processes.
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    old = os.umask(0)
+    try:
+        prepare_folder(tmp_path / "rl-1", "c2VjcmV0", SETTINGS)
+    finally:
+        os.umask(old)
+    return tmp_path / "rl-1"
+
+
+def test_the_folder_and_the_configuration_are_for_this_user_only(place: Path) -> None:
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert (place / "config").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in place.iterdir() if "c2VjcmV0" in path.read_text()] == ["config"]
+
+
+def start(place: Path, program: Path) -> subprocess.Popen[str]:
+    argv = ["bash", str(place / "start.sh"), str(place), str(program)]
+    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parent)}
+    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def program(tmp_path: Path, lines: str) -> Path:
+    folder = tmp_path / "actions-runner"
+    for name in ("bin", "externals", "_work"):
+        (folder / name).mkdir(parents=True)
+    (folder / ".credentials").write_text("of somebody else")
+    (folder / "run.sh").write_text(f"#!/bin/bash\n{lines}\n")
+    (folder / "run.sh").chmod(0o755)
+    return folder / "run.sh"
+
+
+def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path: Path, place: Path) -> None:
+    told = tmp_path / "told"
+    lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals; ls {place}
+echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$/cmdline; exit 7"""
+    run = program(tmp_path, lines)
+    old, new = tmp_path / "ridgeline-runner-old", tmp_path / "ridgeline-runner-new"
+    for one, age_s in ((old, 7 * 86_400), (new, 86_400)):
+        one.mkdir()
+        os.utime(one, (time.time() - age_s,) * 2)
+    process = start(place, run)
+    output = process.communicate(timeout=20)[0]
+    assert (process.returncode, "install a newer one" in output) == (7, True)
+    text = told.read_text()
+    assert text.startswith(f"bin\nexternals\nrun.sh\n{run.parent}/externals\nallowed\nguard.sh\nstart.sh\nc2VjcmV0")
+    assert "c2VjcmV0" not in text.splitlines()[-1], "not among the arguments"
+    assert not place.exists()
+    assert not (run.parent / "here").exists()
+    assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
+
+
+def test_without_a_program_or_a_configuration_a_job_ends(tmp_path: Path, place: Path) -> None:
+    process = start(place, tmp_path / "absent" / "run.sh")
+    assert "is not there or cannot be run" in process.communicate(timeout=20)[0]
+    (place / "config").unlink()
+    assert [process.returncode, start(place, program(tmp_path, "exit 0")).wait(20)] == [3, 3]
+
+
+def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path: Path, place: Path) -> None:
+    run = program(
+        tmp_path, f"trap 'touch {tmp_path}/told; exit 0' TERM; touch {tmp_path}/up; while :; do sleep 0.1; done"
+    )
+    process = start(place, run)
+    while not (tmp_path / "up").exists():
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(20) == 0
+    assert (tmp_path / "told").exists()
+
+
+GOOD = {
+    "GITHUB_REPOSITORY": "o/r",
+    "GITHUB_WORKFLOW_REF": "o/r/.github/workflows/gpu.yml@refs/heads/ridgeline/gpu-7",
+    "GITHUB_EVENT_NAME": "workflow_dispatch",
+    "GITHUB_RUN_ID": "99",
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/gpu.yml@refs/pull/7/merge"},
+        {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/evil.yml@refs/heads/main"},
+        {"GITHUB_WORKFLOW_REF": "s/r/.github/workflows/gpu.yml@refs/heads/main"},
+        {"GITHUB_REPOSITORY": "s/r", "GITHUB_WORKFLOW_REF": "s/r/.github/workflows/gpu.yml@refs/heads/main"},
+        {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/gpu.yml@refs/tags/main"},
+        {"GITHUB_EVENT_NAME": "pull_request_target"},
+        {"GITHUB_WORKFLOW_REF": ""},
+    ],
+)
+def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_else(
+    place: Path, changed: dict[str, str]
+) -> None:
+    worker = f"bash -e {place}/guard.sh; echo steps with always"
+    done = subprocess.run(["bash", "-c", worker], env=os.environ | GOOD | changed, capture_output=True, text=True)
+    ran = "steps with always" in done.stdout
+    assert ran is not bool(changed)
+    assert (done.returncode == -9) is not ran
+
+
+def test_the_guard_s_list_is_the_service_s(place: Path) -> None:
+    lines = (place / "allowed").read_text().splitlines()
+    assert len(lines) == len(SETTINGS.workflows) * len(SETTINGS.refs) * len(EVENTS)
+    assert "o/r\t.github/workflows/gpu.yml\trefs/heads/main\tschedule" in lines
