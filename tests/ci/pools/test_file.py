@@ -235,7 +235,7 @@ def test_some_legs() -> None:
 def test_the_login_node_submits() -> None:
     [leg] = command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), RUN, ["spur"])
     assert (leg.runs_on, leg.gpus, leg.gpu) == (["aiter-di-ci-spur-login"], 8, "MI350X")
-    submitted = "jobs submit --executor slurm --on spur --gpus 8 --wait -- run --out trials.jsonl"
+    submitted = "jobs submit --on spur --gpus 8 --wait -- run --out trials.jsonl"
     assert f"command=(python -m ci {submitted})" in leg.script
     with pytest.raises(PoolsError, match="'make check' cannot be submitted: .* write `python -m ci VERB"):
         command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), ["make", "check"], ["spur"])
