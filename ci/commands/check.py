@@ -9,6 +9,7 @@ import click
 
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
 from ci.commands.common.outcome import check_recordable, compared, finish
+from ci.commands.common.tuned import with_changed_rows
 from ci.commands.common.why import WHY
 from ci.commands.site import build_site
 from ci.git.repository import LocalCheckout, Repository
@@ -109,6 +110,9 @@ def _against(
     """Times of both sides and, where their kernels differ, the code they compile to."""
     found = reach.of_checkouts(*checkouts)
     part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
+    if not (all_cases or found.nothing or found.unknown):
+        rows = with_changed_rows(reach.narrowed(plan, found), found, checkouts, err_console())
+        plan, part = (rows, rows) if rows.cases != plan.cases else (plan, part)
     on_cpu, by_code = machine_kind() == "cpu", None
     if not found.nothing and (part is plan or part.kernels):
         by_code = isa_check.judged(checkouts, part, root, err_console())

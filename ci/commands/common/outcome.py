@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ci.commands.common.measuring import VerbClock, measured_before
+from ci.commands.common.tuned import with_changed_rows
 from ci.commands.common.why import explained, keep_causes
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, again, machine_kind
@@ -52,6 +53,7 @@ def compared(
     console.print(reach.sentence(plan, found), markup=False)
     if unreached and not part.kernels:
         return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
+    part = with_changed_rows(part, found, checkouts, console)
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
     judgement = reach.doubted(outcome.judgement, reach.not_run(part, found, outcome.file.trials))
     return dataclasses.replace(outcome, judgement=reach.with_left_out(judgement, unreached))
