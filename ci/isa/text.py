@@ -188,7 +188,7 @@ def _also(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
             label = f"[{d.label}] " if d.label else ""
             yield f"also {label}on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
     if counts:
-        what = "the same for" if difference.alarms else "so are"
+        what = "the same for" if difference.alarms else "so is" if counts.total() == 1 else "so are"
         yield f"{what} {counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
 
 

@@ -1,4 +1,4 @@
-"""The cases whose tuned knobs a change of tables changes, of whatever tier: they are what such a change must measure."""
+"""The cases whose tuned knobs a change of tables changes, of whatever tier: such a change is measured by them."""
 
 from __future__ import annotations
 
