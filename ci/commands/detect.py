@@ -79,7 +79,7 @@ def read(path: str) -> SeriesFile:
     troubles: dict[str, tuple[str, pd.Series[bool]]] = {
         "rows without a value": ("value", texts == ""),
         "rows with the value NaN": ("value", texts.isin(ABSENT) & (texts != "")),
-        "rows with an infinite value": ("value", np.isinf(values)),
+        "rows with an infinite value": ("value", values.abs() == np.inf),
         "rows with a value that is not a number": ("value", values.isna() & ~texts.isin(ABSENT)),
     }
     rows = cells.assign(value=values.where(np.isfinite(values)))
@@ -91,7 +91,7 @@ def read(path: str) -> SeriesFile:
         unreadable = "rows without a readable time; they stay behind the row before them"
         troubles[unreadable] = ("time", ~np.isfinite(rows["time"]))
     notes = [
-        f"{what}: {which.sum()} (first: row {which.idxmax()}, {plain(cells[column][which.idxmax()], 40)!r})"
+        f"{what}: {which.sum()} (first: row {which.argmax() + 1}, {plain(cells[column].iloc[which.argmax()], 40)!r})"
         for what, (column, which) in troubles.items()
         if which.any()
     ]

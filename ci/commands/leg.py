@@ -1,4 +1,4 @@
-"""What a pool does: for a pull request, compare and verify what the change tunes; in a night, look, measure, test."""
+"""What a pool does: for a pull request, compare; in a night, look, measure, test."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ from ci.git.repository import Commit, Repository
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, Given, NewFile, folder, option, verb
 
-VERIFY_MIN = 5
-"""GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.run` (2.0 minutes for eight of gemm).  A
-change of one operator reaches fewer; what is left over is the night's (2026-11-22)."""
-
 WHY_S = 180
 """Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes), two minutes
 at 10 to 15 s a trial of one case on a GPU (2026-11)."""
@@ -28,18 +24,12 @@ at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 @verb("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run")
 @click.argument("base")
 @click.argument("head")
-@option("--out", "Trial file to append to, with the sweep lines of entries.", NewFile(), required=True)
+@option("--out", "Trial file to append to.", NewFile(), required=True)
 @DRY_RUN
 def leg(given: Given) -> int:
-    """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.
-
-    The exit code is that of the comparison: an entry that is no longer the best is named in the report, and is no
-    regression by itself.
-    """
-    repository = Repository(Path.cwd())
-    commit = repository.resolve(given.head)
-    tree = "WORKTREE" if given.dry_run else str(repository.checkout(commit.hash, "head").path)
-    return _all(steps(given.base, commit, tree, given.out), given.dry_run)
+    """Compare HEAD with BASE, and find out why a case is slower; the exit code is that of the comparison."""
+    commit = Repository(Path.cwd()).resolve(given.head)
+    return _all([comparison(given.base, commit, given.out)], given.dry_run)
 
 
 def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:
@@ -51,15 +41,13 @@ def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:
     return PASS
 
 
-def steps(base: str, head: Commit, tree: str, out: Path) -> tuple[tuple[str, ...], ...]:
-    """The commands of a leg, each as arguments.  tree: a worktree of head, whose tables may be rewritten.
+def comparison(base: str, head: Commit, out: Path) -> tuple[str, ...]:
+    """The arguments of a leg's comparison.
 
     The report is rendered elsewhere, from the trials and from what was measured to find out why a case is slower: both
     are in the file.
     """
-    source = (f"--tree={tree}", f"--commit={head.hash}", f"--commit-date={head.date_ms}")
-    verify = ("tune", "all", "--verify", f"--budget={VERIFY_MIN}", f"--out={out}", *source)
-    return (("ab", base, head.hash, f"--out={out}", f"--why-seconds={WHY_S}"), verify)
+    return ("ab", base, head.hash, f"--out={out}", f"--why-seconds={WHY_S}")
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------

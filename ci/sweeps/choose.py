@@ -14,9 +14,6 @@ from benchmarks.points import Knobs
 from ci.sweeps.catalogue import BackendOffer, Identity, TablePlace, Value
 from ci.sweeps.rungs import LEAST_TRIALS, LogTime, Versus, over_cases, versus
 
-RUNNERS_UP = 3
-"""Kept with an entry, and measured again when it is verified."""
-
 
 class Action(enum.StrEnum):
     """What becomes of an entry."""
@@ -35,20 +32,12 @@ class Action(enum.StrEnum):
     """Something is not measured: nothing changes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class RunnerUp:
-    """Knobs of a launch that came next.  behind: their time / the winner's, over all cases of the entry."""
-
-    knobs: Knobs
-    behind: float
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class EntryDecision:
     """What a sweep decides about an entry.
 
     knobs: of the launch, None where the rule is best or nothing was decided.  against_rule: the winner's time / the
-    rule's.  moved_by: where knobs were replaced or removed, the time of what is best now / theirs.
+    rule's.  trials: the fewest that the winner was measured in.
     """
 
     cases: tuple[BackendOffer, ...]
@@ -56,8 +45,6 @@ class EntryDecision:
     why: str
     knobs: Knobs | None = None
     against_rule: Versus | None = None
-    moved_by: Versus | None = None
-    runners_up: tuple[RunnerUp, ...] = ()
     trials: int = 0
 
     @property
@@ -171,20 +158,10 @@ def decide(cases: Sequence[BackendOffer], measured: Mapping[str, TimedCase | Non
         return EntryDecision(tuple(cases), Action.OPEN, gap)
     contest = Contest(tuple(one for case in cases if (one := measured[case.case])), smallest)
     action, why, name = contest.of_old() if contest.old else contest.of_none()
-    made = EntryDecision(tuple(cases), action, why)
-    if action in (Action.MOVED, Action.REMOVED) and contest.old in contest.times and contest.old != contest.rule:
-        made = dataclasses.replace(made, moved_by=contest.against(name or contest.rule, contest.old))
     if not name:
-        return made
-    knobs = {one: times[0].knobs for one, times in contest.times.items()}
-    others = [one for one in contest.best_first if one != name][:RUNNERS_UP]
-    return dataclasses.replace(
-        made,
-        knobs=knobs[name],
-        against_rule=contest.against(name, contest.rule),
-        runners_up=tuple(RunnerUp(knobs[one], contest.against(one, name).ratio) for one in others),
-        trials=contest.trials(name),
-    )
+        return EntryDecision(tuple(cases), action, why)
+    knobs = contest.times[name][0].knobs
+    return EntryDecision(tuple(cases), action, why, knobs, contest.against(name, contest.rule), contest.trials(name))
 
 
 def _gap(cases: Sequence[BackendOffer], measured: Mapping[str, TimedCase | None]) -> str:

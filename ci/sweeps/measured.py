@@ -7,6 +7,7 @@ a point has a single trial, of the spread that the rounds of the trial imply.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import math
 import statistics
@@ -71,6 +72,11 @@ class Measured:
     gpu_s: float = 0.0
     trials: tuple[Trial, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def day(self) -> datetime.date:
+        """When it began, UTC."""
+        return datetime.datetime.fromisoformat(self.started_at).astimezone(datetime.UTC).date()
 
 
 def read(paths: Iterable[Path]) -> Measured:

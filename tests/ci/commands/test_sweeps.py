@@ -16,8 +16,8 @@ import pytest
 from click.testing import Result
 
 from ci.__main__ import main
-from ci.sweeps import catalogue, run, tuning
-from ci.sweeps.pruning import PointCompiler
+from ci.sweeps import catalogue, run
+from ci.sweeps.pruning import PointCompiler, Pruned
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD
 from tests.ci.sweeps import driver
@@ -235,24 +235,6 @@ def test_what_is_not_decided_is_no_pass(tree):
     assert (tree / "tuned.toml").read_text() == TABLE
 
 
-def test_what_was_compiled_there_is_what_confirms_here(tree):
-    file = sweep_file(tree, both(1.05), entry=FAST)
-    one = case("m64_fp16")
-    code = {(name, "triton", one.identity(knobs)): f"{name}{knobs}" for name in ("m64_fp16", "m64_bf16")
-            for knobs in (RULE, FAST, OTHER)}  # fmt: skip
-    tuning.write(file, "gemm", code)
-    tuning.write(file, "other", {("a", "b", "c"): "d"})
-    assert tuning.read([tuning.beside(file)], "gemm") == code
-    assert tune(tree, "gemm", "--from", str(file)).exit_code == 0
-    confirmed = tomllib.loads((tree / "tuned.toml").read_text())["sm_90"]["m64"]["confirmed"]
-    assert len(confirmed["code"]) == 16
-    tuning.beside(file).write_text("{}")
-    tuning.beside(file).write_text('[["too", "short"]]')
-    done = tune(tree, "gemm", "--from", str(file))
-    assert done.exit_code == 3
-    assert "not five texts" in done.output
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -269,11 +251,12 @@ def test_bad_input_is_named(tree, words, says):
     assert says in done.output
 
 
-def test_a_verification_without_a_device_says_what_is_due(tree):
-    done = tune(tree, "gemm", "--verify", "--arch", "sm_90", "--dry-run", "--budget", "0.4")
+def test_a_verification_without_a_device_says_what_it_would_measure(tree, monkeypatch):
+    monkeypatch.setattr("ci.sweeps.tuning.prune", lambda catalogue, points, anchors, compiler: Pruned(points))
+    done = tune(tree, "gemm", "--verify", "--arch", "sm_90", "--dry-run")
     assert done.exit_code == 0, done.output
-    assert "sm_90.m256: to verify, never confirmed" in done.output
-    assert "sm_90.m64: waits for the next call" in done.output
+    assert "gemm: 2 entries on sm_90, for 3 cases and backends" in done.output
+    assert "would measure 3 points, about" in done.output
 
 
 # `ridgeline study`, from the command line to the folder: from files, and measured for real on a CPU.

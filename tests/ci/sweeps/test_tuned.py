@@ -13,14 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from ci.sweeps import tables, tuning
-from ci.sweeps import tuning as report
-from ci.sweeps.choose import Action, EntryDecision, RunnerUp, decide, timed
+from ci.sweeps.catalogue import Catalogue
+from ci.sweeps.choose import Action, EntryDecision, decide, timed
 from ci.sweeps.measured import SweepError
-from ci.sweeps.rungs import LogTime, Versus, over_cases, versus
-from ci.sweeps.tables import Confirmed, TableEntry, TunedText, entries
-from ci.sweeps.tuning import code_of_rivals, due, rivals, within
+from ci.sweeps.rungs import LogTime, over_cases, versus
 from kernels._shared.tuning import PROVENANCE, read_tuned
-from tests.ci.sweeps.made_sweeps import DEFAULTS, FAST, OTHER, RULE, SLOW, TABLE, case, sweep
+from tests.ci.sweeps.made_sweeps import FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 
 FLOOR = 0.003
 
@@ -38,8 +36,6 @@ def test_a_winner_is_written_where_it_beats_the_rule_beyond_doubt(tmp_path):
     assert made.entry == {"warps": 8, "stages": 2}
     assert made.against_rule.ratio == pytest.approx(0.9, abs=0.01)
     assert made.against_rule.high < 1 - FLOOR
-    assert [one.knobs["stages"] for one in made.runners_up] == [4, 2]
-    assert made.runners_up[0].behind == pytest.approx(0.95 / 0.9, abs=0.01)
     assert made.trials == 3
 
 
@@ -97,7 +93,6 @@ def test_a_hair_of_a_better_point_does_not_oust_an_entry(tmp_path):
 def test_the_best_configuration_moves(tmp_path):
     made = decision(tmp_path, {"m16_fp16": [(RULE, 1.1), (OTHER, 0.95)]}, entry=FAST)
     assert (made.action, made.entry) == (Action.MOVED, OTHER)
-    assert made.moved_by.ratio == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("rule", [0.9, 1.0])
@@ -140,7 +135,7 @@ def test_a_ratio_of_two_points_is_as_wide_as_both_together():
     assert over_cases([(one, other)] * 4).high < found.high
 
 
-# tuned.toml: entries come and go, what confirmed them is read back, and every other line stays as it was written.
+# tuned.toml: entries come and go, and every other line stays as it was written.
 
 
 ROOT = Path(__file__).parents[3]
@@ -148,55 +143,13 @@ COMMITTED = sorted(ROOT.glob("kernels/*/tuned.toml"))
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
-def test_a_committed_table_stays_to_the_byte_and_entries_come_back_where_they_were(path):
-    before = path.read_text()
-    text = TunedText.of(before, str(path))
-    assert str(text) == before
-    heads = [block.names for block in text.blocks if block.names and block.names[-1] != tables.NAME]
-    for names in heads[:: max(1, len(heads) // 5)]:
-        knobs = tomllib.loads(before)
-        for name in names:
-            knobs = knobs[name]
-        confirmed = knobs.pop(tables.NAME, {})
-        keys = [head[-1] for head in heads if head[:-1] == names[:-1]]
-        assert str(text.with_entry(names, knobs, confirmed, keys)) == before
-        assert str(TunedText.of(str(text.without(names)), "it").with_entry(names, knobs, confirmed, keys)) == before
-
-
-CONFIRMED = Confirmed(
-    datetime.date(2026, 11, 22),
-    "NVIDIA H200",
-    "h200x1-537ca5d2",
-    {"triton": "3.6.0", "torch": "2.11.0", "driver": "570.1"},
-    ("m64_fp16", "m64_bf16"),
-    3,
-    Versus(0.9, 0.89, 0.91),
-    (RunnerUp({**DEFAULTS, **OTHER}, 1.02), RunnerUp({**DEFAULTS, **RULE}, 1.11)),
-    "0123456789abcdef",
-)
-
-
-def test_what_confirmed_an_entry_is_read_back_as_it_was_written():
-    launched = {**DEFAULTS, **FAST}
-    table = tables.as_table(CONFIRMED, launched)
-    text = str(TunedText.of(TABLE, "it").with_entry(("sm_90", "m64"), FAST, table))
-    read = tomllib.loads(text)["sm_90"]["m64"][tables.NAME]
-    assert tables.parse(read, launched, "it") == CONFIRMED
-    assert tables.NAME == PROVENANCE
-
-
-def test_the_knobs_of_a_table_are_the_same_with_and_without_what_confirmed_them(tmp_path):
-    table = tables.as_table(CONFIRMED, {**DEFAULTS, **FAST})
-    found = []
-    for confirmed in ({}, table):
-        text = TunedText.of(TABLE, "it").with_entry(("sm_90", "m64"), FAST, confirmed)
-        (tmp_path / "tuned.toml").write_text(str(text))
-        found.append(read_tuned(str(tmp_path / "config.py")))
-    assert found[0] == found[1] == {"sm_90": {"m64": FAST, "m256": SLOW}}
+def test_a_committed_table_without_decisions_stays_to_the_byte(path):
+    assert tables.rewritten(path.read_text(), path, [], SimpleNamespace()) == path.read_text()
+    assert tables.PROVENANCE == PROVENANCE
 
 
 def written(tmp_path: Path) -> tuple[str, list]:
-    """A new entry between two, one that moved and one that goes."""
+    """A new entry, one that moved and one that goes."""
     file = tmp_path / "tuned.toml"
     file.write_text(TABLE)
     cases = [case("m64_fp16", FAST, file), case("m128_fp16", None, file), case("m128_bf16", None, file)]
@@ -204,161 +157,84 @@ def written(tmp_path: Path) -> tuple[str, list]:
     moved = sweep(tmp_path, {"m64_fp16": [(RULE, 1.1), (OTHER, 0.95), (SLOW, 1.3)]}, entry=FAST)
     new = sweep(tmp_path, {name: [(FAST, 0.9), (OTHER, 0.95)] for name in ("m128_fp16", "m128_bf16")})
     gone = sweep(tmp_path, {"m256_fp16": [(RULE, 0.8)]}, entry=SLOW)
-    made, text = [], file.read_text()
+    decided, text = [], file.read_text()
     for measured in (moved, new, gone):
-        found = tuning.decisions(cases, measured)
-        code = {(one.case, "triton", one.identity(knobs)): f"{one.case} {knobs}" for one in cases
-                for knobs in (RULE, FAST, SLOW, OTHER)}  # fmt: skip
-        confirmed = tuning.confirmations(found, measured, code)
-        [(_, text)] = tuning.new_texts(cases, found, confirmed).values()
-        file.write_text(text)
-        made += found
-    return text, made
+        own = tuning.decisions(cases, measured)
+        text = tables.rewritten(text, file, own, measured)
+        decided += own
+    return text, decided
 
 
 def test_a_written_table(tmp_path, golden):
-    text, made = written(tmp_path)
-    assert [one.action for one in made] == [Action.MOVED, Action.NEW, Action.REMOVED]
+    text, decided = written(tmp_path)
+    assert [one.action for one in decided] == [Action.MOVED, Action.NEW, Action.REMOVED]
     golden("tuned/written.toml", text)
-    assert tomllib.loads(text)["sm_90"].keys() == {"m64", "m128"}
+    table = tomllib.loads(text)["sm_90"]
+    assert {key: {name: own[name] for name in own if name != PROVENANCE} for key, own in table.items()} == {
+        "m64": OTHER,
+        "m128": FAST,
+    }
+    assert table["m128"][PROVENANCE]["cases"] == ["m128_fp16", "m128_bf16"]
+    assert table["m128"][PROVENANCE]["date"] == datetime.date(2026, 11, 20)
     assert "# Somebody's word on m64." in text
 
 
-def test_entries_are_those_of_the_file_with_what_confirmed_them(tmp_path):
+def test_the_knobs_that_a_launch_reads_do_not_know_what_confirmed_them(tmp_path):
     text, _ = written(tmp_path)
-    file = tmp_path / "tuned.toml"
-    cases = [case("m64_fp16", OTHER, file), case("m128_fp16", FAST, file), case("m128_bf16", FAST, file)]
-    cases += [case("m256_fp16", None, file)]
-    [first, second] = entries(cases)
-    assert (first.place.key, second.place.key) == ("m64", "m128")
-    assert first.confirmed.date == datetime.date(2026, 11, 20)
-    assert [one.case for one in second.cases] == ["m128_fp16", "m128_bf16"]
-    assert second.confirmed.cases == ("m128_fp16", "m128_bf16")
-    assert [one.knobs["stages"] for one in second.confirmed.runners_up] == [4]
-    assert "sm_90.m64.confirmed" in text
+    (tmp_path / "tuned.toml").write_text(text)
+    assert read_tuned(str(tmp_path / "config.py")) == {"sm_90": {"m64": OTHER, "m128": FAST}}
 
 
-@pytest.mark.parametrize(
-    ("broken", "says"),
-    [
-        ('[sm_90.m64]\nwarps = 8\n[sm_90.m64.confirmed]\ndevice = "x"\n', "no 'ratio'"),
-        ("[sm_90.m64]\nwarps = 8\n[sm_90.m64.confirmed]\nratio = 1\nlow = 1\nhigh = 1\ndate = 3\n", "date = 3"),
-        ("[sm_90.m64\n", "cannot be read"),
-    ],
-)
-def test_a_broken_table_is_named_with_the_next_step(tmp_path, broken, says):
+def test_a_table_of_another_architecture_is_added(tmp_path):
     file = tmp_path / "tuned.toml"
-    file.write_text(broken)
-    with pytest.raises(SweepError, match="tuned.toml") as error:
-        entries([case("m64_fp16", FAST, file)])
-    assert says in str(error.value)
-    assert "remove this table" in str(error.value) or "repair it" in str(error.value)
+    file.write_text("# By hand.\n")
+    cases = [case("m64_fp16", None, file)]
+    measured = sweep(tmp_path, {"m64_fp16": [(FAST, 0.9)]})
+    text = tables.rewritten(file.read_text(), file, tuning.decisions(cases, measured), measured)
+    assert text.startswith("# By hand.\n")
+    assert tomllib.loads(text)["sm_90"]["m64"].items() >= FAST.items()
+
+
+def test_a_broken_table_is_named_with_the_next_step(tmp_path):
+    with pytest.raises(SweepError, match=r"tuned.toml is not TOML: .*; repair it, or remove it for a new one"):
+        tables.rewritten("[sm_90.m64\n", tmp_path / "tuned.toml", [], SimpleNamespace())
 
 
 def test_lines_are_added_to_a_trial_file_once(tmp_path):
     lines, out = tmp_path / "own.jsonl", tmp_path / "new" / "all.jsonl"
-    report.added(lines, out)
+    tuning.add_lines(lines, out)
     assert out.read_text() == ""
     lines.write_text("one\ntwo\n")
-    report.added(lines, out)
-    report.added(lines, out)
+    tuning.add_lines(lines, out)
+    tuning.add_lines(lines, out)
     assert out.read_text() == "one\ntwo\n"
 
 
-def test_a_version_that_is_not_known_is_left_out():
-    bare = dataclasses.replace(CONFIRMED, versions={"triton": "3.8.0"}, runners_up=(), code="")
-    table = tables.as_table(bare, FAST)
-    assert {"torch", "driver", "runners_up", "code"} & set(table) == set()
-    assert tables.parse(table, FAST, "it") == bare
+# What is measured for a table.
 
 
-# Which entries need GPU time: those whose code is not what was confirmed, the oldest first.
+def test_an_entry_of_more_ranks_than_there_are_gpus_waits_for_them():
+    """Two GPUs: that of four ranks is neither measured nor forgotten; a case without an entry is nothing to verify."""
+    one, four, none = case("m16_fp16", FAST), dataclasses.replace(case("m32_fp16", FAST), world=4), case("m64_fp16")
+    assert tuning.with_entry_here([one, four, none], 2) == ([one], ["sm_90.m32: waits for 4 GPUs; there are 2"])
+    assert tuning.with_entry_here([one, four], None) == ([one, four], [])
 
 
-def entry(name: str, day: int | None, code: str = "") -> TableEntry:
-    """An entry for two cases, confirmed on a day of November, or never."""
-    cases = tuple(case(f"{name}_{dtype}", FAST) for dtype in ("fp16", "bf16"))
-    runners = (RunnerUp({**DEFAULTS, **OTHER}, 1.02),)
-    date = datetime.date(2026, 11, day or 1)
-    confirmed = Confirmed(date, "H200", "h200", {}, (), 3, Versus(0.9, 0.89, 0.91), runners, code)
-    return TableEntry(cases[0].place, cases, confirmed if day else None)
-
-
-def code(*entries: TableEntry, of: str = "") -> dict[tuple[str, str, str], str]:
-    """Code objects of all knobs; of: what all are marked with."""
-    every = [one for each in entries for one in each.cases]
-    return {(one.case, "triton", one.identity(knobs)): f"{one.case}{knobs}{of}" for one in every
-            for knobs in (RULE, FAST, SLOW, OTHER)}  # fmt: skip
-
-
-def confirmed(name: str, day: int) -> TableEntry:
-    """An entry that was confirmed with the code of now."""
-    made = entry(name, day)
-    digest = code_of_rivals(rivals(made), code(made))
-    return dataclasses.replace(made, confirmed=dataclasses.replace(made.confirmed, code=digest))
-
-
-def test_an_entry_is_measured_with_its_rule_and_runners_up():
-    one = rivals(entry("m16", 5))
-    assert [{k: v for k, v in knobs.items() if k in RULE} for knobs in one.knobs] == [FAST, RULE, OTHER]
-
-
-def test_candidates_stand_for_the_runners_up_of_an_entry_that_nobody_confirmed():
-    one = rivals(entry("m16", None))
-    assert [{k: v for k, v in knobs.items() if k in RULE} for knobs in one.knobs] == [FAST, RULE, SLOW, OTHER]
-
-
-def test_only_code_that_changed_anywhere_is_measured_again():
-    same = confirmed("m16", 5)
-    known = code(same)
-    assert [one.entry for one in due([same], known, None).unchanged] == [same]
-    for name, contender in [(one, knobs) for one in same.cases for knobs in (FAST, RULE, OTHER)]:
-        changed = (name.case, "triton", name.identity(contender))
-        assert len(due([same], {**known, changed: "new"}, None).stale) == 1, changed
-    of_no_contender = (same.cases[0].case, "triton", same.cases[0].identity(SLOW))
-    assert due([same], {**known, of_no_contender: "new"}, None).stale == ()
-    assert len(due([same], {}, None).stale) == 1
-    assert len(due([entry("m16", 5, code="")], code(same), None).stale) == 1
-
-
-def test_the_oldest_come_first_and_as_many_as_the_budget_allows():
-    every = [entry("m16", 9), entry("m32", 3), entry("m64", None), entry("m128", 3)]
-    stale = due(every, {}, None).stale
-    assert [one.entry.place.key for one in stale] == ["m64", "m128", "m32", "m16"]
-
-    def minutes(some):
-        return 1.0 + 0.5 * len(some)
-
-    keys = [[one.entry.place.key for one in part] for part in within(stale, minutes, 2.1)]
-    assert keys == [["m64", "m128"], ["m32", "m16"]]
-    assert [len(part) for part in within(stale, minutes, None)] == [4, 0]
-    assert [len(part) for part in within(stale, minutes, 0.1)] == [1, 3]
-    assert within((), minutes, 1.0) == ((), ())
-
-
-def test_an_entry_of_more_ranks_than_there_are_gpus_waits_for_them(capsys):
-    """Two GPUs: that of four ranks is neither measured nor forgotten."""
-    four = entry("m32", 3)
-    four = dataclasses.replace(four, cases=tuple(dataclasses.replace(one, world=4) for one in four.cases))
-    found = due([entry("m16", 9), four], {}, 2)
-    assert [[one.entry.place.key for one in part] for part in (found.stale, found.elsewhere)] == [["m16"], ["m32"]]
-    assert due([four], {}, 4).elsewhere == ()
-    report.say_due("gemm", found, (), 1.0)
-    told = capsys.readouterr().err
-    assert "sm_90.m32: waits for 4 GPUs, confirmed on 2026-11-03" in told
-    assert "gemm: 2 entries, 0 need no GPU time, 1 to verify in about 1.0 GPU minutes, 1 wait" in told
-
-
-def test_a_verification_measures_every_entry_in_every_trial():
+def test_a_verification_measures_every_entry_and_its_rule_in_every_trial(monkeypatch):
     """A search drops what is slow early; an entry that was dropped would be confirmed by few trials."""
-    bench = SimpleNamespace(catalogue=SimpleNamespace(operator="gemm", kind="cpu"))
-    assert [tuning.Bench.rungs(bench, verifying).halving for verifying in (True, False)] == [False, True]
+    monkeypatch.setattr(tuning, "prune", lambda catalogue, points, *_: points)
+    bench = Catalogue("gemm", "cpu", None, ())
+    one = case("m16_fp16", FAST)
+    verified, searched = (make(bench, [one], None) for make in (tuning.verification, tuning.search))
+    assert (verified.rungs.halving, searched.rungs.halving) == (False, True)
+    assert [point.label for point in verified.pruned["m16_fp16"]] == [one.point(one.by_rule).label]
+    assert {point.label for point in searched.pruned["m16_fp16"]} >= {one.point(OTHER).label, one.point(RULE).label}
 
 
 def test_every_point_but_the_anchor_is_measured_once_and_other_backends_as_they_are():
     one = case()
     other = dataclasses.replace(one, backend="gluon")
-    points, anchors = tuning.Bench.points(SimpleNamespace(), [(one, [FAST, SLOW, FAST]), (other, [])])
+    points, anchors = tuning.points_of([(one, [FAST, SLOW, FAST]), (other, [])])
     assert anchors == {one.case: one.backend}
     labels = [one.point(FAST).label, one.point(SLOW).label, other.backend]
     assert [point.label for point in points[one.case]] == labels
