@@ -44,7 +44,7 @@ def _kill_marked(token: str) -> None:
     """SIGKILL everything that carries the token in the environment it was started with, until nothing does (Linux)."""
     entry = f"{MARK}={token}".encode()
     for _ in range(50):
-        alive = [pid for pid in _processes_with(entry) if lifetime.lives(pid)]
+        alive = [pid for pid in processes_with(entry) if lifetime.lives(pid)]
         if not alive:
             return
         for pid in alive:
@@ -53,7 +53,8 @@ def _kill_marked(token: str) -> None:
         time.sleep(0.02)
 
 
-def _processes_with(entry: bytes) -> Iterator[int]:
+def processes_with(entry: bytes) -> Iterator[int]:
+    """Ids of processes that were started with this entry, NAME=VALUE, in their environment."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if entry in (process / "environ").read_bytes().split(b"\0"):

@@ -87,7 +87,8 @@ def test_what_a_killed_call_left_behind_is_ended_first(tmp_path: Path) -> None:
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked)
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        _wait(lambda: alone.job.marked(str(plan.out.resolve()), alone.MARK), "the process has its environment")
+        entry = f"{alone.MARK}={plan.out.resolve()}".encode()
+        _wait(lambda: list(alone.processes_with(entry)), "the process has its environment")
         run.measure(plan, Console(quiet=True))
         assert left.wait(LIMIT_S) == -signal.SIGKILL
         assert other.poll() is None
