@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import getpass
-import os
 from collections.abc import Sequence
 
 import click
 from rich.table import Table
 
 from ci.calling import VERBS
-from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, Given, flag, option, out_console, print_json, several, verb
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, Given, option, out_console, print_json, verb
 from ci.pools import drained, file
-from ci.pools.__main__ import publish
-from ci.pools.command import legs, legs_json, wrapped
-from ci.pools.drained import Drained
+from ci.pools.command import wrapped
 from ci.pools.file import Pool, Pools
+from ci.report.words import plain
 
 COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 """What is shown where no command is given."""
@@ -26,9 +22,7 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 @verb("ridgeline ci pools --show mi300x --gpus 8 -- python -m ci run --out trials.jsonl")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @option("--show NAME -> shown", "Print what a job of this pool runs.")
-@flag("--matrix -> as_matrix", "Print the legs of a workflow as one line of JSON.")
-@several("--only NAME", "With --matrix: only this pool (repeatable).")
-@option("--gpus", "Only jobs of this many GPUs.", click.IntRange(min=0))
+@option("--gpus", "With --show: only jobs of this many GPUs.", click.IntRange(min=0))
 @option("--drain NODE -> to_drain", "Keep our jobs away from a node.")
 @option("--reason TEXT", "With --drain: why.", default="")
 @option("--resume NODE -> to_resume", "Let our jobs onto a node again.")
@@ -39,14 +33,12 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 def pools(given: Given) -> int:
     """The pools of ci/runners.toml: what they are, what their jobs run (--show), which nodes are drained.
 
-    COMMAND, after --, is what --show and --matrix put into the job.
+    COMMAND, after --, is what --show puts into the job; `python3 -m ci.pools --matrix` prints the legs of a workflow.
     """
     found, command = file.load(given.path), given.command or COMMAND
     if given.to_drain or given.to_resume:
         return _set_aside(found, given)
-    if given.as_matrix:
-        publish(legs_json(legs(found, command, given.only, given.gpus)), os.environ)
-    elif given.shown:
+    if given.shown:
         _show(found, found.pool(given.shown), given.gpus, command, given.as_json)
     else:
         _list(found, given.as_json)
@@ -72,10 +64,9 @@ def _show(found: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as
 def _list(found: Pools, as_json: bool) -> None:
     # Drained nodes of all sites and of this machine's own list.
     folders = dict.fromkeys(drained.folder_of(site) for site in (None, *found.sites.values()))
-    aside = [one for folder in folders for one in drained.drained(folder).values()]
+    reasons = [drained.drain_reason(node, folder) for folder in folders for node in drained.drained_nodes(folder)]
     if as_json:
-        listed = [dataclasses.asdict(pool) for pool in found.pools.values()]
-        print_json({"pools": listed, "drained": [dataclasses.asdict(one) for one in aside]})
+        print_json({"pools": [dataclasses.asdict(pool) for pool in found.pools.values()], "drained": reasons})
         return
     table = Table(box=None, pad_edge=False)
     for column in ("pool", "GPUs", "container", "isolation", "GitHub", "Slurm"):
@@ -86,16 +77,15 @@ def _list(found: Pools, as_json: bool) -> None:
         slurm = f"{pool.site}/{pool.partition}" if pool.site else "-"
         table.add_row(pool.name, sizes, str(pool.container), str(pool.isolation), labels, slurm)
     out_console().print(table, markup=False)
-    for one in aside:
-        click.echo(str(one))
+    for reason in reasons:
+        click.echo(plain(reason, 1500))
 
 
 def _set_aside(found: Pools, given: Given) -> int:
     """Drain and resume nodes."""
     folder = drained.folder_of(found.site(given.site) if given.site else None)
     if given.to_drain:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        drained.drain(Drained(given.to_drain, given.reason, now, getpass.getuser()), folder, given.dry_run)
+        drained.drain(given.to_drain, given.reason, folder, given.dry_run)
         click.echo(f"{given.to_drain} {'would be' if given.dry_run else 'is'} drained from our jobs, in {folder}")
     if given.to_resume:
         was = drained.resume(given.to_resume, folder, given.dry_run)

@@ -60,7 +60,6 @@ from ci.trials.file import Followed, measured_operators, missing, read
 @option("--since DATE", "Of A..B: only commits of this date or later.", click.DateTime(["%Y-%m-%d"]))
 @option("--minutes", "Of A..B: end after M minutes.", Finite(0.1, 10_000))
 @option("--replay", "Of A..B: take the trials of this file; measure nothing.", ANY)
-@flag("--links", "Show also GB/s over each link, and programs by compute die (XCD).")
 def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file.
 
@@ -103,14 +102,6 @@ def run(given: Given) -> int:
     measured = log.read()
     new = measured.trials[before:]
     run_summary.show(new, out_console())
-    if given.links:
-        from ci.report import effort as uses
-
-        found = uses.uses(new)
-        if found:
-            out_console().print(uses.link_table(found))
-        else:
-            click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
     shares = [trial.busy_share for trial in new if trial.busy_share]
     if shares and new[0].machine.kind == "gpu":
         click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")

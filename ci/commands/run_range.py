@@ -31,8 +31,8 @@ TRIAL_S = {"gpu": 3.6, "cpu": 10.0}
 
 def run(given: Given) -> int:
     """Measure a range and record it; with --out only write the trial file."""
-    if given.resume or given.commit or given.tree or given.gpus or given.links:
-        raise click.UsageError("--resume, --commit, --tree, --gpus and --links are for one commit; leave them out")
+    if given.resume or given.commit or given.tree or given.gpus:
+        raise click.UsageError("--resume, --commit, --tree and --gpus are for one commit; leave them out")
     repository, planned = Repository(Path.cwd()), with_rounds(plan(given))
     since_ms = int(given.since.replace(tzinfo=datetime.UTC).timestamp() * 1000) if given.since else None
     span = past.of_range(repository, given.span, given.newest, since_ms, planned.kernels)

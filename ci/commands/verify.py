@@ -115,6 +115,6 @@ def bringup(given: Given) -> int:
     if given.as_json:
         print_json(document)
     else:
-        run_summary.show_bringup(run_summary.read(document), out_console())
+        run_summary.show_bringup(document, out_console())
         click.echo(f"report: {file}; it names no host, user or secret; please send it to us")
     return ended.code

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import getpass
 import os
 import socket
 from collections.abc import Mapping
@@ -14,7 +12,6 @@ from ci import calling
 from ci.doctor import Diagnosis, Finding
 from ci.harness import MeasureError, query
 from ci.pools import drained, file
-from ci.pools.drained import Drained
 from ci.pools.file import NO_GPU, Pool
 from ci.trials.trial import NodeFault, faults_of
 
@@ -70,7 +67,7 @@ def look(asked: NodeCheck, results: Path) -> NodeReport:
         started = " ".join(["python", *calling.program("benchmarks"), "doctor", "--node"])
         next_step = f"run `{started}` and correct what it reports"
         faults, facts = (NodeFault("preflight", f"the preflight gives no answer: {error}", next_step),), {}
-    if why := drained.why(asked.name, asked.folder):
+    if why := drained.drain_reason(asked.name, asked.folder):
         next_step = f"`ridgeline ci pools --resume {asked.name}` once it is repaired"
         faults = (NodeFault("drained", why, next_step), *faults)
     return NodeReport(asked, tuple(sorted(faults, key=lambda one: not one.fatal)), facts)
@@ -106,9 +103,8 @@ class NodeReport:
 def drain(report: NodeReport, dry_run: bool = False) -> str:
     """Drain a node with a lasting fault from our jobs; returns the reason, "" if it stays as it is."""
     asked = report.asked
-    if not report.lasting or drained.why(asked.name, asked.folder):
+    if not report.lasting or drained.drain_reason(asked.name, asked.folder):
         return ""
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    one = Drained(asked.name, f"preflight: {'; '.join(report.lasting)}", now, getpass.getuser())
-    drained.drain(one, asked.folder, dry_run)
-    return one.reason
+    reason = f"preflight: {'; '.join(report.lasting)}"
+    drained.drain(asked.name, reason, asked.folder, dry_run)
+    return reason

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ci.pools.drained import drained, folder_of
+from ci.pools.drained import drained_nodes, folder_of
 from ci.pools.file import Pool, Pools
 
 
@@ -44,7 +44,7 @@ class Allocation:
             gres=pool.gres_of(gpus),
             constraint=pool.constraint,
             exclusive=pool.exclusive,
-            exclude=tuple(sorted(drained(folder_of(site)))),
+            exclude=tuple(drained_nodes(folder_of(site))),
             options=(*site.sbatch, *pool.sbatch),
             **fields,
         )

@@ -285,8 +285,8 @@ def status(folder: Path, slurm: Slurm) -> JobStatus:
     outputs = sorted(path for path in folder.glob("output-*.txt"))
     place = JobStatus(folder.name, spec.name, State.LOST, ended_tasks=ended, tasks=spec.tasks)
     place = dataclasses.replace(place, log=str(outputs[0]) if outputs else "")
-    if result := _result(folder):
-        return dataclasses.replace(place, **result)
+    if ended_place := _ended(place, folder):
+        return ended_place
     rows = [row for row in slurm.rows(PREFIX + folder.name) if not row.has_ended]
     if running := [row for row in rows if not row.is_waiting]:
         nodes = ",".join(sorted({row.nodes for row in running if row.nodes}))
@@ -296,20 +296,25 @@ def status(folder: Path, slurm: Slurm) -> JobStatus:
         reason = f"{hopeless}, which no waiting mends; cancel it and correct its pool" if hopeless else rows[0].reason
         state = State.RUNNING if ended else State.PENDING
         return dataclasses.replace(place, state=state, reason=f"Slurm: {reason}" if reason else "")
-    if result := _result(folder):  # it ended between the two questions
-        return dataclasses.replace(place, **result)
+    if ended_place := _ended(place, folder):  # between the two questions
+        return ended_place
     reason = f"Slurm does not know it; `{resume_command(folder)}` does what is missing"
     return dataclasses.replace(place, exit_code=INCOMPLETE, reason=reason)
 
 
-def _result(folder: Path) -> dict[str, object]:
-    """The fields of a status that the last job wrote, {} before it did."""
+def _ended(place: JobStatus, folder: Path) -> JobStatus | None:
+    """The status with what the last job wrote, None before it did."""
     path = folder / "result.json"
     try:
-        result = json.loads(path.read_text()) if path.exists() else {}
-        return {**result, "state": State(result["state"])} if result else {}
+        result = json.loads(path.read_text()) if path.exists() else None
+        if result is None:
+            return None
+        state, code, reason = State(result["state"]), int(result["exit_code"]), str(result["reason"])
     except (ValueError, KeyError, TypeError) as error:
-        raise JobError(f"{path} is damaged: {error}; `{resume_command(folder)}` writes it anew") from error
+        raise JobError(
+            f"{path} is damaged: {error}; remove it, and `{resume_command(folder)}` writes it anew"
+        ) from error
+    return dataclasses.replace(place, state=state, exit_code=code, reason=reason)
 
 
 def write_result(folder: Path, state: State, exit_code: int, reason: str = "") -> None:

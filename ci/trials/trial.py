@@ -203,30 +203,10 @@ class HeapHome:
         rates = {name: tuple(tuple(row) for row in found["gbs"]) for name, found in homes.items() if found.get("gbs")}
         return cls(data["home"], rates, {name: found["why"] for name, found in homes.items() if found.get("why")})
 
-    @property
-    def slowest_link(self) -> float | None:
-        """GB/s of the slowest pair of ranks in the home that was used; None where it was not probed."""
-        table = self.rates.get(self.home, ())
-        links = [rate for i, row in enumerate(table) for j, rate in enumerate(row) if i != j]
-        return min(links, default=None)
-
 
 def heaps_of(data: Mapping[str, Json]) -> dict[int, HeapHome]:
     """By number of ranks; the JSON has them as "w2", "w4"."""
     return {int(key[1:]): HeapHome.of(one) for key, one in data.items() if key[1:].isdigit()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Dispatch:
-    """How the programs of one untimed launch were spread over the XCDs: how many on each, and whether in turn."""
-
-    programs: tuple[int, ...]
-    round_robin: bool
-
-    def in_turn(self, programs: int) -> tuple[int, ...]:
-        """How many of that many programs each XCD gets if they are dealt out in turn."""
-        dies = len(self.programs)
-        return tuple(len(range(first, programs, dies)) for first in range(dies))
 
 
 Scalar = str | int | float | bool | None
@@ -492,7 +472,6 @@ class Trial:
     cases: Mapping[str, CaseResult]
     state: DeviceState = DeviceState()
     heaps: Mapping[int, HeapHome] = dataclasses.field(default_factory=dict)
-    dispatch: Dispatch | None = None
     warnings: tuple[str, ...] = ()
     duration_s: float = 0.0
     measuring_s: float = 0.0
@@ -518,7 +497,6 @@ class Trial:
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
             heaps_of(data.get("heap") or {}),
-            built(Dispatch, data["dispatch"]) if data.get("dispatch") else None,
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
             float(data.get("measuring_s") or 0.0),

@@ -184,8 +184,7 @@ def test_drained_nodes_are_left_out(here: Callable[..., Result], tmp_path: Path)
     file.write_text(ON_SLURM)
     found = pools.load(file)
     for node in ("node-7", "node-3"):
-        one = drained.Drained(node, "link 3 is down", "2026-11-22T14:00:00+00:00", "a.author")
-        drained.drain(one, drained.folder_of(found.sites["hpc"]))
+        drained.drain(node, "link 3 is down", drained.folder_of(found.sites["hpc"]))
     at = ("--runners", str(file), "--on", "pyxis", "--dry-run")
     assert "#SBATCH --exclude=node-3,node-7" in shown(here("submit", *at, "--", "run", "--out", "x.jsonl"), tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from click.testing import CliRunner, Result
 from ci.__main__ import main
 from ci.harness import MeasureError
 from ci.pools import drained, node
-from ci.pools.drained import Drained
 from ci.pools.file import PoolsError, Site
 
 ECC = {"kind": "ECC", "level": "error", "text": "GPU 3: 2 uncorrected ECC errors", "next_step": "replace it"}
@@ -69,7 +69,7 @@ def test_a_fault_leaves_with_3_and_one_sentence(
     assert (done.exit_code, document["worst"]) == (3, "error")
     assert [finding["what"] for finding in document["findings"]] == [ECC["text"], NUMA["text"]]
     assert document["findings"][0]["next_step"] == "replace it"
-    assert drained.drained(tmp_path / "ridgeline" / "drained") == {}, "only with --drain"
+    assert drained.drained_nodes(tmp_path / "ridgeline" / "drained") == [], "only with --drain"
     answer(monkeypatch, asked, NUMA)
     assert invoke().exit_code == 0, "a warning fails no node"
 
@@ -80,17 +80,17 @@ def test_a_lasting_fault_drains_the_node(
     folder = tmp_path / "ridgeline" / "drained"
     answer(monkeypatch, asked, BUSY)
     assert invoke("--drain").exit_code == 3
-    assert drained.drained(folder) == {}, "somebody else's job ends by itself"
+    assert drained.drained_nodes(folder) == [], "somebody else's job ends by itself"
     answer(monkeypatch, asked, ECC, BUSY)
     assert "gpu-07 would be drained from our jobs" in invoke("--drain", "--dry-run").output
-    assert drained.drained(folder) == {}
+    assert drained.drained_nodes(folder) == []
     assert "gpu-07 is drained from our jobs (preflight: GPU 3: 2 uncorrected ECC errors)" in invoke("--drain").output
-    first = drained.drained(folder)["gpu-07"]
+    first = drained.drain_reason("gpu-07", folder)
     answer(monkeypatch, asked)
     done = invoke("--drain")
     assert done.exit_code == 3, "until somebody resumes it"
     assert "`ridgeline ci pools --resume gpu-07`" in done.output.replace("\n       ", " ")
-    assert drained.drained(folder)["gpu-07"] == first
+    assert drained.drain_reason("gpu-07", folder) == first
 
 
 def test_a_site_has_a_list_of_its_own(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_site_has_a_list_of_its_own(tmp_path: Path) -> None:
         f'[site.c]\nshared = "{tmp_path}"\n[pool.p]\ngpu = "MI300X"\ngpus = [8]\ncontainer = "none"\n'
         'isolation = "slurm"\nsite = "c"\npartition = "q"\n'
     )
-    drained.drain(Drained("n1", "link down", "2026-11-22", "A. Author"), tmp_path / "drained")
+    drained.drain("n1", "link down", tmp_path / "drained")
     check = node.check("p", None, path, {"SLURMD_NODENAME": "n1"})
     assert (check.name, check.folder, check.gpus) == ("n1", tmp_path / "drained", 8)
     with pytest.raises(PoolsError, match="offers jobs of 8 GPUs, not 4"):
@@ -135,34 +135,32 @@ def test_options_of_the_node_need_it() -> None:
 # Nodes drained from our jobs: a file each, whoever writes it, whatever it holds.
 
 
-NODE = Drained("gpu-07.cluster", "3 uncorrectable\nECC errors", "2026-11-22T10:00:00+00:00", "A. Author")
-
-
 def test_a_node_is_drained_until_it_is_resumed(tmp_path: Path) -> None:
-    drained.drain(NODE, tmp_path, dry_run=True)
+    name = "gpu-07.cluster"
+    drained.drain(name, "3 uncorrectable\nECC errors", tmp_path, dry_run=True)
     assert list(tmp_path.iterdir()) == []
-    drained.drain(NODE, tmp_path)
-    said = "gpu-07.cluster is drained from our jobs since 2026-11-22T10:00:00+00:00 by A. Author: "
-    assert drained.why("gpu-07.cluster", tmp_path) == said + "3 uncorrectable ECC errors"
-    assert drained.why("gpu-08", tmp_path) == ""
-    drained.drain(Drained("gpu-07.cluster", "link down", NODE.since, "B"), tmp_path)
-    assert [one.reason for one in drained.drained(tmp_path).values()] == ["link down"]
-    assert drained.resume("gpu-07.cluster", tmp_path, dry_run=True)
-    assert drained.resume("gpu-07.cluster", tmp_path)
-    assert not drained.resume("gpu-07.cluster", tmp_path)
-    assert drained.drained(tmp_path / "absent") == {}
+    drained.drain(name, "3 uncorrectable\nECC errors", tmp_path)
+    wanted = r"gpu-07\.cluster is drained from our jobs since 20\S+ by \w+: 3 uncorrectable ECC errors"
+    assert re.fullmatch(wanted, drained.drain_reason(name, tmp_path))
+    assert drained.drain_reason("gpu-08", tmp_path) == ""
+    drained.drain(name, "link down", tmp_path)
+    assert drained.drain_reason(name, tmp_path).endswith(": link down")
+    assert drained.drained_nodes(tmp_path) == [name]
+    assert drained.resume(name, tmp_path, dry_run=True)
+    assert drained.resume(name, tmp_path)
+    assert not drained.resume(name, tmp_path)
+    assert drained.drained_nodes(tmp_path / "absent") == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"reason": 1}', "\x00"])
-def test_a_broken_file_drains_all_the_same(tmp_path: Path, text: str) -> None:
-    (tmp_path / "n1.json").write_text(text)
-    assert "cannot be read; remove it to resume the node" in drained.why("n1", tmp_path)
-    assert drained.drained(tmp_path)["n1"].node == "n1"
+def test_a_file_that_somebody_wrote_by_hand_drains_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "n1.drained").write_bytes(b"\xff\x00")
+    assert drained.drain_reason("n1", tmp_path)
+    assert drained.drained_nodes(tmp_path) == ["n1"]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", "-a", ".hidden", "a\nb", "x" * 300])
 def test_what_is_no_name_of_a_node_is_refused(tmp_path: Path, name: str) -> None:
-    for act in (lambda: drained.drain(Drained(name, "r", "s", "w"), tmp_path), lambda: drained.resume(name, tmp_path)):
+    for act in (lambda: drained.drain(name, "r", tmp_path), lambda: drained.resume(name, tmp_path)):
         with pytest.raises(PoolsError, match="is not the name of a node"):
             act()
     assert list(tmp_path.iterdir()) == []
@@ -170,9 +168,9 @@ def test_what_is_no_name_of_a_node_is_refused(tmp_path: Path, name: str) -> None
 
 def test_a_reason_is_needed_and_bounded(tmp_path: Path) -> None:
     with pytest.raises(PoolsError, match="no reason to drain 'n1'; say it with --reason"):
-        drained.drain(Drained("n1", " ", "s", "w"), tmp_path)
-    drained.drain(Drained("n1", "x" * 10_000, "s", "w"), tmp_path)
-    assert len(json.loads((tmp_path / "n1.json").read_text())["reason"]) == drained.LONGEST
+        drained.drain("n1", " ", tmp_path)
+    drained.drain("n1", "x" * 10_000, tmp_path)
+    assert drained.drain_reason("n1", tmp_path).count("x") == drained.LONGEST
 
 
 def test_where_the_files_are(tmp_path: Path) -> None:

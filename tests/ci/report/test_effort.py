@@ -15,7 +15,7 @@ from benchmarks.coordinator import lanes
 from ci.pools.file import FILE, load
 from ci.report import effort, run_summary
 from ci.report.run_summary import EXPLAINED, ORDER, minutes, seconds_of
-from ci.trials.trial import Dispatch, HeapHome, Trial
+from ci.trials.trial import Trial
 from tests.ci.made_trials import MACHINE, declaration, failed, ok, parsed, tree, trial
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,58 +117,6 @@ def test_the_nightly_run_of_eight_gpus_fits_by_the_records_of_this_repository():
     efforts = effort.expected(counts, known, trials=3)
     assert all(one.source for one in efforts)
     assert 30 < sum(one.seconds for one in efforts) / 60 < effort.NIGHTLY_LIMIT_MIN * 2 / 3
-
-
-# What links carried and what dies ran, from a trial's costs, knobs and notes.
-
-
-PROBED = {"torch": {"why": "", "gbs": [[0, 100.0], [80.0, 0]]}, "ipc": {"why": "cannot", "gbs": []}}
-
-
-def measured(world=2, link=10**9, knobs=None, **notes):
-    """A trial of one case that took 20 ms, and one that failed."""
-    declared = declaration("gather", cases=("big", "bad"), link=link)
-    for case in declared["cases"]:
-        case["world"] = world
-    arm = {**ok([0.02] * 4), "knobs": knobs or {}}
-    cases = {"big": {"head/triton": arm}, "bad": {"head/triton": failed("wrong")}}
-    return parsed({**trial(cases, kernel="gather", trees={"head": tree(declared=declared)}), **notes})
-
-
-def test_a_trial_keeps_the_homes_of_its_heaps():
-    found = measured(heap={"w2": {"home": "torch", "homes": PROBED}, "w4": {"home": "torch"}})
-    assert found.heaps[2] == HeapHome("torch", {"torch": ((0, 100.0), (80.0, 0))}, {"ipc": "cannot"})
-    assert (found.heaps[2].slowest_link, found.heaps[4].slowest_link) == (80.0, None)
-
-
-def test_a_link_carries_a_peers_part_in_the_median_time():
-    """1 GB to all peers in 20 ms: 50 GB/s to the one peer of two ranks, 16.7 to each of the three of four."""
-    [two] = effort.uses([measured(heap={"w2": {"home": "torch", "homes": PROBED}})])
-    assert (two.name, two.backend, two.to_peer_gbs) == ("gather/big", "triton", pytest.approx(50.0))
-    assert two.share == pytest.approx(50 / 80)
-    [four] = effort.uses([measured(world=4)])
-    assert (four.to_peer_gbs, four.share) == (pytest.approx(50 / 3), None)
-
-
-def test_programs_are_dealt_out_to_the_dies_in_turn():
-    assert Dispatch((76,) * 8, True).in_turn(64) == (8,) * 8
-    assert Dispatch((76,) * 8, True).in_turn(10) == (2, 2, 1, 1, 1, 1, 1, 1)
-    assert Dispatch((76,), True).in_turn(10) == (10,)
-
-
-def test_a_kernel_of_one_rank_shows_its_dies_only():
-    dies = {"programs": [38, 38, 38, 38], "round_robin": False}
-    [found] = effort.uses([measured(world=1, link=0, knobs={"programs": 6}, dispatch=dies)])
-    assert (found.to_peer_gbs, found.xcds, found.dealt) == (None, (2, 2, 1, 1), False)
-    assert effort.uses([measured(world=1, link=0, knobs={"programs": 6})]) == []
-    assert effort.uses([measured(world=1, link=0, knobs={}, dispatch=dies)]) == []
-
-
-def test_the_table():
-    dies = {"programs": [38] * 8, "round_robin": True}
-    heap = {"w2": {"home": "torch", "homes": PROBED}}
-    shown = printed(effort.link_table(effort.uses([measured(heap=heap, dispatch=dies, knobs={"programs": 64})])))
-    assert shown.splitlines()[-1].split() == ["gather/big", "triton", "50.0", "62", "%", "of", "80", "8", "x", "8"]
 
 
 # Where the seconds of a run went: all of them, in the order of a trial, as a sentence, a table and JSON.
@@ -280,20 +228,17 @@ SHOWN = """\
 2 x H200 SXM (sm_90), torch 2.11.0, triton 3.6.0, cuda 13.0
 
 pass
-  git           git version 2.39.5, 7 commits up to HEAD
-  heap: write   ok
-  backend/gemm  right: blas, torch
+  git: git version 2.39.5, 7 commits up to HEAD
+  heap: write: ok
+  gemm/blas, gemm/torch: right
 
 not here
-  not installed
-      package/aiter, package/flydsl
-  Triton compiles for GPUs only
-      gemm/triton, all_gather/gluon
+  package/aiter, package/flydsl: not installed
+  gemm/triton, all_gather/gluon: Triton compiles for GPUs only
 
 fail
-  heap: allocate
-      failed: no[31m peers
-      -> check IOMMU
+  heap: allocate: failed: no[31m peers
+  -> check IOMMU
 
 4 pass, 4 not here, 1 fail; 84 s, 1 result known from before
 """
@@ -301,7 +246,7 @@ fail
 
 def shown(width: int) -> str:
     stream = io.StringIO()
-    run_summary.show_bringup(run_summary.read(DOCUMENT), Console(file=stream, width=width, highlight=False))
+    run_summary.show_bringup(DOCUMENT, Console(file=stream, width=width, highlight=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from ci.__main__ import main
 from ci.github.client import GitHub, GitHubError
 from ci.pools import drained, file
-from ci.pools.drained import Drained
 from ci.pools.file import RunnerSettings
 from ci.slurm.client import QueueRow, Slurm
 from ci.slurm.runner import (
@@ -262,7 +261,7 @@ def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
 
 
 def test_the_slurm_job_of_a_runner(hub: RunnerHub, service: RunnerService, tmp_path: Path) -> None:
-    drained.drain(Drained("n3", "its fans", "2026-11-22T10:00:00Z", "somebody"), tmp_path / "drained")
+    drained.drain("n3", "its fans", tmp_path / "drained")
     assert service.submit("rl-5", service.offers[1], service.look()) == "7"
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
