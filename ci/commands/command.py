@@ -24,16 +24,16 @@ def command(given: Given) -> int:
     Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
     `sha`, `pool` and `pull_request`; `action` is "refused" or "nothing" where nothing is.
     """
-    asked, github = read_event(given.event), of_environment()
-    outcome = orders.decide(asked, github)
-    if asked and outcome.action != "nothing" and not given.dry_run:
+    comment, github = read_event(given.event), of_environment()
+    outcome = orders.decide(comment, github)
+    if comment and outcome.action != "nothing" and not given.dry_run:
         orders.carry_out(outcome, github)
-        orders.reply(outcome, asked, github)
+        orders.post_answer(outcome, comment, github)
     would = "would do: " if given.dry_run else ""
-    said = f"{would}{outcome.action}: {outcome.said}" + (f"\n{outcome.lines}" if outcome.lines else "")
+    line = f"{would}{outcome.action}: {outcome.answer}" + (f"\n{outcome.lines}" if outcome.lines else "")
     if outcome.action == "nothing":
-        said = "nothing: no `/ridgeline` in the first line of a new comment on a pull request"
-    click.echo(json.dumps(dataclasses.asdict(outcome)) if given.as_json else said)
+        line = "nothing: no `/ridgeline` in the first line of a new comment on a pull request"
+    click.echo(json.dumps(dataclasses.asdict(outcome)) if given.as_json else line)
     # For later steps; words, hex digits and numbers only, so that no line can bring another.
     path = "" if given.dry_run else os.environ.get("GITHUB_OUTPUT", "")
     if path:

@@ -35,19 +35,19 @@ def pools(given: Given) -> int:
 
     COMMAND, after --, is what --show puts into the job; `python3 -m ci.pools --matrix` prints the legs of a workflow.
     """
-    found, command = file.load(given.path), given.command or COMMAND
+    described, command = file.load(given.path), given.command or COMMAND
     if given.to_drain or given.to_resume:
-        return _set_aside(found, given)
+        return _set_aside(described, given)
     if given.shown:
-        _show(found, found.pool(given.shown), given.gpus, command, given.as_json)
+        _show(described, described.pool(given.shown), given.gpus, command, given.as_json)
     else:
-        _list(found, given.as_json)
+        _list(described, given.as_json)
     return PASS
 
 
-def _show(found: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
+def _show(described: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
     """How a pool is reached and what its jobs run."""
-    runner, sizes = found.runner_of(pool), pool.gpus if gpus is None else (pool.size(gpus),)
+    runner, sizes = described.runner_of(pool), pool.gpus if gpus is None else (pool.size(gpus),)
     labels = {size: runner.sized(size).value if runner else None for size in sizes}
     scripts = {size: wrapped(pool, command, size) for size in sizes}
     if as_json:
@@ -61,17 +61,17 @@ def _show(found: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as
         click.echo(f"# {reached}\n{scripts[size]}")
 
 
-def _list(found: Pools, as_json: bool) -> None:
+def _list(described: Pools, as_json: bool) -> None:
     # Drained nodes of all sites and of this machine's own list.
-    folders = dict.fromkeys(drained.folder_of(site) for site in (None, *found.sites.values()))
+    folders = dict.fromkeys(drained.folder_of(site) for site in (None, *described.sites.values()))
     reasons = [drained.drain_reason(node, folder) for folder in folders for node in drained.drained_nodes(folder)]
     if as_json:
-        print_json({"pools": [dataclasses.asdict(pool) for pool in found.pools.values()], "drained": reasons})
+        print_json({"pools": [dataclasses.asdict(pool) for pool in described.pools.values()], "drained": reasons})
         return
     table = Table(box=None, pad_edge=False)
     for column in ("pool", "GPUs", "container", "isolation", "GitHub", "Slurm"):
         table.add_column(column, overflow="fold")
-    for pool in found.pools.values():
+    for pool in described.pools.values():
         sizes = " or ".join(pool.title(size) for size in pool.gpus)
         labels = ", ".join((*pool.runs_on.labels, *filter(None, (pool.runs_on.group,)))) if pool.runs_on else "-"
         slurm = f"{pool.site}/{pool.partition}" if pool.site else "-"
@@ -81,9 +81,9 @@ def _list(found: Pools, as_json: bool) -> None:
         click.echo(plain(reason, 1500))
 
 
-def _set_aside(found: Pools, given: Given) -> int:
+def _set_aside(described: Pools, given: Given) -> int:
     """Drain and resume nodes."""
-    folder = drained.folder_of(found.site(given.site) if given.site else None)
+    folder = drained.folder_of(described.site(given.site) if given.site else None)
     if given.to_drain:
         drained.drain(given.to_drain, given.reason, folder, given.dry_run)
         click.echo(f"{given.to_drain} {'would be' if given.dry_run else 'is'} drained from our jobs, in {folder}")

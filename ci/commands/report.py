@@ -31,36 +31,36 @@ def report(given: Given) -> int:
     if not given.post and (given.pool or given.missing):
         raise click.UsageError("--pool and --missing go with --post SHA")
     if given.post:
-        return _posted(given)
-    found = json_report.read(given.file)
-    _summarised(found, "", given.summary and not given.dry_run)
+        return post_report(given)
+    loaded = json_report.read(given.file)
+    summarize(loaded, "", given.summary and not given.dry_run)
     if given.style == "markdown":
-        click.echo(markdown.render(found), nl=False)
+        click.echo(markdown.render(loaded), nl=False)
     elif given.style == "json":
-        click.echo(json_report.dumps(found), nl=False)
+        click.echo(json_report.dumps(loaded), nl=False)
     else:
-        terminal.show(found, out_console())
-    return found.verdict.exit_code
+        terminal.show(loaded, out_console())
+    return loaded.verdict.exit_code
 
 
-def _posted(given: Given) -> int:
-    """Post it; a file that is refused is told on the pull request too, where --missing says that this is wanted."""
+def post_report(given: Given) -> int:
+    """Post it; with --missing a file that is refused is a report of its own, which says why."""
     links, missing, code = pairs("--link", given.links), given.missing or "", PASS
     try:
-        found = comment.read_report(given.file, links, missing)
+        loaded = comment.read_report(given.file, links, missing)
     except ReportError as error:
         if not missing:
             raise
         click.echo(f"Error: {error}", err=True)
         why = str(error).removeprefix(f"{given.file}: ")  # people on the pull request know no path of this machine
-        found, code = comment.unmeasured(f"the report is refused: {why}", links), USAGE
+        loaded, code = comment.unmeasured(f"the report is refused: {why}", links), USAGE
     github = of_environment()
     if given.dry_run:
         numbers = ", ".join(f"#{number}" for number in pull_requests(github, given.post))
-        click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
+        click.echo(f"would post {loaded.verdict} on {numbers or 'no open pull request'}")
         return code
-    _summarised(found, given.pool, given.summary)
-    posted = comment.post(found, given.post, given.pool, github)
+    summarize(loaded, given.pool, given.summary)
+    posted = comment.post(loaded, given.post, given.pool, github)
     for number, action in posted.items():
         click.echo(f"{action} on pull request #{number}")
     if not posted:
@@ -68,6 +68,6 @@ def _posted(given: Given) -> int:
     return code
 
 
-def _summarised(found: Report, topic: str, wanted: bool) -> None:
-    if wanted and not comment.add_summary(found, topic):
+def summarize(loaded: Report, pool: str, wanted: bool) -> None:
+    if wanted and not comment.add_summary(loaded, pool):
         raise ReportError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")

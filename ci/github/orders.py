@@ -59,7 +59,7 @@ class OrderComment:
 
     repository: str
     pull_request: int
-    comment: int
+    id: int
     login: str
     body: str
     url: str = ""
@@ -190,10 +190,12 @@ def taken(
     """
     end = clock() + 60 * minutes
     while True:
-        found = [
-            one for one in github.items(f"actions/runs/{run}/jobs", "jobs") if is_called(str(one.get("name")), job)
-        ]
-        if any(one.get("status") in ("in_progress", "completed") for one in found):
+        states = {
+            listed.get("status")
+            for listed in github.items(f"actions/runs/{run}/jobs", "jobs")
+            if is_called(str(listed.get("name")), job)
+        }
+        if states & {"in_progress", "completed"}:
             return True
         left = end - clock()
         if left <= 0:
@@ -227,12 +229,12 @@ AGAIN = ("failure", "timed_out", "cancelled", "startup_failure")
 class OrderOutcome:
     """What is to be done.  action: "gpu", "rerun", "accept", "refused" or "nothing".
 
-    said: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
+    answer: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
     lines: what is to be committed to the file of decisions.  pool: where to measure, "" for every pool.
     """
 
     action: str
-    said: str = ""
+    answer: str = ""
     pull_request: int = 0
     sha: str = ""
     by: str = ""
@@ -245,42 +247,42 @@ class OrderOutcome:
         return "-1" if self.action == "refused" else "+1"
 
 
-def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
+def decide(comment: OrderComment | None, github: GitHub) -> OrderOutcome:
     """What a comment asks for and whether it is granted; changes nothing.  Raises GitHubError."""
-    if asked is None:
+    if comment is None:
         return OrderOutcome("nothing")
     try:
-        order = parse(asked.body)
+        order = parse(comment.body)
         if order is None:
-            return OrderOutcome("nothing", pull_request=asked.pull_request)
-        if asked.repository.lower() != github.repository.lower():
+            return OrderOutcome("nothing", pull_request=comment.pull_request)
+        if comment.repository.lower() != github.repository.lower():
             raise OrderError("this is an event of another repository")
         # Asks GitHub now: the event only says what the author was to the repository.
-        path = f"collaborators/{urllib.parse.quote(asked.login, safe='')}/permission"
-        answer = github.get(path, none_for=(404,)) or {}
-        if answer.get("permission") not in MAY:
+        path = f"collaborators/{urllib.parse.quote(comment.login, safe='')}/permission"
+        permission = (github.get(path, none_for=(404,)) or {}).get("permission")
+        if permission not in MAY:
             raise OrderError("`/ridgeline` is for people with write access to this repository")
-        pull = github.get(f"pulls/{asked.pull_request}")
+        pull = github.get(f"pulls/{comment.pull_request}")
         if pull.get("state") != "open":
             raise OrderError("this pull request is closed")
         sha, lines = str(pull["head"]["sha"]), ""
         if not re.fullmatch(r"[0-9a-f]{40}", sha):
             raise GitHubError("the head of the pull request is not a commit hash of 40 hex digits")
         if order.verb == "gpu":
-            said = _gpu(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
+            answer = _gpu_answer(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
         elif order.verb == "rerun":
-            said = _rerun(sha, github)
+            answer = _rerun_answer(sha, github)
         else:
             today = datetime.datetime.now(datetime.UTC).date()
-            lines = InAdvance(order.what, asked.pull_request, today, asked.login, order.reason, asked.url).dumps()
-            said = "Accepted once these lines are committed to `ci/events.toml`, in this pull request or another:"
-        return OrderOutcome(order.verb, said, asked.pull_request, sha, asked.login, lines, order.pool)
+            lines = InAdvance(order.what, comment.pull_request, today, comment.login, order.reason, comment.url).dumps()
+            answer = "Accepted once these lines are committed to `ci/events.toml`, in this pull request or another:"
+        return OrderOutcome(order.verb, answer, comment.pull_request, sha, comment.login, lines, order.pool)
     except OrderError as error:
-        return OrderOutcome("refused", f"{error}.", asked.pull_request, by=asked.login)
+        return OrderOutcome("refused", f"{error}.", comment.pull_request, by=comment.login)
 
 
-def _gpu(order: Order, sha: str, home: str, github: GitHub) -> str:
-    """What is said of a measurement that is granted.  home: the repository that the head is in, "" if it is gone."""
+def _gpu_answer(order: Order, sha: str, home: str, github: GitHub) -> str:
+    """The answer to a measurement that is granted.  home: the repository that the head is in, "" if it is gone."""
     if not sha.startswith(order.what):
         raise OrderError(f"the head of this pull request is `{sha[:8]}`, not `{order.what[:8]}`: read it, then name it")
     if home.lower() != github.repository.lower() and len(order.what) < 40:
@@ -290,8 +292,8 @@ def _gpu(order: Order, sha: str, home: str, github: GitHub) -> str:
     return f"Measuring `{sha}` on {f'`{order.pool}`' if order.pool else 'every pool'}."
 
 
-def _rerun(sha: str, github: GitHub) -> str:
-    """What is said of what runs again."""
+def _rerun_answer(sha: str, github: GitHub) -> str:
+    """The answer to what runs again."""
     if not failed_runs(github, sha):
         raise OrderError(
             f"there is nothing to run again for `{sha[:8]}`: every run of it passed, is running, or waits for approval"
@@ -319,9 +321,9 @@ def carry_out(outcome: OrderOutcome, github: GitHub) -> None:
             github.post(f"actions/runs/{run}/rerun-failed-jobs", repeatable=True)
 
 
-def reply(outcome: OrderOutcome, asked: OrderComment, github: GitHub) -> None:
+def post_answer(outcome: OrderOutcome, comment: OrderComment, github: GitHub) -> None:
     """A reaction on the comment and one line below it; a second run of the job changes nothing."""
-    github.post(f"issues/comments/{asked.comment}/reactions", {"content": outcome.reaction}, repeatable=True)
-    marker = ANSWER.format(asked.comment)
+    github.post(f"issues/comments/{comment.id}/reactions", {"content": outcome.reaction}, repeatable=True)
+    marker = ANSWER.format(comment.id)
     block = f"\n\n```toml\n{outcome.lines}```" if outcome.lines else ""
-    write_comment(github, asked.pull_request, marker, f"{marker}\n{outcome.said}{block}")
+    write_comment(github, comment.pull_request, marker, f"{marker}\n{outcome.answer}{block}")

@@ -22,14 +22,15 @@ USAGE = 3
 
 def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Print the matrix; returns 3 for a bad file or an unknown name."""
-    asked = _parser().parse_args(argv)
-    only = [name for name in asked.only if name]  # an input that was left empty
+    arguments = _parser().parse_args(argv)
+    only = [name for name in arguments.only if name]  # an input that was left empty
     try:
-        found = command.legs(file.load(asked.file), asked.command, only, int(asked.gpus) if asked.gpus else None)
+        sizes = int(arguments.gpus) if arguments.gpus else None
+        legs = command.legs(file.load(arguments.file), arguments.command, only, sizes)
     except PoolsError as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
-    publish(command.legs_json(found), environ)
+    publish(command.legs_json(legs), environ)
     return 0
 
 

@@ -182,7 +182,7 @@ def _part(name: str, pool: Pool) -> str:
     """A file of ci/pools/shell with its @NAMES@ filled in."""
     values = _values(pool)
     text = (PARTS / f"{name}.sh").read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z_]+)@", lambda found: values[found[1]], text)
+    return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], text)
 
 
 def _values(pool: Pool) -> Mapping[str, str]:
@@ -236,11 +236,11 @@ def legs(pools: Pools, argv: Sequence[str], only: Sequence[str] = (), gpus: int 
         if only and pools.runner_of(pool) is None:
             raise PoolsError(f"pool {pool.name!r} has no runs_on: no GitHub runner serves it; add it, or use Slurm")
     wanted = [(pool, size) for pool in chosen for size in pool.gpus if gpus is None or size == gpus]
-    found = [leg(pools, pool, size, argv) for pool, size in wanted if pools.runner_of(pool)]
-    if not found:
+    served = [leg(pools, pool, size, argv) for pool, size in wanted if pools.runner_of(pool)]
+    if not served:
         offered = f"jobs of {gpus} GPUs" if gpus is not None else "runs_on"
         raise PoolsError(f"no pool of {', '.join(one.name for one in chosen)} offers {offered}; ask for other pools")
-    return found
+    return served
 
 
 def leg(pools: Pools, pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
@@ -265,12 +265,12 @@ def login(pool: Pool) -> Pool:
 def submission(pool: Pool, gpus: int, argv: Sequence[str]) -> list[str]:
     """What a login node runs, so that Slurm runs `argv`, a verb of ours.  Raises PoolsError for another program."""
     if tuple(argv[:3]) != CALL or not argv[3:]:
-        said = " ".join(argv)
-        raise PoolsError(f"{said!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
+        shown = " ".join(argv)
+        raise PoolsError(f"{shown!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
     where = ["--on", pool.name, "--gpus", str(gpus), "--wait"]
     return [*CALL, "jobs", "submit", *where, "--", *argv[3:]]
 
 
-def legs_json(found: Sequence[Leg]) -> str:
+def legs_json(listed: Sequence[Leg]) -> str:
     """One line, for `fromJSON` in a workflow."""
-    return json.dumps([dataclasses.asdict(one) for one in found])
+    return json.dumps([dataclasses.asdict(one) for one in listed])

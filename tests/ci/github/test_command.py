@@ -92,7 +92,7 @@ def test_gpu_is_refused_when_the_head_has_moved(github: StandIn, ask) -> None:
 
 def test_a_commit_of_a_fork_is_named_in_full(github: StandIn, ask) -> None:
     github.pulls[0]["head"]["repo"] = {"full_name": "stranger/r"}
-    assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["said"]
+    assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["answer"]
     assert outcome(ask(f"/ridgeline gpu {SHA}"))["action"] == "gpu"
     github.pulls[0]["head"]["repo"] = None
     assert outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["action"] == "refused", "the fork is deleted"
@@ -114,7 +114,7 @@ def test_who_may_is_asked_of_the_api(
 
 def test_a_closed_pull_request(github: StandIn, ask) -> None:
     github.pulls[0]["state"] = "closed"
-    assert "is closed" in outcome(ask(f"/ridgeline gpu {SHA}"))["said"]
+    assert "is closed" in outcome(ask(f"/ridgeline gpu {SHA}"))["answer"]
 
 
 def test_an_event_of_another_repository(github: StandIn, ask) -> None:
@@ -144,7 +144,7 @@ def test_rerun_starts_again_what_failed_for_the_head(github: StandIn, ask) -> No
 
 def test_nothing_to_run_again(github: StandIn, ask) -> None:
     github.run("completed", SHA, conclusion="success")
-    assert "nothing to run again" in outcome(ask("/ridgeline rerun"))["said"]
+    assert "nothing to run again" in outcome(ask("/ridgeline rerun"))["answer"]
 
 
 # ---- accept ----
