@@ -62,7 +62,7 @@ from benchmarks.program import (
 )
 from benchmarks.shapes import JsonObject
 from benchmarks.sweeping import measure_points
-from benchmarks.trial_file import REGIMES
+from benchmarks.trial_file import REGIMES, Status
 from kernels.spec import TIERS
 
 
@@ -264,7 +264,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             if new:
                 sources.refuse_changed(line["kernel"])
                 trial_file.append(arguments.out, line)
-            for sentence in tally.add_check(line):
+            for sentence in (*tally.add_check(line), *_not_executed(line)):
                 print(sentence, file=sys.stderr, flush=True)
             for detail in _details(line):
                 print(detail, file=sys.stderr, flush=True)
@@ -273,6 +273,14 @@ def _verify(arguments: argparse.Namespace) -> int:
         trial_file.remove_if_empty(arguments.out)
     print(json.dumps(tally.as_json(), allow_nan=False) if arguments.json else tally.in_words())
     return tally.exit_code(arguments.kernel)
+
+
+def _not_executed(line: JsonObject) -> list[str]:
+    """Sentences on the arms of a line that an emulator did not execute."""
+    left = [(name, arm) for name, arm in line["arms"].items() if arm["status"] == Status.UNSUPPORTED]
+    about = f"{line['kernel']} {line['case']}"
+    whys = [(name, arm["why"].removeprefix("not executed, because ")) for name, arm in left]
+    return [f"not executed: {about} {name} on {line['emulated']}: {why}" for name, why in whys if "emulated" in line]
 
 
 def _details(line: JsonObject) -> list[str]:

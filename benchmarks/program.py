@@ -270,21 +270,28 @@ MEASURED, FAULTS, NOTHING = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class ArmFault:
-    """An arm that ended as it must not.  arm: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check."""
+    """An arm that ended as it must not.  arm: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check.
+
+    emulated: the target, of a case that was executed on a CPU.
+    """
 
     kernel: str
     case: str
     arm: str
     status: Status
     why: str
+    emulated: str = ""
 
     def in_words(self) -> str:
         """One line for people."""
-        return f"{self.kernel} {self.case} {self.arm}: {self.status}: {self.why}"
+        target = f" on {self.emulated}" if self.emulated else ""
+        return f"{self.kernel} {self.case} {self.arm}{target}: {self.status}: {self.why}"
 
     def as_json(self) -> dict[str, str]:
         """For machines."""
-        return {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
+        target = {"emulated": self.emulated} if self.emulated else {}
+        told = {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
+        return told | target
 
 
 EMULATED = ("emulated", "instructions", "cpu_s")
@@ -367,7 +374,7 @@ class Tally:
         if arm["status"] not in FAILED:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
             return None
-        fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"])
+        fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"], emulated)
         self._faults[kernel, case, name, machine] = fault
         return fault
 

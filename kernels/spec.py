@@ -14,6 +14,7 @@ reference      (case, inputs)                                 expected output: p
 baseline(n)    (case, inputs)                                 zero-argument callable returning its output
 backend(n)     (case, inputs, **knobs)                        the same; knobs come from ``config(case, arch)``
 isa(n)         (case, arch)                                   list of :class:`Compilation`
+small          (case, backend, knobs)                         :class:`Small` cases to execute in an emulator; optional
 =============  =============================================  ====================================
 
 Everything that a backend does before it returns the callable is untimed: allocation, compilation, tuning.  The callable
@@ -32,7 +33,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 SPEC_VERSION = 1
@@ -87,7 +88,9 @@ class Tolerance:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a case runs: one rank of `world` on a device ("cuda:0", "cpu"); arch as in kernels.hardware.
+    """Where a case runs: one rank of `world` on a device; arch as in kernels.hardware.
+
+    device: "cuda:0", ...; "cpu" on a machine without a GPU; "cpu:0" where launches for `arch` are executed on a CPU.
 
     heap: the symmetric heap shared by the ranks (kernels.symmetric_heap), None for a single rank.
     compute_units: CUs or SMs the device reports, None on a CPU.
@@ -200,6 +203,20 @@ class Compilation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Small:
+    """A case that is small enough for an emulator, in place of a declared one.
+
+    dims: over those of the declared case.  knobs: over config() of the small case; None: those of the declared case.
+    """
+
+    dims: Mapping[str, Any]
+    knobs: Mapping[str, Any] | None = None
+
+
+SmallCases = Callable[[Case, str, Mapping[str, Any]], Iterable[Small]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Tuned:
     """The tuned knobs of a backend: where they lie, and what is launched without them.
 
@@ -278,6 +295,8 @@ class Kernel:
         self.doc = ""
         self.backends: dict[str, Backend] = {}
         self.compilations: dict[str, Callable[[Case, str], list[Compilation]]] = {}
+        self.small_cases: SmallCases | None = None
+        self.counted_dims: dict[str, int] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
 
     def inputs(self, function: Callable[[Case, int], Any]) -> Callable[[Case, int], Any]:
@@ -312,6 +331,19 @@ class Kernel:
 
         def register(function: Callable[[Case, str], list[Compilation]]) -> Callable[..., Any]:
             self.compilations[backend] = function
+            return function
+
+        return register
+
+    def small(self, **counted: int) -> Callable[[SmallCases], SmallCases]:
+        """Register (case, backend, knobs) -> Small cases that check a launch of a larger case with these knobs.
+
+        Declared cases that are small enough for an emulator are executed as they are.  counted: the largest dimensions
+        in which a declared case is counted; they depend on no knob, so both sides of a change are counted alike.
+        """
+
+        def register(function: SmallCases) -> SmallCases:
+            self.small_cases, self.counted_dims = function, counted
             return function
 
         return register

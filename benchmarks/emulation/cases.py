@@ -3,10 +3,13 @@
 An operator's declared cases say which knobs its launches have: those of tuned.toml, or by rule.  They are executed in
 two kinds of small cases, which cannot be the same:
 
-- to be checked, each set of knobs in shapes with a tail in every dimension and without.  A tail is one of a tile, so
-  the shapes depend on the knobs; and the device has so few compute units that persistent programs take several tiles;
+- to be checked, each set of knobs in the cases that `@kernel.small` declares: shapes with a tail in every dimension and
+  without.  A tail is one of a tile, so the shapes depend on the knobs; and the device has so few compute units that
+  persistent programs take several tiles;
 - to be counted, every declared case in a shape that depends on no knob, or the two sides of a change would be counted
   in different ones, on a device with all its units, as it is launched.
+
+Declared cases that are small enough are executed as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from ..shapes import JsonObject
 from ..worker import guards
 from ..worker.arms import CaseBench
 from ..worker.failures import Refused
-from . import worlds
 from .collective import Schedules, Unsound, world
 from .launch import Execution
 from .schedule import Hazard
@@ -34,10 +36,20 @@ from .watching import LastWrite, Trace, Watching
 FEW_UNITS = 2
 """Compute units of a device on which a persistent program has several tiles of a small case."""
 
-MOST_FLOPS, MOST_BYTES = 50_000_000, 4_000_000
+MAX_FLOPS, MAX_BYTES = 50_000_000, 4_000_000
 """Of a declared case that is small enough to be executed as it is: about 5 s of a core (2026-11)."""
 
+RANKS = 2
+"""Of a world that is executed; `python -m tests.study.memory_order` has 4 and 8, too."""
+
+SEEDS = range(1, 5)
+"""Of its schedules.  Of 953 faults of memory order that were planted in our operators the last was found by seed 2."""
+
 SEED = 1
+
+DEVICE = "cpu:0"
+"""Of a case whose launches are executed here: torch takes it for the CPU, and no declaration for a machine without a
+GPU."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,44 +74,54 @@ class SmallCase:
         return label(self.case.name, Point(self.case.name, self.backend, self.knobs).id)
 
 
-def small_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
+def small_cases(kernels: Mapping[str, Any], arches: Sequence[str], ranks: int = RANKS) -> list[SmallCase]:
     """What is checked: every backend that declares what it compiles, for every target, once with each set of knobs and
     each dtype (what backends share, in one of them); kernels: by name.
 
-    Of an operator without shapes here (SMALL), the declared cases that are small.  Of those of several ranks, what
-    worlds.VARIANTS lists.
+    ranks: of operators of several ranks.
     """
     launches: dict[Any, SmallCase] = {}
-    for one in _launches(kernels, arches):
-        if _is_small(kernels[one.operator], one.declared) != (one.operator in SMALL):
-            knobs = tuple(sorted(one.knobs.items()))
-            launches.setdefault((one.operator, one.backend, one.arch, one.declared.dtype, knobs), one)
-    found = [small for one in launches.values() for small in _checked(one)]
-    found += _of_several_ranks(kernels, arches)
-    return list({(one.operator, one.backend, one.arch, one.name): one for one in found}.values())
+    for launch in _launches(kernels, arches, (1, ranks)):
+        kernel = kernels[launch.operator]
+        is_small = not _reason_not_as_declared(kernel, launch.case)
+        if is_small or _small_hook(kernel):
+            knobs = tuple(sorted(launch.knobs.items()))
+            shared = (launch.operator, launch.backend, launch.arch, launch.case.world, launch.case.dtype, knobs)
+            launches.setdefault((*shared, is_small), launch)
+    cases = [small for launch in launches.values() for small in _checked(kernels[launch.operator], launch)]
+    return list({(small.operator, small.backend, small.arch, small.name): small for small in cases}.values())
 
 
-def _of_several_ranks(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
-    for arch in arches:
-        for one in worlds.VARIANTS:
-            if declared := one.stands_for(kernels, arch):
-                yield SmallCase(one.operator, one.backend, arch, declared, one.case, one.knobs)
+def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> tuple[list[SmallCase], list[JsonObject]]:
+    """What is counted: every declared case of the same operators and backends, cut to the dimensions of `small`; and
+    the others, each with the reason: {kernel, backend, arch, declared, declared_tier, why}."""
+    counted, others = [], []
+    for launch in _launches(kernels, arches):
+        kernel = kernels[launch.operator]
+        limits = getattr(kernel, "counted_dims", {})
+        small = cut(launch.case, limits)
+        if why := "" if limits and small.world == 1 else _reason_not_as_declared(kernel, small):
+            about = {"kernel": launch.operator, "backend": launch.backend, "arch": launch.arch, "why": why}
+            others.append({**about, "declared": launch.case.name, "declared_tier": launch.case.tier})
+        else:
+            counted.append(dataclasses.replace(launch, case=small))
+    return counted, others
 
 
-def counted_cases(kernels: Mapping[str, Any], arches: Sequence[str]) -> list[SmallCase]:
-    """What is counted: every declared case of the same operators and backends, if its operator has shapes here."""
-    launches = [one for one in _launches(kernels, arches) if one.operator in SMALL]
-    return [dataclasses.replace(one, case=cut(one.case, SMALL[one.operator].counted)) for one in launches]
+def _small_hook(kernel: Any) -> Any:
+    """What `@kernel.small` declares; a declaration before 2026-12 has none."""
+    return getattr(kernel, "small_cases", None)
 
 
-def _launches(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[SmallCase]:
-    """Every declared case of one rank with the knobs that config() chooses, where a backend compiles for the target."""
+def _launches(kernels: Mapping[str, Any], arches: Sequence[str], worlds: Sequence[int] = ()) -> Iterator[SmallCase]:
+    """Every declared case (of these numbers of ranks) with the knobs that config() chooses, where a backend compiles
+    for the target."""
     spec = naming.contract("spec")
     for name, kernel in sorted(kernels.items()):
         for arch in arches:
             for backend in sorted(kernel.compilations):
-                for case in (one for one in kernel.cases if one.world == 1):
-                    placed = case.at(spec.Place(device="meta", arch=arch))
+                for case in (case for case in kernel.cases if not worlds or case.world in worlds):
+                    placed = case.at(spec.Place(world=case.world, device="meta", arch=arch))
                     try:
                         knobs = dict(kernel.backends[backend].knobs(placed, arch))
                     except spec.Unsupported:
@@ -107,17 +129,34 @@ def _launches(kernels: Mapping[str, Any], arches: Sequence[str]) -> Iterator[Sma
                     yield SmallCase(name, backend, arch, case, case, knobs)
 
 
-def _is_small(kernel: Any, case: Any) -> bool:
+def why_nothing(kernel: Any) -> str:
+    """Why none of its cases is checked."""
+    if _small_hook(kernel):
+        return f"@{kernel.name}.small declares no case for what config() launches"
+    reasons = dict.fromkeys(_reason_not_as_declared(kernel, case) for case in kernel.cases)
+    return "; ".join(filter(None, reasons)) or "no backend that compiles supports its cases"
+
+
+def _reason_not_as_declared(kernel: Any, case: Any) -> str:
+    """Why a declared case is not executed as it is; "" if it is small."""
+    if case.world > 1:
+        return f"an emulator takes cases of several ranks only where @{kernel.name}.small declares them"
     cost = kernel.function("cost")(case)
-    return bool(cost.flops <= MOST_FLOPS and cost.hbm_bytes <= MOST_BYTES)
+    if cost.flops <= MAX_FLOPS and cost.hbm_bytes <= MAX_BYTES:
+        return ""
+    return (
+        f"an emulator takes at most {MAX_FLOPS:,} FLOP and {MAX_BYTES:,} bytes: declare a smaller case, "
+        f"or to which dimensions cases are cut (@{kernel.name}.small)"
+    )
 
 
-def _checked(launch: SmallCase) -> Iterator[SmallCase]:
-    if launch.operator not in SMALL:
+def _checked(kernel: Any, launch: SmallCase) -> Iterator[SmallCase]:
+    if not _reason_not_as_declared(kernel, launch.declared):
         yield dataclasses.replace(launch, knobs={}, units=FEW_UNITS)
         return
-    for dims in SMALL[launch.operator].checked(launch.declared, launch.backend, launch.knobs):
-        yield dataclasses.replace(launch, case=_reshaped(launch.declared, dims), units=FEW_UNITS)
+    for small in kernel.small_cases(launch.declared, launch.backend, launch.knobs):
+        knobs = launch.knobs if small.knobs is None else small.knobs
+        yield dataclasses.replace(launch, case=_reshaped(launch.declared, small.dims), knobs=knobs, units=FEW_UNITS)
 
 
 def cut(case: Any, most: Mapping[str, int]) -> Any:
@@ -129,61 +168,10 @@ def cut(case: Any, most: Mapping[str, int]) -> Any:
 def _reshaped(declared: Any, dims: Mapping[str, Any]) -> Any:
     """A case like the declared one, of another shape, which its name tells."""
     shape = {**dict(declared.dims), **dims}
-    name = "_".join([*(f"{key.lower()}{value}" for key, value in shape.items()), declared.dtype])
-    return type(declared)(name, tier="sweep", dtype=declared.dtype, distribution=declared.distribution, **shape)
-
-
-# Shapes to be checked, of a declared case, a backend and its knobs.  Where several declared cases have the same knobs,
-# of other dtypes or depths, one has the tails and another none: compiling takes longer than executing.
-
-Shapes = Iterator[dict[str, Any]]
-
-
-def _gemm(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
-    n, k, tails = knobs["block_n"], knobs["block_k"], case.dtype == "bf16"
-    if knobs["variant"] == "vector":
-        yield {"M": 1, "N": 3 * n + 1, "K": k + 72} if tails else {"M": 1, "N": 4 * n, "K": 2 * k}
-        return
-    m, slices = knobs["block_m"], knobs["split_k"]
-    yield {"M": m + 5, "N": n + 24, "K": k * slices + 40} if tails else {"M": m, "N": n, "K": 2 * k * slices}
-
-
-def _grouped(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
-    m, n, k = (knobs[name] for name in ("block_m", "block_n", "block_k"))
-    yield {"G": 5, "M": 24, "N": n + 16, "K": k + 40, "routing": "extreme"}
-    yield {"G": 2, "M": m // 2, "N": 128, "K": 128, "routing": "mild"}
-
-
-def _experts(case: Any, backend: str, knobs: Mapping[str, Any]) -> Shapes:
-    """Whose product is the same code in both backends but for its last lines: tails in one, none in the other.  Blocks
-    of few rows, which have more sets of knobs, in one of them: the other one from a depth or a block to the next."""
-    few, odd, sums = case.BM <= 32, case.BM in (32, 128), backend == "triton_reduce"
-    if few and sums != (odd == (case.K > 256)):
-        return
-    depth = min(case.K, 2 * knobs["block_k"])
-    if sums if few else odd != sums:
-        yield {"E": 3, "topk": 2, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": depth - 64}
-    else:
-        yield {"E": 3, "topk": 2, "M": 7, "N": 2 * knobs["block_n"], "K": depth}
-
-
-@dataclasses.dataclass(frozen=True)
-class Small:
-    """Shapes of an operator whose declared cases are too large: to be `checked`, and the largest dimensions `counted`:
-    several steps over K and several tiles, 0.1 to 1 s of a core each (2026-11)."""
-
-    checked: Callable[[Any, str, Mapping[str, Any]], Shapes]
-    counted: Mapping[str, int]
-
-
-_GROUPED = Small(_grouped, {"G": 4, "M": 64, "N": 128, "K": 256})
-SMALL = {
-    "gemm": Small(_gemm, {"M": 256, "N": 256, "K": 1024}),
-    "grouped_gemm_forward": _GROUPED,
-    "grouped_gemm_dgrad": _GROUPED,
-    "grouped_gemm_wgrad": _GROUPED,
-    "moe_gemm2_mxfp4": Small(_experts, {"M": 32, "N": 128, "K": 256, "E": 8, "topk": 3}),
-}
+    ranks = [f"w{declared.world}"] if declared.world > 1 else []
+    name = "_".join([*ranks, *(f"{key.lower()}{value}" for key, value in shape.items()), declared.dtype])
+    same = {"world": declared.world, "dtype": declared.dtype, "distribution": declared.distribution}
+    return type(declared)(name, tier="sweep", **same, **shape)
 
 
 # Execution.
@@ -199,7 +187,7 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
     if small.case.world > 1:
         return _under_orders(kernel, small)
     spec = naming.contract("spec")
-    case = small.case.at(spec.Place(device="cpu", arch=small.arch, compute_units=small.units))
+    case = small.case.at(spec.Place(device=DEVICE, arch=small.arch, compute_units=small.units))
     still = SimpleNamespace(synchronize=lambda: None)  # calls are complete when they return
     with emulated(small.arch) as driver:
         bench = CaseBench(kernel, case, SEED, 1, still, naming.our("kernels.numerics"))
@@ -218,13 +206,13 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
 
 
 def _under_orders(kernel: Any, small: SmallCase) -> JsonObject:
-    """All ranks under the schedules of worlds.SEEDS: {"norm", "peak"} against the reference, "instructions" executed.
+    """All ranks under the schedules of SEEDS: {"norm", "peak"} against the reference, "instructions" executed.
 
     Raises worker.failures.Refused for a wrong word, a hazard or a deadlock.
     """
     try:
         schedules = Schedules(world(kernel, small.backend, small.case, small.arch, dict(small.knobs)))
-        count = sum(schedules.run(seed).executed for seed in worlds.SEEDS)
+        count = sum(schedules.run(seed).executed for seed in SEEDS)
     except (Unsound, Hazard) as error:
         raise Refused("wrong", str(error)) from None
     return {**schedules.error, "instructions": count}

@@ -91,7 +91,7 @@ class _Build:
         declared = kernel.backends[backend]
         self.launches: list[Launch] = []
         placed = [
-            case.at(Place(rank=rank, world=case.world, device="cpu", arch=arch, heap=heap))
+            case.at(Place(rank=rank, world=case.world, device="cpu:0", arch=arch, heap=heap))
             for rank, heap in enumerate(self.heaps)
         ]
         given = [kernel.function("inputs")(one, seed) for one in placed]

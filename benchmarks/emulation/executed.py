@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.emulation.code_object import TARGETS
-from benchmarks.emulation.pool import Pool, missing
+from benchmarks.emulation.pool import ENDED, Pool, missing
 from benchmarks.isa.compile import Cache, key_of
 from benchmarks.isa.kept import tree_key
 from benchmarks.isa.pool import Choice, CompileSetting
@@ -20,10 +20,10 @@ from benchmarks.verify import SETTLED
 def executed(
     arches: Sequence[str], choice: Choice, setting: CompileSetting, tell: Callable[..., None] = lambda **progress: None
 ) -> list[dict[str, Any]]:
-    """What every chosen case of one GPU executes: [{kernel, backend, arch, at, cases, status, why | counts, bound}].
+    """What every chosen case executes: [{kernel, backend, arch, at, cases, status, why | counts, bound}].
 
-    at: the shape that is executed (cases.counted_cases).  What is wrong has no counts.  ValueError if the emulator is
-    not installed.
+    at: the shape that is executed (cases.counted_cases), "" of cases that are not.  What is wrong has no counts.
+    ValueError if the emulator is not installed.
     """
     if why := missing():
         raise ValueError(f"--execute: {why}")
@@ -39,19 +39,14 @@ def executed(
     except CheckoutError as error:
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}
         return [{**about, "arch": arch, "why": f"nothing could be executed: {error}"} for arch in wanted]
-    if key and all(entry["status"] == "ok" for entry in found):
+    if key and all(entry["status"] == "ok" or not entry["at"] for entry in found):
         cache.store(f"executed-{key}", {"entries": found}, None)
     return found
 
 
 def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]) -> list[dict[str, Any]]:
     """One for all cases of the same launch and limit; launches are executed unless they are kept."""
-    chosen = [
-        (index, case)
-        for index, case in enumerate(pool.listing["cases"])
-        if case["declared_tier"] in choice.tiers
-        and (not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases))
-    ]
+    chosen = [(index, case) for index, case in enumerate(pool.listing["cases"]) if _is_chosen(case, choice)]
     keys, arms, left = dict[Any, str](), dict[Any, Any](), list[int]()
     for index, case in chosen:
         if (launch := _launch(case)) not in keys:
@@ -63,7 +58,7 @@ def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]
                 left.append(index)
     for case, arm in pool.executed(left):
         arms[_launch(case)] = arm
-        if arm["status"] in SETTLED:
+        if arm["status"] in SETTLED and not arm.get(ENDED):
             cache.store(keys[_launch(case)], arm, None)
         done, total = (sum(arch == case["arch"] for _, _, arch, _ in launches) for launches in (arms, keys))
         tell(arch=case["arch"], done=done, total=total)
@@ -73,7 +68,18 @@ def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]
         told = _told(arms[_launch(case)], case["limit"])
         entry = entries.setdefault((_launch(case), case["limit"]), {**about, "cases": [], **told})
         entry["cases"].append(case["declared"])
+    for case in pool.listing["not_counted"]:
+        if _is_chosen(case, choice):
+            about = {part: case[part] for part in ("kernel", "backend", "arch")}
+            told = {"at": "", "cases": [], "status": "unsupported", "why": case["why"]}
+            entry = entries.setdefault((*about.values(), case["why"]), {**about, **told})
+            entry["cases"].append(case["declared"])
     return list(entries.values())
+
+
+def _is_chosen(case: Json, choice: Choice) -> bool:
+    named = not choice.cases or any(fnmatch(case["declared"], pattern) for pattern in choice.cases)
+    return named and case["declared_tier"] in choice.tiers
 
 
 def _launch(case: Json) -> tuple[str, ...]:
@@ -85,5 +91,7 @@ def _told(arm: Json, limit: str) -> JsonObject:
     """What an entry says of its launch.  limit: of its cases in their own shape."""
     if arm["status"] == Status.OK:
         return {"status": "ok", "counts": arm["counts"], "bound": arm["bounds"][limit]}
+    if arm["status"] == Status.UNSUPPORTED:
+        return {"status": "unsupported", "why": arm["why"].removeprefix("not executed, because ")}
     how = "" if arm["status"] == Status.ERROR else f"{arm['status']}: "
     return {"status": "failed", "why": how + arm["why"]}

@@ -33,6 +33,9 @@ NEEDED = ("tinygrad", "elftools", "msgpack", "torch")
 
 MODULE = "benchmarks.emulation.worker"
 
+ENDED = "ended"
+"""In an arm whose process ended before it: another try may be executed."""
+
 Done = tuple[JsonObject, JsonObject]
 """A case as it is listed (worker.Cases), and its arm."""
 
@@ -122,7 +125,7 @@ class Pool(contextlib.ExitStack):
             if process:
                 process.kill()
             process = None
-            return {"status": Status.HANG if "longer than" in str(end) else Status.CRASH, "why": str(end)}
+            return {"status": Status.UNSUPPORTED, "why": f"not executed, because {end}", ENDED: True}
         finally:
             self._idle.put(process)
 

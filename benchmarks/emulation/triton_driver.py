@@ -1,7 +1,7 @@
 """A driver for Triton whose launches are executed on this CPU: operators run as they are, on CPU tensors.
 
 While it is active (`emulated`), `kernel[grid](...)` compiles for the target and executes its code object in the
-memory of this process.  Other driver functions are not there.
+memory of this process.  Other driver functions are not there, which NotEmulated says.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from . import code_object, launch
 from .waves import Memory
 
 Told = Callable[[launch.Execution], None]
+
+WAVE, MAX_THREADS = 64, 1024
+"""Lanes of a wave; threads of a workgroup."""
+
+
+class NotEmulated(code_object.NotExecutable, AttributeError):
+    """Something of a GPU's driver that an emulator does not have."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +58,24 @@ class EmulatedDriver:
         self.watch: Any = None
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
-            get_device_properties=lambda device: {"max_shared_mem": naming.our("kernels.hardware").lds_limit(arch)},
-            load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, 1024),
+            get_device_properties=self._properties,
+            load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, MAX_THREADS),
             unload_module=lambda module: None,
         )
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotEmulated(f"an emulator of {self.arch} has no {name}() of a driver")
+
+    def _properties(self, device: int) -> dict[str, int]:
+        """What persistent kernels ask for, of the first product of the architecture."""
+        hardware = naming.our("kernels.hardware")
+        product = next(one for one in hardware.DEVICES if one.arch == self.arch)
+        return {
+            "max_shared_mem": hardware.lds_limit(self.arch),
+            "multiprocessor_count": product.compute_units,
+            "warpSize": WAVE,
+            "max_num_regs": 512 * WAVE,
+        }
 
     def get_current_target(self) -> Any:
         """The architecture compiled for."""
@@ -103,15 +124,43 @@ def _argument(value: Any, memory: Memory) -> Any:
 @contextlib.contextmanager
 def driving(arch: str, launched: Callable[[Launch], None]) -> Iterator[EmulatedDriver]:
     """Triton compiles for `arch` (gfx942 or gfx950) and gives its launches to `launched`, until the block ends."""
+    from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
 
-    before = getattr(driver, "_active", None)
+    before, times = getattr(driver, "_active", None), Autotuner._bench
     active = EmulatedDriver(arch, launched)
     driver.set_active(active)
+    Autotuner._bench = _first_that_fits
     try:
         yield active
     finally:
-        driver._active = before
+        driver._active, Autotuner._bench = before, times
+
+
+CHOSEN, LATER = [0.0] * 3, [float("inf")] * 3
+"""In place of times of a configuration, which an emulator cannot take."""
+
+
+def _first_that_fits(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+    """In place of Autotuner._bench: the first configuration that compiles and fits the device is the fastest.
+
+    Nothing is launched, and the configurations after it are not compiled.
+    """
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.errors import OutOfResources
+
+    if getattr(tuner, "chosen_for", None) is tuner.nargs:  # a new dictionary in each run of the tuner
+        return LATER
+    arguments = {**meta, **config.all_kwargs()}
+    if config.pre_hook:
+        config.pre_hook({**tuner.nargs, **arguments})
+    try:
+        compiled = tuner.fn.run(*args, **{**arguments, "warmup": True})
+        compiled._init_handles()
+    except (OutOfResources, CompileTimeAssertionFailure):
+        return LATER
+    tuner.chosen_for = tuner.nargs
+    return CHOSEN
 
 
 def emulated(arch: str, told: Told = lambda execution: None) -> contextlib.AbstractContextManager[EmulatedDriver]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.emulation.code_object import TARGETS
-from benchmarks.emulation.pool import Pool, missing
+from benchmarks.emulation.pool import ENDED, Pool, missing
 from benchmarks.plan import UsageError, unknown_kernel
 from benchmarks.shapes import JsonObject
 from benchmarks.verify import FORMAT, VERSION, line, settled
@@ -46,8 +46,8 @@ def verify(
         for name in kernels:
             if name not in listing["known"] and not listing["broken"]:
                 raise unknown_kernel(name, listing["known"])
-        if listing["without"]:
-            print(f"not executed: {', '.join(listing['without'])}: without a small case", file=sys.stderr)
+        for name, why in listing["without"].items():
+            print(f"not executed: {name}: {why}", file=sys.stderr)
         chosen = [
             (index, case)
             for index, case in enumerate(listing["cases"])
@@ -75,4 +75,5 @@ def verify(
                 "holds_for": decides[case["arch"]][case["kernel"]],
             }
             baselines = listing["kernels"][case["kernel"]]["baselines"]
-            yield line(case, case["case"], baselines, {case["backend"]: arm}, about), True
+            settled_now = not arm.pop(ENDED, False)
+            yield line(case, case["case"], baselines, {case["backend"]: arm}, about), settled_now

@@ -11,6 +11,7 @@ import operator
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,21 @@ from ..isa.worker import serve
 from ..shapes import Json, JsonObject
 from ..worker import failures
 from ..worker.declare import installed
-from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases
+from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases, why_nothing
+from .code_object import NotExecutable
 from .counts import Counts, bound
 from .launch import Execution
+from .operands import Unknown
+from .waves import Fault
 
 DECIDES = ("torch", "triton", "numpy", "tinygrad", "msgpack")
 """Distributions that decide what is executed, or what it gives."""
+
+NOT_EXECUTED = "not executed, because "
+"""What a reason begins with that is the emulator's, not the operator's."""
+
+OF_A_GPU = "torch/cuda/"
+"""Where torch raises when it is asked for a GPU that is not there."""
 
 LIMITS = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}
 """What a case can be bound by, and the units that are then asked how long they are busy at least."""
@@ -40,8 +50,9 @@ class Cases:
         self._cases: list[SmallCase] = []
 
     def gather(self, kernels: list[str], backends: list[str], arches: list[str], counted: bool) -> JsonObject:
-        """{"cases": [...], "kernels": {name: {module, baselines}} of those asked for, "known": all names, "without":
-        operators of which nothing is executed, "broken": [{module, reason}], "environment": versions}.
+        """{"cases": [...], "not_counted": see counted_cases, "kernels": {name: {module, baselines}} of those asked for,
+        "known": all names, "without": why nothing is executed, by operator, "broken": [{module, reason}],
+        "environment": versions}.
 
         counted: the cases that are counted, not those that are checked.
         """
@@ -49,17 +60,20 @@ class Cases:
         found = registry.discover(registry.listed_packages(self._tree))
         self._kernels = dict(found.kernels)
         chosen = {name: one for name, one in self._kernels.items() if not kernels or name in kernels}
-        cases = (counted_cases if counted else small_cases)(chosen, arches)
+        cases, others = counted_cases(chosen, arches) if counted else (small_cases(chosen, arches), [])
         self._cases = [one for one in cases if not backends or one.backend in backends]
         there = {one.operator for one in self._cases}
         return {
             "cases": [self._described(one) for one in self._cases],
+            "not_counted": [one for one in others if not backends or one["backend"] in backends],
             "kernels": {
                 name: {"module": _home(one), "baselines": sorted(one.baselines)} for name, one in chosen.items()
             },
             "known": sorted(self._kernels),
             "broken": [{"module": one.module, "reason": one.reason} for one in found.broken],
-            "without": sorted(name for name, one in chosen.items() if one.compilations and name not in there),
+            "without": {
+                name: why_nothing(one) for name, one in sorted(chosen.items()) if one.compilations and name not in there
+            },
             "environment": installed(DECIDES) | {"python": platform.python_version()},
         }
 
@@ -103,6 +117,8 @@ class Cases:
         except Exception as error:
             told = failures.answer(error)
             arm |= {"status": told["status"], "why": told["why"]}
+            if told["status"] == "error" and is_gap(error):
+                arm |= {"status": "unsupported", "why": f"{NOT_EXECUTED}{told['why']}"}
             if isinstance(error, WrongOutput):
                 arm["detail"] = "\n".join(error.lines)
         counts = functools.reduce(operator.add, (one.counts for one in done), Counts())
@@ -113,6 +129,18 @@ class Cases:
         least, device = self._least(small, small.case), _device(small.arch)
         bounds = {limit: bound(counts, device, least[limit], units) for limit, units in LIMITS.items()}
         return {**arm, "counts": counts.as_json(), "bounds": bounds}
+
+
+def is_gap(error: BaseException) -> bool:
+    """Whether the emulator cannot execute what was asked for, rather than the operator fail: an instruction or a
+    function of a driver that it does not have, or a GPU that is asked for by name."""
+    if isinstance(error, Fault):
+        return False
+    if isinstance(error, (NotExecutable, Unknown)):
+        return True
+    frames = traceback.extract_tb(failures.first_cause(error).__traceback__)
+    file = Path(frames[-1].filename) if frames else Path()
+    return OF_A_GPU in file.as_posix() or file.parent == Path(__file__).parent
 
 
 def _device(arch: str) -> Any:

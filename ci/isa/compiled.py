@@ -235,7 +235,8 @@ class Bound:
 class ExecutedLaunch:
     """A launch that was executed in an emulator, in the small shape `at` that stands for its cases.
 
-    counts: None where it could not be executed, which `why` says.  bound: None where nothing is to be done.
+    counts: None where it could not be executed, which `why` says; where that is the emulator's doing or a case is too
+    large for it, the status is UNSUPPORTED and `at` may be "".  bound: None where nothing is to be done.
     """
 
     kernel: Name
@@ -243,6 +244,7 @@ class ExecutedLaunch:
     arch: Name
     at: Name
     cases: tuple[Name, ...]
+    status: CompileStatus
     why: Prose = ""
     counts: Executed | None = None
     bound: Bound | None = None

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
-from ci.harness import FAULTS, MEASURED, NOTHING, MeasurePlan, command, follow, options
+from ci.harness import FAULTS, MEASURED, NOTHING, ChildExit, MeasurePlan, command, follow, options
 from ci.history.kept import OWN
 from ci.judging.types import Judgement, Verdict
 from ci.report.words import plain
@@ -18,33 +18,74 @@ from kernels import project
 
 TARGETS = ("gfx942", "gfx950")
 
-_FAULT = re.compile(r"^\S+ \S+ \S+: (wrong|error|crash|hang): ")
+_ON = re.compile(r" on (gfx\d+): ")
+"""The target, in a line about an arm."""
+
+_FAULT = re.compile(r"^\S+ \S+ \S+ on gfx\d+: (wrong|error|crash|hang): ")
 """A line of the measuring program about an arm that is not right (benchmarks.program.ArmFault)."""
 
+_LEFT = re.compile(r"^not executed: ")
+"""A line of the measuring program about an arm, or an operator, that is not executed."""
 
-def executed(judgement: Judgement, head: LocalCheckout, kernels: Sequence[str], console: Console) -> Judgement:
-    """The judgement with what the emulator says of these operators of head: BROKEN if one is wrong."""
+MAX_REASONS = 4
+"""Reasons not to execute that are shown."""
+
+
+def executed(
+    judgement: Judgement, base: LocalCheckout, head: LocalCheckout, kernels: Sequence[str], console: Console
+) -> Judgement:
+    """The judgement with what the emulator says of these operators of head: BROKEN if one is not right that is right,
+    or is not executed, in base."""
     if not kernels:
         return judgement
     if find_spec("tinygrad") is None:
-        return _said(judgement, "not executed for gfx942 and gfx950: `pip install 'ridgeline[emulate]'` makes it so")
-    out = project.place(OWN)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    argv = command([head], MeasurePlan(kernels=tuple(kernels)), out, "verify") + options(arch=TARGETS)
-    ended = follow(argv, console, "executing for gfx942, gfx950", echo=False, stdout=False)
-    wrong = [plain(line) for line in ended.said if _FAULT.match(line)]
+        return _with(judgement, "not executed for gfx942 and gfx950: `pip install 'ridgeline[emulate]'` makes it so")
+    ended = _verified(head, kernels, console)
+    faults = [plain(line) for line in ended.said if _FAULT.match(line)]
+    reasons = merged_by_target([plain(line) for line in ended.said if _LEFT.match(line)])
+    left = (*reasons[:MAX_REASONS], *[f"not executed: {len(reasons) - MAX_REASONS} more"][: len(reasons) > MAX_REASONS])
     where = f"executed for gfx942 and gfx950 in an emulator: {', '.join(kernels)}"
-    if wrong:
-        again = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {wrong[0].split()[0]}` says more"
-        broken = dataclasses.replace(judgement, verdict=Verdict.BROKEN, why=f"{wrong[0]}; {again}")
-        return _said(broken, f"{where}: {len(wrong)} not right", *wrong)
+    if faults:
+        named = list(dict.fromkeys(line.split()[0] for line in faults))
+        known = {_arm(line) for line in _verified(base, named, console).said if _FAULT.match(line)}
+        new = merged_by_target([line for line in faults if _arm(line) not in known])
+        both = merged_by_target([line for line in faults if _arm(line) in known])
+        old = [f"not right in base either: {line}" for line in both]
+        told = _with(judgement, f"{where}: {len(new) + len(old)} not right", *new, *old, *left)
+        if not new:
+            return dataclasses.replace(told, warnings=(*told.warnings, old[0]))
+        again = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {named[0]}` says more"
+        return dataclasses.replace(told, verdict=Verdict.BROKEN, why=f"{new[0]}; {again}")
     if ended.code == MEASURED:
-        return _said(judgement, f"{where}: every small case is right")
+        return _with(judgement, f"{where}: {'what was executed' if left else 'every small case'} is right", *left)
     if ended.code == NOTHING:
-        return _said(judgement, f"{where}: no small case")
+        return _with(judgement, *(left or [f"not {where}: no small case"]))
     how = "a module is broken" if ended.code == FAULTS else ended.last
     return dataclasses.replace(judgement, warnings=(*judgement.warnings, plain(f"not {where}: {how}")))
 
 
-def _said(judgement: Judgement, *sentences: str) -> Judgement:
+def merged_by_target(lines: Sequence[str]) -> list[str]:
+    """Lines that differ in their target alone as one that names all targets: "... on gfx942, gfx950: wrong: ..."."""
+    targets: dict[str, list[str]] = {}
+    for line in lines:
+        found = _ON.search(line)
+        targets.setdefault(_ON.sub(" on \0: ", line, count=1), []).extend([found[1]] if found else [])
+    return [line.replace("\0", ", ".join(dict.fromkeys(of_line))) for line, of_line in targets.items()]
+
+
+def _verified(side: LocalCheckout, kernels: Sequence[str], console: Console) -> ChildExit:
+    """What `verify --arch` says of a side's operators."""
+    out = project.place(OWN)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    plan, alone = MeasurePlan(kernels=tuple(kernels)), dataclasses.replace(side, role="head")
+    argv = command([alone], plan, out, "verify") + options(arch=TARGETS)
+    return follow(argv, console, f"executing {side.role} for gfx942, gfx950", echo=False, stdout=False)
+
+
+def _arm(line: str) -> str:
+    """Operator, case, backend and target of a line about a fault."""
+    return line.partition(": ")[0]
+
+
+def _with(judgement: Judgement, *sentences: str) -> Judgement:
     return dataclasses.replace(judgement, machine_code=(*judgement.machine_code, *sentences))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
@@ -94,7 +94,8 @@ class IsaJudgement:
 def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJudgement:
     """Judge head's code against base's."""
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
-    found = [_difference(sides, cases, policy) for sides, cases in pairs(base, head)]
+    counted = counted_cases(base) & counted_cases(head)
+    found = [_difference(sides, cases, policy, counted) for sides, cases in pairs(base, head)]
     found += [_launched(*sides, cases, policy) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
@@ -156,7 +157,7 @@ LaunchSides = tuple[ExecutedLaunch | None, ExecutedLaunch | None]
 
 
 def launches(base: CompiledTree, head: CompiledTree) -> list[tuple[LaunchSides, tuple[str, ...]]]:
-    """((base launch, head launch), cases) of all that is executed; none where one side was not executed at all."""
+    """((base launch, head launch), cases) of all that is executed on a side; none where one was not asked for it."""
     if not (base.executed and head.executed):
         return []
     old, new = (
@@ -166,7 +167,12 @@ def launches(base: CompiledTree, head: CompiledTree) -> list[tuple[LaunchSides, 
     grouped: dict[LaunchSides, list[str]] = {}
     for where in dict.fromkeys([*old, *new]):
         grouped.setdefault((old.get(where), new.get(where)), []).append(where[3])
-    return [(sides, tuple(cases)) for sides, cases in grouped.items()]
+    return [(sides, tuple(cases)) for sides, cases in grouped.items() if not all(map(is_unsupported, sides))]
+
+
+def is_unsupported(launch: ExecutedLaunch | None) -> bool:
+    """Whether an emulator has nothing to say of a launch."""
+    return launch is None or launch.status is CompileStatus.UNSUPPORTED
 
 
 # ---- verdicts ------------------------------------------------------------------------------------------------------
@@ -174,11 +180,20 @@ def launches(base: CompiledTree, head: CompiledTree) -> list[tuple[LaunchSides, 
 Decided = tuple[CodeVerdict, tuple[CodeFinding, ...]]
 
 
-def _difference(sides: Sides, cases: tuple[str, ...], policy: IsaPolicy) -> Difference:
+def counted_cases(tree: CompiledTree) -> set[tuple[str, str, str, str]]:
+    """(kernel, backend, arch, case) of which a tree has the counts of executing it."""
+    launches = (launch for launch in tree.executed if launch.counts)
+    return {(launch.kernel, launch.backend, launch.arch, case) for launch in launches for case in launch.cases}
+
+
+def _difference(
+    sides: Sides, cases: tuple[str, ...], policy: IsaPolicy, counted: Container[tuple[str, str, str, str]]
+) -> Difference:
     base, head = sides
     known = head or base
     assert known is not None
-    verdict, found = _decide(base, head, policy)
+    all_counted = all((known.kernel, known.backend, known.arch, case) in counted for case in cases)
+    verdict, found = _decide(base, head, policy, all_counted)
     return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, found, base, head)
 
 
@@ -196,6 +211,8 @@ def _launched(
 def _compare_launches(base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy) -> Decided:
     if head is None:
         return CodeVerdict.GONE, ()
+    if head.status is CompileStatus.UNSUPPORTED:
+        return CodeVerdict.CANNOT_TELL, (CodeFinding("execute", f"not executed: {head.why}", judged=False),)
     if head.counts is None:
         failed = CodeFinding("execute", f"cannot be executed: {head.why}", judged=False)
         ran = base is not None and base.counts is not None
@@ -214,7 +231,7 @@ def _compare_launches(base: ExecutedLaunch | None, head: ExecutedLaunch | None, 
     return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
 
 
-def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy) -> Decided:
+def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy, counted: bool) -> Decided:
     """The verdict on one configuration and what led to it."""
     if head is None:
         return CodeVerdict.GONE, ()
@@ -225,7 +242,7 @@ def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaP
         return CodeVerdict.NEW, (CodeFinding("load", why, judged=False),) if why else ()
     if base.code.hash == head.code.hash:
         return CodeVerdict.SAME, ()
-    found = findings(base, head, policy)
+    found = findings(base, head, policy, counted)
     return CodeVerdict.SLOWER if any(f.judged for f in found) else CodeVerdict.CHANGED, found
 
 
@@ -282,9 +299,24 @@ def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:
     for side, tree in (("base", base), ("head", head)):
         yield from (f"{side}: module {module} cannot be imported: {why}" for module, why in tree.broken.items())
         yield from (f"{side}: {why}" for why in tree.failures.values())
+    yield from _not_executed(head)
+    for side, tree in (("base", base), ("head", head)):
         for entry in tree.entries:
             for note in entry.code.notes if entry.code else ():
                 yield f"{side}: {entry.kernel}/{entry.backend} on {entry.arch}: {note}"
+
+
+def _not_executed(tree: CompiledTree) -> Iterator[str]:
+    """A sentence for each reason for which launches are not executed."""
+    by_reason: dict[str, list[ExecutedLaunch]] = {}
+    for launch in tree.executed:
+        if launch.status is CompileStatus.UNSUPPORTED:
+            by_reason.setdefault(launch.why, []).append(launch)
+    for why, launches in by_reason.items():
+        named = ", ".join(dict.fromkeys(called(one.kernel, one.backend, "") for one in launches))
+        cases = plural(len({(one.kernel, case) for one in launches for case in one.cases}), "case")
+        arches = ", ".join(dict.fromkeys(one.arch for one in launches))
+        yield f"not executed for {arches}: {named} ({cases}): {why}"
 
 
 def as_json(judgement: IsaJudgement) -> dict[str, Any]:

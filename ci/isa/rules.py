@@ -29,6 +29,7 @@ class Rule(enum.StrEnum):
     REMOTE_STORE_WIDTH = "remote_store_width"
     STORE_WIDTH = "store_width"
     LOAD_WIDTH = "load_width"
+    LOADED_BYTES = "loaded_bytes"
     MATRIX_KIND = "matrix_kind"
     DRAINS = "drains"
     HEAP_BASES = "heap_bases"
@@ -63,7 +64,9 @@ class IsaPolicy:
 
     spills: more spilled vector registers.  scratch_ops_in_loops: more scratch instructions in loops.
     store_width, load_width: mean bytes per lane, head / base, at or below which stores (local or remote) and loads have
-    collapsed.  heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
+    collapsed.  loaded_bytes: head / base of the bytes that are loaded for each one stored, in code without loops and
+    matrix instructions, from which memory is read again; judged where no counts of executing it are there.
+    heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
     drains: more waits for remote stores inside a block of them (benchmarks/isa/amd.py).
     occupancy_step: fewer resident waves per SIMD.  matrix_kind: a faster kind of matrix instruction is gone.
     lds_limit: the kernel no longer loads on the chip.  executed: head / base of what a launch executes on the unit that
@@ -74,6 +77,7 @@ class IsaPolicy:
     scratch_ops_in_loops: int = 1
     store_width: float = 0.5
     load_width: float = 0.25
+    loaded_bytes: float = 1.25
     heap_base_loads: float = 1.25
     drains: int = 1
     occupancy_step: int = 1
@@ -167,12 +171,18 @@ Said = Iterator[tuple[str, bool]]
 Look = Callable[[CodeChange, IsaPolicy], Said]
 
 
-def findings(base: CompiledEntry, head: CompiledEntry, policy: IsaPolicy) -> tuple[CodeFinding, ...]:
-    """Everything that differs between two compiled entries: judged findings, what follows from them, then the rest."""
+def findings(
+    base: CompiledEntry, head: CompiledEntry, policy: IsaPolicy, counted: bool = False
+) -> tuple[CodeFinding, ...]:
+    """Everything that differs between two compiled entries: judged findings, what follows from them, then the rest.
+
+    counted: both were executed, and the bytes that they moved are judged there.
+    """
     change = CodeChange(head.arch, base.emitted, head.emitted)
     found: list[CodeFinding] = []
     for rule, look in RULES.items():
-        for sentence, bad in look(change, policy):
+        for sentence, judged in look(change, policy):
+            bad = judged and not (counted and rule is Rule.LOADED_BYTES)
             reason = policy.reason_to_accept(head, rule) if bad else ""
             follows = bad and any(finding.judged and finding.rule in EFFECTS.get(rule, ()) for finding in found)
             found.append(CodeFinding(rule, sentence, bad and not reason and not follows, reason, follows))
@@ -223,6 +233,20 @@ def _remote_stores(metrics: Metrics) -> tuple[Widths, Counts]:
 def _local_stores(metrics: Metrics) -> tuple[Widths, Counts]:
     widths, names = _remote_stores(metrics)
     return _without(metrics.store_widths, widths), _without(metrics.store_names, names)
+
+
+def _loaded_bytes(change: CodeChange, policy: IsaPolicy) -> Said:
+    """In straight-line code every instruction is executed once: bytes loaded per byte stored depend on no tile."""
+    before, after = (_loaded_per_stored(side) for side in (change.old, change.new))
+    if before and after and after > before:
+        grown = f"{before:.3g} → {after:.3g} B loaded per byte stored, {100 * (after / before - 1):+.3g} %"
+        yield f"{grown}: SLOWER is expected of a memory-bound case", after >= before * policy.loaded_bytes
+
+
+def _loaded_per_stored(metrics: Metrics) -> float | None:
+    """None where it does not follow from the code: loops, matrix instructions, no stores."""
+    stored = _bytes_per_lane(metrics.store_widths)
+    return None if metrics.loops or metrics.matrix or not stored else _bytes_per_lane(metrics.load_widths) / stored
 
 
 def _drains(change: CodeChange, policy: IsaPolicy) -> Said:
@@ -324,6 +348,7 @@ RULES: dict[Rule, Look] = {
     Rule.REMOTE_STORE_WIDTH: _accesses("stores to remote ranks", "store_width", _remote_stores),
     Rule.STORE_WIDTH: _accesses("stores", "store_width", _local_stores),
     Rule.LOAD_WIDTH: _accesses("loads", "load_width", lambda metrics: (metrics.load_widths, {})),
+    Rule.LOADED_BYTES: _loaded_bytes,
     Rule.MATRIX_KIND: _matrix,
     Rule.DRAINS: _drains,
     Rule.HEAP_BASES: _heap_bases,
@@ -429,7 +454,11 @@ def _collapsed(old: Widths, new: Widths, most: float) -> bool:
 
 def _mean(widths: Widths) -> float:
     count = sum(widths.values())
-    return sum(int(width) * number for width, number in widths.items()) / count if count else 0.0
+    return _bytes_per_lane(widths) / count if count else 0.0
+
+
+def _bytes_per_lane(widths: Widths) -> int:
+    return sum(int(width) * number for width, number in widths.items())
 
 
 def _without(every: Counts, some: Counts) -> dict[str, int]:

@@ -148,7 +148,7 @@ def _series(tree: CompiledTree) -> Iterator[tuple[str, str, list[list[str]], lis
     for kernel, cells in grid(tree).items():
         yield from _of_cells(kernel, cells, SERIES, _value)
     launched: dict[str, dict[Cell, ExecutedLaunch]] = {}
-    for one in tree.executed:
+    for one in (launch for launch in tree.executed if launch.at):
         launched.setdefault(one.kernel, {}).update({(one.backend, case, one.arch): one for case in one.cases})
     for kernel, launches in launched.items():
         yield from _of_cells(kernel, launches, EXECUTED, _executed) if launches else ()

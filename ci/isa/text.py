@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from ci.isa.compiled import CompiledTree, ExecutedLaunch, Metrics, called
+from ci.isa.compiled import CompiledTree, CompileStatus, ExecutedLaunch, Metrics, called
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
 from ci.isa.rules import CodeFinding
 from ci.report.words import plural
@@ -225,7 +225,7 @@ def listing(tree: CompiledTree) -> Text:
         for note in entry.code.notes:
             out.append(f"    note: {note}\n", "yellow")
     for launch in tree.executed:
-        name = called(launch.kernel, launch.backend, f"executed, {launch.at}")
+        name = called(launch.kernel, launch.backend, f"executed, {launch.at}" if launch.at else "")
         out.append(f"{name} on {launch.arch} ({few(launch.cases)}): ", "bold")
         out.append(f"{executed_summary(launch)}\n", "" if launch.counts else "yellow")
     for module, why in tree.broken.items():
@@ -239,7 +239,8 @@ def executed_summary(launch: ExecutedLaunch) -> str:
     """20320 instructions, 16384 matrix cycles, 6144 requests of 64 B (86 % used), 0 bank conflicts; at most ..."""
     counts = launch.counts
     if counts is None:
-        return f"failed: {launch.why}"
+        how = "not executed" if launch.status is CompileStatus.UNSUPPORTED else "failed"
+        return f"{how}: {launch.why}"
     parts = [
         f"{counts.total} instructions",
         f"{counts.matrix_cycles} matrix cycles" if counts.matrix_cycles else "",

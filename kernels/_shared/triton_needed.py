@@ -15,19 +15,12 @@ def need_triton(case: Case) -> None:
         from triton import knobs
     except ImportError as error:
         raise _missing("Triton", error) from error
-    if case.place.device == "cpu" and not knobs.runtime.interpret and not _executed_here():
+    if case.place.device == "cpu" and not knobs.runtime.interpret:
         needed = "a GPU is needed" if case.world == 1 else "GPUs are needed"
         raise Unsupported(
             f"Triton compiles for GPUs only, and this machine has none; {needed} "
             "(Triton's interpreter is for tests and is never timed)"
         )
-
-
-def _executed_here() -> bool:
-    """Whether launches are executed on this CPU (benchmarks.emulation)."""
-    from triton.runtime.driver import driver
-
-    return hasattr(getattr(driver, "_active", None), "told")
 
 
 def launch_module(load: Callable[[], Any], language: str = "Triton") -> Any:

@@ -28,7 +28,7 @@ benchmark definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ from kernels.all_gather import config as knobs
 from kernels.all_gather import vendors
 from kernels.all_gather.cases import cases, shard_elements
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance, Unsupported
 
 GLUON = "Gluon (triton.experimental.gluon)"
 """What backend `gluon` needs."""
@@ -184,3 +184,16 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
     return [launch_module(_gluon_launch, GLUON).compilation(case, arch, chosen)]
+
+
+@all_gather.small()
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Every backend with a guard, staged and direct, in as few blocks as let every path be taken."""
+    if case.dtype != "fp16" or "M" in dict(case.dims):  # what sizes and dtypes share is executed in one of them
+        return
+    ranks, staged = case.world, {"programs": 2, "num_warps": 2}
+    direct = {"staged": 0, "programs": min(2 * ranks, 8), "num_warps": 2, "fanout": 1}
+    variants = {"triton": [staged, direct], "partitioned": [{**staged, "programs": ranks}], "gluon": [staged]}
+    for chosen in variants.get(backend, ()):
+        blocks = 5 if chosen["programs"] == ranks == 8 else 12
+        yield Small({"MB": blocks * ranks / 1024}, chosen)

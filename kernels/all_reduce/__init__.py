@@ -12,7 +12,7 @@ started its own next call, so no other barrier is needed between calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from kernels._shared.collectives.placing import accept, collective_launcher, hea
 from kernels._shared.triton_needed import compiled_ahead
 from kernels.all_reduce import config as knobs
 from kernels.all_reduce import vendors
-from kernels.spec import Case, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance
 
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
 # (fp16 p = 11, bf16 8, fp32 24), together 2.1 of the last one.  The largest of 10^8 values is 6 rms.  Hence norm:
@@ -100,3 +100,13 @@ def _launch() -> Any:
 
 
 compiled_ahead(all_reduce, "triton", _launch)
+
+
+@all_reduce.small()
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Every algorithm, of a vector of 4 KB for each rank."""
+    if case.dtype != "fp16":  # what dtypes share is executed in one of them
+        return
+    few, chunks = {"programs": 2, "num_warps": 2, "unroll": 1}, {"ahead": 1, "chunk": 1}
+    for algorithm, more in {"two_shot": {}, "two_shot_push": chunks, "one_shot_push": {}, "one_shot_pull": {}}.items():
+        yield Small({"KB": 4 * case.world}, {**few, "algorithm": algorithm, **more})

@@ -15,7 +15,7 @@ call of any rank.  Up to November 2026 `triton` was like that, in records of an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from kernels._shared.collectives.placing import accept, collective_launcher, hea
 from kernels._shared.triton_needed import compiled_ahead
 from kernels.all_to_all import config as knobs
 from kernels.all_to_all import vendors
-from kernels.spec import Case, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance
 
 all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
 
@@ -117,3 +117,13 @@ def _launch() -> Any:
 
 compiled_ahead(all_to_all, "triton", _launch)
 compiled_ahead(all_to_all, "triton_unguarded", _launch, staged=0, guarded=False)
+
+
+@all_to_all.small()
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Staged and direct, of a vector of 4 KB for each rank."""
+    if case.dtype != "fp16" or backend != "triton":  # what dtypes share is executed in one of them
+        return
+    ranks = case.world
+    yield Small({"KB": 4 * ranks}, {"programs": 2, "num_warps": 2, "groups": 2})
+    yield Small({"KB": 4 * ranks}, {"staged": 0, "programs": min(2 * ranks, 8), "num_warps": 2, "groups": ranks})

@@ -6,7 +6,7 @@ models, M from one token to a prefill batch.  A case's name tells N, K, M and th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from kernels.gemm import config as knobs
 from kernels.gemm import vendors
 from kernels.gemm.cases import cases
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance
 
 # Rounding the fp32 sum once to a significand of p bits (fp16 11, bf16 8) errs by at most 2^-p of a value, and by
 # 0.4 * 2^-p in the mean square.  Sums of matrix units truncate as well: up to 2e-4 for K = 28672 on Hopper.  The
@@ -80,3 +80,14 @@ def _launch() -> Any:
 
 
 compiled_ahead(gemm, "triton", _launch)
+
+
+@gemm.small(M=256, N=256, K=1024)
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """A tail in every dimension, or none: of declared cases with the same knobs one dtype has the tails."""
+    n, k, tails = knobs["block_n"], knobs["block_k"], case.dtype == "bf16"
+    if knobs["variant"] == "vector":
+        yield Small({"M": 1, "N": 3 * n + 1, "K": k + 72} if tails else {"M": 1, "N": 4 * n, "K": 2 * k})
+        return
+    m, slices = knobs["block_m"], knobs["split_k"]
+    yield Small({"M": m + 5, "N": n + 24, "K": k * slices + 40} if tails else {"M": m, "N": n, "K": 2 * k * slices})

@@ -17,7 +17,7 @@ call until the peers have begun it (device.py says why that is enough), `bulk` h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from kernels.gemm_all_scatter import config as knobs
 from kernels.gemm_all_scatter import vendors
 from kernels.gemm_all_scatter.cases import cases, columns_of
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Tuned
+from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance, Tuned
 
 # The tolerances of kernels/gemm: the same sums, rounded once.
 gemm_all_scatter = Kernel(
@@ -144,3 +144,12 @@ def _launch() -> Any:
     from kernels.gemm_all_scatter import launch
 
     return launch
+
+
+@gemm_all_scatter.small()
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """One block for each program, with and without a split of K."""
+    if case.world == 1 or case.dtype != "fp16" or backend != "triton":  # what dtypes share is executed in one of them
+        return
+    for chosen in ({}, {"split_k": 2, "num_warps": 4, "programs": 2}):
+        yield Small({"M": 64, "N": 64 * case.world, "K": 128}, chosen)

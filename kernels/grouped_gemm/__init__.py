@@ -12,7 +12,7 @@ Inputs carry `ends`, int32 [G]: the inclusive running sum of the group sizes, as
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from kernels.grouped_gemm import autotune, cases, launch, routing, vendors
 from kernels.grouped_gemm import config as knob_rules
 from kernels.grouped_gemm.config import candidates
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance
 
 __all__ = ["candidates", "grouped_gemm_dgrad", "grouped_gemm_forward", "grouped_gemm_wgrad"]
 
@@ -105,8 +105,16 @@ def _declared(
     def compilations(case: Case, arch: str, **overrides: Any) -> Any:
         return compilation(case, arch, {**triton.__kwdefaults__, **config(case, arch), **overrides})
 
+    kernel.small(G=4, M=64, N=128, K=256)(_small)
     _add_others(kernel, product)
     return kernel
+
+
+def _small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Groups of all sizes with a tail in every dimension; few groups of one tile without."""
+    m, n, k = (knobs[name] for name in ("block_m", "block_n", "block_k"))
+    yield Small({"G": 5, "M": 24, "N": n + 16, "K": k + 40, "routing": "extreme"})
+    yield Small({"G": 2, "M": m // 2, "N": 128, "K": 128, "routing": "mild"})
 
 
 def _add_others(kernel: Kernel, product: str) -> None:

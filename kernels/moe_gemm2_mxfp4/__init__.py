@@ -12,7 +12,7 @@ triton_reduce stores each row by (token, slot) and sums the slots in order: the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from kernels.moe_gemm2_mxfp4 import amd_vendors, config, formats, launch, nvidia
 from kernels.moe_gemm2_mxfp4.cases import cases
 from kernels.moe_gemm2_mxfp4.config import candidates
 from kernels.numerics import seed_for
-from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance, Unsupported
 
 __all__ = ["candidates", "moe_gemm2_mxfp4"]
 
@@ -132,3 +132,20 @@ def torch_on_cpu(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.T
     if case.place.device != "cpu":
         raise Unsupported(f"torch is for CPUs, and this is {case.place.arch}; its libraries are the other baselines")
     return vendors.dequantise_and_multiply(case, x)
+
+
+@moe_gemm2_mxfp4.small(M=32, N=128, K=256, E=8, topk=3)
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Both backends multiply by the same code but for its last lines: one has tails, the other none.
+
+    Blocks of few rows, which have more sets of knobs, are in one backend only: another from a depth or a block to the
+    next.
+    """
+    few, odd, sums = case.BM <= 32, case.BM in (32, 128), backend == "triton_reduce"
+    if few and sums != (odd == (case.K > 256)):
+        return
+    depth = min(case.K, 2 * knobs["block_k"])
+    if sums if few else odd != sums:
+        yield Small({"E": 3, "topk": 2, "M": case.BM + 3, "N": max(knobs["block_n"], 80) + 8, "K": depth - 64})
+    else:
+        yield Small({"E": 3, "topk": 2, "M": 7, "N": 2 * knobs["block_n"], "K": depth})

@@ -12,7 +12,7 @@ and its input may be overwritten; no other barrier is needed between calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from kernels._shared.collectives.placing import accept, collective_launcher, hea
 from kernels._shared.triton_needed import compiled_ahead
 from kernels.reduce_scatter import config as knobs
 from kernels.reduce_scatter import vendors
-from kernels.spec import Case, Cost, Kernel, Tolerance
+from kernels.spec import Case, Cost, Kernel, Small, Tolerance
 
 # The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
 reduce_scatter = Kernel(
@@ -103,3 +103,13 @@ def _launch() -> Any:
 
 
 compiled_ahead(reduce_scatter, "triton", _launch)
+
+
+@reduce_scatter.small()
+def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
+    """Every algorithm, of a vector of 4 KB for each rank."""
+    if case.dtype != "fp16":  # what dtypes share is executed in one of them
+        return
+    few, chunks = {"programs": 2, "num_warps": 2, "unroll": 1}, {"ahead": 1, "chunk": 1}
+    for algorithm, more in {"pull": {}, "push": {}, "push_chunks": chunks}.items():
+        yield Small({"KB": 4 * case.world}, {**few, "algorithm": algorithm, **more})

@@ -17,47 +17,33 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from benchmarks.emulation.cases import SmallCase, small_cases
 from benchmarks.emulation.collective import Schedules, world
 from benchmarks.emulation.schedule import Hazard
-from benchmarks.emulation.worlds import RANKS, VARIANTS, Variant
 from kernels.registry import discover
 from tests.benchmarks.emulation.planting import Outcome, outcomes
 
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
 
 
-def variants(ranks: int) -> list[Variant]:
-    """Those that are executed, on so many ranks: data and what has a program or group a rank grow with them."""
-    return [_widened(one, ranks) for one in VARIANTS]
+def variants(ranks: int, arch: str = "gfx942") -> list[SmallCase]:
+    """What the operators declare to be executed on so many ranks."""
+    kernels = discover().kernels
+    cases = small_cases({name: kernels[name] for name in OPERATORS}, [arch], ranks)
+    return [small for small in cases if small.case.world == ranks]
 
 
-def _widened(variant: Variant, ranks: int) -> Variant:
-    dims, knobs = dict(variant.dims), dict(variant.knobs)
-    for name in {"MB", "KB", "N"} & dims.keys():
-        dims[name] *= ranks / RANKS if name == "MB" else ranks // RANKS
-    if variant.name == "direct":
-        knobs["programs"] = ranks if ranks == 8 else 2 * ranks
-    if variant.name == "partitioned":
-        knobs["programs"] = ranks
-    if "MB" in dims and knobs["programs"] == ranks == 8:
-        dims["MB"] = 5 * ranks / 1024
-    if (variant.operator, variant.name) == ("all_to_all", "direct"):
-        knobs["groups"] = ranks
-    return replace(variant, dims=dims, knobs=knobs, world=ranks)
-
-
-def built(variant: Variant, arch: str) -> Schedules:
+def built(variant: SmallCase, arch: str) -> Schedules:
     """The variant on all ranks, its first schedule compared with the reference."""
     kernel = discover().kernels[variant.operator]
-    return Schedules(world(kernel, variant.backend, variant.case, arch, variant.knobs))
+    return Schedules(world(kernel, variant.backend, variant.case, arch, dict(variant.knobs)))
 
 
-def sound_rows(variant: Variant, arch: str, schedules: int) -> list[list[str]]:
+def sound_rows(variant: SmallCase, arch: str, schedules: int) -> list[list[str]]:
     """Its row of the table of schedules."""
     begin = time.process_time()
     runs = built(variant, arch)
@@ -65,7 +51,7 @@ def sound_rows(variant: Variant, arch: str, schedules: int) -> list[list[str]]:
     hazards, executed = list[str](), 0
     for found, instructions, seconds in side_by_side(runs, range(1, schedules + 1)):
         hazards, executed, spent = hazards + found, executed + instructions, spent + seconds
-    numbers = [arch, str(variant.world), str(schedules), f"{executed:,}", f"{spent:.0f}"]
+    numbers = [arch, str(variant.case.world), str(schedules), f"{executed:,}", f"{spent:.0f}"]
     return [[variant.operator, variant.backend, variant.name, *numbers, hazards[0] if hazards else "none"]]
 
 
@@ -97,10 +83,18 @@ def _executed(seeds: Sequence[int]) -> tuple[list[str], int, float]:
     return hazards, executed, time.process_time() - begin
 
 
-def planted_rows(variant: Variant, arch: str, schedules: int) -> list[list[str]]:
+def planted_rows(variant: SmallCase, arch: str, schedules: int) -> list[list[str]]:
     """Its rows of the table of plants."""
     return [
-        [variant.operator, variant.backend, variant.name, arch, str(variant.world), str(outcome.plant), *_told(outcome)]
+        [
+            variant.operator,
+            variant.backend,
+            variant.name,
+            arch,
+            str(variant.case.world),
+            str(outcome.plant),
+            *_told(outcome),
+        ]
         for outcome in outcomes(built(variant, arch), range(1, schedules + 1))
     ]
 

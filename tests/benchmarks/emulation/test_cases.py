@@ -20,6 +20,7 @@ from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, Execution, execute
 from benchmarks.emulation.watching import LastWrite, Trace, source_line
 from benchmarks.plan import UsageError
 from ci.__main__ import main
+from kernels.all_gather import all_gather
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
@@ -53,15 +54,36 @@ def test_every_set_of_knobs_of_a_launch_is_executed(small):
         assert all(knobs in executed for knobs in launched)
 
 
-def test_an_operator_without_shapes_is_executed_in_its_small_declared_cases():
-    found = cases.small_cases({"mine": grouped_gemm_forward}, ["gfx942"])
+@pytest.fixture
+def undeclared(monkeypatch):
+    """An operator without small cases of its own, as a declaration before them."""
+    monkeypatch.setattr(grouped_gemm_forward, "small_cases", None)
+    monkeypatch.setattr(grouped_gemm_forward, "counted_dims", {})
+    return {"mine": grouped_gemm_forward}
+
+
+def test_an_operator_without_small_cases_is_executed_in_its_small_declared_cases(undeclared):
+    found = cases.small_cases(undeclared, ["gfx942"])
     assert [(one.name, one.knobs, one.units) for one in found] == [("tiny_extreme", {}, cases.FEW_UNITS)]
-    assert cases.counted_cases({"mine": grouped_gemm_forward}, ["gfx942"]) == []
+
+
+def test_every_declared_case_is_counted_or_says_why_not(undeclared):
+    counted, others = cases.counted_cases(undeclared, ["gfx942"])
+    assert [(one.case.name, one.units) for one in counted] == [("tiny_extreme", None)]
+    assert {one["declared"] for one in others} == {one.name for one in grouped_gemm_forward.cases} - {"tiny_extreme"}
+    assert {one["why"].partition(":")[0] for one in others} == {
+        "an emulator takes at most 50,000,000 FLOP and 4,000,000 bytes"
+    }
+    gathers = {"all_gather": all_gather}
+    assert cases.counted_cases(gathers, ["gfx942"])[0] == []
+    assert {one["why"] for one in cases.counted_cases(gathers, ["gfx942"])[1]} == {
+        "an emulator takes cases of several ranks only where @all_gather.small declares them"
+    }
 
 
 def test_experts_have_each_set_of_knobs_in_a_backend_and_those_of_many_rows_in_both_with_tails_in_one(small):
     for arch in ARCHS:
-        experts = [one for one in small if (one.operator, one.arch) == ("moe_gemm2_mxfp4", arch)]
+        experts = [one for one in small if (one.operator, one.arch) == ("moe_gemm2_mxfp4", arch) and one.knobs]
         sets = {}
         for one in experts:
             assert one.knobs not in sets.setdefault(one.backend, []), "once"
@@ -81,7 +103,8 @@ def test_experts_have_each_set_of_knobs_in_a_backend_and_those_of_many_rows_in_b
 
 
 def test_what_is_counted_has_a_shape_that_depends_on_no_knob():
-    found = cases.counted_cases(OPERATORS, ARCHS)
+    found, others = cases.counted_cases(OPERATORS, ARCHS)
+    assert others == []
     shapes = {}
     for one in found:
         shapes.setdefault((one.operator, one.declared.name), set()).add(one.case.name)
@@ -95,7 +118,7 @@ def test_tails_and_whole_tiles_split_k_and_every_block_of_rows(small):
     assert {one.case.K % one.knobs["block_k"] == 0 for one in of_gemm} == {True, False}
     assert {one.case.N % one.knobs["block_n"] == 0 for one in of_gemm} == {True, False}
     assert max(one.knobs["split_k"] for one in of_gemm) > 2
-    experts = [one for one in small if one.operator == "moe_gemm2_mxfp4"]
+    experts = [one for one in small if one.operator == "moe_gemm2_mxfp4" and one.knobs]
     assert {(one.case.BM, one.backend) for one in experts} == {
         (rows, backend) for rows in (16, 32, 64, 128) for backend in ("triton_atomic", "triton_reduce")
     }

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.emulation import executed, pool
-from benchmarks.emulation.cases import SMALL, cut
+from benchmarks.emulation.cases import cut
 from benchmarks.isa import __main__ as program
 from benchmarks.isa.pool import Choice, CompileSetting
 from kernels.gemm import gemm
@@ -17,12 +17,12 @@ from tests.kit import ROOT
 
 def test_a_case_is_cut_to_a_small_shape_that_its_name_tells():
     case = gemm.case("n4096_k4096_m1024_fp16")
-    small = cut(case, SMALL["gemm"].counted)
+    small = cut(case, gemm.counted_dims)
     assert (small.name, small.M, small.N, small.K) == ("m256_n256_k1024_fp16", 256, 256, 1024)
     assert (small.dtype, small.distribution) == (case.dtype, case.distribution)
     tiny = grouped_gemm_forward.case("tiny_extreme")
     assert cut(tiny, {"G": 8}) is tiny
-    assert cut(tiny, SMALL["grouped_gemm_forward"].counted).routing == "extreme"
+    assert cut(tiny, grouped_gemm_forward.counted_dims).routing == "extreme"
 
 
 def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsys):
@@ -59,7 +59,15 @@ def asked(monkeypatch):
             if request["op"] == "list":
                 kernels = {"gemm": {"module": "kernels.gemm", "baselines": []}}
                 cases = [about | one for one in LISTED]
-                return {"ok": True, "cases": cases, "kernels": kernels, "broken": [], "environment": {}}
+                others = [about | {"declared": "large", "why": "it is too large"}]
+                return {
+                    "ok": True,
+                    "cases": cases,
+                    "not_counted": others,
+                    "kernels": kernels,
+                    "broken": [],
+                    "environment": {},
+                }
             status = outcome.get(LISTED[request["asked"]]["case"], "ok")
             if status == "crash":
                 raise pool.Ended("the executing process died")
@@ -77,10 +85,11 @@ def asked(monkeypatch):
 def test_cases_of_one_launch_are_executed_once(tmp_path, asked):
     requests, _ = asked
     found = executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path))
-    assert [(one["at"], one["cases"], one["status"], one["bound"]) for one in found] == [
+    assert [(one["at"], one["cases"], one["status"], one.get("bound")) for one in found] == [
         ("m1", ["a", "b"], "ok", None),
         ("m2", ["c"], "ok", {"percent": 9.0, "unit": "LDS"}),
         ("m2", ["d"], "ok", None),
+        ("", ["large"], "unsupported", None),
     ]
     assert requests == ["list", 2, 0], "the largest begins first"
     assert executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path)) == found
@@ -105,8 +114,9 @@ def test_a_process_that_died_is_told_and_replaced(tmp_path, asked):
     found = executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path))
     assert [(one["at"], one["status"], one.get("why")) for one in found] == [
         ("m1", "ok", None),
-        ("m2", "failed", "crash: the executing process died"),
-        ("m2", "failed", "crash: the executing process died"),
+        ("m2", "unsupported", "the executing process died"),
+        ("m2", "unsupported", "the executing process died"),
+        ("", "unsupported", "it is too large"),
     ]
     assert requests == ["list", 2, "list", 0]
 
@@ -120,6 +130,7 @@ def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
             ("ok", None),
             ("failed", "wrong: wrong"),
             ("failed", "wrong: wrong"),
+            ("unsupported", "it is too large"),
         ]
     assert requests == ["list", 2, 0, "list", 2]
 

@@ -8,21 +8,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.emulation import cases, worlds
+from benchmarks.emulation import cases
 from benchmarks.emulation.collective import Schedules
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.machine import known
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.programs import SCALAR, Recording, facts_of
 from benchmarks.emulation.waves import Memory
-from benchmarks.emulation.worlds import VARIANTS
 from benchmarks.worker.failures import Refused
+from kernels.grouped_gemm import grouped_gemm_forward
 from kernels.registry import discover
 from kernels.spec import Tolerance
 from tests.benchmarks.emulation.planting import Plant, Reasons, hazard, planted, plants
-from tests.study.memory_order import built
+from tests.study.memory_order import built, variants
 
-STAGED = VARIANTS[0]
+VARIANTS = variants(cases.RANKS)
+STAGED = next(one for one in VARIANTS if (one.operator, one.backend) == ("all_gather", "triton"))
 SEEDS = range(1, 9)
 
 
@@ -148,22 +149,32 @@ def test_every_collective_is_right_on_two_ranks(variant, arch):
     assert [hazard(schedules, seed) for seed in range(1, 4)] == [None] * 3
 
 
-def test_what_verify_executes_of_several_ranks_is_every_variant_that_the_operators_have():
-    operators = dict(discover().kernels)
-    found = [one for one in cases.small_cases(operators, ["gfx950"]) if one.case.world > 1]
-    assert [(one.operator, one.backend, one.knobs) for one in found] == [
-        (one.operator, one.backend, one.knobs) for one in VARIANTS
-    ]
-    assert {one.declared.world for one in found} == {worlds.RANKS}
-    assert {one.case.tier for one in found} == {"sweep"}, "as other small cases"
-    assert not list(cases.small_cases({"all_reduce": operators["all_gather"]}, ["gfx950"])), "knobs of another operator"
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_every_algorithm_is_executed_on_so_many_ranks(ranks):
+    found = [(one.operator, one.backend, one.knobs.get("algorithm")) for one in variants(ranks)]
+    assert len(found) == 15
+    assert {one[:2] for one in found} == {
+        *((operator, "triton") for operator in ("all_gather", "all_reduce", "reduce_scatter", "all_to_all")),
+        *(("all_gather", "partitioned"), ("all_gather", "gluon"), ("gemm_all_scatter", "triton")),
+    }
+    algorithms = {algorithm for _, _, algorithm in found} - {None}
+    assert algorithms >= {"two_shot", "two_shot_push", "one_shot_push", "one_shot_pull", "pull", "push", "push_chunks"}
+    assert {one.case.tier for one in variants(ranks)} == {"sweep"}, "as other small cases"
+
+
+def test_small_cases_are_those_of_a_declaration_not_of_a_name():
+    """An operator of somebody else that is called as one of ours has its own."""
+    theirs = grouped_gemm_forward
+    found = cases.small_cases({"gemm": theirs, "all_reduce": theirs}, ["gfx950"])
+    assert {one.case.dims for one in found if one.operator == "gemm"} == {
+        one.case.dims for one in found if one.operator == "all_reduce"
+    }
 
 
 @pytest.mark.slow
 def test_verify_refuses_a_collective_whose_flag_has_no_scope(sound, monkeypatch):
     """One schedule finds what is planted; an undisturbed one that is not what the reference says is refused as well."""
-    kernel, case = discover().kernels["all_gather"], STAGED.case
-    small = cases.SmallCase("all_gather", "triton", "gfx942", case, case, STAGED.knobs)
+    kernel, small = discover().kernels["all_gather"], STAGED
     found = cases.execute(kernel, small)
     assert found["instructions"] > 1000
     assert (found["norm"], found["peak"]) == (0, 0)

@@ -98,6 +98,51 @@ def test_a_person_accepts_and_moves_the_bound():
     assert compared(launch(), head, parse_policy({**dated, "executed": 2.5}))[1].verdict is CodeVerdict.CHANGED
 
 
+def copying(load_widths, requests=None):
+    """A kernel without loops that stores 4 times 16 bytes per lane, with the counts of executing it or without."""
+    plain = {"loops": 0, "loop": None, "matrix": {}, "store_widths": {"16": 4}, "load_widths": load_widths}
+    entry = entry_json(code=f"c{sum(load_widths.values())}", **plain)
+    executed = [launch(requests={"load": requests})] if requests else []
+    return parse(json.dumps(document_json(entry) | {"executed": executed}), "a result file")
+
+
+@pytest.mark.parametrize(
+    ("loads", "requests", "verdict"),
+    [
+        ({"16": 16}, None, CodeVerdict.SLOWER),  # all is read again
+        ({"4": 4, "16": 12}, None, CodeVerdict.CHANGED),  # a scalar in each lane
+        ({"16": 16}, 400, CodeVerdict.CHANGED),  # it is counted, and no more bytes move
+        ({"16": 16}, 800, CodeVerdict.SLOWER),
+    ],
+)
+def test_what_is_read_again_is_judged_by_counts_or_else_by_bytes_loaded_per_byte_stored(loads, requests, verdict):
+    judgement = compare(copying({"16": 12}, requests and 400), copying(loads, requests), IsaPolicy())
+    assert judgement.verdict is verdict
+    sentences = [finding.sentence for one in judgement.differences for finding in one.findings]
+    assert any("B loaded per byte stored, +" in sentence for sentence in sentences)
+
+
+def test_loads_of_loops_are_not_judged_by_how_often_they_stand_in_the_code():
+    base, head = (document_json(entry_json(str(n), load_widths={"16": n}, matrix={})) for n in (12, 24))
+    judgement = compare(*(parse(json.dumps(one), "a result file") for one in (base, head)), IsaPolicy())
+    assert judgement.verdict is not CodeVerdict.SLOWER
+
+
+def test_what_the_emulator_cannot_execute_is_said_and_never_broken():
+    gap = launch(why="V_DOT9 cannot be executed") | {"status": "unsupported"}
+    _, found = compared(launch(), gap)
+    assert (found.verdict, found.findings[0].sentence) == (
+        CodeVerdict.CANNOT_TELL,
+        "not executed: V_DOT9 cannot be executed",
+    )
+    other = gap | {"arch": "gfx950", "cases": ["one", "two"]}
+    judgement = compare(tree(gap, other), tree(gap, other), IsaPolicy())
+    assert judgement.verdict is CodeVerdict.SAME
+    assert judgement.warnings == ("not executed for gfx942, gfx950: gemm/triton (2 cases): V_DOT9 cannot be executed",)
+    large = listing(tree(other | {"at": "", "why": "it is too large"})).plain
+    assert "gemm/triton on gfx950 (one, two): not executed: it is too large" in large
+
+
 def test_what_cannot_be_executed_any_more_is_broken():
     _, found = compared(launch(), launch(why="a jump out of the code"))
     assert found.verdict is CodeVerdict.BROKEN

@@ -13,16 +13,21 @@ from ci.harness import FAULTS, MEASURED, NOTHING, USAGE, ChildExit
 from ci.isa import executed
 from ci.judging.types import Judgement, Verdict
 
-HEAD = LocalCheckout("head", Path("."), Commit("0" * 40, 0, ""))
+BASE, HEAD = (LocalCheckout(role, Path(role), Commit("0" * 40, 0, "")) for role in ("base", "head"))
 PASSED = Judgement(Verdict.SAME, "equal code", machine_code=("SAME: equal",))
-WRONG = "gemm m21_n88@12 triton: wrong: the error is norm 0.1; written by BUFFER_STORE_SHORT"
+WRONG = "gemm m21_n88@12 triton on gfx942: wrong: the error is norm 0.1; written by BUFFER_STORE_SHORT"
+ON_BOTH = WRONG.replace("gfx942", "gfx942, gfx950")
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = {"exit": ChildExit(MEASURED)}
+    """How the child ends that looks at head ("exit") and at base ("base"), and head's command line ("argv")."""
+    told: dict[str, Any] = {"exit": ChildExit(MEASURED), "base": ChildExit(MEASURED)}
 
     def follow(argv: list[str], *given: Any, **more: Any) -> ChildExit:
+        if "head=base" in argv:
+            of_base: ChildExit = told["base"]
+            return of_base
         told["argv"] = argv
         exited: ChildExit = told["exit"]
         return exited
@@ -34,7 +39,7 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
 
 def of(*kernels: str) -> Judgement:
-    return executed.executed(PASSED, HEAD, kernels, Console(quiet=True))
+    return executed.executed(PASSED, BASE, HEAD, kernels, Console(quiet=True))
 
 
 def test_right_operators_leave_the_verdict_and_are_named(program: dict[str, Any]) -> None:
@@ -55,6 +60,36 @@ def test_a_wrong_output_is_broken_and_says_what_to_run(program: dict[str, Any]) 
     assert found.why.startswith(WRONG)
     assert "`ridgeline verify --arch gfx942 --arch gfx950 --kernel gemm`" in found.why
     assert found.machine_code[-1] == WRONG
+
+
+def test_a_fault_on_both_targets_is_one_line_that_names_them(program: dict[str, Any]) -> None:
+    program["exit"] = ChildExit(FAULTS, (WRONG, WRONG.replace("gfx942", "gfx950")))
+    found = of("gemm")
+    assert found.why.startswith(ON_BOTH)
+    assert found.machine_code[1:] == ("executed for gfx942 and gfx950 in an emulator: gemm: 1 not right", ON_BOTH)
+
+
+def test_a_fault_that_base_has_too_is_told_and_breaks_nothing(program: dict[str, Any]) -> None:
+    program["exit"] = program["base"] = ChildExit(FAULTS, (WRONG,))
+    found = of("gemm")
+    assert (found.verdict, found.why) == (PASSED.verdict, PASSED.why)
+    assert found.warnings == (f"not right in base either: {WRONG}",)
+    on_950 = WRONG.replace("gfx942", "gfx950")
+    program["exit"] = ChildExit(FAULTS, (WRONG, on_950))
+    assert of("gemm").why.startswith(on_950)
+
+
+def test_what_the_emulator_cannot_execute_is_said_and_never_broken(program: dict[str, Any]) -> None:
+    left = "not executed: gemm m1 triton on gfx942: V_DOT9 cannot be executed"
+    program["exit"] = ChildExit(MEASURED, (left,))
+    found = of("gemm")
+    assert found.verdict is Verdict.SAME
+    assert found.machine_code[1:] == (
+        "executed for gfx942 and gfx950 in an emulator: gemm: what was executed is right",
+        left,
+    )
+    program["exit"] = ChildExit(NOTHING, (left,))
+    assert of("gemm").machine_code[1:] == (left,)
 
 
 @pytest.mark.parametrize(
