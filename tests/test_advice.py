@@ -222,7 +222,6 @@ ab --replay none
 detect none
 run --kernel nothing
 verify --kernel nothing
-ci canary --show
 plot sweep --kernel rows --out x.png
 adopt none.py
 bringup --only nothing

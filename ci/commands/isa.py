@@ -1,4 +1,4 @@
-"""`ridgeline isa`: what the compiler emits, compared over commits, over versions of Triton, or over the history."""
+"""`ridgeline isa`: what the compiler emits, compared over commits, or over the history."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ci.git.push import pushed
 from ci.git.repository import Repository
 from ci.harness import HARNESS
 from ci.history import exact
-from ci.isa import series, versions
+from ci.isa import series
 from ci.isa import text as isa_text
-from ci.isa.compiled import TARGETS, CompiledTree, CompileError, TreeCompiler, Wanted, parse
+from ci.isa.compiled import TARGETS, CompiledTree, TreeCompiler, Wanted, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import side_by_side
@@ -42,7 +42,6 @@ EXAMPLES = """\
 ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
   ridgeline isa main --execute --kernel gemm     and what its launches execute, in an emulator
-  ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
   ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it stopped
   ridgeline isa --history --kernel gemm          what changed in it, commit by commit
   asv --config asv.isa.json compare -f 1 A B     the same counts by asv
@@ -62,7 +61,6 @@ ridgeline isa                                  the code of the working tree
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed loop of both sides next to each other.")
 @flag("--explain", "What bounds each kernel statically, as Markdown.")
-@option("--triton V,V,... -> versions", "The same kernels under these versions of Triton.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
 @option("--push BRANCH -> push_to", "With --range: commit the records and push them to it.")
@@ -76,15 +74,13 @@ def isa(given: Given) -> int:
     With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 the same code, 1 regression, 2 no
     verdict: other code that no rule calls worse, or nothing to compare; 3 usage.
     """
-    if sum(map(bool, (given.base, given.versions, given.span, given.history))) > 1:
-        raise click.UsageError("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
+    if sum(map(bool, (given.base, given.span, given.history))) > 1:
+        raise click.UsageError("BASE HEAD, --range and --history exclude each other; give one of them")
     if not given.span and (given.newest or given.push_to or given.every or given.again):
         raise click.UsageError(
             "--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD"
         )
     job = IsaJob(given)
-    if given.versions:
-        return job.compare_versions()
     if given.span:
         return job.record()
     if given.history:
@@ -147,39 +143,13 @@ class IsaJob:
                 click.echo(shown(judgement, self.cache, out_console().width))
         return judgement.exit_code
 
-    def compare_versions(self) -> int:
-        """The working tree under several versions of Triton; one that cannot be installed is named and left out."""
-        policy, names = load_policy(self.given.policy_file), versions.parse_versions(self.given.versions)
-        folder = self.root / ".ridgeline" / "triton"
-        if self._dry(f"install Triton {', '.join(names)} under {folder} and compile"):
-            return 0
-        trees: dict[str, CompiledTree] = {}
-        missing: dict[str, str] = {}
-        for name in names:
-            try:
-                wanted = dataclasses.replace(self.wanted, packages=versions.provide(name, folder))
-                trees[name] = self.compiler.compile(self.root, wanted, f"Triton {name}")
-            except (versions.InstallError, CompileError) as error:
-                missing[name] = str(error)
-        judged = versions.judge(trees, missing, policy)
-        if self.given.as_json:
-            print_json(versions.as_json(judged))
-            return judged.exit_code
-        console = out_console()
-        console.print(versions.table(judged))
-        said = [(f"! {one}", "bold red") for one in versions.sentences(judged)]
-        said += [(f"Warning: {one}", "yellow") for one in versions.warnings(judged)]
-        for sentence, style in said:
-            console.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
-        return judged.exit_code
-
     def record(self) -> int:
         """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
         given, repository = self.given, Repository(self.root)
         commits = series.commits_of(repository, given.span, given.every)[-(given.newest or 0) :]
         if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}"):
             return 0
-        asked = series.asked_of(self.wanted, versions.installed())
+        asked = series.asked_of(self.wanted, series.installed_triton())
         recorder = series.Backfill(repository, given.results, asked, self._lenient, self._tell)
         filled = dataclasses.replace(recorder, again=given.again).fill(commits)
         if given.as_json:

@@ -1,4 +1,4 @@
-"""What a pool does: for a pull request, compare; in a night, look, measure, test."""
+"""What a pool does: for a pull request, compare; in a night, look and measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks import lifetime
 from ci.calling import VERBS
 from ci.git.repository import Commit, Repository
 from ci.harness import TIERS
-from ci.options import DRY_RUN, PASS, Given, NewFile, folder, option, verb
+from ci.options import DRY_RUN, PASS, Given, NewFile, option, verb
 
 WHY_S = 180
 """Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes), two minutes
@@ -68,27 +68,25 @@ Run = Callable[[Sequence[str]], int]
 @option("--tier", "Which cases.", click.Choice(TIERS), default="nightly")
 @option("--kernels NAMES", "Only these operators, separated by spaces.", default="")
 @option("--out", "Trial file to append to.", NewFile(), required=True)
-@folder("--known", "known", "Folder for the gate's verdicts on known changes.")
 @DRY_RUN
 def night(given: Given) -> int:
-    """Say what this machine is, measure, also what was missed, test the gate with known changes.
+    """Say what this machine is, measure, also what was missed.
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """
-    return _all(night_steps(given.tier, given.kernels.split(), given.out, given.known), given.dry_run)
+    return _all(night_steps(given.tier, given.kernels.split(), given.out), given.dry_run)
 
 
-def night_steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
+def night_steps(tier: str, kernels: Sequence[str], out: Path) -> tuple[tuple[str, ...], ...]:
     """The commands of a night, each as arguments.
 
-    Commits that earlier nights missed are measured, and the gate is asked, on full nights, not after a look at a few
-    operators.
+    Commits that earlier nights missed are measured on full nights, not after a look at a few operators.
     """
     measure = ("run", f"--tier={tier}", *(f"--kernel={name}" for name in kernels), f"--out={out}")
     if tier != "nightly" or kernels:
         return (("doctor",), measure)
     missed = ("run", "..HEAD", f"--newest={MISSED}", f"--minutes={MISSED_MIN}", f"--out={out}")
-    return (("doctor",), measure, missed, ("ci", "canary", f"--results={known}"))
+    return (("doctor",), measure, missed)
 
 
 def through(planned: Sequence[Sequence[str]], run: Run) -> int:

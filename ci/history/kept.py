@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ci.trials.trial import Arm, Checkout, Trial
 
 # How good the gate is on each machine: what it said of changes that were known, night after night.
 #
-# A line of `results/canary/<machine>.jsonl` is one comparison by the gate of two trees of `ridgeline ci canary`: with
+# A line of `results/canary/<machine>.jsonl`, of nights until 2026-11, is one comparison by the gate of two trees: with
 # nothing planted (A/A), or with a known share of additional work.
 
 
@@ -137,15 +137,6 @@ def canary_runs(results_dir: Path) -> tuple[list[CanaryRun], list[str]]:
     """Every recorded run, oldest first, and a sentence on each line that is none."""
     runs, problems = CANARY.load(CANARY.files(results_dir))
     return sorted(runs, key=lambda run: (run.at, run.machine, run.planted)), problems
-
-
-def add(results_dir: Path, runs: Iterable[CanaryRun]) -> list[CanaryRun]:
-    """Record runs; returns those that were not there yet.  Raises RecordError."""
-    by_machine: dict[str, list[CanaryRun]] = defaultdict(list)
-    for run in runs:
-        by_machine[run.machine].append(run)
-    files = {machine: results_dir / CANARY.folder / f"{machine}.jsonl" for machine in sorted(by_machine)}
-    return [run for machine, path in files.items() for run in CANARY.add(path, by_machine[machine])]
 
 
 # What was verified where and when: the checks of `ridgeline verify`, in `results/checks` or where it keeps them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import importlib.metadata
 import itertools
 import json
 import math
@@ -107,6 +108,14 @@ def asked_of(wanted: Wanted, triton: str | None) -> Json:
     head: Json = {"arches": list(wanted.arches), "tier": wanted.tier}
     executed: Json = {"execute": True} if wanted.execute else {}
     return {**head, **chosen, **executed, "triton": triton, "series": SERIES_VERSION}
+
+
+def installed_triton() -> str | None:
+    """The version of Triton in this Python, None without one."""
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def env_name(triton: str | None) -> str:

@@ -100,7 +100,7 @@ def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path:
             peaks[dtype] = hardware.peak(dtype) / 1e12
     if not hardware or not peaks:
         device = rows.iloc[-1]["device"] or the_machine(rows)
-        instead = "`ridgeline plot shapes --kernel NAME` draws speeds without one"
+        instead = "`ridgeline plot shapes --kernel NAME --out FILE` draws speeds without one"
         raise FigureError(
             f"a roofline needs the peaks of a device, and {device} has none in kernels/hardware.py; {instead}"
         )

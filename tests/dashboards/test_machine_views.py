@@ -102,7 +102,10 @@ def test_the_page_of_machines_has_notes_answers_and_checks(tmp_path: Path) -> No
     lines = [{**made_trials.trial(number=number), **state} for number in range(4)]
     made_trials.write(home / "aaaaaaaa-env.notes.jsonl", *lines)
     run = CanaryRun("1", "2026-11-22T02:00:00+00:00", "elsewhere", "1 × MI300X", "a" * 40, 0.01, 0.003, ())
-    kept.add(tmp_path, [dataclasses.replace(run, cases=(CanaryCase(HOSTILE, "SLOWER", 1.01, 1.0, 1.02, 4),))])
+    kept.CANARY.add(
+        tmp_path / "canary/elsewhere.jsonl",
+        [dataclasses.replace(run, cases=(CanaryCase(HOSTILE, "SLOWER", 1.01, 1.0, 1.02, 4),))],
+    )
     told = data(machines.VIEW, site_of(tmp_path))
     listed = {one["machine"]: one for one in told["views/machines"]["machines"]}
     assert listed["elsewhere"]["gate"] == [{"planted": 0.01, "runs": 1, "counts": {"found": 1}, "worst": 0.0}]

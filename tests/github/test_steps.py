@@ -28,7 +28,7 @@ RIDGELINE = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
 sys.argv = [one if one != "30" else "0" for one in sys.argv]  # nobody waits half an hour here
-if "canary" in sys.argv[1:3] or sys.argv[1] == "site":  # measured and built elsewhere
+if sys.argv[1] == "site":  # measured and built elsewhere
     sys.exit(0)
 from ci.__main__ import main
 main()

@@ -16,8 +16,8 @@ from benchmarks.isa.__main__ import parser
 from benchmarks.isa.pool import Limits
 from ci.__main__ import main
 from ci.commands.isa import isa
-from ci.isa import versions
 from ci.isa.compiled import TreeCompiler, Wanted
+from ci.isa.series import installed_triton
 from tests.ci.isa.documents import document_json, entry_json
 from tests.kit import SECOND
 
@@ -148,7 +148,7 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
         ["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True, text=True
     ).stdout.strip()
     assert listed[0] == f"{head}|Record machine code"
-    assert f"results_isa/isa/{head[:8]}-triton{versions.installed()}.json" in listed
+    assert f"results_isa/isa/{head[:8]}-triton{installed_triton()}.json" in listed
     code, out = run(*words)
     assert (code, out) == (0, "0 commits recorded in results_isa, 1 known already, 0 problems.\n")
 
@@ -169,33 +169,14 @@ def test_the_working_tree_is_described_and_explained(run):
     assert json.loads(out)["format"] == "ridgeline-isa"
 
 
-def test_versions_that_cannot_be_installed_are_named_and_the_others_go_on(run, monkeypatch):
-    def provide(version, folder):
-        if version == "9.9.9":
-            raise versions.InstallError("Triton 9.9.9 cannot be installed: No matching distribution")
-        return
-
-    monkeypatch.setattr(versions, "provide", provide)
-    code, out = run("--triton", "9.9.9,3.8.0,3.8.1", "--arch", "gfx942", "--json")
-    assert code == 0
-    told = json.loads(out)
-    assert told["versions"] == ["3.8.0", "3.8.1"]
-    assert list(told["missing"]) == ["9.9.9"]
-    assert "No matching distribution" in told["missing"]["9.9.9"]
-    code, out = run("--triton", "9.9.9,3.8.0", "--arch", "gfx942")
-    assert code == 2
-    assert "Warning: Triton 9.9.9 cannot be installed" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["main", "--triton", "3.8.0"], "exclude each other"),
+        (["main", "--history"], "exclude each other"),
         (["no-such-branch"], "'no-such-branch' names no commit"),
         (["--range", "main"], "'main' is not a range"),
         (["--history", "main"], "exclude each other"),
         (["--history", "--results", "none"], "none holds no recorded code; `ridgeline isa --range ..HEAD` records it"),
-        (["--triton", "newest"], "'newest' is not a version of Triton"),
         (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
         (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
     ],
@@ -218,7 +199,7 @@ def test_what_is_wanted_as_options_of_the_compiling_program():
     assert asked.lenient
 
 
-@pytest.mark.parametrize("arguments", [["main"], ["--triton", "3.8.0"], ["--range", "main~1..main"], []])
+@pytest.mark.parametrize("arguments", [["main"], ["--range", "main~1..main"], []])
 def test_a_dry_run_compiles_nothing(run, arguments, monkeypatch):
     monkeypatch.setattr(TreeCompiler, "result", None)
     code, out = run(*arguments, "--dry-run")
