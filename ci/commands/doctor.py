@@ -8,7 +8,7 @@ import click
 
 from ci import doctor as examination
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, Given, flag, option, out_console, print_json, verb
-from ci.pools import node as node_check
+from ci.pools import node
 
 
 @verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
@@ -25,11 +25,11 @@ def doctor(given: Given) -> int:
     Exit code 3 if something is broken.
     """
     if given.node:
-        report = node_check.look(node_check.check(given.pool, given.gpus), given.results)
+        report = node.examine_node(node.node_check(given.pool, given.gpus), given.results)
         code = _shown(report.diagnosis, given.as_json)
-        if given.drain and (reason := node_check.drain(report, given.dry_run)):
-            asked, done = report.asked, "would be" if given.dry_run else "is"
-            click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
+        if given.drain and (reason := node.drain(report, given.dry_run)):
+            held_to, done = report.held_to, "would be" if given.dry_run else "is"
+            click.echo(f"{held_to.name} {done} drained from our jobs ({reason}), in {held_to.folder}", err=True)
         return code
     if given.pool or given.gpus is not None or given.drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")

@@ -208,7 +208,7 @@ class Pools:
         """A pool that Slurm leads to, and its site; PoolsError for another one."""
         pool = self.pool(name)
         if not pool.site:
-            reached = ", ".join(one.name for one in self.pools.values() if one.site) or "none"
+            reached = ", ".join(pool.name for pool in self.pools.values() if pool.site) or "none"
             raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
         return pool, self.sites[pool.site]
 
@@ -346,25 +346,25 @@ def parse(document: Mapping[str, Any]) -> Pools:
         raise PoolsError(f"{error}; correct it in ci/runners.toml") from None
     if not pools:
         raise PoolsError("ci/runners.toml describes no pool; add a table [pool.NAME]")
-    found = Pools(pools, sites)
-    for sentence in broken(found):
+    described = Pools(pools, sites)
+    for sentence in broken(described):
         raise PoolsError(sentence)
-    return found
+    return described
 
 
 def _pool(name: str, values: Any) -> Pool:
     where = f"[pool.{name}]"
     POOL(values, where)
     none = values["gpu"] == NO_GPU
-    found = ({"gpus": [0], "node_gpus": 0} if none else {}) | values
-    sizes = _sizes(found.get("gpus", MISSING), 0 if none else MOST_GPUS, f"{where}.gpus")
+    fields = ({"gpus": [0], "node_gpus": 0} if none else {}) | values
+    sizes = _sizes(fields.get("gpus", MISSING), 0 if none else MOST_GPUS, f"{where}.gpus")
     runs_on = _runs_on(values.get("runs_on", ""), f"{where}.runs_on")
-    return dataclasses.replace(built(Pool, found | {"name": name, "gpus": sizes, "runs_on": None}), runs_on=runs_on)
+    return dataclasses.replace(built(Pool, fields | {"name": name, "gpus": sizes, "runs_on": None}), runs_on=runs_on)
 
 
 def _sizes(value: Any, most: int, where: str) -> list[int]:
     sizes = value if isinstance(value, list) else []
-    fit = all(type(one) is int and min(1, most) <= one <= most for one in sizes)
+    fit = all(type(size) is int and min(1, most) <= size <= most for size in sizes)
     if not sizes or not fit or len(set(sizes)) < len(sizes):
         raise Unfit(where, value, f"a list of different numbers from {min(1, most)} to {most}, such as [1, 8]")
     return sorted(sizes)
@@ -377,10 +377,10 @@ def _runs_on(value: Any, where: str) -> RunsOn | None:
     if not isinstance(value, dict):
         value = {"labels": [value] if isinstance(value, str) else value}
     _RUNS_ON(value, where)
-    found = RunsOn(tuple(value.get("labels", ())), value.get("group", ""))
-    if not found.labels and not found.group:
+    runs_on = RunsOn(tuple(value.get("labels", ())), value.get("group", ""))
+    if not runs_on.labels and not runs_on.group:
         raise Unfit(where, value, "a label, a list of labels, or {group, labels}")
-    return found
+    return runs_on
 
 
 def _site(name: str, values: Any) -> Site:

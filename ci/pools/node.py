@@ -35,19 +35,19 @@ class NodeCheck:
     gpus: int = 0
 
 
-def check(
+def node_check(
     pool_name: str, gpus: int | None, path: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> NodeCheck:
     """What this node is to be held to: as asked, else as the pool that started us says in RIDGELINE_POOL and _GPUS."""
     name = node_name(environ)
-    asked = pool_name or environ.get("RIDGELINE_POOL", "")
-    if not asked:
+    wanted = pool_name or environ.get("RIDGELINE_POOL", "")
+    if not wanted:
         return NodeCheck(name, drained.folder_of(None, environ), None, gpus or 0)
     pools = file.load(path)
-    pool = pools.pool(asked)
-    given = environ.get("RIDGELINE_GPUS", "")
-    if gpus is None and given and not pool_name:
-        gpus = int(given) if given.isdecimal() else None
+    pool = pools.pool(wanted)
+    of_starter = environ.get("RIDGELINE_GPUS", "")
+    if gpus is None and of_starter.isdecimal() and not pool_name:
+        gpus = int(of_starter)
     return NodeCheck(name, drained.folder_of(pools.sites.get(pool.site), environ), pool, pool.size(gpus))
 
 
@@ -56,28 +56,28 @@ def node_name(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get("RIDGELINE_NODE") or environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def look(asked: NodeCheck, results: Path) -> NodeReport:
+def examine_node(held_to: NodeCheck, results: Path) -> NodeReport:
     """Run the preflight here; a node that gives no answer, or is drained, has a fault."""
     try:
-        words = ["--product", asked.pool.gpu] if asked.pool and asked.pool.gpu != NO_GPU else []
-        words += ["--gpus", str(asked.gpus)] if asked.gpus else []
+        words = ["--product", held_to.pool.gpu] if held_to.pool and held_to.pool.gpu != NO_GPU else []
+        words += ["--gpus", str(held_to.gpus)] if held_to.gpus else []
         answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=EXAMINE_S)
         faults, facts = faults_of(answer), answer["facts"]
     except (MeasureError, KeyError, TypeError) as error:
         started = " ".join(["python", *calling.program("benchmarks"), "doctor", "--node"])
         next_step = f"run `{started}` and correct what it reports"
         faults, facts = (NodeFault("preflight", f"the preflight gives no answer: {error}", next_step),), {}
-    if why := drained.drain_reason(asked.name, asked.folder):
-        next_step = f"`ridgeline ci pools --resume {asked.name}` once it is repaired"
-        faults = (NodeFault("drained", why, next_step), *faults)
-    return NodeReport(asked, tuple(sorted(faults, key=lambda one: not one.fatal)), facts)
+    if reason := drained.drain_reason(held_to.name, held_to.folder):
+        next_step = f"`ridgeline ci pools --resume {held_to.name}` once it is repaired"
+        faults = (NodeFault("drained", reason, next_step), *faults)
+    return NodeReport(held_to, tuple(sorted(faults, key=lambda fault: not fault.fatal)), facts)
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeReport:
     """What was found, the worst first, and what the node told (see benchmarks.preflight.system.NodeFacts)."""
 
-    asked: NodeCheck
+    held_to: NodeCheck
     faults: tuple[NodeFault, ...]
     facts: Mapping[str, object]
 
@@ -85,26 +85,27 @@ class NodeReport:
     def diagnosis(self) -> Diagnosis:
         """For the doctor to show."""
         findings = [
-            Finding("error" if one.fatal else "warning", one.text, WHY[one.fatal], one.next_step) for one in self.faults
+            Finding("error" if fault.fatal else "warning", fault.text, WHY[fault.fatal], fault.next_step)
+            for fault in self.faults
         ]
         if not findings:
-            gpus, pool = self.facts.get("gpus"), self.asked.pool
+            gpus, pool = self.facts.get("gpus"), self.held_to.pool
             count = gpus.get("count", 0) if isinstance(gpus, dict) else 0
-            held_to = f" for pool {pool.name}" if pool else ""
-            findings = [Finding("ok", f"{self.asked.name} is fit to measure{held_to}: {count} GPUs")]
+            for_pool = f" for pool {pool.name}" if pool else ""
+            findings = [Finding("ok", f"{self.held_to.name} is fit to measure{for_pool}: {count} GPUs")]
         return Diagnosis(tuple(findings), self.facts)
 
     @property
     def lasting(self) -> list[str]:
         """Faults that stay until somebody repairs the node."""
-        return [one.text for one in self.faults if one.fatal and one.kind not in PASSING]
+        return [fault.text for fault in self.faults if fault.fatal and fault.kind not in PASSING]
 
 
 def drain(report: NodeReport, dry_run: bool = False) -> str:
     """Drain a node with a lasting fault from our jobs; returns the reason, "" if it stays as it is."""
-    asked = report.asked
-    if not report.lasting or drained.drain_reason(asked.name, asked.folder):
+    held_to = report.held_to
+    if not report.lasting or drained.drain_reason(held_to.name, held_to.folder):
         return ""
     reason = f"preflight: {'; '.join(report.lasting)}"
-    drained.drain(asked.name, reason, asked.folder, dry_run)
+    drained.drain(held_to.name, reason, held_to.folder, dry_run)
     return reason

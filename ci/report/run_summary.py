@@ -80,25 +80,25 @@ def _energy(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
         return {}
     from ci.records.sustained import joules_of  # it needs scipy, which a node may lack
 
-    found: dict[Key, JoulesPerCall] = {}
+    energy: dict[Key, JoulesPerCall] = {}
     for operator in dict.fromkeys(trial.operator for trial in sustained):
         own = joules_of([trial for trial in sustained if trial.operator == operator])
-        found |= {(operator, case, backend): joules for (case, _, backend), joules in own.items()}
-    return found
+        energy |= {(operator, case, backend): joules for (case, _, backend), joules in own.items()}
+    return energy
 
 
-def _joules(found: JoulesPerCall | None) -> str:
-    return f"{found.joules:.4g} ({found.low:.4g} to {found.high:.4g})" if found else ""
+def _joules(joules: JoulesPerCall | None) -> str:
+    return f"{joules.joules:.4g} ({joules.low:.4g} to {joules.high:.4g})" if joules else ""
 
 
 def _samples(trials: Iterable[Trial]) -> dict[Key, list[FloatArray]]:
     """Seconds of every arm that is right, one array per trial."""
-    found: dict[Key, list[FloatArray]] = {}
+    samples: dict[Key, list[FloatArray]] = {}
     for trial in trials:
         for case, _, backend, arm in trial.arms():
             if arm.ok:
-                found.setdefault((trial.operator, case, backend), []).append(arm.seconds)
-    return found
+                samples.setdefault((trial.operator, case, backend), []).append(arm.seconds)
+    return samples
 
 
 def _ratio(baseline: float | None, seconds: float) -> Text:
@@ -174,8 +174,8 @@ class RunSeconds:
 
     def table(self) -> Table:
         """A row for each phase, in the order of a trial."""
-        beside = f"; {self.side_by_side} trials were prepared side by side, each was timed alone"
-        title = f"where the seconds went{beside if self.side_by_side > 1 else ''}"
+        prepared = f"; {self.side_by_side} trials were prepared side by side, each was timed alone"
+        title = f"where the seconds went{prepared if self.side_by_side > 1 else ''}"
         shown = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
         shown.add_column("phase")
         shown.add_column("s", justify="right")
@@ -218,18 +218,18 @@ def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeco
 
     None where the trials do not say so: those before 2026-11-22.
     """
-    told = [trial.spent for trial in trials if trial.spent is not None]
-    if not told or len(told) < len(trials):
+    spent = [trial.spent for trial in trials if trial.spent is not None]
+    if not spent or len(spent) < len(trials):
         return None
-    found: dict[str, float] = defaultdict(float)
-    for one in told:
-        for name, seconds in (*one.phases.items(), (AHEAD, one.ahead_s)):
-            found[name] += seconds
+    phases: dict[str, float] = defaultdict(float)
+    for of_trial in spent:
+        for name, seconds in (*of_trial.phases.items(), (AHEAD, of_trial.ahead_s)):
+            phases[name] += seconds
     if whole_s is not None:
-        found[JUDGING] = max(0.0, whole_s - sum(found.values()))
+        phases[JUDGING] = max(0.0, whole_s - sum(phases.values()))
     places = {name: place for place, name in enumerate(ORDER)}
-    ordered = sorted(found, key=lambda name: places.get(name, len(places)))
-    return RunSeconds({name: found[name] for name in ordered}, max(one.side_by_side for one in told))
+    ordered = sorted(phases, key=lambda name: places.get(name, len(places)))
+    return RunSeconds({name: phases[name] for name in ordered}, max(of_trial.side_by_side for of_trial in spent))
 
 
 # ---- a bring-up: what passes, what is not here and why, and last what failed -----------------------------------------

@@ -429,7 +429,7 @@ class Arm:
     @property
     def median(self) -> float:
         """Seconds, the median over the rounds; only of an arm that is ok."""
-        return statistics.median(self.seconds.tolist())
+        return float(statistics.median(self.seconds.tolist()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -179,7 +179,7 @@ class SlurmCluster:
         path.rename(kept)
         path.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "none", path], check=True)
-        shutil.copytree(kept, path, dirs_exist_ok=True)
+        shutil.copytree(kept, path, dirs_exist_ok=True, ignore=_sockets)
         shutil.rmtree(kept)
         with (path / "fill").open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
@@ -339,6 +339,11 @@ KillWait=2
 BatchStartTimeout=10
 JobRequeue=1
 """
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    """Those of a folder that are sockets, of steps that run: they cannot be copied."""
+    return [name for name in names if (Path(folder) / name).is_socket()]
 
 
 def pids() -> list[int]:

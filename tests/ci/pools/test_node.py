@@ -100,10 +100,10 @@ def test_a_site_has_a_list_of_its_own(tmp_path: Path) -> None:
         'isolation = "slurm"\nsite = "c"\npartition = "q"\n'
     )
     drained.drain("n1", "link down", tmp_path / "drained")
-    check = node.check("p", None, path, {"SLURMD_NODENAME": "n1"})
+    check = node.node_check("p", None, path, {"SLURMD_NODENAME": "n1"})
     assert (check.name, check.folder, check.gpus) == ("n1", tmp_path / "drained", 8)
     with pytest.raises(PoolsError, match="offers jobs of 8 GPUs, not 4"):
-        node.check("p", 4, path, {})
+        node.node_check("p", 4, path, {})
 
 
 def test_a_preflight_without_an_answer_is_a_fault(
