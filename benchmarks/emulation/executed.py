@@ -10,7 +10,6 @@ from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.emulation.code_object import TARGETS
 from benchmarks.emulation.pool import ENDED, Pool, missing
 from benchmarks.isa.compile import Cache, key_of
-from benchmarks.isa.kept import tree_key
 from benchmarks.isa.pool import Choice, CompileSetting
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
@@ -28,20 +27,14 @@ def executed(
     if why := missing():
         raise ValueError(f"--execute: {why}")
     wanted, cache = [arch for arch in arches if arch in TARGETS.values()], Cache(setting.cache)
-    key = tree_key(wanted, choice, setting)
-    if key and (kept := cache.load(f"executed-{key}")):
-        return list(kept["entries"])
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
     checkout = Checkout("head", setting.tree, python=setting.python)
     try:
         with Pool(checkout, asked, setting.limits, setting.packages) as pool:
-            found = _entries(pool, choice, cache, tell)
+            return _entries(pool, choice, cache, tell)
     except CheckoutError as error:
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}
         return [{**about, "arch": arch, "why": f"nothing could be executed: {error}"} for arch in wanted]
-    if key and all(entry["status"] == "ok" or not entry["at"] for entry in found):
-        cache.store(f"executed-{key}", {"entries": found}, None)
-    return found
 
 
 def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]) -> list[dict[str, Any]]:

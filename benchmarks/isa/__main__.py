@@ -18,7 +18,6 @@ from typing import Any
 
 from benchmarks import points
 from benchmarks.coordinator.worker_pools import launch_environment
-from benchmarks.isa import kept
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
 from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
@@ -104,7 +103,7 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
     choice = Choice(tiers, *named, knob_sets(asked.knobs))
-    runs = _runs(arches, choice, _setting(asked), _reporter(asked.progress))
+    runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     result = document([(run.arch, run.listing, run.records, run.failure) for run in runs])
@@ -148,18 +147,6 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
         variables=launch_environment() if asked.launch_cache else None,
         processes=asked.processes or (most_for_points() if asked.points else None),
     )
-
-
-def _runs(arches: Sequence[str], choice: Choice, setting: CompileSetting, report: Any) -> Sequence[Any]:
-    """Every architecture's listing and records: as they were kept, else compiled (always, to fill a launch's cache)."""
-    if setting.variables is not None:
-        return compile_all(arches, choice, setting, report)
-    key = kept.tree_key(arches, choice, setting)
-    if key and (found := kept.load(setting.cache, key)):
-        return found
-    runs = compile_all(arches, choice, setting, report)
-    kept.store(setting.cache, key, runs)
-    return runs
 
 
 def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:

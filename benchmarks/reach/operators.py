@@ -19,8 +19,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in
-from benchmarks.reach.tree import SourceTree, module_name
+from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in, syntax
+from benchmarks.reach.tree import SourceFile, SourceTree, module_name
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
 """Modules of the tree under test that the measuring process imports for every operator (benchmarks.worker.requests)."""
@@ -150,13 +150,24 @@ def part_of_module(tree: SourceTree, module: str) -> str:
 
 
 def _changed(name: str, *sides: tuple[SourceTree, Homes]) -> tuple[str, ...]:
-    """Files that the operator can reach on one side and that the other side lacks or has otherwise."""
+    """Files that the operator can reach on one side and that the other side lacks or has otherwise; comments and
+    formatting of Python files do not count."""
     digests = [
         {path: tree.files[path].digest for path in reached(tree, homes[name])} if name in homes else {}
         for tree, homes in sides
     ]
     paths = sorted({*digests[0], *digests[1]})
-    return tuple(path for path in paths if digests[0].get(path) != digests[1].get(path))
+    differing = [path for path in paths if digests[0].get(path) != digests[1].get(path)]
+    trees = [tree for tree, _ in sides]
+    return tuple(path for path in differing if not _is_same_code(*(tree.files.get(path) for tree in trees)))
+
+
+def _is_same_code(base: SourceFile | None, head: SourceFile | None) -> bool:
+    """Whether both are Python that is executed alike."""
+    if base is None or head is None or not (base.text and head.text):
+        return False
+    code = syntax(base.text)
+    return code is not None and code == syntax(head.text)
 
 
 def digest(tree: SourceTree, paths: Iterable[str]) -> str:

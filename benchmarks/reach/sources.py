@@ -130,6 +130,21 @@ def _dotted(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
+ENCODING = re.compile(r"coding[:=]")
+"""A comment that changes what a file says (https://peps.python.org/pep-0263/)."""
+
+
+@functools.lru_cache(maxsize=512)
+def syntax(source: str) -> str | None:
+    """A file without its comments and formatting; None where that is not certain."""
+    if any(ENCODING.search(line) for line in source.splitlines()[:2]):
+        return None
+    try:
+        return ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 # Names of the kernels that a source file declares, read without importing anything.
 #
 # What cannot be read for certain (a name that is computed, a class derived from Kernel) is Unreadable.

@@ -124,7 +124,7 @@ def _against(
         judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
     if by_code:
         changed = isa_check.compiled_in(by_code).difference(found.same)
-        judgement = executed(judgement, *checkouts, sorted(changed), err_console())
+        judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
 
 

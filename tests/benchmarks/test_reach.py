@@ -397,6 +397,32 @@ def test_a_hidden_change_is_another_code(tmp_path, name):
     assert CheckoutCode(base).digest("perf.norms") == CheckoutCode(again).digest("perf.norms"), "a path decides nothing"
 
 
+COMMENTED = """# The launch, of {0}.
+
+def launch(x):
+    'Two launches.'
+
+    return (x,
+            {1})  # {0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "differs"),
+    [
+        (COMMENTED.format("a row", 2), COMMENTED.format("a tile", 2).replace("\n            ", " "), False),
+        (COMMENTED.format("a row", 2), COMMENTED.format("a row", 3), True),
+        (COMMENTED.format("a row", 2), COMMENTED.format("a row", 2).replace("Two", "2"), True),
+        ("# coding: latin-1\nx = 1\n", "# coding: utf-8\nx = 1\n", True),
+    ],
+    ids=["comments", "code", "docstring", "encoding"],
+)
+def test_comments_and_formatting_are_no_change(tmp_path, base, head, differs):
+    texts = ({"kernels/gemm/launch.py": text} for text in (base, head))
+    trees = [made(tmp_path / name, changed) for name, changed in zip("ab", texts, strict=True)]
+    assert ("gemm" in compared(*trees).differing) is differs
+
+
 # What a changed file can reach: never fewer operators than use it, and not their neighbours.
 
 
@@ -454,7 +480,7 @@ def made(folder: Path, changed: dict[str, str | None]) -> tree.SourceTree:
     ],
 )
 def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, differing):
-    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {changed: SOURCES[changed] + "# more\n"})
+    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {changed: SOURCES[changed] + "more = 1\n"})
     found = operators.compared(base, head)
     assert (set(found.differing), found.unknown) == (differing, "")
     assert set(found.same) == {"gemm", "gather", "reduce"} - differing

@@ -79,7 +79,7 @@ for rows in (64, 256, 1024):
     print(rows, do_bench(lambda: work.mix(x, out)))
 """
 
-CHANGES = {"equal": (10, "# a remark\n"), "20 % more work": (12, ""), "twice the work": (20, "")}
+CHANGES = {"equal": (10, "remark = 1\n"), "20 % more work": (12, ""), "twice the work": (20, "")}
 """Passes over the data where base has 10, and what else is in the file."""
 
 COMMANDS = {

@@ -27,7 +27,7 @@ def test_a_case_is_cut_to_a_small_shape_that_its_name_tells():
 
 def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(pool, "NEEDED", ("tinygrad_that_is_not_there",))
-    monkeypatch.setattr(program, "_runs", lambda *asked: [])
+    monkeypatch.setattr(program, "compile_all", lambda *asked: [])
     asked = ["metrics", "--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
     assert program.main(asked) == program.USAGE
     assert "pip install 'ridgeline[emulate]'" in capsys.readouterr().err
@@ -93,9 +93,9 @@ def test_cases_of_one_launch_are_executed_once(tmp_path, asked):
     ]
     assert requests == ["list", 2, 0], "the largest begins first"
     assert executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path)) == found
-    assert requests == ["list", 2, 0], "of a tree that has not changed nothing is listed"
+    assert requests == ["list", 2, 0, "list"], "of a tree that has not changed nothing is executed"
     executed.executed(["gfx942"], Choice(cases=("c",)), CompileSetting(ROOT, tmp_path))
-    assert requests == ["list", 2, 0, "list"], "of another choice nothing is executed twice"
+    assert requests == ["list", 2, 0, "list", "list"], "of another choice nothing is executed twice"
 
 
 def test_another_process_begins_only_where_one_is_busy_and_something_is_left(tmp_path, asked, monkeypatch):

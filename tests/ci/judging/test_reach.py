@@ -30,7 +30,10 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
     [before] = reach.trees_of(tmp_path, [base])
     assert before.layout == made(tmp_path, {}).layout
     assert before.files == dict(made(tmp_path, {}).files)
-    changed = {"kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "# é\n", "kernels/gemm/data.bin": "\x00"}
+    changed = {
+        "kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "more = 'é'\n",
+        "kernels/gemm/data.bin": "\x00",
+    }
     made(tmp_path, changed)
     head = committed(tmp_path)
     assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
