@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "records import": ("records:import_", "Bring in what asv, nccl-tests, hyperfine and others measured."),
         "records export": ("records:export", "Records and derived units as Parquet, CSV or JSON, for any engine."),
         "records push": ("records:push", "Commit records and push them to a branch."),
+        "records rewrite": ("records:rewrite", "Write all records in the form of today, and what asv reads."),
     },
     "What workflows and their maintainers call": {
         "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),
@@ -90,7 +91,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 VERBS = {verb: found for group in GROUPS.values() for verb, found in group.items()}
 
 FORMERLY = {"record": "records add"} | {
-    verb.split()[1]: verb for verb in VERBS if " " in verb and verb.split()[1] not in ("list", "add")
+    verb.split()[1]: verb for verb in VERBS if " " in verb and verb.split()[1] not in ("list", "add", "rewrite")
 }
 """Verbs that once stood alone, and still may: their names of today."""
 

@@ -7,6 +7,7 @@ asv 0.6 loads this module because asv.conf.json lists it; nothing in asv is patc
 * keeps the grid of parameters fixed while several commits run: asv discovers it once and then names combinations by
   number, so a commit with other cases would otherwise be measured under wrong names;
 * records the trials of each kernel with :mod:`ci.records.store` as soon as they are measured;
+* makes the files that asv reads from the notes of our records, whatever asv is asked to do;
 * names this machine by its fingerprint, so that `asv machine` is not needed;
 * counts as commits of a branch those that a merge brought in, as every other reader of the records does.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from asv import util
+from asv.config import Config
 from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
@@ -217,3 +219,24 @@ def listing(folder: Path, commit: str | None) -> Listing:
         return Listing.of_answer(query("list", "--tree", str(folder)))
     except MeasureError as error:
         return Listing.of_nothing(str(error))
+
+
+def make_files_of_asv(argv: Sequence[str]) -> None:
+    """What asv reads, made of the notes in the results folder of the configuration that asv was started with.
+
+    asv imports this module before it reads anything; what starts it otherwise (a test, a type checker) makes nothing.
+    """
+    program = Path(argv[0])
+    if "asv" not in (program.stem, program.parent.name):
+        return
+    named = (argv[at + 1] if word == "--config" else word.partition("=")[2] for at, word in enumerate(argv)
+             if word.startswith("--config"))  # fmt: skip
+    configuration = Config.load(Path(next(named, "asv.conf.json")).name)  # asv has gone to its folder
+    try:
+        for problem in records.make_asv_files(Path(configuration.results_dir)):
+            log.warning(f"{problem}; asv shows its commit without it")
+    except records.RecordError as error:
+        log.error(str(error))
+
+
+make_files_of_asv(sys.argv)

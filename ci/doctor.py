@@ -24,6 +24,7 @@ from ci.bars import printable
 from ci.git.command import GitError
 from ci.git.repository import Repository
 from ci.harness import MeasureError, query
+from ci.records.store import damage_of, notes_files
 
 Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
@@ -171,8 +172,11 @@ def _records(results: Path) -> Iterator[Finding]:
         what = f"{aside} damaged or foreign file(s) were set aside in {results}"
         next_step = f"look at {results}/**/*.setaside*, correct or remove them"
         yield Finding("warning", what, "what they hold is not shown", next_step)
-    records = [name for name in names if name.endswith(".json") and name not in ("machine.json", "benchmarks.json")]
+    records = notes_files(results)
     yield Finding("ok", f"{len(records)} record file(s) in {results}")
+    for problem in filter(None, map(damage_of, records)):
+        next_step = "restore it from git or a copy, or delete it and record its trial files again"
+        yield Finding("warning", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)
 
 
 def _slurm() -> Finding:

@@ -23,7 +23,8 @@ from ci import harness
 from ci.git.repository import Commit, LocalCheckout, RangeError, Repository
 from ci.harness import INTERRUPTED, TIERS, USAGE, ChildExit, MeasureError, MeasurePlan, OneProgram
 from ci.judging.reach import EVERY, operator_labels, trees_of
-from ci.records import unmeasured
+from ci.records import store, unmeasured
+from ci.records.store import Place
 from ci.records.unmeasured import Unmeasured
 from ci.trials.file import Followed, read
 from ci.trials.trial import Trial
@@ -219,8 +220,8 @@ class PastRun:
         where = self.results / own.machine.name, own.checkouts["head"].environment.name
         if where not in self._recorded:
             folder, env = where
-            files = (folder / f"{commit.hash[:8]}-{env}.notes.jsonl" for commit in self.past.commits)
-            trials = (trial for file in files if file.exists() for trial in read(file).trials)
+            places = (Place(folder.name, commit.hash, env) for commit in self.past.commits)
+            trials = (trial for place in places for trial in store.trials(self.results, place))
             self._recorded[where] = [one for one in trials if self._has(one) and _is_whole(one, plan.tier)]
         known = {one.id for one in self.trials}
         return [one for one in self._recorded[where] if one.id not in known]

@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.history import readings
 from ci.records import derived, store, unmeasured
 from ci.records.ledger import causes_in, sweeps_in
 from ci.sweeps import measured
@@ -29,7 +28,7 @@ from dashboards import overview, sources
 from dashboards.draft import MARKER, Draft, File, SiteError, digest, replacing
 from dashboards.lanes import by_series, commits, lane_slug, parts, slug, tidy
 from dashboards.overview import kernel_block, kernel_head, paired_block
-from dashboards.sources import Lane, LaneSource, ReadRows, Rows, RowSource, digest_of, lane_sources
+from dashboards.sources import Lane, LaneSource, Rows, RowSource, digest_of, lane_sources
 from dashboards.values import minute, receive, script_json, told
 from dashboards.views import SiteInput, View, as_csv, beside, describe, events, machines, newest, pull_request, studies
 
@@ -49,7 +48,6 @@ VIEWS: tuple[View, ...] = (
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
-PAST = ".cache/site"
 """Where, below a folder of records, a build keeps what lasts of them (`dashboards.sources`)."""
 
 SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
@@ -91,11 +89,8 @@ def build(
     """
     results, out, address = Path(results_dir), Path(out_dir).absolute(), repository(repo_url)
     found, problems, kept = read(results)
-    for source in found:
-        if isinstance(source, ReadRows):
-            source.derived(LaneSource(source, None, source.places).blocks[-1])  # both halves of the build want them
     measured.gathered(sweeps_in(results)[0])  # likewise
-    past = meanwhile(lambda: sources.read_history(rows_for_history(results, found, kept), results))
+    past = meanwhile(lambda: sources.read_history(derived.derive(store.load(results)), results))
     notes_of = functools.cache(
         lambda *place: store.trials(results, store.Place(*place))
     )  # several pages ask for the newest
@@ -108,24 +103,12 @@ def build(
     return out
 
 
-def rows_for_history(results_dir: Path, found: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
-    """The rows of all machines, derived."""
-    cached = [source for source in found if isinstance(source, ReadRows)]
-    if len(cached) == len(found) > 0:
-        return sources.history_rows(cached, _code(), kept)
-    return derived.derive(store.load(results_dir))
-
-
 def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     """The rows of every machine, what could not be used of the records, and a folder for what lasts of them."""
-    health = readings.NotesSeen(results_dir)
-    opened = store.opened(results_dir, health.take)
-    health.keep()
-    frames = [store.load(results_dir, machine) for machine in opened.mixed]
-    held = [rows for frame in frames if len(frame) for rows in sources.held(tidy(derived.derive(frame)))]
-    said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
-    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *causes_in(results_dir)[1])]
-    return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
+    frame = store.load(results_dir)
+    found = sources.held(tidy(derived.derive(frame))) if len(frame) else []
+    said = [*frame.attrs["problems"], *causes_in(results_dir)[1]]
+    return found, [text.replace(f"{results_dir}/", "") for text in said], None
 
 
 def write(

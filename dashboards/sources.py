@@ -32,25 +32,9 @@ from pyarrow import feather
 from benchmarks.lifetime import end_with
 from ci.history import exact, reading, triage
 from ci.history import health as apart
-from ci.history.exact import VERSIONS
-from ci.history.health import CASE as HEALTH_CASE
 from ci.history.types import HistoryEvent, Moved, SeriesKey
-from ci.records import derived, rates
-from ci.records.frame import MachineRows, RecordPlace
-from dashboards.lanes import (
-    BLOCK,
-    KEY,
-    MONTH,
-    days,
-    definitions,
-    lane_slug,
-    latest,
-    newest_places,
-    numbers,
-    slug,
-    tidy,
-    timed,
-)
+from ci.records import rates
+from dashboards.lanes import BLOCK, KEY, MONTH, days, definitions, lane_slug, latest, newest_places, numbers, timed
 from dashboards.overview import SPARK_POINTS, LaneSeries
 from dashboards.values import NO_DATE, Ints, milliseconds
 from kernels import project
@@ -103,43 +87,18 @@ def counts_of(rows: pd.DataFrame) -> Counts:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ReadRows:
-    """The rows of a machine out of the cache of the records.  Those that were asked for last are remembered."""
+@dataclasses.dataclass(frozen=True, order=True)
+class RecordPlace:
+    """Rows of a commit in an environment.  date_ms: the latest of its rows, ms since 1970."""
 
-    read: MachineRows
-    _last: dict[tuple[RecordPlace, ...], pd.DataFrame] = dataclasses.field(default_factory=dict)
-
-    @property
-    def machine(self) -> str:
-        """Its name."""
-        return self.read.machine
-
-    @property
-    def places(self) -> Sequence[RecordPlace]:
-        """Its commits and environments that have rows, oldest first."""
-        return self.read.places
-
-    def made_of(self, places: Iterable[RecordPlace]) -> str:
-        """Digest of all that pages can show of the rows of some places."""
-        return self.read.made_of(places)
-
-    def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        """Tidy rows of some places."""
-        return tidy(self.derived(places))
-
-    def derived(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        """Rows of some places as they were recorded, with the columns of `ci.records.derived`."""
-        wanted = tuple(places)
-        if wanted not in self._last:
-            self._last.clear()
-            self._last[wanted] = derived.derive(self.read.rows(wanted))
-        return self._last[wanted]
+    date_ms: int
+    commit: str
+    env: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldRows:
-    """The same out of tidy rows in memory."""
+    """Tidy rows of a machine."""
 
     machine: str
     held: pd.DataFrame
@@ -155,19 +114,19 @@ class HeldRows:
 
     @property
     def places(self) -> Sequence[RecordPlace]:
-        """See ReadRows."""
+        """Its commits and environments that have rows, oldest first."""
         return sorted(self.at)
 
     def made_of(self, places: Iterable[RecordPlace]) -> str:
-        """See ReadRows."""
+        """Digest of all that pages can show of the rows of some places."""
         return hashlib.sha256(pd.util.hash_pandas_object(self.rows(places), index=False).to_numpy()).hexdigest()
 
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        """See ReadRows."""
+        """Rows of some places."""
         return self.held.iloc[np.sort(np.concatenate([self.at[place] for place in places]))]
 
 
-RowSource = ReadRows | HeldRows
+RowSource = HeldRows
 
 
 def held(frame: pd.DataFrame) -> list[HeldRows]:
@@ -333,38 +292,6 @@ def save(file: Path | None, made_of: str, rows: pd.DataFrame, counts: Counts) ->
         whole = max(len(table), 1)  # in one piece, or it would have to be put together to be read
         feather.write_feather(table, draft, "uncompressed", chunksize=whole)
         os.replace(draft, file)
-
-
-# ---- for the history ------------------------------------------------------------------------------------------------
-
-HISTORY_COLUMNS = dict.fromkeys(
-    [
-        *("machine", "kind", "device", "count", "date", *HEALTH_CASE, "baseline", "seconds", "status", "yardstick"),
-        *("code", *VERSIONS, "trials", "paired_ratio", "paired_low", "paired_high", "paired_with", "compared_with"),
-        *("baseline_ratio", "baseline_name"),
-    ]
-)
-"""Columns that `ci.history` reads, of the records and derived."""
-
-
-def history_rows(sources: Sequence[ReadRows], code: str, kept: Path | None) -> pd.DataFrame:
-    """The rows of all machines with these columns, oldest commit first, as of a derived frame of all records.
-
-    code: digest of the code that reads; kept: folder for what was read, None to keep nothing.
-    """
-
-    def of_machine(source: ReadRows) -> pd.DataFrame:
-        def read(places: Sequence[RecordPlace]) -> pd.DataFrame:
-            frame = source.derived(places)
-            return frame[[name for name in HISTORY_COLUMNS if name in frame]]
-
-        file = kept / f"history-{slug(source.machine)}.arrow" if kept else None
-        return carried(LaneSource(source, None, source.places), read, code, file)[0]
-
-    frame = stacked(list(map(of_machine, sources)))
-    dates, commits = frame["date"].array.asi8, frame["commit"].cat.codes.to_numpy()
-    later = (dates[1:] > dates[:-1]) | ((dates[1:] == dates[:-1]) & (commits[1:] >= commits[:-1]))
-    return frame if later.all() else frame.iloc[np.lexsort((commits, dates))].reset_index(drop=True)
 
 
 # The history that the pages show: records, recorded machine code, git's commits and what people decided, together.

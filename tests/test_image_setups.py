@@ -23,6 +23,7 @@ import filelock
 import pytest
 import torch
 
+from ci.trials.file import read
 from tests.kit import commit, copied, repository
 from tests.needed import absent
 
@@ -202,7 +203,7 @@ def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
     if not checked:
         assert json.loads(subprocess.run([python, "-c", SEEN], check=True, **asked).stdout) == [VERSION, HIP]
         return
-    (notes,) = tree.glob("results/*/*.notes.jsonl")
-    lines = [json.loads(line) for line in notes.read_text().splitlines()]
-    versions = {tree["environment"]["torch"] for line in lines for tree in line.get("trees", {}).values()}
+    (notes,) = tree.glob("results/*/*.notes.jsonl*")
+    checkouts = [checkout for trial in read(notes).trials for checkout in trial.checkouts.values()]
+    versions = {checkout.environment.versions["torch"] for checkout in checkouts}
     assert versions == {VERSION}, versions

@@ -24,6 +24,7 @@ from ci.options import (
     DRY_RUN,
     FILE,
     JSON,
+    NO_VERDICT,
     PASS,
     REGRESSION,
     RESULTS,
@@ -187,7 +188,9 @@ def events(given: Given) -> int:
         show(chosen, history, out_console(), all_code=EventKind.CODE in given.kinds)
     if given.summary:
         _add_to_summary(chosen, history)
-    return REGRESSION if any(map(is_regression, chosen)) else PASS
+    if any(map(is_regression, chosen)):
+        return REGRESSION
+    return NO_VERDICT if history.unread else PASS
 
 
 def _history(given: Given) -> tuple[History, triage.Triage]:

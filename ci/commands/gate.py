@@ -13,11 +13,13 @@ from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import claims, policy, recorded
 from ci.judging.claims import rejected
+from ci.judging.recorded import GateError
 from ci.judging.types import Verdict, to_json
 from ci.options import (
     ANY,
     FILE,
     JSON,
+    NO_VERDICT,
     PASS,
     POLICY,
     RESULTS,
@@ -72,9 +74,19 @@ def gate(given: Given) -> int:
         raise click.UsageError("BASE and HEAD are missing: `ridgeline gate HEAD^ HEAD` judges two recorded commits")
     ends = base, head = repository.resolve(given.base), repository.resolve(given.head)
     checkouts = [LocalCheckout(role, repository.root, end) for role, end in zip(("base", "head"), ends, strict=True)]
+    unread = recorded.unread(given.results, base.hash, head.hash, given.machine)
+    for problem in unread:
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    try:
+        judged = recorded.gate(given.results, base.hash, head.hash, rules, given.machine)
+    except GateError:
+        if not unread:
+            raise
+        click.echo("what was left out may be what both commits have in common: no verdict", err=True)
+        return NO_VERDICT
     causes, _ = causes_in(given.results)
     reports, documents = [], []
-    for one in recorded.gate(given.results, base.hash, head.hash, rules, given.machine):
+    for one in judged:
         # One report per machine and environment that recorded both, with what experiments have shown on that machine.
         apart = "" if one.paired else ", recorded apart"
         title = f"recorded commits on {one.machine} ({one.env}){apart}"
@@ -85,7 +97,8 @@ def gate(given: Given) -> int:
         reports.append(dataclasses.replace(made, explanations=why))
         where = {"machine": one.machine, "env": one.env, "paired": one.paired}
         documents.append({**where, **to_json(one.judgement)})
-    return _told(reports, documents, given)
+    code = _told(reports, documents, given)
+    return NO_VERDICT if unread and code == PASS else code
 
 
 def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], given: Given) -> int:

@@ -145,11 +145,12 @@ def _planned(head: LocalCheckout, planned: MeasurePlan, **more: int) -> dict[str
 
 def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: int) -> None:
     """How long it will take, by what the records of GPUs took."""
+    from ci.records.store import notes_files
     from ci.report import effort
 
     counted = _planned(head, planned, gpus=gpus)
     worlds = {name: {int(ranks): cases for ranks, cases in found.items()} for name, found in counted.items()}
-    files = sorted(results.glob("*/*.notes.jsonl"))
+    files = notes_files(results)
     known = effort.paces(trial for file in files for trial in read(file).trials)
     efforts = effort.expected(worlds, known, planned.trials)
     out_console().print(effort.table(efforts, gpus, planned.trials))

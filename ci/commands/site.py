@@ -10,6 +10,8 @@ import click
 
 from ci.harness import MeasureError, draw, follow, options, program, run_here
 from ci.options import ANY, DRY_RUN, PASS, RESULTS, Given, NewFile, err_console, flag, folder, option, several, verb
+from ci.records.store import damage_of, notes_files
+from ci.report.words import plain
 
 
 @verb("ridgeline site --out site")
@@ -34,6 +36,8 @@ def site(given: Given) -> int:
         click.echo(f"would build {given.out} from {given.results}")
         return 0
     build_site(given.out, given.results, given.repo_url, given.reports)
+    for problem in filter(None, map(damage_of, notes_files(given.results))):
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)
     click.echo(given.out / "index.html")
     if given.serve is not None:
         click.echo(f"http://127.0.0.1:{given.serve}/ until Ctrl-C", err=True)

@@ -23,12 +23,13 @@ class History:
     """What the records say happened.  events: oldest first; steps: of each series, all of them, events or not.
 
     notes: sentences on what was left out or put in order by other means than usual.  commits: recorded ones, oldest
-    first.  series, points: how much was looked at.
+    first.  series, points: how much was looked at.  unread: records that could not be read.
     """
 
     events: tuple[HistoryEvent, ...]
     steps: Mapping[SeriesKey, tuple[Moved, ...]]
     notes: tuple[str, ...] = ()
+    unread: int = 0
     commits: tuple[str, ...] = ()
     series: int = 0
     points: int = 0

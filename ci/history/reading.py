@@ -58,7 +58,8 @@ def of_frame(
     events = with_explanations(joined(found.events, health), causes, known)
     if health or moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
-    return dataclasses.replace(found, events=events, notes=(*found.notes, *paired.problems))
+    notes = (*frame.attrs.get("problems", ()), *found.notes, *paired.problems)
+    return dataclasses.replace(found, events=events, notes=notes, unread=frame.attrs.get("unread", 0))
 
 
 # What experiments have shown about an event: recorded explanations of commits within the range of its step.

@@ -237,7 +237,7 @@ def load(results_dir: Path) -> HealthRecord:
 
 
 def _notes(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.notes.jsonl"))
+    return sorted(folder.glob("*.notes.jsonl*"))
 
 
 def _stamp(path: Path) -> list[int]:

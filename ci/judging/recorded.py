@@ -21,6 +21,7 @@ from ci.records.ledger import machine_folders
 from ci.records.pooling import Place
 from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
+from ci.trials.file import Problem, unpacked
 from ci.trials.trial import Trial
 
 
@@ -55,10 +56,16 @@ def gate(results: Path, base: str, head: str, policy: Policy, machine: str | Non
     return found
 
 
+def unread(results: Path, base: str, head: str, machine: str | None = None) -> list[Problem]:
+    """What cannot be read of the records of two commits (full hashes): with it the verdict could be another one."""
+    machines = [machine] if machine else [folder.name for folder in machine_folders(results)]
+    return [problem for name in machines for problem in store.problems_at(results, name, (base, head))]
+
+
 def in_pairs(results: Path, base: str, head: str, policy: Policy, machine: str) -> list[CaseVerdict]:
     """What the gate says of the cases in whose trials both commits (full hashes) ran side by side on a machine."""
-    notes = (results / machine).glob(f"{head[:8]}*.notes.jsonl")
-    if not any(base.encode() in path.read_bytes() for path in notes):
+    notes = (results / machine).glob(f"{head[:8]}*.notes.jsonl*")
+    if not any(base.encode() in unpacked(path.read_bytes())[0] for path in notes):
         return []  # most commits never met: their trials need not be parsed
     judged = _on_machine(results, machine, base, head, policy)
     return [case for one in judged for case in one.judgement.cases if case.kernel in one.lock_step]

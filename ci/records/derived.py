@@ -178,7 +178,8 @@ def export_samples(
     for folder in machine_folders(results_dir):
         if machines and folder.name not in machines:
             continue
-        by_id = {trial.id: trial for path in sorted(folder.glob("*.notes.jsonl")) for trial in read(path).trials}
+        files = [path for files in store.notes_by_stem(folder).values() for path in files]
+        by_id = {trial.id: trial for path in files for trial in read(path).trials}
         chosen_trials = [
             trial
             for trial in sorted(by_id.values(), key=lambda trial: trial.order)

@@ -18,9 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from ci.records import foreign_csv, foreign_tools
-from ci.records.cache import PART_ROWS, ParsedUnit
 from ci.records.foreign_csv import ForeignError, ImportOptions, Point, table
-from ci.records.frame import imported, imported_machines
+from ci.records.imported import PART_ROWS, ParsedUnit, imported, imported_machines
 from ci.trials.file import Problem, RecordError
 
 FORMATS = ("asv", "nccl-tests", "hyperfine", "google-benchmark", "csv")
@@ -64,7 +63,12 @@ def sources(paths: Sequence[Path]) -> list[ForeignSource]:
             inside = file.relative_to(path).parts if path.is_dir() else ()
             if not inside:
                 found.append(ForeignSource(file, file.name))
-            elif file.is_file() and file.name not in BESIDE and not any(part.startswith(".") for part in inside):
+            elif (
+                file.is_file()
+                and file.name not in BESIDE
+                and ".notes.jsonl" not in file.name
+                and not any(part.startswith(".") for part in inside)
+            ):
                 found.append(ForeignSource(file, file.resolve().relative_to(root).as_posix()))
     return found
 

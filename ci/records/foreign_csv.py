@@ -31,7 +31,7 @@ import pyarrow.csv as pa_csv
 from benchmarks import trial_file
 from benchmarks.shapes import LONGEST_NAME, clean
 from ci.records.cache import TEXT, Value, table_of
-from ci.records.frame import COLUMNS
+from ci.records.imported import COLUMNS
 from ci.records.pooling import interval
 
 # A point of a foreign history: what every format is read into.

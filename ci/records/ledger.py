@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -190,7 +191,7 @@ def causes_of(causes: Sequence[RecordedCause], base: str, head: str, machine: st
     return tuple(one.explanation for one in causes if (one.base, one.head, one.machine) == (base, head, machine))
 
 
-# The lines of sweeps: `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz`, written by :mod:`ci.records.store`.
+# The lines of sweeps: `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.DIGEST.jsonl.gz`, of :mod:`ci.records.store`.
 #
 # They are trial lines, apart from the series of cases.  Samples stay in them: a sweep has few rounds of each point.
 
@@ -214,12 +215,18 @@ def sweep_files(results_dir: Path) -> list[Path]:
 
 def sweeps_in(results_dir: Path) -> tuple[list[Trial], list[str]]:
     """The lines of all sweeps, each once, and a sentence on each that cannot be used."""
-    found: dict[str, Trial] = {}
+    by_record: dict[Path, dict[str, Trial]] = {}
     problems: list[str] = []
     for file in map(read, sweep_files(results_dir)):
         problems += left_out(file)
-        found.update({trial.id: trial for trial in file.trials if trial.sweep})
-    return list(found.values()), problems
+        by_record.setdefault(base_of(file.path), {}).update({trial.id: trial for trial in file.trials if trial.sweep})
+    ordered = (sorted(trials.values(), key=lambda trial: trial.order) for _, trials in sorted(by_record.items()))
+    return list({trial.id: trial for trials in ordered for trial in trials}.values()), problems
+
+
+def base_of(path: Path) -> Path:
+    """The path of notes, or of a file of sweeps, without its digest and suffix: that of its record."""
+    return path.with_name(re.sub(r"(\.[0-9a-f]{12})?(\.notes)?\.jsonl(\.gz)?$", "", path.name))
 
 
 def left_out(file: TrialFile) -> list[str]:

@@ -11,7 +11,6 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ci.records.pooling import Cell, PooledTrials, times_of
@@ -54,8 +53,8 @@ IDENTITY = {
 """What of a machine goes into asv's params: its static identity, from which its name is made too."""
 
 FEWEST_SAMPLES = 7
-"""Fewer samples are left out of asv's file (the notes have them).  With 6 against 6 asv's compare uses the Mann-Whitney
-test at p < 0.002, whose least p is then 0.0022: it would never flag anything; without samples it compares intervals."""
+"""Of 6 against 6 samples, as `asv run` and `asv continuous` hold them in memory, asv's Mann-Whitney test at p < 0.002
+has a least p of 0.0022: it would never flag anything.  Our files of asv have no samples: it compares intervals."""
 
 
 def machine_record(machine: Machine) -> dict[str, str]:
@@ -168,10 +167,10 @@ def _time_row(pooled: PooledTrials, declared: Declaration, benchmark: Json) -> l
     operator = declared.operator
     keys = itertools.product(declared.backends, declared.cases)
     cells = [pooled.cells.get((operator, backend, case)) for backend, case in keys]
-    statistics, samples = [_stats(cell) for cell in cells], [_samples(cell) for cell in cells]
+    statistics = [_stats(cell) for cell in cells]
     values, params, version = [value_of(cell) for cell in cells], benchmark["params"], benchmark["version"]
     when = pooled.started_ms[operator], pooled.duration_s[operator]
-    return _row(values, params, version, *when, statistics, samples)
+    return _row(values, params, version, *when, statistics)
 
 
 def _row(
@@ -181,10 +180,9 @@ def _row(
     started_ms: int,
     duration: float | None = None,
     stats: Sequence[Sequence[float] | None] = (),
-    samples: Sequence[list[float] | None] = (),
 ) -> list[Any]:
     columns = [[None if one is None else one[i] for one in stats] for i in range(6)]
-    row = [list(values), params, version, started_ms, duration, *columns, list(samples), None]
+    row = [list(values), params, version, started_ms, duration, *columns]
     row = [
         None if index != 1 and isinstance(entry, list) and all(x is None for x in entry) else entry
         for index, entry in enumerate(row)
@@ -202,12 +200,6 @@ def _stats(cell: Cell | None) -> tuple[float, ...] | None:
     return (*(float(f"{value:.6g}") for value in (times.low, times.high, times.q25, times.q75)), 1, times.samples)
 
 
-def _samples(cell: Cell | None) -> list[float] | None:
-    if cell is None or sum(map(len, cell.trials)) < FEWEST_SAMPLES:
-        return None
-    return [float(f"{value:.7g}") for trial in cell.trials for value in trial]
-
-
 def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], version: str, date_ms: int) -> Json:
     return {
         "name": name,
@@ -222,11 +214,6 @@ def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], versio
 
 def _same_axes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.get("param_names") == other.get("param_names") and len(one.get("params", ())) == len(other["params"])
-
-
-def notes_of(path: Path) -> Path:
-    """The notes beside an asv file."""
-    return path.with_name(f"{path.stem}.notes.jsonl")
 
 
 SOFTWARE = ("torch", "triton", "cuda", "hip", "nccl")

@@ -1,19 +1,20 @@
-"""The only reader and writer of results/: asv's files, and beside each the trials it was made of.
+"""The only reader and writer of results/: the notes of each place, and asv's files, which are made of them.
 
-`results/<machine>/<commit8>-<env>.notes.jsonl` holds the trial lines; `results/<machine>/<commit8>-<env>.json` is asv's
-file, and every row of ours in it can be made again from the notes.  So recording is a union of trials by id: it does
-not matter in which order, how often or by whom, and whatever asv or an interrupted writer left behind is put right by
-recording once more.  Every file is replaced as a whole, under one lock per results folder.
+`results/<machine>/<commit8>-<env>.<digest>.notes.jsonl.gz` holds trial lines (:mod:`ci.trials.notes`) and is never
+changed: what is recorded later is a file of its own, named by its content.  The record of a place is the union of its
+files by the ids of trials, so it does not matter in which order, how often or by whom trials are recorded, and records
+of different branches never conflict.  What asv reads (`<commit8>-<env>.json`, machine.json, benchmarks.json) is derived
+from the notes, left out of git, and put right by :func:`make_asv_files`.  Every file is replaced as a whole, under one
+lock per results folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,29 +22,33 @@ from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
 from ci.records import unmeasured
-from ci.records.ledger import SWEEPS, by_regime, folder_of
+from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
-from ci.trials.file import Problem, RecordError, TrialFile, read, same_results, set_aside
+from ci.trials import notes
+from ci.trials.file import Problem, RecordError, TrialFile, read, same_results, set_aside, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ci.records.frame import OpenedRecords
-
 __all__ = [
     "Place",
     "Problem",
     "RecordError",
     "Recorded",
+    "Rewritten",
+    "damage_of",
     "keep_grids",
     "load",
-    "opened",
+    "make_asv_files",
+    "notes_files",
     "places",
     "pool_at",
+    "problems_at",
     "read_benchmarks",
     "record",
+    "rewrite",
     "trials",
 ]
 
@@ -52,15 +57,34 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 LOCK_SECONDS = 600.0
 """How long a writer waits for another.  A record takes seconds; ten minutes mean that the other one hangs."""
 
+NOTES = re.compile(r"(?P<stem>.+?)(\.[0-9a-f]{12})?\.notes\.jsonl(\.gz)?")
+"""Names of notes; those of before 2026-11-28 are plain text and have no digest."""
+
+GIT_IGNORES = "/benchmarks.json\n/*/machine.json\n/*/????????-*.json\n*.lock\n*.setaside*\n.*.draft\n.cache/\n"
+"""`.gitignore` of a folder of records: asv's files, and what writers leave."""
+
+GIT_MERGES = "*.jsonl merge=union\n"
+"""`.gitattributes`: of a ledger, both sides of a merge count."""
+
 
 @dataclasses.dataclass
 class Recorded:
-    """What a call of :func:`record` did.  paths: asv files that now hold the trials, written or not."""
+    """What a call of :func:`record` did.  paths: files that now hold the trials, written or not."""
 
     paths: list[Path] = dataclasses.field(default_factory=list)
     added: int = 0
     known: int = 0
     places: list[Place] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Rewritten:
+    """What :func:`rewrite` did.  before, after: bytes of notes and sweeps; files: that were written."""
+
+    before: int = 0
+    after: int = 0
+    files: int = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
@@ -82,39 +106,74 @@ def record(
     done = Recorded()
     for regime, those in by_regime([read(file) if isinstance(file, Path) else file for file in files]).items():
         folder = folder_of(results_dir, regime)
-        wanted = _by_file(those, folder, commits or {}, done.problems, keep=not dry_run)
+        trials_of = _by_record(those, folder, commits or {}, done.problems, keep=not dry_run)
         with contextlib.nullcontext() if dry_run else _lock(folder):
-            for swept, place, path in sorted(wanted):
-                there, broken = _read_trials(path, keep=not dry_run)
-                new, already, conflicts = _new(wanted[swept, place, path], there.trials, path)
-                done.problems += [*broken, *conflicts]
-                done.known, done.added = done.known + already, done.added + len(new)
-                done.paths.append(path if swept else _asv_path(folder, place))
-                done.places += [] if swept else [place]
-                if new and swept and not dry_run:
-                    ordered = sorted((*there.trials, *new), key=lambda trial: trial.order)
-                    _replace(path, gzip.compress("".join(f"{trial.text}\n" for trial in ordered).encode(), mtime=0))
-                elif not swept and not dry_run:
-                    done.problems += _write_place(folder, TrialFile(there.path, (*there.trials, *new)), place)
-                    measured = {(place.commit, trial.operator) for trial in wanted[swept, place, path]}
+            for base, place in sorted(trials_of, key=lambda key: key[0]):
+                recorded = recorded_trials(base, done.problems)
+                new, known, conflicts = _new(trials_of[base, place], recorded, base)
+                done.problems += conflicts
+                done.known, done.added = done.known + known, done.added + len(new)
+                written = _write_notes(base, new, dry_run) if new else None
+                if place is None:
+                    done.paths += [written] if written else _files_of(base)
+                    continue
+                done.paths.append(_asv_path(folder, place))
+                done.places.append(place)
+                if not dry_run:
+                    _write_asv_files(folder, {place: (*recorded, *new)})
+                    measured = {(place.commit, trial.operator) for trial in trials_of[base, place]}
                     unmeasured.settle(folder / place.machine / unmeasured.NAME, measured)
     return done
 
 
-def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[list[Trial], int, list[Problem]]:
-    """(trials to add, number of those that are there already, those whose id has other results there)."""
-    there = {trial.id: trial for trial in notes}
-    conflicts, known, new = [], set(), dict[str, Trial]()
-    for trial in wanted:
-        earlier = there.get(trial.id) or new.get(trial.id)
-        if earlier is None:
-            new[trial.id] = trial
-        elif same_results(trial, earlier):
-            known |= {trial.id} & there.keys()
-        else:
-            why = f"trial {trial.id} of {trial.operator} is recorded already with other results; the record stays"
-            conflicts.append(Problem(str(path), why))
-    return list(new.values()), len(known), conflicts
+def rewrite(results_dir: Path, dry_run: bool = False) -> Rewritten:
+    """Write every record in the form of today: one file of notes a place, one of each swept operator; asv's files anew.
+
+    Twice is the same as once.  A record that cannot be read whole stays as it is, and is a problem.
+    """
+    done = Rewritten()
+    with contextlib.nullcontext() if dry_run else _lock(results_dir):
+        for base in sorted({base_of(path) for path in (*notes_files(results_dir), *sweep_files(results_dir))}):
+            files = _files_of(base)
+            done.before += _bytes(files)
+            if problems := [problem for path in files for problem in read(path).problems(keep=False)]:
+                done.problems += problems
+                done.after += _bytes(files)
+                continue
+            trials_there = recorded_trials(base, [])
+            packed = notes.packed(trials_there)
+            path, content = _notes_path(base, packed.digest), packed.content
+            done.after += len(content)
+            if files != [path] or path.read_bytes() != content:
+                done.files += 1
+            if not dry_run:
+                _replace(path, content)
+                for old in set(files) - {path}:
+                    old.unlink()
+    if not dry_run:
+        make_asv_files(results_dir)
+    return done
+
+
+def make_asv_files(results_dir: Path) -> list[Problem]:
+    """Make what asv reads wherever it is missing or older than the notes; returns what is wrong with files of notes.
+
+    Raises RecordError.
+    """
+    outdated: dict[Place, Sequence[Trial]] = {}
+    whole = bool(read_benchmarks(results_dir))
+    for folder in machine_folders(results_dir):
+        for stem, files in notes_by_stem(folder).items():
+            known, _ = _asv_file(folder / f"{stem}.json", folder.name)
+            if whole and known.get("notes") == [path.name for path in files]:
+                continue
+            trials_there = recorded_trials(folder / stem, [])
+            if place := place_of(folder.name, stem, trials_there):
+                outdated[place] = trials_there
+    if outdated:
+        with _lock(results_dir):
+            _write_asv_files(results_dir, outdated)
+    return [problem for path in notes_files(results_dir) if (problem := damage_of(path))]
 
 
 def keep_grids(results_dir: Path, earlier: asv_files.Json) -> None:
@@ -130,106 +189,107 @@ def keep_grids(results_dir: Path, earlier: asv_files.Json) -> None:
 def read_benchmarks(results_dir: Path) -> asv_files.Json:
     """benchmarks.json as it is; empty if there is none or it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads((results_dir / "benchmarks.json").read_text())
-        return found if isinstance(found, dict) else {}
+        document = json.loads((results_dir / "benchmarks.json").read_text())
+        return document if isinstance(document, dict) else {}
     return {}
 
 
-def _by_file(
+def _new(wanted: Sequence[Trial], recorded: Sequence[Trial], base: Path) -> tuple[list[Trial], int, list[Problem]]:
+    """(trials to add, number of those that are there already, those whose id has other results there)."""
+    there = {trial.id: trial for trial in recorded}
+    conflicts, known, new = [], set(), dict[str, Trial]()
+    for trial in wanted:
+        earlier = there.get(trial.id) or new.get(trial.id)
+        if earlier is None:
+            new[trial.id] = trial
+        elif same_results(trial, earlier):
+            known |= {trial.id} & there.keys()
+        else:
+            why = f"trial {trial.id} of {trial.operator} is recorded already with other results; the record stays"
+            conflicts.append(Problem(str(base), why))
+    return list(new.values()), len(known), conflicts
+
+
+def _by_record(
     files: Iterable[TrialFile], results_dir: Path, commits: Mapping[str, str], problems: list[Problem], keep: bool
-) -> dict[tuple[bool, Place, Path], list[Trial]]:
-    """The trials by where they belong: whether in a file of sweeps, the place, the file."""
+) -> dict[tuple[Path, Place | None], list[Trial]]:
+    """The trials by the record they belong to: what the names of its files begin with, its place (None: of a sweep)."""
     for role, commit in commits.items():
         if not COMMIT.fullmatch(commit):
             allowed = "give the full hash, 40 hex digits (git rev-parse NAME)"
             raise RecordError(f"the commit given for {role!r} is {commit!r}; {allowed}")
-    wanted: dict[tuple[bool, Place, Path], list[Trial]] = {}
+    wanted: dict[tuple[Path, Place | None], list[Trial]] = {}
     for file in files:
         problems += file.problems(keep)
         for trial in (trial.with_commits(commits) for trial in file.trials):
-            places, reasons = _places(trial)
+            of_trial, reasons = _places(trial)
             aside = set_aside(file.path, trial.text.encode()) if reasons and keep else ""
             problems += [Problem(str(file.path), why, aside) for why in reasons]
-            for place in places:
-                path = asv_files.notes_of(_asv_path(results_dir, place))
+            for place in of_trial:
                 if trial.sweep:
-                    path = results_dir / SWEEPS / place.machine / f"{place.stem}-{trial.operator}.jsonl.gz"
-                wanted.setdefault((trial.sweep is not None, place, path), []).append(trial)
+                    key = results_dir / SWEEPS / place.machine / f"{place.stem}-{trial.operator}", None
+                else:
+                    key = results_dir / place.machine / place.stem, place
+                wanted.setdefault(key, []).append(trial)
     return wanted
 
 
 def _places(trial: Trial) -> tuple[list[Place], list[str]]:
     """Where a trial belongs, and why a checkout of it cannot be recorded."""
-    places, reasons = dict[Place, None](), []
+    of_trial, reasons = dict[Place, None](), []
     for role, checkout in trial.checkouts.items():
         commit = checkout.recordable
         if commit and COMMIT.fullmatch(commit):
-            places[Place(trial.machine.name, commit, checkout.environment.name)] = None
+            of_trial[Place(trial.machine.name, commit, checkout.environment.name)] = None
         else:
             state = "has local changes" if checkout.dirty else f"has commit {commit!r}"
             reasons.append(
                 f"trial {trial.id} of {trial.operator}: its checkout {role!r} {state}, so it belongs to no commit's "
                 "record; commit and measure again, or name the commit as you measure: `ridgeline run --help`"
             )
-    return list(places), reasons
+    return list(of_trial), reasons
 
 
-def _texts(notes: TrialFile, pooled: PooledTrials, old: asv_files.Json, path: Path) -> dict[Path, str]:
-    """The notes of a place and asv's file, which keeps what asv alone put in it, in the order of writing."""
-    rows = {**(old.get("results") or {}), **asv_files.asv_rows(pooled)}
-    file = {**asv_files.result_file(pooled, rows), "durations": old.get("durations") or {}}
-    return {notes.path: _notes_text(notes), path: asv_files.dumps(file)}
+def _write_notes(base: Path, new: Sequence[Trial], dry_run: bool) -> Path:
+    """The file of its own that holds these trials."""
+    packed = notes.packed(new)
+    path = _notes_path(base, packed.digest)
+    if not dry_run:
+        _replace(path, packed.content)
+    return path
 
 
-def _notes_text(notes: TrialFile) -> str:
-    """The notes of a place: its trials by time."""
-    return "".join(f"{trial.text}\n" for trial in sorted(notes.trials, key=lambda one: one.order))
-
-
-def _write_place(results_dir: Path, notes: TrialFile, place: Place) -> list[Problem]:
-    """Bring the notes and asv's files of one place up to date with these trials."""
-    path = _asv_path(results_dir, place)
-    pooled = pool(notes.trials, place)
-    old, problems = _own_file(path, place)
-    for file, text in _texts(notes, pooled, old, path).items():
-        _replace(file, text)
-    machine = {**asv_files.machine_record(pooled.machine), "version": 1}
-    _replace(path.with_name("machine.json"), json.dumps(machine, indent=4, sort_keys=True))
-    new = asv_files.broken_benchmark()
-    for declared in pooled.declarations.values():
-        new |= asv_files.benchmarks_of(declared, pooled.date_ms)
-    grids = asv_files.merged(read_benchmarks(results_dir), new)
+def _write_asv_files(results_dir: Path, trials_at: Mapping[Place, Sequence[Trial]]) -> None:
+    """Make asv's files of these places; what asv alone put in them stays."""
+    grids = asv_files.merged(read_benchmarks(results_dir), asv_files.broken_benchmark())
+    for place, those in trials_at.items():
+        pooled, path = pool(those, place), _asv_path(results_dir, place)
+        known, _ = _asv_file(path, place.machine)
+        if known and known["commit_hash"] != place.commit:
+            raise RecordError(
+                f"{path} belongs to commit {known['commit_hash']}, whose first 8 digits are those of "
+                f"{place.commit}; asv cannot hold both: move one of them to another results folder"
+            )
+        rows = {**(known.get("results") or {}), **asv_files.asv_rows(pooled)}
+        names = [file.name for file in _files_of(results_dir / place.machine / place.stem)]
+        file = asv_files.result_file(pooled, rows) | {"durations": known.get("durations") or {}, "notes": names}
+        _replace(path, asv_files.dumps(file))
+        machine = {**asv_files.machine_record(pooled.machine), "version": 1}
+        _replace(path.with_name("machine.json"), json.dumps(machine, indent=4, sort_keys=True))
+        for declared in pooled.declarations.values():
+            grids = asv_files.merged(grids, asv_files.benchmarks_of(declared, pooled.date_ms))
     _replace(results_dir / "benchmarks.json", json.dumps(grids, indent=4, sort_keys=True))
-    return problems
+    for name, text in ((".gitignore", GIT_IGNORES), (".gitattributes", GIT_MERGES)):
+        if not (results_dir / name).exists():
+            _replace(results_dir / name, text)
 
 
-def _own_file(path: Path, place: Place) -> tuple[asv_files.Json, list[Problem]]:
-    """The asv file at `path`; one that is torn, newer or of another machine is moved aside and {} returned."""
-    if not path.exists():
-        return {}, []
-    content = path.read_bytes()
-    data, why = asv_files.checked(content, place.machine)
-    if why:
-        aside = set_aside(path, content)
-        if not aside:
-            raise RecordError(f"{path}: {why}, and it cannot be put aside; move it away and record again")
-        return {}, [Problem(str(path), f"{why}; made anew from its notes", aside)]
-    if data["commit_hash"] != place.commit:
-        raise RecordError(
-            f"{path} belongs to commit {data['commit_hash']}, whose first 8 digits are those of "
-            f"{place.commit}; asv cannot hold both: move one of them to another results folder"
-        )
-    return data, []
-
-
-def _read_trials(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
-    """A file of trial lines; with `keep`, lines that are not trials are put aside (else only reported)."""
-    if not path.exists():
-        return TrialFile(path), []
-    file = read(path)
-    if damaged := next((one for one in file.rejected if one.number == 0), None):
-        raise RecordError(f"{path} {damaged.why}; nothing was changed: restore it, or move it away and record again")
-    return file, file.problems(keep)
+def _asv_file(path: Path, machine: str) -> tuple[asv_files.Json, str]:
+    """asv's file of a place; {} and why where there is none that asv would take."""
+    try:
+        return asv_files.checked(path.read_bytes(), machine)
+    except OSError as error:
+        return {}, f"cannot be read: {error.strerror}"
 
 
 @contextlib.contextmanager
@@ -261,14 +321,88 @@ def _asv_path(results_dir: Path, place: Place) -> Path:
     return results_dir / place.machine / f"{place.stem}.json"
 
 
+def _bytes(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
+# ---- where the files of a record are ------------------------------------------------------------------------------
+
+
+def notes_files(results_dir: Path) -> list[Path]:
+    """Every file of notes."""
+    return [
+        path for folder in machine_folders(results_dir) for paths in notes_by_stem(folder).values() for path in paths
+    ]
+
+
+def damage_of(path: Path) -> Problem | None:
+    """What is wrong with a file of trials as a file (torn, not packed, merged by hand), without parsing its trials."""
+    try:
+        content, damage = unpacked(path.read_bytes())
+    except OSError as error:
+        return Problem(str(path), f"cannot be read: {error.strerror or error}")
+    if damage:
+        return Problem(str(path), damage[0].why)
+    if not content.strip():
+        return Problem(str(path), "is empty")
+    lines = enumerate(content.split(b"\n"), 1)
+    broken = (
+        number for number, line in lines if line.strip() and not (line[:1] == b"{" and line.rstrip()[-1:] == b"}")
+    )
+    number = next(broken, None)
+    return Problem(f"{path}:{number}", "is no line of JSON: torn, or merged by hand") if number else None
+
+
+def notes_by_stem(folder: Path) -> dict[str, list[Path]]:
+    """The notes of a machine by what asv calls the record, `<commit8>-<env>`."""
+    by_stem: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*.notes.jsonl*")):
+        if match := NOTES.fullmatch(path.name):
+            by_stem.setdefault(match["stem"], []).append(path)
+    return by_stem
+
+
+def _is_swept(base: Path) -> bool:
+    return base.parent.parent.name == SWEEPS
+
+
+def _files_of(base: Path) -> list[Path]:
+    """The files of a record."""
+    return sorted(
+        path for path in base.parent.glob(f"{base.name}.*jsonl*") if base_of(path) == base and path.name[0] != "."
+    )
+
+
+def _notes_path(base: Path, digest: str) -> Path:
+    suffix = ".jsonl.gz" if _is_swept(base) else ".notes.jsonl.gz"
+    return base.with_name(f"{base.name}.{digest}{suffix}")
+
+
+def recorded_trials(base: Path, problems: list[Problem]) -> list[Trial]:
+    """The trials of a record, each once, oldest first.  problems: gets what of its files is not used."""
+    by_id: dict[str, Trial] = {}
+    for path in _files_of(base):
+        file = read(path)
+        problems += file.problems(keep=False)
+        by_id.update((trial.id, trial) for trial in file.trials if trial.id not in by_id)
+    return sorted(by_id.values(), key=lambda trial: trial.order)
+
+
+def place_of(machine: str, stem: str, trials_there: Iterable[Trial]) -> Place | None:
+    """The place that a record is of, by what its trials say of their commits; None if none of them belongs here."""
+    of_trials = (place for trial in trials_there for place in _places(trial)[0])
+    return next((place for place in of_trials if (place.machine, place.stem) == (machine, stem)), None)
+
+
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
 def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     """All records as a long frame, one row per (machine, commit, env, kernel, backend, case), oldest commit first.
 
-    Columns: see `ci.records.cache.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer
-    or foreign is left out and named in `frame.attrs["problems"]`; reading changes nothing but the Parquet cache in
+    Columns: see `ci.records.frame.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer
+    or foreign is left out and named in `frame.attrs["problems"]`, the number of our own among them is
+    `frame.attrs["unread"]`; reading changes nothing but the Parquet cache in
     `results_dir/.cache`.  No records give an empty frame.
     """
     from ci.records import (
@@ -278,33 +412,31 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     return frames.load(results_dir, machine)
 
 
-def opened(results_dir: Path, told: Callable[[TrialFile], None] = lambda _: None) -> OpenedRecords:
-    """The records by where they stand in the history; their rows are read as they are asked for.
-
-    told: is given the notes of each record that is not in the cache.
-    """
-    from ci.records import frame as frames
-
-    return frames.opened(results_dir, told)
-
-
 def pool_at(results_dir: Path, place: Place) -> PooledTrials | None:
     """Everything measured at a place, None if nothing was."""
-    found = trials(results_dir, place)
-    return pool(found, place) if found else None
+    there = trials(results_dir, place)
+    return pool(there, place) if there else None
 
 
 def trials(results_dir: Path, place: Place) -> list[Trial]:
     """The trials of a place, oldest first, none if there are none.  Lines that are not trials are left out."""
-    notes, _ = _read_trials(asv_files.notes_of(_asv_path(results_dir, place)), keep=False)
-    return sorted(notes.trials, key=lambda trial: trial.order)
+    return recorded_trials(results_dir / place.machine / place.stem, [])
+
+
+def problems_at(results_dir: Path, machine: str, commits: Sequence[str]) -> list[Problem]:
+    """What cannot be read of the records of commits on a machine."""
+    problems: list[Problem] = []
+    for stem in notes_by_stem(results_dir / machine):
+        if any(commit.startswith(stem[:8]) for commit in commits):
+            recorded_trials(results_dir / machine / stem, problems)
+    return problems
 
 
 def places(results_dir: Path, machine: str, commit: str, env: str | None = None) -> list[Place]:
     """Places on a machine whose commit starts with `commit` (or whose first 8 digits do)."""
-    found = []
-    for path in sorted((results_dir / machine).glob(f"{commit[:8]}*.json")):
-        data, why = asv_files.checked(path.read_bytes(), machine)
-        if not why and data["commit_hash"].startswith(commit) and env in (None, data["env_name"]):
-            found.append(Place(machine, data["commit_hash"], data["env_name"]))
-    return found
+    recorded = (
+        place_of(machine, stem, recorded_trials(results_dir / machine / stem, []))
+        for stem in notes_by_stem(results_dir / machine)
+        if stem.startswith(commit[:8])
+    )
+    return [one for one in recorded if one and one.commit.startswith(commit) and env in (None, one.env)]

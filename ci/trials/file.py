@@ -16,14 +16,14 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from benchmarks.shapes import Unfit
-from ci.trials import comparisons
+from ci.trials import comparisons, notes
 from ci.trials.comparisons import ExperimentLine
 from ci.trials.trial import Trial
 
@@ -48,6 +48,7 @@ class Fault(enum.StrEnum):
     NOT_JSON = "not JSON"
     NOT_A_TRIAL = "not a trial"
     CONFLICT = "conflict"
+    MERGE = "conflict markers"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,8 +116,26 @@ def read(path: Path) -> TrialFile:
 def _parsed(content: bytes) -> TrialFile:
     """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one."""
     content, damage = unpacked(content)
-    found = parse(content.split(b"\n"), 1)
-    return dataclasses.replace(found, rejected=(*damage, *found.rejected))
+    lines = content.split(b"\n")
+    if damage and content[-1:] != b"\n":
+        lines.pop()  # a line that the damage cut off
+    if merged := [number for number, line in enumerate(lines, 1) if line.startswith((b"<<<<<<< ", b">>>>>>> "))]:
+        lines = [b"" if line[:7] in MARKERS else line for line in lines]
+        why = "has the conflict markers of a merge; the trials of both sides are used, delete the three lines"
+        damage = (Rejected(merged[0], Fault.MERGE, why),)
+    parsed = parse(lines, 1)
+    strange = [one for one in parsed.rejected if not one.interrupted]
+    if len(strange) > 1 and not (damage or parsed.trials or parsed.experiments):
+        why = (
+            f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
+            "`ridgeline run --out FILE` writes trial files, `ridgeline records import` reads files of other tools"
+        )
+        return TrialFile(Path(), (), (Rejected(0, Fault.NOT_A_TRIAL, why),))
+    return dataclasses.replace(parsed, rejected=(*damage, *parsed.rejected))
+
+
+MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
+"""What the lines begin with that git puts around two sides of a conflict."""
 
 
 GZIP = b"\x1f\x8b"
@@ -160,9 +179,12 @@ def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
     trials, others = dict(known or {}), list[ExperimentLine | Rejected]()
+    shared: Sequence[Any] | None = None
     for number, line in enumerate(lines, first):
-        found = parse_line(line, number) if line.strip() else None
-        if isinstance(found, Trial):
+        found = parse_line(line, number, shared) if line.strip() else None
+        if isinstance(found, Shared):
+            shared = found.values
+        elif isinstance(found, Trial):
             if not same_results(found, trials.setdefault(found.id, found)):
                 why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
                 others.append(Rejected(number, Fault.CONFLICT, why, line))
@@ -181,8 +203,17 @@ def same_results(one: Trial, other: Trial) -> bool:
     return one.text == other.text or bool(orjson.loads(one.text)["cases"] == orjson.loads(other.text)["cases"])
 
 
-def parse_line(line: bytes, number: int = 1) -> Trial | ExperimentLine | Rejected:
-    """The trial or the experiment of one line, or what is wrong with it."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shared:
+    """What the lines after this one share (:mod:`ci.trials.notes`)."""
+
+    values: Sequence[Any]
+
+
+def parse_line(
+    line: bytes, number: int = 1, shared: Sequence[Any] | None = None
+) -> Trial | ExperimentLine | Shared | Rejected:
+    """What one line holds, or what is wrong with it.  shared: what the lines before say that it shares with others."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
         return Rejected(number, Fault.NOT_A_TRIAL, why, line)
@@ -191,7 +222,7 @@ def parse_line(line: bytes, number: int = 1) -> Trial | ExperimentLine | Rejecte
     except UnicodeDecodeError:
         return Rejected(number, Fault.NOT_JSON, "not UTF-8 text", line)
     try:
-        return _read(_value(text), text)
+        return _read(_value(text), text, shared)
     except json.JSONDecodeError as error:
         if incomplete(text, error.pos):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
@@ -205,10 +236,14 @@ def parse_line(line: bytes, number: int = 1) -> Trial | ExperimentLine | Rejecte
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str) -> Trial | ExperimentLine:
+def _read(data: Any, text: str, shared: Sequence[Any] | None) -> Trial | ExperimentLine | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
-    return ExperimentLine.of(data) if kind == comparisons.FORMAT else Trial.of(data, text)
+    if kind == notes.FORMAT:
+        return Shared(notes.shared_of(data))
+    if kind == comparisons.FORMAT:
+        return ExperimentLine.of(data)
+    return Trial.of(*notes.restored(data, text, shared)) if kind else Trial.of(data, text)
 
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)

@@ -45,7 +45,7 @@ class Machine:
         self.root.mkdir()
         git(self.root, "init", "-q")
         for name in ("a.json", "a.notes.jsonl", "machine.json"):
-            commit(self.root, **{f"results__m__{name}": ""})
+            commit(self.root, **{f"results__m__{name}": "{}\n"})
 
     def query(self, *_: str, limit_s: float) -> object:
         if isinstance(self.answer, Exception):
@@ -90,6 +90,10 @@ def without_commit(machine: Machine) -> None:
     git(machine.root, "init", "-q")
 
 
+def torn(machine: Machine) -> None:
+    (machine.results / "m/a.notes.jsonl").write_text('{"format": "rid')
+
+
 def damaged(machine: Machine) -> None:
     (machine.results / "m/b.json.setaside").touch()
     assert set_aside(machine.results / "m/a.notes.jsonl", b"a torn line")
@@ -111,6 +115,7 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "has no commit yet": (without_commit, "warning", "git commit"),
     "after 1 commit": (shallow, "warning", "--unshallow"),
     "cannot be used": (lambda m: setattr(m, "results", m.results / "m/a.json"), "error", "--results"),
+    "is no line of JSON": (torn, "warning", "restore it"),
     "2 damaged": (damaged, "warning", "setaside"),
     "no Slurm": (lambda m: (m.root.parent / "sbatch").write_text("#!/bin/sh\nexit 1"), "note", "jobs submit -- verify"),
 }
@@ -162,7 +167,8 @@ def test_shown(machine: Machine, monkeypatch: pytest.MonkeyPatch, golden: Callab
     machine.results = Path("results")
     machine.results.mkdir()
     for number in range(9):
-        (machine.results / f"{number}.json").touch()
+        (machine.results / "m").mkdir(exist_ok=True)
+        (machine.results / "m" / f"{number}.notes.jsonl").write_text("{}\n")
     console, found = Console(width=100, record=True, file=io.StringIO()), machine.diagnosis
     doctor.show(found, console)
     golden("doctor.txt", "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n")

@@ -184,7 +184,7 @@ def test_a_recording_becomes_records_and_marks_that_are_no_samples(
     assert done.exit_code == 0, done.output
     assert "of 3 commits 2 are measured, 1 have the same files" in said(done)
     (folder,) = (one for one in (tmp_path / "results").iterdir() if (one / unmeasured.NAME).exists())
-    assert len(list(folder.glob("*.notes.jsonl"))) == 2
+    assert len(list(folder.glob("*.notes.jsonl*"))) == 2
     assert [(one.commit, one.same_as) for one in unmeasured.read(folder / unmeasured.NAME)] == [(hashes[2], hashes[1])]
 
 

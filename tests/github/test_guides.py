@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ci.pools import file as pools_file
+from ci.trials.file import read
 from tests.end_to_end.conftest import slurm_cluster
 from tests.end_to_end.test_pull_request import KERNEL, commit, git
 from tests.github.actions import ROOT
@@ -162,8 +163,8 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
     said = clone.walk("slurm.md")
     assert "#SBATCH --partition=mi300x" in said
-    (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl")
-    assert len(notes.read_text().splitlines()) == 3
+    (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl*")
+    assert len(read(notes).trials) == 3
     (line,) = blocks("slurm.md", "cron")
     submitted = line.strip().split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
     assert "#SBATCH --array=0-2" in clone.run([submitted])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.coordinator import samples
 from benchmarks.coordinator.samples import CHANGED, CodesSeen
+from ci.trials.file import read
 from kernels import hardware
 from kernels.spec import Cost
 
@@ -133,9 +134,9 @@ def test_the_least_of_two_declared_costs_counts():
 
 def test_nothing_that_was_recorded_beats_its_floor():
     shares = []
-    for path in (RESULTS / "h200x1-537ca5d2").glob("*.notes.jsonl"):
-        for text in path.read_text().splitlines():
-            line = json.loads(text)
+    for path in (RESULTS / "h200x1-537ca5d2").glob("*.notes.jsonl*"):
+        for trial in read(path).trials:
+            line = json.loads(trial.text)
             declared = [one["declaration"] for one in line.get("trees", {}).values()]
             for name, entry in line.get("cases", {}).items():
                 least = samples.floor_of(declared, name, line["machine"])

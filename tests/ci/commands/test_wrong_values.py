@@ -184,7 +184,7 @@ def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "torn", ["results/*/8*.json", "results/benchmarks.json", "results/*/*.notes.jsonl", "results/.cache/**/*"]
+    "torn", ["results/*/8*.json", "results/benchmarks.json", "results/*/*.notes.jsonl*", "results/.cache/**/*"]
 )
 @pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "export --out new.csv", "record more.jsonl"])
 def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str) -> None:

@@ -159,7 +159,7 @@ def _recorded(folder: Path, code: int, printed: str) -> object:
     store.record(lying, folder / "results")
     before = files(folder / "results")
     store.record(lying, folder / "results")
-    notes = (read(path) for path in folder.glob("results/*/*.notes.jsonl"))
+    notes = (read(path) for path in folder.glob("results/*/*.notes.jsonl*"))
     return (
         code,
         files(folder / "results") == before,
@@ -265,7 +265,7 @@ def unsound(folder: Path, template: Path) -> list[str]:
         said += [f"{path} {one}" for one in read(path).problems(False)]
     frame = store.load(folder / "results")
     said += frame.attrs.get("problems", [])
-    for notes in template.glob("results/*/*.notes.jsonl"):
+    for notes in template.glob("results/*/*.notes.jsonl*"):
         if not _ids(notes) <= _ids(folder / notes.relative_to(template)):
             said.append(f"{notes.relative_to(template)} has lost trials")
     return [*said, *_site_faults(folder / "site")]

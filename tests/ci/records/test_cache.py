@@ -2,199 +2,129 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from ci.records import cache
-from ci.records.cache import CACHED, ParsedFiles, ParsedUnit, Parts, table_of
-
-SCHEMA = pa.schema([CACHED.field(name) for name in ("commit", "env", "kernel", "date", "seconds")])
-
-
-def rows(name: str, *values: float) -> pa.Table:
-    return table_of({"kernel": name, "seconds": list(values), "date": 0}, len(values), SCHEMA)
+from ci.records.cache import SCHEMA, Parsed, RowCache, digest_of, table_of
+from ci.records.imported import COLUMNS, ParsedUnit, Parts
 
 
-def told(listed: list[dict]) -> set[str]:
-    found = [f"{row['kernel']}/{row['seconds']:g}" for row in listed]
-    assert len(set(found)) == len(found), "no row twice"
-    return set(found)
-
-
-class Folder:
+class Records:
     """Small text files, some numbers each; "bad" is a problem; counts how often a file is parsed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.store, self.parsed = path, path / "cache" / "table.parquet", list[str]()
+        self.path, self.parsed = path, list[str]()
 
-    def write(self, name: str, text: str) -> Path:
-        file = self.path / name
-        file.write_text(text)
-        return file
+    def write(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
 
-    def parse(self, unit: str) -> tuple[pa.Table, list[str]]:
-        self.parsed.append(unit)
-        text = (self.path / unit).read_text()
+    def parse(self, file: Path) -> Parsed:
+        self.parsed.append(file.name)
+        text = file.read_text()
         if text == "bad":
-            return SCHEMA.empty_table(), [f"{unit}: bad"]
-        return rows(unit, *map(float, text.split())), []
+            return SCHEMA.empty_table(), [f"{file.name}: bad"]
+        numbers = list(map(float, text.split()))
+        return table_of({"kernel": file.name, "seconds": numbers, "date": 0}, len(numbers)), []
 
-    def load(self, version: int = 1) -> tuple[set[str], list[str]]:
-        units = {file.name: [file] for file in sorted(self.path.glob("*.txt"))}
-        found = ParsedFiles(units, self.parse, Parts(self.store, SCHEMA, version))
-        return told([row for table in found.rows() for row in table.to_pylist()]), found.problems
+    def load(self) -> tuple[list[str], list[str]]:
+        files = {digest_of(file.name, [file]): file for file in sorted(self.path.glob("*.txt"))}
+        records = {digest: lambda file=file: self.parse(file) for digest, file in files.items()}
+        rows, problems = RowCache(self.path / "cache").rows(records, others_go=True)
+        return shown(rows), problems
 
     def files(self) -> list[Path]:
-        return sorted(self.store.glob("*.parquet"))
+        return sorted((self.path / "cache").glob("*.parquet"))
 
-    def kept(self) -> set[str]:
-        """The rows as another engine reads them: plain Parquet, no index."""
-        return told(ds.dataset(self.store).to_table().to_pylist())
+
+def shown(rows: pa.Table) -> list[str]:
+    return sorted(f"{row['kernel']}/{row['seconds']:g}" for row in rows.to_pylist())
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path)
-    folder.write("a.txt", "1 2")
-    folder.write("b.txt", "3")
-    return folder
+def records(tmp_path: Path) -> Records:
+    records = Records(tmp_path)
+    records.write("a.txt", "1 2")
+    records.write("b.txt", "3")
+    return records
 
 
-def test_parses_once_and_tells_problems_each_time(folder: Folder) -> None:
-    folder.write("c.txt", "bad")
-    first = folder.load()
-    assert first == ({"a.txt/1", "a.txt/2", "b.txt/3"}, ["c.txt: bad"])
-    assert folder.load() == first
-    assert folder.parsed == ["a.txt", "b.txt", "c.txt"]
-    folder.write("c.txt", "4")
-    assert folder.load()[1] == []
-    assert (folder.store.parent / ".gitignore").read_text() == "*\n"
+def test_a_record_is_parsed_once_and_its_problems_are_told_each_time(records: Records) -> None:
+    records.write("c.txt", "bad")
+    first = records.load()
+    assert first == (["a.txt/1", "a.txt/2", "b.txt/3"], ["c.txt: bad"])
+    assert records.load() == first
+    assert records.parsed == ["a.txt", "b.txt", "c.txt", "c.txt"]
+    assert shown(ds.dataset(records.files()).to_table()) == first[0], "any engine reads it"
 
 
-def test_sees_changed_new_and_deleted_files(folder: Folder) -> None:
-    folder.load()
-    folder.write("a.txt", "4 5")
-    folder.write("c.txt", "6")
-    (folder.path / "b.txt").unlink()
-    assert folder.load()[0] == {"a.txt/4", "a.txt/5", "c.txt/6"} == folder.kept()
-    assert folder.parsed == ["a.txt", "b.txt", "a.txt", "c.txt"]
+def test_changed_new_and_deleted_records_are_seen(records: Records) -> None:
+    records.load()
+    records.write("a.txt", "4 5")
+    records.write("c.txt", "6")
+    (records.path / "b.txt").unlink()
+    assert records.load()[0] == ["a.txt/4", "a.txt/5", "c.txt/6"]
+    assert records.parsed == ["a.txt", "b.txt", "a.txt", "c.txt"]
+    assert len(records.files()) == 2, "what no record has any more is gone"
 
 
-def test_a_file_replaced_within_the_clocks_resolution_is_seen_and_one_that_is_as_it_was_is_not_parsed(
-    folder: Folder,
-) -> None:
-    """Same size and time, as after an atomic replace within one tick, or a fresh clone: the inode differs."""
-    for text in ("7", "7"):
-        folder.load()
-        file = folder.path / "b.txt"
-        before = file.stat()
-        os.utime(folder.write("draft", text), ns=(before.st_atime_ns, before.st_mtime_ns))
-        os.replace(folder.path / "draft", file)
-    assert "b.txt/7" in folder.load()[0]
-    assert folder.parsed == ["a.txt", "b.txt", "b.txt"]
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    file.write_bytes(content)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "gone": lambda part: part.unlink(),
-    "torn": lambda part: part.write_bytes(b"PAR1 torn"),
-    "empty": lambda part: part.write_bytes(b""),
-    "cut": lambda part: part.write_bytes(part.read_bytes()[:-100]),
-    "a page": lambda part: part.write_bytes(part.read_bytes()[:100] + bytes(200) + part.read_bytes()[300:]),
-    "foreign": lambda part: pq.write_table(pa.table({"other": [1]}), part),
-    "what was seen": lambda part: (part.parent / ".files.json").write_text('{"a.txt": 7}'),
-    "nothing was seen": lambda part: (part.parent / ".files.json").unlink(),
-    "a killed writer's": lambda part: part.with_name(".part-0.parquet").write_bytes(b"PAR1"),
+    "gone": lambda file: file.unlink(),
+    "torn": lambda file: file.write_bytes(b"PAR1 torn"),
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-100]),
+    "a bit": flipped,
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_lost_or_damaged_cache_only_costs_time(folder: Folder, damage: Callable[[Path], object]) -> None:
-    first = folder.load()
-    damage(folder.files()[0])
-    assert folder.load() == first
-    folder.parsed.clear()
-    assert folder.load() == first
-    assert folder.parsed == []
-    assert folder.kept() == first[0]
-    folder.write("c.txt", "4")
-    folder.load()
-    assert not list(folder.store.glob(".part-*"))
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_file_is_made_again(records: Records, how: str) -> None:
+    first = records.load()
+    DAMAGE[how](records.files()[0])
+    assert records.load() == first
+    assert len(records.parsed) == 3, "the others are as they were"
+    assert records.load() == first
+    assert len(records.parsed) == 3
 
 
-def test_another_version_of_the_rows_is_made_anew(folder: Folder) -> None:
-    folder.load()
-    folder.load(version=2)
-    assert folder.parsed == ["a.txt", "b.txt"] * 2
+def test_another_version_parses_anew(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    records.load()
+    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    assert records.load()[0] == ["a.txt/1", "a.txt/2", "b.txt/3"]
+    assert records.parsed == ["a.txt", "b.txt"] * 2
 
 
-def test_an_unwritable_cache_only_costs_time(folder: Folder) -> None:
-    (folder.path / "cache").write_text("a file where the folder should be")
-    assert folder.load() == folder.load()
-    assert folder.parsed == ["a.txt", "b.txt"] * 2
+def test_a_cache_that_cannot_be_written_only_costs_time(records: Records) -> None:
+    (records.path / "cache").write_text("a file")
+    assert records.load() == records.load() == (["a.txt/1", "a.txt/2", "b.txt/3"], [])
 
 
-def test_no_files_at_all(tmp_path: Path) -> None:
-    assert Folder(tmp_path).load() == (set(), [])
-    assert not list(tmp_path.iterdir())
+# ---- imported rows: the same kind of file, of which the rows cannot be made again ------------------------------------
 
 
-def test_one_more_file_leaves_full_parts_alone(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "PART_ROWS", 32)
-    folder.write("aa.txt", " ".join(map(str, range(100, 140))))
-    folder.load()
-    [full] = (path for path in folder.files() if pq.read_metadata(path).num_rows >= 32)
-    before = full.stat().st_mtime_ns
-    for number in range(20):
-        folder.write(f"n{number:02d}.txt", str(200 + number))
-        folder.load()
-    assert folder.kept() == folder.load()[0]
-    assert len(folder.kept()) == 63
-    assert len(folder.files()) == 2
-    assert full.stat().st_mtime_ns == before
+def rows(name: str, *seconds: float) -> pa.Table:
+    return table_of({"kernel": name, "seconds": list(seconds), "date": 0}, len(seconds), COLUMNS)
 
 
-def test_who_reads_while_parts_are_replaced_sees_no_row_twice(folder: Folder) -> None:
-    """As if a writer had been killed between two steps: both generations are there."""
-    folder.load()
-    old = {path: path.read_bytes() for path in folder.files()}
-    folder.write("c.txt", "4")
-    first = folder.load()
-    for path, content in old.items():
-        path.write_bytes(content)
-    assert folder.load() == first
-
-
-@pytest.mark.slow
-def test_two_writers_lose_nothing(folder: Folder) -> None:
-    """Two processes put six units each into one folder at once."""
-    code = f"""
-        import sys
-        from pathlib import Path
-        from tests.ci.records.test_cache import SCHEMA, rows
-        from ci.records.cache import Parts, ParsedUnit
-        for number in map(int, sys.argv[1:]):
-            name = f"u{{number}}"
-            parts = Parts(Path({str(folder.store)!r}), SCHEMA, 1)
-            assert parts.put({{name: rows("x", number)}}, {{name: ParsedUnit(str(number))}})
-    """
-    argv = [sys.executable, "-c", textwrap.dedent(code)]
-    running = [subprocess.Popen([*argv, *map(str, range(first, 12, 2))]) for first in range(2)]
-    assert [process.wait() for process in running] == [0, 0]
-    assert folder.kept() == {f"x/{number}" for number in range(12)}
-    assert len(Parts(folder.store, SCHEMA, 1).units()) == 12
-
-
-def test_what_is_put_takes_the_place_of_what_was_there(folder: Folder) -> None:
-    parts = Parts(folder.store, SCHEMA, 1)
-    for value, digest in ((1, "d"), (1, "d"), (2, "e")):
-        assert parts.put({"u": rows("x", value)}, {"u": ParsedUnit(digest)})
-        assert folder.kept() == {f"x/{value}"}
+def test_of_an_imported_unit_the_newest_counts(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    one, two = ParsedUnit("1", 1), ParsedUnit("2", 2)
+    assert parts.put({"x": rows("x", 1), "y": rows("y", 2)}, {"x": one, "y": one})
+    assert parts.put({"x": rows("x", 5)}, {"x": two})
+    assert shown(parts.rows()[0]) == ["x/5", "y/2"]
+    assert parts.units() == {"x": two, "y": one}
+    assert parts.put({}, {}, ["x"])
+    assert shown(parts.rows()[0]) == ["y/2"]
+    assert parts.units() == {"y": one}
+    flipped(sorted(tmp_path.glob("part-*"))[0])
+    assert len(parts.rows()[1]) == 1, "a damaged part is named"

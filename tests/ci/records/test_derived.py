@@ -23,7 +23,6 @@ from ci.__main__ import main
 from ci.records import derived, rates, store
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.records.frame import VERSION
 from ci.records.rates import Rate
 from kernels.hardware import DEVICES, by_market_name, roofline_seconds
 from kernels.spec import Cost
@@ -267,9 +266,9 @@ def test_the_cache_is_read_by_two_engines(tmp_path: Path) -> None:
     results = tmp_path / "results"
     shutil.copytree(RESULTS, results, ignore=shutil.ignore_patterns(".cache"))
     frame = store.load(results)
-    folder = results / ".cache" / f"v{VERSION}"
-    columns = "machine, count(*), count(DISTINCT record), median(seconds)"
-    query = f"SELECT {columns} FROM '{folder}/*/*.parquet' GROUP BY ALL"
+    folder = results / ".cache"
+    columns = "machine, count(*), count(DISTINCT (commit, env)), median(seconds)"
+    query = f"SELECT {columns} FROM '{folder}/*.parquet' GROUP BY ALL"
     found = {row[0]: row[1:] for row in duckdb.sql(query).fetchall()}
     for machine, rows in frame.groupby("machine", observed=True):
         records = len(rows[["commit", "env"]].drop_duplicates())

@@ -13,8 +13,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from ci.records import derived, foreign, foreign_csv, store
-from ci.records import frame as frames
+from ci.records import derived, foreign, foreign_csv, imported, store
 from ci.records.foreign_csv import ImportOptions
 
 
@@ -126,11 +125,13 @@ def test_mixed_units(tmp_path: Path) -> None:
 def test_several_machines_and_a_name_from_the_user(tmp_path: Path) -> None:
     text = "machine,series,commit,value\nm1,a,c,1\nm2,a,c,2\n,a,c,3\n"
     assert bring(tmp_path, text).machines == {"m1", "m2", "unknown"}
-    assert sorted(frames.imported_machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
+    assert sorted(imported.imported_machines(tmp_path / "results")) == ["m1", "m2", "unknown"]
     other = tmp_path / "other"
     other.mkdir()
-    assert bring(other, text, machine="new name").machines == {next(iter(frames.imported_machines(other / "results")))}
-    assert next(iter(frames.imported_machines(other / "results"))).startswith("new_name-")
+    assert bring(other, text, machine="new name").machines == {
+        next(iter(imported.imported_machines(other / "results")))
+    }
+    assert next(iter(imported.imported_machines(other / "results"))).startswith("new_name-")
 
 
 def test_an_interrupted_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
@@ -325,7 +326,7 @@ def test_what_is_no_time_is_kept_with_its_unit(tmp_path: Path, tree: Path) -> No
 def test_our_own_asv_files_keep_their_names(tmp_path: Path) -> None:
     results = Path(__file__).parents[3] / "results"
     shutil.copytree(results / "h200x1-537ca5d2", tmp_path / "theirs" / "h200x1-537ca5d2")
-    shutil.copy(results / "benchmarks.json", tmp_path / "theirs")
+    store.make_asv_files(tmp_path / "theirs")
     frames = brought(tmp_path, tmp_path / "theirs")[1], store.load(results, "h200x1-537ca5d2")
     series = (frame.dropna(subset="seconds").set_index(["commit", *SERIES])["seconds"] for frame in frames)
     found, expected = ({tuple(map(str, key)): value for key, value in one.items()} for one in series)
@@ -381,13 +382,12 @@ def test_a_damaged_import_is_named_and_never_taken_away(tmp_path: Path) -> None:
     frame = store.load(tmp_path / "results")
     assert len(frame) == 0
     assert "damaged or of another version" in frame.attrs["problems"][0]
-    with pytest.raises(store.RecordError, match="nothing was written"):
-        brought(tmp_path, FILES / "hyperfine.json", machine="m", commit="again")
+    assert len(brought(tmp_path, FILES / "hyperfine.json", machine="m", commit="again")[1]) > 0
     assert part.exists()
 
 
 def test_a_history_too_large_for_pages_is_left_to_other_engines(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("ci.records.frame.MOST_ROWS", 2)
+    monkeypatch.setattr("ci.records.imported.MOST_ROWS", 2)
     _, frame = brought(tmp_path, FILES / "google_benchmark.json")
     assert len(frame) == 0
     assert "3 imported rows are more than the 2 that pages take" in frame.attrs["problems"][0]

@@ -19,12 +19,9 @@ from asv.config import Config
 from asv.repo import get_repo
 from asv.util import UserError
 
-from benchmarks.trial_file import Status
 from ci import asv_plugin
-from ci.records import rows as asv_rows
 from ci.records import store
 from ci.records import store as records
-from ci.records.pooling import Cell
 from tests import kit
 from tests.ci.made_trials import HEAD, declaration, failed, ok, tree, trial, write
 from tests.kit import git, repository
@@ -310,14 +307,6 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 
 
 # ---- yardsticks and grids that move with the commit ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("rounds", "kept"), [((4, 3), True), ((6,), False)])
-def test_seven_samples_of_a_cell_are_written_beside_its_result(rounds, kept):
-    """asv tests two lists of samples by ranks: with fewer it cannot tell anything."""
-    trials = tuple(np.full(count, 1e-3) for count in rounds)
-    cell = Cell("gemm", "triton", "m16", Status.OK, "", trials, "events", "", "")
-    assert asv_rows._samples(cell) == ([1e-3] * 7 if kept else None)
 
 
 @pytest.mark.slow

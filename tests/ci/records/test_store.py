@@ -27,7 +27,7 @@ from ci.records import store as records
 from ci.records.foreign_csv import ImportOptions
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
-from tests.kit import commits_of_one_second
+from tests.kit import commits_of_one_second, git
 
 NAME = MACHINE["name"]
 
@@ -60,6 +60,12 @@ def samples(results: Path, commit: str, case: str = "m16") -> list[Any]:
 
 def asv_file(results: Path, commit: str = HEAD, env: str = ENV) -> Path:
     return results / NAME / f"{commit[:8]}-{env}.json"
+
+
+def notes_file(results: Path, commit: str = HEAD) -> Path:
+    """The only notes of a commit."""
+    (path,) = (results / NAME).glob(f"{commit[:8]}-{ENV}.*.notes.jsonl.gz")
+    return path
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -106,7 +112,9 @@ def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
     assert blas16 == pytest.approx(np.median(TIMES) / 2)
     assert math.isnan(triton64), "what was not measured is n/a, not a failure"
     assert math.isnan(blas64)
-    assert loaded.get_result_samples("gemm.track_time", time["params"])[0] == TIMES
+    assert loaded.get_result_samples("gemm.track_time", time["params"]) == [None] * 4, (
+        "samples stand in the notes alone"
+    )
     assert loaded.get_result_value("gemm.track_flops", benchmarks["gemm.track_flops"]["params"]) == [10**9, 10**9]
 
 
@@ -138,8 +146,9 @@ def test_only_nan_is_no_json(record: Any, results: Path) -> None:
     assert "NaN" in text
     assert "Infinity" not in text
     json.loads(text.replace("NaN", "null"), parse_constant=lambda token: pytest.fail(token))
-    for name in ("benchmarks.json", f"{NAME}/machine.json", f"{NAME}/{HEAD[:8]}-{ENV}.notes.jsonl"):
+    for name in ("benchmarks.json", f"{NAME}/machine.json"):
         assert "NaN" not in (results / name).read_text()
+    assert "NaN" not in gzip.decompress(notes_file(results).read_bytes()).decode()
 
 
 def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
@@ -148,7 +157,7 @@ def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
     assert row(results)["result"] is None
 
 
-def test_few_samples_are_kept_from_asv(record: Any, results: Path) -> None:
+def test_asv_compares_intervals(record: Any, results: Path) -> None:
     """With 6 against 6 samples `asv compare` cannot call even a factor of 3 different; with intervals it can."""
     from asv._stats import is_different
 
@@ -301,7 +310,7 @@ def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(rec
 
 
 def test_what_asv_left_is_kept_or_put_right(record: Any, results: Path) -> None:
-    """asv run drops samples and rewrites benchmarks.json for one commit; recording again restores both."""
+    """asv run rewrites a commit's file and benchmarks.json; recording again restores both."""
     record(trial())
     good = content(results)
     data = json.loads(asv_file(results).read_text())
@@ -401,58 +410,123 @@ def test_missing_and_foreign_files_are_reported(results: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    "spoil",
     [
-        (lambda t: t[: len(t) // 2], "torn"),
-        (lambda t: t.replace('"version": 2}', '"version": 3}'), "asv format 3"),
-        (lambda t: t.replace(f'"machine": "{NAME}"', '"machine": "other"'), "foreign machine, 'other'"),
-        (lambda t: "[]", "not an asv"),
+        lambda file: file.write_text(file.read_text()[:99]),
+        lambda file: file.write_text(file.read_text().replace('"version": 2}', '"version": 3}')),
+        lambda file: file.write_text("<<<<<<< HEAD\n[]"),
+        lambda file: file.unlink(),
     ],
 )
-def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path, spoil: Any, reason: str) -> None:
+def test_asv_s_files_are_made_of_the_notes(record: Any, results: Path, spoil: Any) -> None:
     record(trial())
-    good, file = content(results), asv_file(results)
-    file.write_text(spoil(file.read_text()))
-    spoilt = file.read_bytes()
+    good = content(results)
+    spoil(asv_file(results))
+    assert len(records.load(results)) == 2, "what is wrong with a derived file changes no answer"
+    records.make_asv_files(results)
+    assert content(results) == good
+    record(trial(number=1, session="6" * 16))
+    before = asv_file(results).stat().st_mtime_ns
+    records.make_asv_files(results)
+    assert asv_file(results).stat().st_mtime_ns == before, "what is as the notes say is not touched"
+
+
+# ---- branches, and the form of old -------------------------------------------------------------------------------
+
+
+def test_records_of_two_branches_merge_without_a_conflict(tmp_path: Path) -> None:
+    """Both measured the same commits on the same machine, as two checks against one base do."""
+    git(tmp_path, "init", "-qb", "main")
+    results = tmp_path / "results"
+    records.record([write(tmp_path / "first.jsonl", trial(trees={"head": tree("c" * 40)}))], results)
+    commit_all(tmp_path)
+    for branch, session in (("one", "7"), ("other", "8")):
+        git(tmp_path, "checkout", "-qb", branch, "main")
+        sides = {"base": tree(BASE), "head": tree(HEAD)}
+        cases = {"m16": {"base/triton": ok(), "head/triton": ok()}}
+        lines = [trial(cases, number=number, session=session * 16, trees=sides) for number in range(2)]
+        records.record([write(tmp_path / f"{branch}.jsonl", *lines)], results)
+        (tmp_path / f"{branch}.jsonl").unlink()
+        commit_all(tmp_path)
+    git(tmp_path, "merge", "-q", "--no-edit", "one")
+    assert [name for name in git(tmp_path, "ls-files", "results").split() if name.endswith(".json")] == []
     frame = records.load(results)
-    assert len(frame) == 0
-    assert reason in frame.attrs["problems"][0]
-    assert file.read_bytes() == spoilt, "reading changes nothing"
-    [problem] = record(trial()).problems
-    assert reason in problem.why
-    assert Path(problem.set_aside).read_bytes() == spoilt
-    assert {k: v for k, v in content(results).items() if "setaside" not in k} == good
-    assert len(records.load(results)) == 2
+    assert frame.attrs["problems"] == []
+    assert set(frame[frame["commit"] == HEAD]["trials"]) == {4}
+    records.make_asv_files(results)
+    assert json.loads(asv_file(results, BASE).read_text())["results"]["gemm.track_time"][10][0] == 4 * len(TIMES)
+
+
+def commit_all(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "records")
+
+
+def test_old_notes_are_read_merged_and_rewritten(results: Path, tmp_path: Path) -> None:
+    """Plain text of before 2026-11-28; a merge left its markers in it."""
+    lines = [json.dumps(trial(number=number)) for number in range(3)]
+    old = results / NAME / f"{HEAD[:8]}-{ENV}.notes.jsonl"
+    old.parent.mkdir(parents=True)
+    old.write_text("\n".join([lines[0], "<<<<<<< HEAD", lines[1], "=======", lines[2], ">>>>>>> other", ""]))
+    frame = records.load(results)
+    assert list(frame["trials"]) == [3, 3]
+    [said] = frame.attrs["problems"]
+    assert "conflict markers" in said
+    assert len(records.rewrite(results).problems) == 1
+    assert old.exists(), "what cannot be read whole stays"
+    old.write_text("".join(f"{line}\n" for line in lines))
+    before = records.load(results)
+    dry = records.rewrite(results, dry_run=True)
+    assert old.exists()
+    done = records.rewrite(results)
+    assert (dry.before, dry.after, dry.files) == (done.before, done.after, done.files)
+    assert done.files == 1
+    assert notes_file(results).stat().st_size == done.after < done.before
+    pd.testing.assert_frame_equal(records.load(results), before)
+    whole = content(results)
+    assert records.rewrite(results).files == 0
+    assert content(results) == whole
+    assert [json.loads(one.text) for one in records.trials(results, records.Place(NAME, HEAD, ENV))] == [
+        json.loads(line) for line in lines
+    ], "to the last digit, so that ids hold"
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name: str) -> None:
     spoil, reason = BAD_LINES[name]
     record(trial(), trial(number=1), trial(number=2))
-    notes = asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl")
-    lines = notes.read_bytes().split(b"\n")
-    bad = lines[1] = spoil(trial(number=1))
-    notes.write_bytes(b"\n".join(lines))
-    frame = records.load(results)
-    assert list(frame["trials"]) == [2, 2]
-    assert [reason in said for said in frame.attrs["problems"]] == [True]
-    [problem] = record(trial(number=2)).problems
-    assert Path(problem.set_aside).read_bytes() == bad
-    assert records.load(results).attrs["problems"] == []
+    notes = notes_file(results)
+    lines = gzip.decompress(notes.read_bytes()).split(b"\n")
+    lines[2] = spoil(trial(number=1))
+    notes.write_bytes(gzip.compress(b"\n".join(lines)))
+    for _ in range(2):
+        frame = records.load(results)
+        assert list(frame["trials"]) == [2, 2]
+        assert [reason in said for said in frame.attrs["problems"]] == [True], "told each time"
+    [problem] = record(trial(number=1)).problems
+    assert reason in problem.why
+    assert list(records.load(results)["trials"]) == [3, 3]
 
 
 def test_one_bad_file_hides_no_other(record: Any, results: Path) -> None:
     for index in range(5):
         record(trial(trees={"head": tree(f"{index:x}" * 40)}))
-    (results / NAME / f"{'2' * 8}-{ENV}.json").write_text("{")
+    notes_file(results, "2" * 40).write_bytes(b"")
+    notes_file(results, "3" * 40).write_bytes(notes_file(results, "3" * 40).read_bytes()[:300])
     (results / NAME / f"{'7' * 8}-{ENV}.notes.jsonl").write_text(json.dumps(trial()))
     (results / NAME / "README.txt").write_text("not ours")
     (results / "stray.json").write_text("{}")
     frame = records.load(results)
-    assert sorted(set(frame["commit"])) == [d * 40 for d in "0134"]
-    torn, alone = frame.attrs["problems"]
-    assert "22222222" in torn
-    assert "notes without an asv file" in alone
+    assert sorted(set(frame["commit"])) == [d * 40 for d in "014"]
+    empty, torn, alone = frame.attrs["problems"]
+    assert "22222222" in empty
+    assert "holds no trial" in empty
+    assert "33333333" in torn
+    assert "ends early" in torn
+    assert "belong elsewhere" in alone
+    commits = ["2" * 40, "3" * 40, "4" * 40]
+    assert [records.damage_of(notes_file(results, commit)) is None for commit in commits] == [False, False, True]
+    assert [problem.where[-80:][:8] for problem in records.problems_at(results, NAME, commits)] != []
 
 
 def test_a_dry_run_writes_nothing(record: Any, results: Path, tmp_path: Path) -> None:
@@ -474,7 +548,7 @@ def small_disk() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("room", [0, 500, 4000])
+@pytest.mark.parametrize("room", [0, 500, 1200])
 def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, small_disk: Any, room: int) -> None:
     record(trial())
     before = content(results)
@@ -483,9 +557,10 @@ def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, s
     with pytest.raises(records.RecordError, match="cannot be written.*What was there is as before.*make room"):
         records.record([more], results)
     small_disk(resource.RLIM_INFINITY)
-    assert content(results) == before
+    assert before.items() <= content(results).items()
     assert not list(results.rglob("*.draft"))
-    assert records.record([more], results).added == 2
+    again = records.record([more], results)
+    assert again.added + again.known == 2
     assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == 3
 
 
@@ -509,7 +584,7 @@ def test_an_interruption_between_two_files_is_put_right(
         records.record([file], results)
     monkeypatch.undo()
     assert len(calls) == 1
-    assert records.load(results).attrs["problems"], "until then the notes are reported"
+    assert set(records.load(results)["trials"]) == {2}, "asv's file is derived"
     assert records.record([file], results).known == 2
     assert content(results) == content(whole)
 
@@ -538,6 +613,8 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
     assert set(records.load(results)["trials"]) == {6}
     serial = tmp_path / "serial"
     records.record(files, serial)
+    for folder in (results, serial):
+        records.rewrite(folder)
     assert content(results) == content(serial)
 
 
@@ -571,7 +648,7 @@ def test_the_frame(record: Any, results: Path) -> None:
 
 def test_an_asv_file_without_its_trials_is_left_to_the_import(record: Any, results: Path) -> None:
     record(trial())
-    asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl").unlink()
+    notes_file(results).unlink()
     frame = records.load(results)
     assert len(frame) == 0
     [said] = frame.attrs["problems"]

@@ -112,7 +112,7 @@ def test_the_nightly_run_of_eight_gpus_fits_by_the_records_of_this_repository():
                 counts.setdefault(name, {}).setdefault(case.world, 0)
                 counts[name][case.world] += 1
     known = effort.paces(
-        one for path in sorted((ROOT / "results").glob("*/*.notes.jsonl")) for one in read(path).trials
+        one for path in sorted((ROOT / "results").glob("*/*.notes.jsonl*")) for one in read(path).trials
     )
     efforts = effort.expected(counts, known, trials=3)
     assert all(one.source for one in efforts)
