@@ -44,11 +44,9 @@ def runner(given: Given) -> int:
     """
     pools = file.load(given.path)
     if given.dry_run:
-        _, plan = service_now(given, pools).plan()
-        lines = [f"would submit {name} to {offer.partition} for {offer.name}" for name, offer in plan.submit]
-        lines += [f"would cancel {name}" for name in plan.cancel]
-        click.echo("\n".join(plain(line, LONGEST_LINE) for line in (*plan.refused, *lines)) or "nothing to do")
-        return PASS
+        lines, failed = do_round(service_now(given, pools), dry_run=True)
+        click.echo("\n".join(plain(line, LONGEST_LINE) for line in lines) or "nothing to do")
+        return USAGE if failed else PASS
     first = service_now(given, pools)
     first.folder.mkdir(parents=True, exist_ok=True)
     first.folder.chmod(0o700)
@@ -86,7 +84,7 @@ def service_now(given: Given, pools: Pools) -> RunnerService:
     return RunnerService(pools, offers_of(pools, site.name), settings, folder.absolute(), github, Slurm(patience_s=0))
 
 
-def do_round(service: RunnerService) -> tuple[list[str], bool]:
+def do_round(service: RunnerService, dry_run: bool = False) -> tuple[list[str], bool]:
     """One round: what is to be logged, and whether something failed, which the next round decides again."""
     try:
         seen, plan = service.plan()
@@ -96,10 +94,12 @@ def do_round(service: RunnerService) -> tuple[list[str], bool]:
     for name, offer in (*((name, None) for name in plan.cancel), *plan.submit):
         try:
             if offer is None:
-                service.cancel(name, seen)
-                lines.append(f"{name}: no queued job needs it; cancelled")
+                if not dry_run:
+                    service.cancel(name, seen)
+                lines.append(f"{name}: no queued job needs it; {'to be ' if dry_run else ''}cancelled")
             else:
-                lines.append(f"{name}: Slurm job {service.submit(name, offer, seen)} submitted for {offer.name}")
+                job = "to be" if dry_run else f"Slurm job {service.submit(name, offer, seen)}"
+                lines.append(f"{name}: {job} submitted to {offer.partition} for {offer.name}")
         except (GitHubError, SlurmError) as error:
             lines.append(f"{name}: {error}")
             failed = True

@@ -6,7 +6,7 @@ submits what lacks a runner and cancels what nobody wants.  So it may be killed 
 GitHub gives a job to any idle runner that has its labels: a runner may run another job than the one it is named for.
 So runners that are not at work are counted against queued jobs of the same size, and those at work are left alone.
 
-Who may run is asked twice: before a job is submitted (`refusal`), and on the node before anything of a job runs
+Who may run is asked twice: before a job is submitted (`is_allowed`), and on the node before anything of a job runs
 (node/guard.sh).  Jobs run as the user of the service: code that is not trusted must run in its pool's container.
 """
 
@@ -111,17 +111,17 @@ def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
     return min(fitting, key=lambda offer: len(offer.labels), default=None)
 
 
-def refusal(job: HubJob, settings: RunnerSettings) -> str:
-    """Why this job may not run on our machines; "" if it may.  The node asks the same again (guard.sh)."""
-    if job.event not in EVENTS:
-        return f"a run of {job.event or 'an unknown event'} may bring a stranger's code; allowed: {', '.join(EVENTS)}"
-    if job.head.lower() != settings.repository.lower():
-        return f"its code comes from {job.head or 'a deleted repository'}, not from {settings.repository}"
-    if job.path.partition("@")[0] not in settings.workflows:
-        return f"its workflow {job.path!r} is not one of {', '.join(settings.workflows)}"
-    if not any(fnmatch.fnmatchcase(f"refs/heads/{job.ref}", pattern) for pattern in settings.refs):
-        return f"its branch {job.ref!r} is none of {', '.join(settings.refs)}"
-    return ""
+def is_allowed(job: HubJob, settings: RunnerSettings) -> bool:
+    """Whether a job may run on our machines: by what started it, and whose code, workflow and branch it is.
+
+    The node asks the same again (guard.sh).
+    """
+    return (
+        job.event in EVENTS
+        and job.head.lower() == settings.repository.lower()
+        and job.path.partition("@")[0] in settings.workflows
+        and any(fnmatch.fnmatchcase(f"refs/heads/{job.ref}", pattern) for pattern in settings.refs)
+    )
 
 
 # ---- one round -------------------------------------------------------------------------------------------------------
@@ -143,10 +143,13 @@ def plan_round(seen: Sight, offers: Sequence[Offer], settings: RunnerSettings) -
     for offer in offers:
         names: dict[str, bool] = {}  # of runners for our jobs of this offer; whether the job is queued
         for job in seen.jobs:
-            if offer_of(job, offers) is offer and (reason := refusal(job, settings)):
-                refused += [f"job {job.id} gets no runner: {reason}"] if job.status == "queued" else []
-            elif offer_of(job, offers) is offer:
+            if offer_of(job, offers) is not offer:
+                continue
+            if is_allowed(job, settings):
                 names[f"{PREFIX}{job.id}"] = job.status == "queued"
+            elif job.status == "queued":
+                run = f"{job.event} of {job.path} at {job.ref}, with code of {job.head or 'a deleted repository'}"
+                refused.append(f"job {job.id} gets no runner: {run}, is not what [site.NAME.runner] allows")
         waiting = [name for name in idle if living[name].comment == offer.name]
         lacking = sum(names.values()) - len(waiting)
         # Runners named for other jobs go first, and of these such that have not started.

@@ -48,7 +48,7 @@ def test_a_stranger_s_job_with_our_labels_runs_no_line_on_the_node(site: Site, t
     site.hub.end_job(ours["id"])  # its runner's name was used: it would wait until Slurm has forgotten that one
     site.until(site.clean, "nothing to be left")
     assert not (tmp_path / "stolen").exists()
-    assert site.log.read_text().count(f"job {theirs['id']} gets no runner: a run of pull_request") == 1
+    assert site.log.read_text().count(f"job {theirs['id']} gets no runner: pull_request of") == 1
     assert "does not take o/r/.github/workflows/gpu.yml@refs/heads/main by pull_request" in site.outputs()
 
 
@@ -147,8 +147,8 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
     dry = site.run("--dry-run")
     assert dry.returncode == 0, dry.stderr
     refused, submit = dry.stdout.splitlines()
-    assert submit == f"would submit rl-{job['id']} to mi300x for mi300x-1"
-    assert "gets no runner: a run of pull_request may bring a stranger's code" in refused
+    assert submit == f"rl-{job['id']}: to be submitted to mi300x for mi300x-1"
+    assert "gets no runner: pull_request of .github/workflows/gpu.yml" in refused
     assert "\x1b" not in dry.stdout
     assert not site.state.exists()
     assert site.rows() == []
