@@ -210,8 +210,6 @@ _STATE = record(
 )
 _HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "gbs": items(numbers(0.0, 1e6))}))})
 """Where the symmetric heap of a number of ranks is.  homes: why one cannot be used, or GB/s [from rank][to rank]."""
-_DISPATCH = record({"programs": items(COUNT), "round_robin": flag}, {})
-"""Programs of one launch by XCD, and whether they were dealt out in turn (kernels/_shared/xcd.py)."""
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
 _PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, bounded)})
 """The node before the run (benchmarks.preflight); a problem of level "error" forbids a verdict on its times."""
@@ -238,7 +236,6 @@ LINE = record(
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
         "heap": maybe(table(NAME, _HEAP)),
-        "dispatch": maybe(_DISPATCH),
         "preflight": maybe(_PREFLIGHT),
         "sweep": _SWEEP,
         "warnings": items(TEXT),

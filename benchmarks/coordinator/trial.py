@@ -95,7 +95,6 @@ class Session:
         self.machine: JsonObject = {}
         self.on_progress = one_at_a_time(on_progress or (lambda event: None))
         self._heaps: dict[int, JsonObject] = {}
-        self._dispatch: JsonObject | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests: dict[str, str] = {}
         self._own_digests: dict[str, dict[str, str]] = {}
@@ -277,7 +276,6 @@ class Session:
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
             "cases": {case.name: done.entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
-            "dispatch": self._dispatch,
             "preflight": self._preflight,
             "state": states,
             "busy_share": done.busy_s / done.wall_s if done.wall_s else None,
@@ -321,7 +319,6 @@ class Session:
 
     def learn(self, workers: WorkerPools) -> list[str]:
         """Keep what processes found out about the machine; returns warnings."""
-        self._dispatch = workers.dispatch or self._dispatch
         for role, files in workers.ran.items():
             self._ran.setdefault((workers.setting.kernel, role), {}).update(files)
         for facts in workers.heaps.values():

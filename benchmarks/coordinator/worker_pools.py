@@ -81,8 +81,7 @@ class WorkerPools:
     """Pools by role.  A context manager: on leaving, every process has ended.
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
-    links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
-    tuning: by role, backends whose set-up chooses by times.
+    links.  heaps: what is known of it, by role.  tuning: by role, backends whose set-up chooses by times.
     flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
     checkout: digests by path.  strayed: by role, what they must not have run.
     """
@@ -94,7 +93,6 @@ class WorkerPools:
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
         self.heaps: dict[str, JsonObject] = {}
-        self.dispatch: JsonObject | None = None
         self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
         self.ran: dict[str, dict[str, str]] = {}
@@ -189,7 +187,6 @@ class WorkerPools:
         self._failed_starts[role] = 0
         self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
         self.flush_s = max(self.flush_s, *(answer["flush_s"] for answer in answers))
-        self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):
             note = f"{role}, rank {rank}: no symmetric heap: {answer['no_heap']}"

@@ -14,10 +14,7 @@ from kernels.project import FILES
 
 HARNESS = Path(__file__).resolve().parents[2]
 
-BY_HARNESS = (
-    *("kernels/registry.py", "kernels/project.py", "kernels/_shared/__init__.py", "kernels/_shared/xcd.py"),
-    *FILES,
-)
+BY_HARNESS = ("kernels/registry.py", "kernels/project.py", "kernels/_shared/__init__.py", *FILES)
 """Files of a checkout that the measuring process reads for itself: settings, and modules of one of Ridgeline."""
 
 BY_PYTHON = ("sitecustomize", "usercustomize")

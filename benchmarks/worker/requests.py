@@ -193,7 +193,7 @@ class Service:
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
-        found = {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
+        found = {"no_heap": why, "heap": facts, "threads": torch.get_num_threads()}
         return {**found, "tuning": _tuning(self._kernel, spec), "flush_s": self._clock.flush_s}
 
     # ---- one case ------------------------------------------------------------------------------------------------
@@ -311,18 +311,6 @@ def _meet(ranks: Joining) -> None:
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
     probe.make_process_group(ranks.rank, ranks.world, ranks.device, ranks.store)
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
-
-
-def _dispatch(ranks: Joining) -> JsonObject | None:
-    """Which XCD runs how many programs of a launch of two to a CU; None where there are none, or nobody can say."""
-    if not (ranks.gpu and ranks.arch in ("gfx942", "gfx950") and ranks.rank == 0 and ranks.compute_units):
-        return None
-    try:
-        found: JsonObject = contract("_shared.xcd").dispatch(ranks.device, 2 * ranks.compute_units)
-    except Exception as error:  # an older checkout has no such module; without Triton nothing is launched anyway
-        print(f"which XCD runs what is not known: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
-        return None
-    return found
 
 
 def _initialise_libraries(device: str) -> None:

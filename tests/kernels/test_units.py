@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 from kernels import hardware
 from kernels._shared.units import assumed_units, compute_units, xcds
-from kernels._shared.xcd import described, note_xcds
 from kernels.gemm import config as gemm_config
 from kernels.gemm import gemm
 from kernels.gemm_all_scatter import config as scatter_config
@@ -120,24 +116,6 @@ def programs_are_spread() -> None:
             for die in range(dies):
                 run = found[die::dies].tolist()
                 assert run == list(range(run[0], run[0] + len(run))) if run else True, (programs, dies)
-
-
-# The register that names a compute die is one that gfx942 and gfx950 have; how programs are spread is described.
-
-
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_it_assembles_and_reads_the_register(arch):
-    compiled = triton.compile(ASTSource(note_xcds, {"out": "*i32"}), GPUTarget("hip", arch, 64), {"num_warps": 1})
-    assert "s_getreg_b32 s" in compiled.asm["amdgcn"]
-    assert "hwreg(HW_REG_XCC_ID, 0, 4)" in compiled.asm["amdgcn"]
-    assert compiled.asm["hsaco"][:4] == b"\x7fELF"
-
-
-def test_programs_are_counted_by_die_in_the_order_in_which_they_come():
-    assert described([3, 0, 1, 2] * 4) == {"programs": [4, 4, 4, 4], "round_robin": True}
-    assert described([0, 1, 2, 3, 0, 1]) == {"programs": [2, 2, 1, 1], "round_robin": True}
-    assert described([0, 1, 1, 0]) == {"programs": [2, 2], "round_robin": False}
-    assert described([5, 5, 5]) == {"programs": [3], "round_robin": True}, "a partition of one die"
 
 
 def test_only_chips_with_dies_are_asked():

@@ -159,7 +159,7 @@ def test_a_crash_in_the_home_that_was_asked_for_is_the_end(pools):
 
 
 def told(world, **heaps):
-    return SimpleNamespace(dispatch=None, ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
+    return SimpleNamespace(ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
 
 
 def test_different_homes_are_a_warning_and_what_was_found_is_kept():
