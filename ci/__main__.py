@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Set up": {
         "doctor": ("doctor", "What this machine is, what can be measured on it, what to repair."),
-        "bringup": ("verify:bringup", "First contact with a node: heap, fences, vendor packages, each backend."),
+        "bringup": ("verify:bringup", "First contact with a node: heap, fences, RCCL, each backend."),
         "init": ("init", "Set Ridgeline up in a repository of your own."),
     },
     "Events of the history": {

@@ -1,10 +1,11 @@
 """First contact with a node: every step passes, fails with the next step, or says why it is not here.
 
     python -m benchmarks.bringup
-    python -m benchmarks.bringup --only heap --only fences --again
+    python -m benchmarks.bringup --only heap --only fences
     python -m benchmarks.bringup --dry-run
 
-Exit codes: 0 nothing failed, 1 a step failed, 3 usage or infrastructure, 130 interrupted (finished steps are kept).
+Exit codes: 0 nothing failed, 1 a step failed, 3 usage or infrastructure, 130 interrupted (the report has what is
+finished).
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import program, trial_file
 from benchmarks.bringup import report
 from benchmarks.bringup.run import Bringup, Seen
-from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose, installed_packages
+from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import CaseCounter
@@ -28,8 +29,7 @@ from benchmarks.coordinator.orders import CaseCounter
 PASSED, FAILED = 0, 1
 """Exit codes beside those of benchmarks.program."""
 
-KEPT, REPORT = Path(".ridgeline/bringup.jsonl"), Path(".ridgeline/bringup.json")
-"""Finished steps; the report."""
+REPORT = Path(".ridgeline/bringup.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         steps = choose(arguments.only, arguments.skip)
         return _list(steps) if arguments.dry_run else _bring_up(arguments, steps)
 
-    return program.run(command, "what is finished is kept, and the same command goes on from there")
+    return program.run(command, "the report has what is finished")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,10 +50,8 @@ def parser() -> argparse.ArgumentParser:
     add, many = top.add_argument, {"action": "append", "default": [], "metavar": "STEP"}
     add("--only", **many, help="this step alone; repeatable")
     add("--skip", **many, help="without this step; repeatable")
-    add("--again", action="store_true", help="repeat what is finished too")
     add("--dry-run", action="store_true", help="list the steps and their expected seconds")
     add("--tree", type=Path, default=Path("."), metavar="PATH", help="checkout whose kernels are tried (default: here)")
-    add("--state", type=Path, default=KEPT, metavar="FILE", help=f"finished steps (default: {KEPT})")
     add("--out", type=Path, default=REPORT, metavar="FILE", help=f"the report, JSON (default: {REPORT})")
     add("--progress", choices=("json", "text"), default="text", help="on stderr")
     return top
@@ -71,29 +69,21 @@ def _list(steps: Sequence[BringupStep]) -> int:
 
 def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> int:
     begin = time.monotonic()
-    for path in (arguments.state, arguments.out):
-        trial_file.check_writable(path)
+    trial_file.check_writable(arguments.out)
     checkout = Checkout("head", arguments.tree.resolve())
     progress = CaseCounter(len(steps), program.reporter(arguments.progress))
     with Bringup(checkout, lambda event: progress.start(f"{BACKENDS.name}: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
-        seen = bringup.look()
-        holds = report.holds_for(checkout, seen.devices, seen.environment)
-        known = _known(arguments, holds, steps)
-        results, complete = bringup.results, False
+        seen, results, complete = bringup.look(), bringup.results, False
         try:
             for step in steps:
                 progress.start(step.name)
-                parts = {name: line for name, line in known.items() if step.has(name)}
-                results |= parts
-                for line in bringup.run(step, list(parts)) if step.name not in parts else ():
+                for line in bringup.run(step):
                     results[line["step"]] = line
-                    trial_file.append(arguments.state, report.kept_line(line, holds))
                 progress.done += 1
             complete = True
         finally:  # an interrupted bring-up has a report too, which says so
-            resumed = [name for name in known if name in results]
-            facts = {**_facts(seen), "tree": holds["tree"], "resumed": resumed, "complete": complete}
+            facts = {**_facts(seen), "complete": complete}
             missing = [step.name for step in all_steps() if not any(map(step.has, results))]
             whole = report.document(facts, list(results.values()), time.monotonic() - begin, missing)
             arguments.out.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -101,26 +91,12 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
 
 
-def _known(
-    arguments: argparse.Namespace, holds: Mapping[str, Any], steps: Sequence[BringupStep]
-) -> dict[str, dict[str, Any]]:
-    """What is finished already of these steps."""
-    if fresh := report.why_fresh(arguments.state, holds):
-        print(fresh, file=sys.stderr, flush=True)
-    found = {} if arguments.again else report.kept_steps(arguments.state, holds)
-    known = {name: line for name, line in found.items() if any(step.has(name) for step in steps)}
-    if known:
-        said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
-        print(said, file=sys.stderr, flush=True)
-    return known
-
-
 def _facts(seen: Seen) -> dict[str, Any]:
     """What the report says of the machine and its versions."""
     machine = fingerprint.fingerprint(seen.devices, {})
     devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
-    known = {"environment": dict(seen.environment), "packages": installed_packages()}
-    return {"machine": {k: v for k, v in machine.items() if k != "name"}, "devices": devices, **known}
+    named = {key: value for key, value in machine.items() if key != "name"}
+    return {"machine": named, "devices": devices, "environment": dict(seen.environment)}
 
 
 if __name__ == "__main__":

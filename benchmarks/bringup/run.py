@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,17 +51,30 @@ class Seen:
         """Ranks of a step that needs several."""
         return len(self.devices) or min(CPU_RANKS, fingerprint.cpu_count())
 
+    def fault(self) -> str:
+        """Why nothing can be tried here, with the next step after "; " where that is known; "" if it can."""
+        if self.lost:
+            return f"the first process gave no answer: {self.lost}"
+        if not self.environment.get("torch"):
+            return f"torch cannot be imported: {self.environment.get('torch_missing', 'no reason given')}"
+        return fingerprint.unseen_gpu(self.devices, self.environment)
+
+    def row(self) -> Row:
+        """What torch sees, as the first row of the report."""
+        if fault := self.fault():
+            why, _, next_step = fault.partition("; ")
+            return failed(
+                "devices", why, next_step or "`ridgeline doctor` says what this machine has and what to repair"
+            )
+        names = Counter(f"{device['name']} ({device['arch']})" for device in self.devices)
+        seen = ", ".join(f"{count} x {name}" for name, count in names.items()) or "no GPU: only CPU backends are tried"
+        return passed("devices", seen)
+
     def lacks(self, needs: Needs) -> str:
         """Why a step with such needs is not tried, "" if it is."""
-        if needs is Needs.NOTHING:
-            return ""
-        if self.lost:
-            return "torch gives no answer (see torch)"
-        if not self.environment.get("torch"):
-            return "torch cannot be imported (see torch)"
-        if fingerprint.unseen_gpu(self.devices, self.environment):
-            return "torch does not see this machine's GPU (see torch)"
-        if needs in (Needs.GPU, Needs.LINKS) and not self.devices:
+        if self.fault():
+            return "see devices"
+        if needs is Needs.LINKS and not self.devices:
             return "no GPU"
         if needs in (Needs.RANKS, Needs.LINKS) and self.world < 2:
             return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
@@ -87,16 +101,18 @@ class Bringup:
 
     def look(self) -> Seen:
         """Ask a first process for devices and versions; a crash or a hang of it is part of the answer."""
+        begin = time.monotonic()
         try:
             with self._started("look", 1) as pool:
                 answer = pool.ask("importing torch and asking for the devices", LOOK_S, "probe")[0]
             self.seen = Seen(answer["devices"], answer["environment"])
         except (StepFailed, PoolDied) as error:
             self.seen = Seen(environment={"torch_missing": error.failure.why}, lost=error.failure.why)
+        self.results["devices"] = report.step_line("devices", time.monotonic() - begin, [self.seen.row().as_json()])
         return self.seen
 
-    def run(self, step: BringupStep, done: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Run one step: its result, or (a step in parts) that of each part that is not done, as the report shows it."""
+    def run(self, step: BringupStep) -> Iterator[dict[str, Any]]:
+        """Run one step: its result, or (a step in parts) that of each part, as the report shows it."""
         lacking = self.seen.lacks(step.needs)
         if self._status(step.after) == RowStatus.FAIL:
             lacking = f"{step.after} failed"
@@ -108,7 +124,7 @@ class Bringup:
             if not step.in_parts:
                 yield report.step_line(step.name, *self._probed(step))
                 return
-            tried = tried_backends(self.checkout, done, self.heap(), self.report_progress)
+            tried = tried_backends(self.checkout, self.heap(), self.report_progress)
             with contextlib.closing(tried):
                 for name, seconds, found in tried:
                     yield report.step_line(name, seconds, [row.as_json() for row in found])
@@ -190,9 +206,9 @@ OTHER_CASES = 2
 
 
 def tried_backends(
-    checkout: Checkout, done: Sequence[str], heap: str, on_progress: Report
+    checkout: Checkout, heap: str, on_progress: Report
 ) -> Generator[tuple[str, float, list[Row]], None, None]:
-    """(name, seconds, rows) of every part that is not done, as soon as it is known; last what is said of the modules.
+    """(name, seconds, rows) of every part, as soon as it is known; last what is said of the modules.
 
     Raises UsageError or CheckoutError before anything runs.
     """
@@ -201,22 +217,20 @@ def tried_backends(
     with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
         plans = session.plans(session.choose([]))
         until = time.monotonic() + BUDGET_S
-        for part, name, cases in parts(plans, done):
+        for part, name, cases in parts(plans):
             part_begin = time.monotonic()
             rows = list(_kernel(session, name, cases) if part_begin < until else [_too_late(name)])
             yield part, time.monotonic() - part_begin, rows
         yield BACKENDS.name, time.monotonic() - begin, _modules(session, len(plans))
 
 
-def parts(
-    plans: Mapping[str, Sequence[PlannedCase]], done: Sequence[str]
-) -> Iterator[tuple[str, str, list[PlannedCase]]]:
-    """(part, kernel, its cases) of what is not done; last the arms whose library compiles itself on first use."""
+def parts(plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, str, list[PlannedCase]]]:
+    """(part, kernel, its cases); last the arms whose library compiles itself on first use."""
     for last in (False, True):
         for name, cases in plans.items():
             own = [with_arms(case, [arm for arm in case.arms if compiles(arm) is last]) for case in cases]
             part = f"{BACKENDS.name}/{name}{'/compiling' if last else ''}"
-            if any(case.arms for case in own) and part not in done:
+            if any(case.arms for case in own):
                 yield part, name, own
 
 
@@ -232,7 +246,7 @@ def with_arms(case: PlannedCase, arms: Sequence[PlannedArm]) -> PlannedCase:
 
 def _too_late(name: str) -> Row:
     said = f"not begun: the kernels before it took {BUDGET_S:.0f} s"
-    return not_here(name, said, "run `ridgeline bringup` again: it goes on here")
+    return not_here(name, said, f"`ridgeline verify --tier sweep --kernel {name}` tries its backends")
 
 
 def _modules(session: Session, count: int) -> list[Row]:

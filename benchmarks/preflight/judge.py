@@ -172,9 +172,6 @@ def _warning(kind: str, text: str, next_step: str) -> Problem:
 
 # ---- GPUs that should be there -----------------------------------------------------------------------------------
 
-USUAL = (1, 2, 4, 8)
-"""Numbers of GPUs that nodes and allocations have."""
-
 UNHEALTHY = "read `dmesg | grep -iE 'amdgpu|nvrm'`; reset or replace it, and measure with the others meanwhile"
 """What to do about a GPU whose driver has given it up."""
 

@@ -122,12 +122,11 @@ class Service:
         return declare.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: JsonObject) -> list[JsonObject]:
-        """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
+        """The rows of a step of the bring-up; probe: a function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
         kind = importlib.import_module("benchmarks.bringup.steps").StepContext
-        module, _, function = probe.partition(":")
-        found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
-        return [row if isinstance(row, dict) else row.as_json() for row in found]
+        rows: list[JsonObject] = getattr(importlib.import_module("benchmarks.bringup.probes"), probe)(kind(**context))
+        return rows
 
     def do_script(self, core: int | None, **asked: Any) -> JsonObject:
         """Run a user's script to its end (benchmarks/worker/scripts), which is the answer to the last request.

@@ -23,7 +23,6 @@ from ci.options import (
     Given,
     NewFile,
     err_console,
-    flag,
     option,
     out_console,
     plan,
@@ -74,38 +73,35 @@ def verify(given: Given) -> int:
 # ---- bringup ---------------------------------------------------------------------------------------------------------
 
 
-KEPT_CHECKS, REPORT = ".ridgeline/bringup.jsonl", ".ridgeline/bringup.json"
-"""Finished steps; the report."""
+REPORT = ".ridgeline/bringup.json"
 
-EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --again"
+EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences"
 
 
 @verb(EXAMPLE)
 @several("--only STEP", "Only this step (repeatable); --dry-run lists them.")
 @several("--skip STEP", "All but this step (repeatable).")
-@flag("--again", "Repeat finished steps too; without it, only what failed or is missing.")
 @option("--out", f"The report, a JSON file worth sending to us (default: {REPORT}).", NewFile())
-@option("--state", f"File that keeps finished steps (default: {KEPT_CHECKS}).", NewFile())
 @option("--tree", "This source tree.", FOLDER_THERE)
 @JSON
 @DRY_RUN
 def bringup(given: Given) -> int:
     """First contact with a node: does everything work that Ridgeline relies on, and what is the next step if not?
 
-    Devices, versions, symmetric heap, fences, RCCL, vendor packages, each backend in one case.  Takes minutes, survives
-    a crash or a hang of any step, and goes on where it was stopped.
+    Symmetric heap, fences, RCCL, each backend in one case.  Takes minutes and survives a crash or a hang of any step;
+    `ridgeline doctor` says what the machine itself is.
     """
     if not given.dry_run:
         wait_for_turn()
-    file, state = given.out or project.place(REPORT), given.state or project.place(KEPT_CHECKS)
+    file = given.out or project.place(REPORT)
     where = given.tree or project.around(Path.cwd()).root
-    flags = [flag for flag, asked in (("--again", given.again), ("--dry-run", given.dry_run)) if asked]
+    flags = ["--dry-run"] if given.dry_run else []
     argv = [*program("benchmarks.bringup", *flags), *options(only=given.only, skip=given.skip)]
-    argv += options(out=file.resolve(), state=state.resolve(), tree=where.resolve(), progress="json")
+    argv += options(out=file.resolve(), tree=where.resolve(), progress="json")
     try:
         ended = follow(argv, err_console(), "bringup")
     except KeyboardInterrupt:
-        click.echo(f"interrupted: what is finished is kept; `{again()}` goes on from there", err=True)
+        click.echo(f"interrupted: {file} has what is finished; `{again()}` begins anew", err=True)
         return INTERRUPTED
     if ended.code not in (PASS, REGRESSION) or given.dry_run:
         if ended.code not in (PASS, REGRESSION, USAGE):

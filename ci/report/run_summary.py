@@ -19,7 +19,7 @@ from ci.judging.types import Judgement
 from ci.records import rates
 from ci.records.ledger import SUSTAINED
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
-from ci.report.words import duration, plain, plural, rate, told
+from ci.report.words import duration, plain, rate, told
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
@@ -265,8 +265,7 @@ def show_bringup(document: Mapping[str, Any], console: Console) -> None:
             text = Text(f"{plain(', '.join(names), LONGEST)}: {plain(sentence, LONGEST)}")
             text.append(f"\n-> {plain(next_step, LONGEST)}" if next_step else "", style="cyan")
             console.print(Padding(text, (0, 0, 0, 2), expand=False))
-    known = f", {plural(len(document['resumed']), 'result')} known from before" if document["resumed"] else ""
-    console.print(Text(f"\n{', '.join(counts)}; {document['seconds']:.0f} s{known}", style="bold"))
+    console.print(Text(f"\n{', '.join(counts)}; {document['seconds']:.0f} s", style="bold"))
 
 
 def row_label(step: str, name: str) -> str:

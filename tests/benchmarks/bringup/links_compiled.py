@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from benchmarks.bringup.probes import link_device
-from benchmarks.bringup.probes.devices import MANY
+from benchmarks.bringup import link_device
+from benchmarks.bringup.probes import MANY
 from kernels.spec import Compilation
 from tests.kernels.compiled import compiled, spilled
 

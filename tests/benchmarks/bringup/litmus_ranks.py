@@ -8,8 +8,8 @@ from pathlib import Path
 import triton
 import triton.language as tl
 
-from benchmarks.bringup.probes import devices, link_device
-from benchmarks.bringup.probes.devices import Litmus
+from benchmarks.bringup import link_device, probes
+from benchmarks.bringup.probes import Litmus
 from benchmarks.bringup.steps import StepContext
 
 PLANS = (
@@ -29,7 +29,7 @@ def right(rank: int, world: int, directory: str) -> None:
     folder = Path(directory)
     places = {"store": str(folder / "store"), "heap_directory": str(folder / "heap")}
     context = StepContext(step="fences", checkout=".", rank=rank, world=world, **places)
-    print(json.dumps(devices.fences(context, PLANS)))
+    print(json.dumps(probes.fences(context, PLANS)))
 
 
 def lost(rank: int, world: int, directory: str) -> None:

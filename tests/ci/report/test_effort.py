@@ -208,7 +208,6 @@ DOCUMENT = {
     "machine": {"kind": "gpu", "count": 2, "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90"},
     "environment": {"torch": "2.11.0", "triton": "3.6.0", "hip": None, "cuda": "13.0"},
     "seconds": 84.2,
-    "resumed": ["git"],
     "steps": [
         step("git", row("git", "pass", "git version 2.39.5, 7 commits up to HEAD")),
         step("heap", row("allocate", "fail", "failed: no\x1b[31m peers", "check IOMMU"), row("write", "pass", "ok")),
@@ -240,7 +239,7 @@ fail
   heap: allocate: failed: no[31m peers
   -> check IOMMU
 
-4 pass, 4 not here, 1 fail; 84 s, 1 result known from before
+4 pass, 4 not here, 1 fail; 84 s
 """
 
 

@@ -1,8 +1,7 @@
-"""Kills the second process that loads torch.distributed; DYING_ONCE names the file that the first one makes."""
+"""Executes DYING_SOURCE in the second process that loads torch.distributed; the first one makes the file DYING_ONCE."""
 
 import importlib.abc
 import os
-import signal
 import sys
 
 
@@ -12,7 +11,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             try:
                 os.close(os.open(os.environ["DYING_ONCE"], os.O_CREAT | os.O_EXCL))
             except FileExistsError:
-                os.kill(os.getpid(), signal.SIGSEGV)
+                exec(os.environ["DYING_SOURCE"])
 
 
 sys.meta_path.insert(0, _Watch())
