@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import built
 
-VERSION = 7
+VERSION = 8
 """Of the file in which a survey is kept; one of another version is made again."""
 
 NO_MEMORY = "out of memory"
@@ -31,10 +31,10 @@ class SeenClosure:
 
     at_s: when in the script, without the imports of what is installed; took_s: to look at it; expected_s: of one call.
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
-    it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
-    with the modules that it needs.  ran: digests of the code that a call runs, by its name; unseen: what else runs
-    that cannot be seen.  untuned: configurations of its kernels that were not tried, and that trials will measure.
-    held: digest of what its inputs hold.  calls: of functions of the script in which it was timed, outermost first.
+    it failed, with its status.  repeats: equal calls gave equal outputs.  ran: digests of the code that a call runs, by
+    its name; unseen: what else runs that cannot be seen.  untuned: configurations of its kernels that were not tried,
+    and that trials will measure.  held: digest of what its inputs hold.  calls: of functions of the script in which it
+    was timed, outermost first.
     """
 
     backend: str
@@ -52,8 +52,6 @@ class SeenClosure:
     status: str = "ok"
     why: str = ""
     detail: str = ""
-    call: str = ""
-    modules: tuple[str, ...] = ()
     ran: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: str = ""
     untuned: int = 0
@@ -352,9 +350,9 @@ def spread(items: Sequence[str], most: int) -> list[str]:
 
 
 TIMERS = (
-    "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, those of torch._inductor, "
+    "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
-    "bench and bench_kineto of deep_gemm.testing, State.exec of cuda.bench, pytest-benchmark, timeit, "
+    "bench and bench_kineto of deep_gemm.testing, pytest-benchmark, timeit, "
     "a loop of its own between two readings of a clock or in a profiler"
 )
 

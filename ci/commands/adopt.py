@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, declaration, import_paths
+from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, import_paths
 from ci.commands.common.measuring import scratch, two_checkouts
 from ci.commands.common.outcome import shown
 from ci.git.repository import LocalCheckout, Repository
@@ -18,7 +18,6 @@ from ci.options import (
     ANY,
     BUDGET,
     DRY_RUN,
-    FILE,
     JSON,
     NO_VERDICT,
     OUT,
@@ -38,12 +37,10 @@ from ci.options import (
 )
 from ci.options import plan as planned
 from ci.report.words import plain
-from ci.whole_files import replace
 
 EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype bf16
   ridgeline adopt bench.py HEAD~5 --list
-  ridgeline adopt bench.py --budget 10 --device cpu
-  ridgeline adopt bench.py --promote kernels/gemm.py"""
+  ridgeline adopt bench.py --budget 10 --device cpu"""
 
 ARGUMENTS = "ridgeline.script_arguments"
 """Under this name click's context has what stands behind `--`."""
@@ -69,7 +66,6 @@ class ScriptCommand(click.Command):
 @flag("--all-cases", "Time closures that run the same code on both sides, too.")
 @several("--path FOLDER -> paths", "Folder of each checkout that imports search (repeatable).")
 @flag("--list -> only_list", "Say what the script times and how long that takes.")
-@option("--promote FILE", "Write a declaration of what it times; times nothing.", FILE)
 @option("--rounds", "Rounds in a trial (default: 40; 20 on a CPU).", click.IntRange(8, 10_000))
 @option("--seed", "Of all random numbers.", click.IntRange(0, 2**31), default=0, show_default=True)
 @option(
@@ -90,7 +86,7 @@ def adopt(given: Given) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
-    torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time, cuda.bench,
+    torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time,
     pytest-benchmark, a loop of its own between two readings of a clock or two events, or in a profiler) hand their
     closures over: both sides' are timed in turn, outputs and gradients are compared (base is the reference), and the
     script gets the numbers that it expects.  What stands behind -- are arguments of the script.  An --out file that
@@ -112,13 +108,10 @@ def adopt(given: Given) -> int:
         one, two = (side.label for side in checkouts)
         click.echo(f"would run {request.path} on {one} and {two} and compare what it times, into {file}")
         return PASS
-    if given.promote and given.promote.exists():
-        raise click.UsageError(f"{given.promote} exists; name a new file, or remove it")
     console = err_console()
     try:
-        if given.only_list or given.promote:
-            spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
-            return _told(request.seen(checkouts, plan, file, console), request, given, spec)
+        if given.only_list:
+            return _print_listing(request.seen(checkouts, plan, file, console), given)
         rules = policy.load(given.policy_file)
         settings = rules.settings(machine_kind=kind)
         few = min(plan.trials or settings.looks[-1], settings.looks[0] + settings.confirming)
@@ -137,14 +130,8 @@ def adopt(given: Given) -> int:
     return code
 
 
-def _told(seen: SeenScript, request: ScriptRequest, given: Given, spec: str) -> int:
-    """What would be timed; or the declaration of it, written."""
-    if given.promote:
-        replace(given.promote, declaration(seen, str(request.path), spec))
-        good = [one for one in seen.closures if not one.why]
-        told = f"{len({one.case for one in good})} cases, {sum(bool(one.call) for one in good)} of {len(good)} calls"
-        click.echo(f"{given.promote}: {told} written; fill in what it names, then `ridgeline verify`")
-        return PASS
+def _print_listing(seen: SeenScript, given: Given) -> int:
+    """Print what would be timed, and what not; PASS."""
     if given.as_json:
         print_json(dataclasses.asdict(seen))
         return PASS

@@ -1,18 +1,16 @@
 """The timing functions that scripts use, and what each takes and gives back.
 
 triton.testing       do_bench, do_bench_cudagraph (and their proton kin)      ms: a number, quantiles, or all
-torch._inductor      do_bench_using_profiling, benchmarker.benchmark_gpu       ms: a number, or all
 torch.utils          benchmark.Timer: timeit, blocked_autorange, adaptive_autorange   a Measurement, seconds
 timeit               timeit, repeat, Timer                                     seconds of so many calls
 aiter.test_common    run_perftest, @perftest (and copies in a module of that name)    (output, us)
 flashinfer.testing   bench_gpu_time, with events, CUPTI or a graph                    a list of ms
 deep_gemm.testing    bench, bench_kineto                                              seconds, by kernel if asked
-cuda.bench           State.exec of nvbench                                     nothing
 pytest_benchmark     benchmark(function, ...), benchmark.pedantic                     what the function gives
 
 Each is replaced by a function that hands the closure to the interceptor and makes its samples into what the script
 expects.  Sources: Triton 3.6 to 3.8, torch 2.11 to 2.13, aiter e404860, flashinfer fb28d72 (read 2026-11-22),
-pytest-benchmark 5.3, DeepGEMM 2.x, nvbench 935bb0b (read 2026-11-26).
+pytest-benchmark 5.3, DeepGEMM 2.x (read 2026-11-26).
 """
 
 from __future__ import annotations
@@ -54,22 +52,6 @@ def _replace(owner: Any, names: Sequence[str], to: Interceptor, timed: Callable[
 def of_triton(module: Any, to: Interceptor) -> None:
     """Replace the timers of triton.testing."""
     _replace(module, DO_BENCH, to, _do_bench)
-
-
-def of_inductor(module: Any, to: Interceptor) -> None:
-    """Replace what torch._inductor.utils has for others, too."""
-    _replace(module, ("do_bench_using_profiling",), to, _do_bench)
-
-
-def of_benchmarking(module: Any, to: Interceptor) -> None:
-    """Replace the method of every benchmarker of inductor, the first of whose arguments is the benchmarker."""
-    kinds = [one for one in vars(module).values() if isinstance(one, type) and "benchmark_gpu" in vars(one)]
-    for kind in kinds:
-        _replace(kind, ("benchmark_gpu",), to, _benchmark_gpu)
-
-
-def _benchmark_gpu(name: str, original: Any, to: Interceptor, frame: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
-    return _do_bench(name, functools.partial(original, owner), to, frame, *args, **kwargs)
 
 
 def _do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -131,11 +113,7 @@ def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Call:
         body = compile(stmt, "<timed statement>", "exec")
         return lambda: exec(body, held)
 
-    def call() -> Any:
-        return eval(code, held)
-
-    call.statement = (stmt, held)  # type: ignore[attr-defined]
-    return call
+    return lambda: eval(code, held)
 
 
 # ---- timeit ------------------------------------------------------------------------------------------------------
@@ -245,34 +223,6 @@ def _bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args
     return (mean / len(kernels),) * len(kernels) if isinstance(kernels, tuple) else mean
 
 
-# ---- nvbench -----------------------------------------------------------------------------------------------------
-
-
-def of_nvbench(module: Any, to: Interceptor) -> None:
-    """Replace State.exec: nvbench then has nothing to show of it."""
-    _replace(module.State, ("exec",), to, _exec)
-
-
-def _exec(name: str, original: Any, to: Interceptor, frame: Any, state: Any, launcher: Any, **_: Any) -> None:
-    call = functools.partial(launcher, Launch())
-    to.time(TimerCall("State.exec", call, (launcher,), named=dict(state.get_axis_values()), function=None), frame)
-
-
-class Launch:
-    """What a launcher is given: it asks for the stream, which is torch's."""
-
-    def get_stream(self) -> Launch:
-        """This too is the stream."""
-        return self
-
-    def addressof(self) -> int:
-        """Of the stream, as an integer."""
-        return int(sys.modules["torch"].cuda.current_stream().cuda_stream)
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.addressof()
-
-
 # ---- pytest-benchmark --------------------------------------------------------------------------------------------
 
 
@@ -329,12 +279,9 @@ def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 REPLACED: dict[str, Replace] = {
     "triton.testing": of_triton,
     "torch.utils.benchmark.utils.timer": of_torch,
-    "torch._inductor.utils": of_inductor,
-    "torch._inductor.runtime.benchmarking": of_benchmarking,
     "timeit": of_timeit,
     "flashinfer.testing.utils": of_flashinfer,
     "deep_gemm.testing.bench": of_deep_gemm,
-    "cuda.bench": of_nvbench,
     "pytest_benchmark.fixture": of_pytest_benchmark,
 }
 """By module; and a module whose last name is TEST_COMMON is taken for aiter's, or a copy of it."""

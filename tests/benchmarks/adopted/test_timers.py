@@ -131,36 +131,3 @@ def test_timeit_gives_seconds_of_so_many_calls() -> None:
     assert module.repeat("calls.append(n)", "n = 2", repeat=2, number=100, globals={"calls": calls}) == [0.3] * 2
     assert module.Timer("1 + 1", timer=module.default_timer).autorange() == (1, 3e-3)
     assert calls == [1, 1, 2, 2]
-
-
-def test_timers_of_inductor_that_others_use() -> None:
-    def do_bench_using_profiling(fn: Any, warmup: int = 25, rep: int = 100) -> float:
-        raise AssertionError
-
-    class Benchmarker:
-        def benchmark_gpu(self, _callable: Any, return_mode: str = "min") -> Any:
-            raise AssertionError
-
-    to, calls = Taking(), []
-    utils = SimpleNamespace(do_bench_using_profiling=do_bench_using_profiling)
-    timers.of_inductor(utils, to)  # type: ignore[arg-type]
-    timers.of_benchmarking(SimpleNamespace(Benchmarker=Benchmarker, os=None), to)  # type: ignore[arg-type]
-    assert utils.do_bench_using_profiling(lambda: calls.append(1)) == 3.0
-    assert Benchmarker().benchmark_gpu(lambda: calls.append(2), return_mode="all") == [2.0, 4.0]
-    assert calls == [1, 1, 2, 2]
-
-
-def test_nvbench_hands_its_launcher_over_with_the_axes() -> None:
-    class State:
-        def exec(self, launcher: Any, *, sync: bool = False) -> None:
-            raise AssertionError
-
-        def get_axis_values(self) -> dict[str, int]:
-            return {"elements": 16}
-
-    to, streams = Taking(), []
-    timers.of_nvbench(SimpleNamespace(State=State), to)  # type: ignore[arg-type]
-    State().exec(lambda launch: streams.append(launch.get_stream()), sync=True)
-    assert to.seen[0].named == {"elements": 16}
-    assert len(streams) == 2
-    assert isinstance(streams[0], timers.Launch)

@@ -165,9 +165,6 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     assert "of 2 configurations have the same code" in done.stdout
     assert re.search(r"^[0-4] of 4 closures, about", done.stdout, re.MULTILINE)
     assert "script bench/speed.py" in done.stdout
-    assert "perf/speed.py: 2 cases, 4 of 4 calls written" in done.stdout
-    assert '"rows16_fnsoftmax_fp32": lambda x0: shop.ops.softmax(x0, -1),' in (theirs / "perf/speed.py").read_text()
-    assert "4 right, 0 not right" in done.stdout
     records = list((theirs / "results").glob("*/*.notes.jsonl*"))
     assert {trial.operator for path in records for trial in read(path).trials} == {"rms_norm"}
     assert json.loads((theirs / "results/benchmarks.json").read_text()).keys() & {"gemm.track_time"} == set()
