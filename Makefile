@@ -1,6 +1,7 @@
 # make check: the main job on this machine.  make test: the fast tests; make test-slow: all others.  Each first sets up
-# .venv if it is not there.
+# .venv if it is not there; where that needs torch, ci/set_up.py finds a build, in TORCH_INDEX if it names an index.
 PYTHON ?= python3
+export TORCH_INDEX
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
@@ -9,6 +10,7 @@ TOOLS  := $(VENV)/tools
 # Of 87 s that everything took on 2 cores, the tools of the tests were 25 s and compiling 40,000 modules 20 s (2026-11-23): the
 # main job has neither, and only the modules that it imports are compiled.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+SET_UP := $(BIN)/python ci/set_up.py
 USED := torch, torch.distributed, triton, pandas, scipy.stats, matplotlib.pyplot, pyarrow, jsonschema, asv.config
 
 # A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
@@ -20,21 +22,23 @@ GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torc
 OWN_BUILD := env -u PIP_CONSTRAINT -u PIP_BUILD_CONSTRAINT
 ifeq ($(GPU_TORCH),)
 PIP := $(OWN_BUILD) $(PIP)
+SET_UP := $(OWN_BUILD) $(SET_UP)
 endif
 
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup tools light lock check test test-slow compiled lint golden bundle pictures clean
+.PHONY: setup tools light lock check test test-slow test-set-up compiled lint golden bundle pictures clean
 setup: $(READY)
 tools: $(TOOLS)
 
-$(READY): pyproject.toml constraints-cpu.txt
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) ci/set_up.py
+	$(PYTHON) -m venv $(VENV)
 ifeq ($(GPU_TORCH),)
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints-cpu.txt -e '.[cpu]'
+	@$(SET_UP) install -c constraints.txt -e '.[cpu]'
 else
-	$(PYTHON) -m venv $(VENV)
+	@$(SET_UP) reach
 	$(PYTHON) ci/see_packages.py $(VENV)
 	$(OWN_BUILD) $(PIP) 'setuptools>=77'
 	$(PIP) --no-build-isolation -e .
@@ -46,7 +50,7 @@ endif
 	@touch $@
 
 $(TOOLS): $(READY)
-	$(PIP) $(if $(GPU_TORCH),--no-build-isolation,-c constraints-cpu.txt) -e '.[dev]'
+	$(PIP) $(if $(GPU_TORCH),--no-build-isolation,-c constraints.txt) -e '.[dev]'
 	@touch $@
 
 check: setup
@@ -63,6 +67,11 @@ test: lint compiled
 # Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
 test-slow: compiled
 	$(PYTEST) -m slow -n 3 --dist loadgroup
+
+# The set-ups that README promises, as a stranger has them: clean clones, pip without configuration, each tested Python
+# that is on this machine (PYTHONS names others).  `make check` and `make test` in each: 5.7 GB and a quarter of an hour.
+test-set-up:
+	$(PYTHON) -m tests.set_ups $(PYTHONS)
 
 # What many tests would each be the first to do: compile our modules, and read all records into their cache (5.5 s of CPU).
 compiled: tools
@@ -100,15 +109,19 @@ dashboards/bundle/node_modules: dashboards/bundle/package-lock.json
 # Ridgeline without torch and the development tools: enough to record, judge, render and post.  The jobs that hold a
 # token install this: every file is checked against its hash in requirements.lock, and nothing is built but Ridgeline.
 light:
+	@$(PYTHON) ci/set_up.py
 	$(PYTHON) -m venv $(VENV)
+	@$(SET_UP) reach
 	$(PIP) --require-hashes --only-binary :all: -r requirements.lock
 	$(PIP) --no-index --no-deps --no-build-isolation -e .
 	@$(SEE_ROOMS)
 
-# The lock file, after a change of the dependencies; needs uv (https://docs.astral.sh/uv/), on any platform and Python.
-lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra locked \
-	  --custom-compile-command "make lock" -c constraints-cpu.txt -o requirements.lock pyproject.toml
+# The versions of every set-up and, of `make light`, their hashes, after a change of the dependencies; for all Pythons
+# and platforms.  torch and Triton are left to the range of the extra `cpu`.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --custom-compile-command "make lock"
+lock: tools
+	$(LOCK) --extra dev --extra locked -o constraints.txt pyproject.toml
+	$(LOCK) --extra locked --generate-hashes -c constraints.txt -o requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .ridgeline site .mypy_cache .ruff_cache .pytest_cache

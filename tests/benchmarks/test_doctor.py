@@ -32,7 +32,7 @@ def test_a_sound_machine_has_no_problem():
         ({"broken": [{"module": "toy.x", "reason": "gone"}]}, "broken_module", "warning", "module toy.x does not"),
         ({"environment": {**SOUND["environment"], "triton": None}}, "library_missing", "warning", "triton cannot"),
         ({"environment": {**SOUND["environment"], "torch": "2.10.1"}}, "untested_version", "warning", "torch 2.10.1"),
-        ({"environment": {**SOUND["environment"], "python": "3.13.0"}}, "untested_version", "warning", "3.11 to 3.12"),
+        ({"environment": {**SOUND["environment"], "python": "3.15.0"}}, "untested_version", "warning", "3.11 to 3.14"),
         ({"machine": {**H200, "device": "X9", "arch": "sm_999"}}, "unknown_hardware", "warning", "X9 (sm_999)"),
         ({"unseen_gpu": "torch sees none"}, "unseen_gpu", "error", "not seen by torch"),
         ({"why_no_state": "no library"}, "no_device_state", "warning", "clocks, power"),

@@ -10,5 +10,5 @@ install=(python -m pip install --quiet --disable-pip-version-check)
 if python -c 'import torch' 2>/dev/null; then
   "${install[@]}" "$HERE"
 else
-  "${install[@]}" -c "$HERE/constraints-cpu.txt" "$HERE[cpu]"
+  python "$HERE/ci/set_up.py" install -c "$HERE/constraints.txt" "$HERE[cpu]"
 fi
