@@ -186,7 +186,7 @@ def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: Stan
     assert [option for option in options if option not in shown] == []
 
 
-# requirements.lock: every dependency, direct and indirect, at one version and with its hashes, for both Pythons.
+# requirements.lock: every dependency, direct and indirect, at one version and with its hashes, for all Pythons.
 
 
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -222,7 +222,7 @@ def needed(name: str, python: str) -> Iterator[str]:
             yield canonicalize_name(one.name)
 
 
-@pytest.mark.parametrize("python", ["3.11", "3.12"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
 def test_nothing_that_is_needed_is_missing(python: str) -> None:
     """pip refuses to install what has no hash; here it is seen before."""
     here = {canonicalize_name(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
@@ -231,9 +231,10 @@ def test_nothing_that_is_needed_is_missing(python: str) -> None:
     assert {(name, one) for name in there for one in needed(name, python) if one not in locked()} == set()
 
 
-def test_versions_are_those_of_the_cpu_set_up() -> None:
-    pairs = (line.split("==") for line in (ROOT / "constraints-cpu.txt").read_text().splitlines() if "==" in line)
-    constrained = {canonicalize_name(name): pinned for name, pinned in pairs}
+def test_versions_are_those_of_every_set_up() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.partition(";")[0].split("==") for line in lines if not line.startswith("#"))
+    constrained = {canonicalize_name(name): pinned.strip() for name, pinned in pairs}
     both = locked().keys() & constrained.keys()
     assert len(both) > 20
     assert {name: version(name) for name in both} == {name: constrained[name] for name in both}

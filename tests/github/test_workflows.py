@@ -43,7 +43,7 @@ def tool(name: str) -> str:
 
 
 def test_the_workflows_are_there() -> None:
-    wanted = ["check", "command", "comment", "gpu", "leg", "night_leg", "nightly", "pull_request"]
+    wanted = ["check", "command", "comment", "gpu", "leg", "night_leg", "nightly", "pull_request", "set_up"]
     assert [f"{name}.yml" for name in wanted] == NAMES
 
 
