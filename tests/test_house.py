@@ -63,9 +63,11 @@ ROOMS = {
         *("kernels.hardware", "kernels.project"),
         *SHARED,
     },
-    "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
+    "ci.history": {
+        *("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git", "ci.report.words", "ci.whole_files"),
+        *SHARED,
+    },
     "ci.history.reading": {"ci.history", "ci.judging", "ci.records", "ci.git", "kernels.project"},
-    "ci.history.configurations": {"ci.history", "ci.judging", "ci.records", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.document", "ci.report.words"},
     "dashboards": {

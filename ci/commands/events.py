@@ -17,9 +17,9 @@ from rich.text import Text
 from ci.bars import bar
 from ci.git.command import GitError
 from ci.git.repository import Repository
-from ci.history import reading, triage
+from ci.history import reading, triage, words
 from ci.history.analysis import History
-from ci.history.types import Direction, EventKind, EventState, HistoryEvent
+from ci.history.types import Direction, EventKind, HistoryEvent
 from ci.options import (
     DRY_RUN,
     FILE,
@@ -39,18 +39,8 @@ from ci.options import (
     together,
     verb,
 )
-from ci.report.words import interval, percent, plain, plural
-from ci.report.words import ran as few
+from ci.report.words import plain, plural
 from ci.trials.file import RecordError
-
-STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
-"""States that need somebody."""
-
-WIDEST = 100
-"""Characters of foreign words that are shown in one place."""
-
-HEADED = {EventKind.CODE: "code changed", EventKind.CONFIGURATION: "best configuration moved"}
-"""What an event is called, where it is not its kind and direction."""
 
 CAUSES = 2
 """Causes that are shown; --json has all."""
@@ -63,75 +53,40 @@ STYLE = {Direction.SLOWER: "red", Direction.FASTER: "green"}
 
 def is_regression(event: HistoryEvent) -> bool:
     """Whether a kernel became slower and nobody has dealt with it."""
-    return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and event.state is EventState.OPEN
+    return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and words.is_open(event)
 
 
-def is_moved_configuration(event: HistoryEvent) -> bool:
-    """Whether knobs in use are no longer the best, and nobody has dealt with it."""
-    return event.kind is EventKind.CONFIGURATION and event.state is EventState.OPEN
+def needs_somebody(event: HistoryEvent) -> bool:
+    """Whether it is a regression that nobody has acknowledged."""
+    return is_regression(event) and not event.owner
 
 
 def show(events: Sequence[HistoryEvent], history: History, console: Console, all_code: bool = False) -> None:
     """One line that says what stands, the events, what was looked at.  all_code: many changes of code are listed."""
     count = sum(map(is_regression, events))
     console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
-    if moved := sum(map(is_moved_configuration, events)):
-        console.print(Text(f"{plural(moved, 'best configuration')} moved: see `ridgeline tune --help`", "yellow"))
     code = sum(event.kind is EventKind.CODE for event in events)
     folded = code > FOLDED and not all_code
-    for event in sorted(events, key=_rank):
+    for event in words.in_order_of_need(events):
         if not (folded and event.kind is EventKind.CODE):
             console.print(block(event), soft_wrap=True)
     if folded:
-        console.print(f"{plural(code, 'change')} of the machine code: `ridgeline events --kind code`")
-    looked = f"looked at {history.series} series with {plural(history.points, 'point')}"
-    console.print(f"{looked} of {plural(len(history.commits), 'commit')}")
+        console.print(f"{plural(code, 'change')} of the machine code: `ridgeline events list --kind code`")
+    looked_at = f"looked at {history.series} series with {plural(history.points, 'point')}"
+    console.print(f"{looked_at} of {plural(len(history.commits), 'commit')}")
     for note in history.notes:
         console.print(Text(plain(note, 400), "yellow"))
 
 
 def block(event: HistoryEvent) -> Text:
-    """What moved and by how much; since when; what became of it and why it may be."""
-    style = STYLE[event.direction] if event.state in STANDING else "dim"
-    size = f"{percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)}"
-    headed = HEADED.get(event.kind, f"{event.kind} {event.direction}")
-    first = f"{headed}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
-    causes = [plain(cause.text, WIDEST) for cause in event.causes]
-    more = f" (+{len(causes) - CAUSES})" if len(causes) > CAUSES else ""
-    why = f"; {'; '.join(causes[:CAUSES])}{more}" if causes else ""
-    indent = " " * (len(event.id) + 2)
-    return Text.assemble(f"{event.id}  ", (first, style), f"\n{indent}{since(event)}\n{indent}{state(event)}{why}")
-
-
-def what(event: HistoryEvent) -> str:
-    """The operators that moved and how many series: gemm, gemm_all_scatter: 14 series."""
-    kernels = [plain(kernel, WIDEST) for kernel in dict.fromkeys(one.key.kernel for one in event.moved)]
-    cases = {one.key for one in event.moved}
-    several = f"{len(cases)} series" if len(cases) > 1 else "/".join(plain(part) for part in event.moved[0].key[2:])
-    return f"{few(kernels, 3)}: {several}"
-
-
-def since(event: HistoryEvent) -> str:
-    """The first bad commit: hash, subject, author, pull request, and how many more may be to blame."""
-    commit = event.first_bad
-    who = f" ({plain(commit.author, 40)})" if commit.author else ""
-    pull = f" #{commit.pull_request}" if commit.pull_request and f"#{commit.pull_request}" not in commit.subject else ""
-    others = f"; or one of {event.between} before it" if event.between else ""
-    return f"since {commit.hash[:8]} {plain(commit.subject, WIDEST)}{pull}{who}{others}".strip()
-
-
-def state(event: HistoryEvent) -> str:
-    """open; or acknowledged by somebody; or fixed at a commit."""
-    ended = f" at {event.ended_at.hash[:8]}" if event.ended_at else ""
-    owner = f", {plain(event.owner, 40)}" if event.owner else ""
-    reason = f": {plain(event.reason, 120)}" if event.reason else ""
-    return f"{event.state}{ended}{owner}{reason}"
-
-
-def _rank(event: HistoryEvent) -> tuple[bool, bool, int, float]:
-    kind = list(EventKind).index(event.kind)
-    slower = event.direction is Direction.SLOWER
-    return event.state not in STANDING, not slower, kind, -abs(event.ratio - 1)
+    """What moved and by how much; since when; what became of it and why it may be; how to narrow a wide range."""
+    style = STYLE[event.direction] if words.is_open(event) else "dim"
+    indent = "\n" + " " * (len(event.id) + 2)
+    why = words.causes(event, CAUSES)
+    lines = [words.since(event), words.standing(event) + (f"; {why}" if why else "")]
+    if command := words.narrowing(event):
+        lines.append(f"{event.between} commits between were not measured; on {event.machine}: {command}")
+    return Text.assemble(f"{event.id}  ", (words.headline(event), style), *(f"{indent}{line}" for line in lines))
 
 
 # `ridgeline events`: what changed over the history of records, since when, why, and who looks after it.
@@ -150,7 +105,7 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 
 
 @verb("ridgeline events list --open --machine h200x1-537ca5d2")
-@flag("--open -> only_open", "Only what needs attention: open or acknowledged.")
+@flag("--open -> only_open", "Only what is open.")
 @option("--since COMMIT", "Only what began after this commit.")
 @several("--machine NAME -> machines", "Only this machine (repeatable).")
 @several("--kind -> kinds", "Only these kinds.", click.Choice([str(kind) for kind in EventKind]))
@@ -160,7 +115,7 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 def events(given: Given) -> int:
     """Events of the history: which operators became slower or faster, since which commit, and why.
 
-    Exits with 1 if an open regression of a kernel is among them.
+    Exits with 1 if an open regression that nobody has acknowledged is among them.
     """
     results = given.results
     asked = click.get_current_context().get_parameter_source("results")
@@ -177,7 +132,7 @@ def events(given: Given) -> int:
     chosen = [
         event
         for event in history.events
-        if (not given.only_open or event.state in STANDING)
+        if (not given.only_open or words.is_open(event))
         and (not given.machines or event.machine in given.machines)
         and (not given.kinds or event.kind in given.kinds)
         and (later is None or event.first_bad.hash in later)
@@ -188,7 +143,7 @@ def events(given: Given) -> int:
         show(chosen, history, out_console(), all_code=EventKind.CODE in given.kinds)
     if given.summary:
         _add_to_summary(chosen, history)
-    if any(map(is_regression, chosen)):
+    if any(map(needs_somebody, chosen)):
         return REGRESSION
     return NO_VERDICT if history.unread else PASS
 
@@ -248,10 +203,10 @@ LINK = option("--link URL", "Where it is dealt with.")
 @SOURCES
 @DRY_RUN
 def ack(given: Given) -> int:
-    """Acknowledge an event: somebody looks after it, and it stays until its series recover.
+    """Acknowledge an event: somebody looks after it; it is open until its series are back.
 
     ID: as `ridgeline events` shows it, or its first digits."""
-    return _decide(given, EventState.ACKNOWLEDGED)
+    return _decide(given, "acknowledged")
 
 
 @verb('ridgeline events accept 3f2a --reason "the check for overflow is worth 2 %"')
@@ -263,7 +218,7 @@ def ack(given: Given) -> int:
 @DRY_RUN
 def accept(given: Given) -> int:
     """Accept an event: the new level of its series is the one to hold from now on."""
-    return _decide(given, EventState.ACCEPTED)
+    return _decide(given, "accepted")
 
 
 @verb("ridgeline events reopen 3f2a")
@@ -273,25 +228,25 @@ def accept(given: Given) -> int:
 @DRY_RUN
 def reopen(given: Given) -> int:
     """Reopen an event: it needs somebody again, whatever was decided and whatever its series did."""
-    return _decide(given, EventState.OPEN)
+    return _decide(given, "open")
 
 
 SAID = ("owner", "reason", "link")
 """What people say of an event; it is forgotten when the event is reopened."""
 
 
-def _decide(given: Given, state: EventState) -> int:
+def _decide(given: Given, state: str) -> int:
     """Write a decision: what was said before stays unless it is said anew."""
     history, decisions = _history(given)
     found = {event.id: event for event in history.events}
     name = triage.chosen(given.event_id, [*found, *decisions.entries])
     event, earlier = found.get(name), decisions.entries.get(name)
     texts = {key: getattr(earlier, key) for key in triage.TEXTS} if earlier else {}
-    if state is EventState.OPEN:
+    if state == "open":
         texts = {key: text for key, text in texts.items() if key not in SAID}
     if event:
         texts |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
-        texts["first_bad"] = event.first_bad.hash
+        texts |= {"kernel": event.moved[0].key.kernel, "first_bad": event.first_bad.hash}
     told = {key: text for key, text in vars(given).items() if key in SAID and text is not None}
     texts |= {key: text[: triage.LONGEST] for key, text in told.items()}
     entry = triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)
@@ -299,6 +254,6 @@ def _decide(given: Given, state: EventState) -> int:
     if not given.dry_run:
         triage.save(changed, given.triage_file)
     said = "would write" if given.dry_run else "wrote"
-    subject = plain(what(event)) if event else "of which no record is left"
+    subject = words.headline(event) if event else "of which no record is left"
     click.echo(f"{state}: {name} {subject}; {said} {given.triage_file}, which is to be committed")
     return PASS

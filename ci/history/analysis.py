@@ -1,21 +1,82 @@
-"""From records to events: the one function that pages, feeds and `ridgeline events` call."""
+"""From records to events: the one function that pages, `ridgeline events` and the gate's history call.
+
+A series is the paired ratio: our time / the library's in the same trial.  It cancels what a machine's clock and heat do
+to both, so a step of it is a change of ours or of the library's.  A series without a library beside it is drawn, and
+opens nothing.  Where two neighbouring commits ran in the same trials, what the gate says of them holds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from ci.history import finding, series
-from ci.history.events import code_events, told
-from ci.history.exact import RecordedCommit, Surroundings
-from ci.history.finding import MachineNoise, Paired, StepVerdicts, of_paths
-from ci.history.grouping import Candidate, Evidence, StepGroup, group_of, grouped
-from ci.history.series import Tracks
+from ci.history import series
+from ci.history.exact import RecordedCommit, Surroundings, code_events
+from ci.history.series import Tracks, coded
 from ci.history.triage import Triage
-from ci.history.types import CommitFacts, CommitOrder, EventKind, HistoryEvent, Moved, SeriesKey
+from ci.history.types import (
+    CommitFacts,
+    CommitOrder,
+    Direction,
+    EventKind,
+    EventState,
+    HistoryEvent,
+    Moved,
+    SeriesKey,
+    event_id,
+    event_of,
+)
+from ci.stats import steps as detector
+from ci.stats.types import FloatArray, Step
+
+SAME_CHANGE = 2
+"""Recorded commits within which steps of one kernel are one event: the tolerance of the detector."""
+
+SHORT, SURE = 16, 7.0
+"""Points below which a step must also stand out of the noise of its machine, and by how many standard errors: of so few
+the scatter of a series itself is not known well enough.  In made histories of a CPU (processes that differ by 25 %, 18
+series) 1 in 20 had an event at 8 to 12 points without it, none with it (2026-11)."""
+
+LEAST_NOISE = 0.001
+"""Smallest noise (log) that is believed: how well a paired ratio repeats (A/A on an H200, 2026-11)."""
+
+EARLY_STEP = 0.05
+"""Smallest step (log) of a series that is too short for the detector: above the 4.7 % within which nine of ten series
+of this repository's own H200 records stay (2026-11-22)."""
+
+EARLY_TRIALS = 2
+"""Trials of each of its two points: of one alone nobody knows how well it repeats."""
+
+EARLY_SHARE, EARLY_SERIES = 0.5, 3
+"""Share of an operator's series, and the fewest of them, that bear such a step out where trials do not.  A choice."""
+
+SPREAD = 1.4826 / math.sqrt(2)
+"""Standard deviation of a point / median difference of two, of normal values."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedStep:
+    """What the gate says of a case with times of both commits in the same trials.
+
+    direction: "slower", "faster", or "" where nothing is shown.  ratio: head's time / base's, its interval and p-value.
+    """
+
+    direction: str
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+
+
+Paired = Callable[[str, str, str], Mapping[str, PairedStep]]
+"""(machine, base, head) -> by case ("gemm/triton/m64"), of those that were compared in pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +96,29 @@ class History:
     points: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class SeriesStep:
+    """A step of a track.  good, bad: places in the order of history of the points before and at it.
+
+    kind, direction: whose doing it is, and which way that went; step: of what moved, new time / old time.
+    returned: place at which the old level came back, -1 while it has not.
+    """
+
+    kind: EventKind
+    direction: Direction
+    key: SeriesKey
+    track: int
+    step: Step
+    judged_by: str
+    good: int
+    bad: int
+    returned: int = -1
+
+    def moved(self, names: Sequence[str]) -> Moved:
+        """The step in the words of the history.  names: of the commits, by place."""
+        return Moved(self.key, self.step, self.direction, self.judged_by, names[self.bad], names[self.good])
+
+
 def analyse(
     frame: pd.DataFrame,
     code: Sequence[RecordedCommit] | None = None,
@@ -47,26 +131,22 @@ def analyse(
 
     code: the recorded machine code (ci.history.exact.read).  commits: what git knows (`read_commits`); without it
     commits stand in the order of their dates.  triage: what people decided.  paired: what was said of two commits that
-    ran in lock-step (ci.history.reading); events agree with it.  aside: commits that are no part of this history.
+    ran in lock-step (ci.history.reading).  aside: commits that are no part of this history.
     """
     triage = triage or Triage()
-    frame = series.joined(frame, triage.renamed)
+    frame = series.renamed(frame, triage.renamed)
     dates = {commit: date for commit, date in _dates(frame, code or ()).items() if commit not in aside}
     order = CommitOrder(dates, commits or {})
-    plain = series.tracks(frame, order.place)
-    paths = series.paths(plain)
-    tracks = series.beside(plain, paths)
-    noises, verdicts = finding.of_machines(tracks), StepVerdicts(tracks, order.names, paired)
-    found = verdicts.settled(finding.with_early(tracks, finding.found(tracks), noises, verdicts), noises)
+    tracks = series.tracks(frame, order.place)
     around = Surroundings(frame, tracks, order, code or ())
-    candidates = list(Evidence(tracks, found, around.same_below, verdicts.agrees).candidates())
-    candidates += of_paths(tracks, paths, noises, around.same_compiler)
-    groups = list(_ours(grouped(candidates, _alone(tracks), around.same_compiler), around, _cpus(frame)))
-    events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]
+    found = list(_series_steps(tracks, order, paired, around))
+    events = _events_of([(group, _event(group, tracks, around, triage)) for group in _groups(tracks, found)])
+    events += code_events(code or (), order, triage)
+    by_series = itertools.groupby(sorted(found, key=lambda step: (step.key, step.bad)), key=lambda step: step.key)
     return History(
-        events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
-        steps=_steps(candidates, order),
-        notes=(*_notes(order, aside), *_unknown(noises), *_several_environments(frame), *series.suggestions(frame)),
+        events=tuple(sorted(events, key=lambda event: (order.place[event.first_bad.hash], event.id))),
+        steps={key: tuple(step.moved(order.names) for step in steps) for key, steps in by_series},
+        notes=(*_notes(order, aside), *_several_environments(frame)),
         commits=order.names,
         series=len(tracks.of_key),
         points=len(tracks.values),
@@ -76,42 +156,263 @@ def analyse(
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
     """Milliseconds since 1970 UTC of every recorded commit: of its oldest record."""
     oldest = frame.groupby("commit", observed=True, sort=False)["date"].min().dropna().dt.as_unit("ms").astype("int64")
-    return {one.commit: one.date_ms for one in code} | {str(name): int(date) for name, date in oldest.items()}
+    return {record.commit: record.date_ms for record in code} | {str(name): int(date) for name, date in oldest.items()}
 
 
-def _alone(tracks: Tracks) -> dict[str, int]:
-    """Series that are judged by their seconds, by machine."""
-    plain = ~tracks.by_ratio & ~tracks.is_baseline
-    return {machine: int(plain[where].sum()) for machine, where in tracks.of_machine.items()}
+# ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(candidates: Sequence[Candidate], order: CommitOrder) -> dict[SeriesKey, tuple[Moved, ...]]:
-    found: dict[SeriesKey, list[Candidate]] = {}
-    for one in candidates:
-        if one.number >= 0:
-            found.setdefault(one.key, []).append(one)
-    by_place = functools.partial(sorted, key=lambda one: (one.bad, one.judged_by))
-    return {key: tuple(one.moved(order.names) for one in by_place(each)) for key, each in sorted(found.items())}
+def _series_steps(tracks: Tracks, order: CommitOrder, paired: Paired, around: Surroundings) -> Iterator[SeriesStep]:
+    """The steps of every series of ratios, oldest first, and what each is the doing of."""
+    with_library = np.flatnonzero(tracks.by_ratio & ~tracks.is_baseline).tolist()
+    values = [tracks.values[tracks.span(track)] for track in with_library]
+    early = _early_steps(tracks, with_library)
+    noise = _machine_noise(tracks)
+    neighbours = _compared_with_neighbour(tracks, order.names)
+    for track, detected in zip(with_library, detector.find_many(values), strict=True):
+        key, place = tracks.keys[track], tracks.place[tracks.span(track)]
+        verdicts = {
+            index: verdict
+            for index in neighbours.get(track, ())
+            if (verdict := paired(key.machine, *(order.names[place[at]] for at in (index - 1, index))).get(key.name))
+        }
+        detected = early.get(track, detected)
+        steps = {step.index: step for step in detected if _stands_out(step, len(place), noise[key.machine])}
+        judged = _with_verdicts(steps, verdicts, tracks.values[tracks.span(track)])
+        for number, step in enumerate(judged):
+            by = "pairs" if step.index in verdicts else "ratio"
+            located = _located(tracks, track, judged, number, by)
+            if not (located.kind is EventKind.KERNEL and around.same_code(located)):
+                yield located
 
 
-def _ours(groups: Sequence[StepGroup], around: Surroundings, cpus: Collection[str]) -> Iterator[StepGroup]:
-    """Without what ran the same code on both sides, which is no doing of the kernel's, and what a CPU did.
+def _with_verdicts(steps: Mapping[int, Step], verdicts: Mapping[int, PairedStep], values: FloatArray) -> list[Step]:
+    """The detected steps, overridden where two neighbours ran in the same trials: a verdict is a step with its numbers,
+    and where it says that nothing moved there is none; a detected step that a verdict near it explains is that one."""
+    kept = {
+        index: step
+        for index, step in steps.items()
+        if index not in verdicts
+        and not any(
+            abs(index - at) <= SAME_CHANGE and verdict.direction and (verdict.ratio > 1) == (step.ratio > 1)
+            for at, verdict in verdicts.items()
+        )
+    }
+    for index, verdict in verdicts.items():
+        if verdict.direction:
+            before, after = values[index - 1 : index + 1].tolist()
+            kept[index] = Step(index, before, after, verdict.ratio, verdict.low, verdict.high, verdict.p_value)
+    return [kept[index] for index in sorted(kept)]
 
-    cpus: machines without a GPU: what else runs there moves all that is timed, and no vendor's library is among it.
+
+def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, judged_by: str) -> SeriesStep:
+    """A step with its commits, what it is the doing of, and where its old level came back.
+
+    Of the ratio's two sides the one whose own seconds moved more between the two levels did it.
     """
-    for group in groups:
-        if group.kind is not EventKind.KERNEL:
-            left = [one for one in group.members if group.machine not in cpus]
-        else:
-            left = [one for one in group.members if not around.same_code(one)]
-        if left:
-            yield group if len(left) == len(group.members) else group_of(left)
+    span, key, step = tracks.span(track), tracks.keys[track], steps[number]
+    place, values, seconds = tracks.place[span], tracks.values[span], tracks.seconds[span]
+    first = steps[number - 1].index if number else 0
+    stop = steps[number + 1].index if number + 1 < len(steps) else len(place)
+    levels = [np.log(part) for part in (seconds[first : step.index], seconds[step.index : stop])]
+    ours = float(np.median(levels[1]) - np.median(levels[0]))
+    library = ours - math.log(step.ratio)
+    good, bad = int(place[step.index - 1]), int(place[step.index])
+    returned = next((int(place[at]) for at in _returns(steps, number, values)), -1)
+    if abs(library) > abs(ours) and judged_by == "ratio":
+        inverse = Step(
+            step.index, 1 / step.before, 1 / step.after, 1 / step.ratio, 1 / step.ratio_high, 1 / step.ratio_low,
+            step.p_value,
+        )  # fmt: skip
+        way = Direction.SLOWER if library > 0 else Direction.FASTER
+        vendor = SeriesKey(key.machine, key.kernel, tracks.vendor(track), key.case)
+        return SeriesStep(EventKind.LIBRARY, way, vendor, track, inverse, judged_by, good, bad, returned)
+    way = Direction.SLOWER if step.ratio > 1 else Direction.FASTER
+    return SeriesStep(EventKind.KERNEL, way, key, track, step, judged_by, good, bad, returned)
 
 
-def _cpus(frame: pd.DataFrame) -> set[str]:
-    if "kind" not in frame:
-        return set()
-    return set(frame.loc[frame["kind"] == "cpu", "machine"].unique())
+def _returns(steps: Sequence[Step], number: int, values: FloatArray) -> Iterator[int]:
+    """Indices of later steps the other way, after which the level is nearer to that before a step than to its own."""
+    step = steps[number]
+    half = math.log(step.ratio) / 2
+    level = math.log(step.ratio)
+    for later in steps[number + 1 :]:
+        level += math.log(later.ratio)
+        if (level < half) if half > 0 else (level > half):
+            yield later.index
+
+
+def _stands_out(step: Step, points: int, noise: float | None) -> bool:
+    """Whether a step of a short series is large for its machine; of one whose noise nobody knows none is."""
+    if points >= SHORT:
+        return True
+    error = (noise or math.inf) * math.sqrt(1 / step.index + 1 / (points - step.index))
+    return abs(math.log(step.ratio)) >= SURE * error
+
+
+def _early_steps(tracks: Tracks, among: Sequence[int]) -> Mapping[int, list[Step]]:
+    """Large lasting steps of the tracks that are too short for the detector.
+
+    One is believed where the intervals of both points do not meet, or most series of its operator step alike.
+    """
+    intervals = _paired_intervals(tracks)
+    short = [track for track in among if tracks.starts[track + 1] - tracks.starts[track] < 2 * detector.SHORTEST]
+    found = [(track, step, sure) for track in short for step, sure in _large_steps(tracks, track, intervals)]
+
+    def change(track: int, step: Step) -> tuple[str, str, int, bool]:
+        place = int(tracks.place[tracks.starts[track] + step.index])
+        return *tracks.keys[track][:2], place, step.ratio > 1
+
+    alike = Counter(change(track, step) for track, step, _ in found)
+    operators = Counter(tracks.keys[track][:2] for track in among)
+    believed: dict[int, list[Step]] = {track: [] for track in short}
+    for track, step, sure in found:
+        count = alike[change(track, step)]
+        if sure or count >= max(EARLY_SERIES, EARLY_SHARE * operators[tracks.keys[track][:2]]):
+            believed[track].append(step)
+    return believed
+
+
+def _large_steps(tracks: Tracks, track: int, intervals: FloatArray) -> Iterator[tuple[Step, bool]]:
+    """(Step of at least EARLY_STEP, whether its points' own intervals do not meet)."""
+    span = tracks.span(track)
+    values, bounds = tracks.values[span], intervals[span]
+    for index in range(1, len(values)):
+        before, after = bounds[index - 1], bounds[index]
+        levels = float(np.median(values[max(index - 3, 0) : index])), float(np.median(values[index : index + 3]))
+        ratio = levels[1] / levels[0]
+        if min(abs(math.log(ratio)), abs(math.log(values[index] / values[index - 1]))) >= EARLY_STEP:
+            low, high = np.fmin(ratio, after[0] / before[1]), np.fmax(ratio, after[1] / before[0])
+            step = Step(index, *levels, ratio, float(low), float(high), 0.01)  # 99 % intervals, at most
+            yield step, bool(before[1] < after[0] or after[1] < before[0])
+
+
+def _paired_intervals(tracks: Tracks) -> FloatArray:
+    """Low and high of our time / the library's of every point, over its trials; NaN for too few of them."""
+    known = [name for name in ("paired_low", "paired_high", "trials") if name in tracks.frame]
+    if len(known) < 3:
+        return np.full((len(tracks.row), 2), np.nan)
+    rows = tracks.frame[known].iloc[tracks.row].to_numpy(np.float64)
+    inverse = 1 / rows[:, 1::-1]  # records have the library's time / ours
+    return np.where(rows[:, 2:] >= EARLY_TRIALS, inverse, np.nan)
+
+
+def _machine_noise(tracks: Tracks) -> Mapping[str, float | None]:
+    """Standard deviation (log) of a ratio on each machine, from differences of neighbouring commits of all series; None
+    for a machine with fewer than two such pairs, of which one may be a step."""
+    noise: dict[str, float | None] = {}
+    for machine, where in tracks.of_machine.items():
+        ratios = where[tracks.by_ratio[where]]
+        later = [np.arange(tracks.starts[track] + 1, tracks.starts[track + 1]) for track in ratios.tolist()]
+        at = np.concatenate(later) if later else np.empty(0, np.int64)
+        moved = np.abs(np.log(tracks.values[at] / tracks.values[at - 1]))
+        known = len(np.unique(tracks.place[at])) >= 2
+        noise[machine] = max(SPREAD * float(np.median(moved)), LEAST_NOISE) if known else None
+    return noise
+
+
+def _compared_with_neighbour(tracks: Tracks, names: Sequence[str]) -> Mapping[int, Sequence[int]]:
+    """By track: the points whose commit ran in the same trials as the point before.  names: commits by place."""
+    if "compared_with" not in tracks.frame or not len(tracks.row):
+        return {}
+    codes, partners = coded(tracks.frame["compared_with"].iloc[tracks.row])
+    places = {name: place for place, name in enumerate(names)}
+    partner = np.array([*(places.get(str(name), -1) for name in partners), -1], int)[codes]  # code -1: not compared
+    is_first = np.zeros(len(tracks.row), bool)
+    is_first[tracks.starts[:-1]] = True
+    points = np.flatnonzero((partner[1:] == tracks.place[:-1]) & ~is_first[1:]) + 1
+    of_track = np.searchsorted(tracks.starts, points, side="right") - 1
+    found: dict[int, list[int]] = {}
+    for point, track in zip(points.tolist(), of_track.tolist(), strict=True):
+        found.setdefault(track, []).append(point - int(tracks.starts[track]))
+    return found
+
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(tracks: Tracks, found: Sequence[SeriesStep]) -> list[list[SeriesStep]]:
+    """Steps of one machine, kernel, kind and direction within SAME_CHANGE recorded commits of the first: one change."""
+
+    def kernel(step: SeriesStep) -> tuple[str, str, EventKind, Direction]:
+        return step.key.machine, step.key.kernel, step.kind, step.direction
+
+    groups: list[list[SeriesStep]] = []
+    for (machine, *_), same in itertools.groupby(sorted(found, key=lambda s: (*kernel(s), s.bad, s.key)), key=kernel):
+        rank = functools.partial(np.searchsorted, tracks.places_of[machine])
+        for step in same:
+            last = groups[-1] if groups else []
+            if last and kernel(last[0]) == kernel(step) and rank(step.bad) - rank(last[0].bad) <= SAME_CHANGE:
+                last.append(step)
+            else:
+                groups.append([step])
+    return groups
+
+
+def _events_of(told: Sequence[tuple[Sequence[SeriesStep], HistoryEvent]]) -> list[HistoryEvent]:
+    """The events of groups, without what became faster as the way back of slower steps: their events tell of it.
+
+    From an accepted level there is no way back: it is the one to hold.
+    """
+    held = [group for group, event in told if event.direction is Direction.SLOWER and event.state != "accepted"]
+    ends = {(step.track, step.returned) for group in held for step in group}
+
+    def only_returns(group: Sequence[SeriesStep], event: HistoryEvent) -> bool:
+        ours = event.kind is EventKind.KERNEL and event.direction is Direction.FASTER
+        return ours and all((step.track, step.bad) in ends for step in group)
+
+    return [event for group, event in told if not only_returns(group, event)]
+
+
+def _event(group: Sequence[SeriesStep], tracks: Tracks, around: Surroundings, triage: Triage) -> HistoryEvent:
+    """The event of a group: at the commit that most of its series name, the first of equals."""
+    order, first = around.order, group[0]
+    counts = Counter(step.bad for step in group)
+    bad = min(counts, key=lambda place: (-counts[place], place))
+    good = max(step.good for step in group if step.bad == bad)
+    state, reason, ended = _ending(group, tracks)
+    event = event_of(
+        [step.step for step in group],
+        id=event_id(first.key.machine, first.key.kernel, first.kind, first.direction, order.names[bad]),
+        kind=first.kind,
+        direction=first.direction,
+        machine=first.key.machine,
+        moved=tuple(dict.fromkeys(step.moved(order.names) for step in group)),
+        first_bad=order.facts(order.names[bad]),
+        last_good=order.facts(order.names[good]),
+        between=order.between(order.names[good], order.names[bad]),
+        causes=around.causes(group, good, bad),
+        state=state,
+        reason=reason,
+        ended_at=order.facts(order.names[ended]) if ended >= 0 else None,
+    )
+    commits = [order.facts(commit) for commit in order.names[good + 1 : bad + 1]]
+    recorded = tracks.places_of[event.machine]
+    rank = int(np.searchsorted(recorded, bad))
+    near = recorded[max(rank - SAME_CHANGE, 0) : rank + SAME_CHANGE + 1]
+    return triage.applied(event, commits, {order.names[place] for place in near})
+
+
+def _ending(group: Sequence[SeriesStep], tracks: Tracks) -> tuple[EventState, str, int]:
+    """(State, reason, place where it ended or -1): back where every series is, or what keeps it from being known."""
+    if all(step.returned >= 0 for step in group):
+        return EventState.BACK, "", max(step.returned for step in group)
+    if all(_replaced(step, tracks) for step in group):
+        return EventState.ACCEPTED, "its benchmark definition has changed since", -1
+    newest = {step: int(tracks.place[tracks.span(step.track).stop - 1]) for step in group}
+    places = tracks.operator_places(group[0].key.machine, group[0].key.kernel)
+    missed = [int((places > place).sum()) for place in newest.values()]
+    if all(count > max(tracks.longest_gap(step.track), SAME_CHANGE) for step, count in zip(group, missed, strict=True)):
+        return EventState.ACCEPTED, "its cases are no longer measured", -1
+    return EventState.OPEN, "", -1
+
+
+def _replaced(step: SeriesStep, tracks: Tracks) -> bool:
+    """Whether a series goes on under another benchmark definition, with which it does not compare."""
+    return tracks.of_key[tracks.keys[step.track]][-1] != step.track
+
+
+# ---- notes -----------------------------------------------------------------------------------------------------------
 
 
 def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
@@ -122,17 +423,6 @@ def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
         names = ", ".join(sorted(commit[:8] for commit in aside)[:3]) + (", ..." if len(aside) > 3 else "")
         count = "1 recorded commit is" if len(aside) == 1 else f"{len(aside)} recorded commits are"
         yield f"{count} not on the main branch ({names}): what was measured there is shown, and opens no event"
-
-
-def _unknown(noises: Mapping[str, MachineNoise]) -> Iterator[str]:
-    """A sentence for each machine whose noise is not known yet."""
-    for machine, one in sorted(noises.items()):
-        if one.sigma is None:
-            more = "1 more recorded commit" if one.missing == 1 else f"{one.missing} more recorded commits"
-            yield (
-                f"{machine}: how well its times repeat is known after {more} of the same cases; until then only what"
-                " was compared in pairs opens an event"
-            )
 
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:

@@ -6,18 +6,31 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
-from ci.history.grouping import Candidate, StepGroup
 from ci.history.series import Tracks
-from ci.history.types import Cause, CommitOrder, EventKind
+from ci.history.triage import Triage
+from ci.history.types import (
+    Cause,
+    CommitOrder,
+    Direction,
+    EventKind,
+    EventState,
+    HistoryEvent,
+    Moved,
+    SeriesKey,
+    event_id,
+    event_of,
+)
+from ci.stats.types import Step
 
 MACHINE = "isa"
 """The machine of these records in asv's sense: code depends on the commit and on Triton, not on who compiled it."""
@@ -200,18 +213,94 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:g}"
 
 
+# Changes of the machine code: one event per commit, version of Triton and operator.
+
+
+def code_events(code: Sequence[RecordedCommit], order: CommitOrder, triage: Triage) -> list[HistoryEvent]:
+    """One event per recorded commit and operator whose code changed.
+
+    They are ACCEPTED as they stand: the next commit is compared with the new code, and whether it is worse was judged
+    at its pull request (`ridgeline isa`).  Here they explain what the times do.
+    """
+    return [event for number, one in enumerate(code) for event in _events_of_commit(one, number, order, triage)]
+
+
+def _events_of_commit(
+    record: RecordedCommit, number: int, order: CommitOrder, triage: Triage
+) -> Iterator[HistoryEvent]:
+    for kernel, same in itertools.groupby(record.steps, key=lambda step: step.kernel):
+        changed = list(same)
+        ratio = math.exp(math.fsum(math.log(ratio_of(step)) for step in changed) / len(changed))
+        way = _direction(ratio - 1)
+        name = event_id(MACHINE, f"{kernel} {record.env}", EventKind.CODE, way, record.commit)
+        event = event_of(
+            [_exact(number, 1.0, ratio, ratio)],
+            id=name,
+            kind=EventKind.CODE,
+            direction=way,
+            machine=MACHINE,
+            moved=tuple(_largest_changes(changed, record, number)),
+            first_bad=order.facts(record.commit),
+            last_good=order.facts(record.previous),
+            between=order.between(record.previous, record.commit),
+            causes=tuple(Cause("code", sentence) for sentence in sentences(changed)),
+            state=EventState.ACCEPTED,
+        )
+        yield triage.applied(event)
+
+
+def _largest_changes(changed: Sequence[CodeStep], record: RecordedCommit, number: int) -> Iterator[Moved]:
+    """Of each backend and configuration the largest change; the sentences tell all of them."""
+    largest: dict[tuple[str, str], CodeStep] = {}
+    for step in sorted(changed, key=lambda step: -abs(math.log(ratio_of(step)))):
+        for configuration in step.configurations:
+            largest.setdefault((step.backend, configuration), step)
+    for (backend, configuration), step in sorted(largest.items(), key=lambda pair: pair[0]):
+        key, ratio = SeriesKey(MACHINE, step.kernel, backend, configuration), ratio_of(step)
+        counts = _exact(number, step.before or 0.0, step.after or 0.0, ratio)
+        yield Moved(key, counts, _direction(ratio - 1), "code", record.commit, record.previous)
+
+
+def _exact(number: int, before: float, after: float, ratio: float) -> Step:
+    return Step(number, before, after, ratio, ratio, ratio, 0.0)
+
+
+def _direction(more: float) -> Direction:
+    return Direction.SLOWER if more > 0 else Direction.FASTER
+
+
+def ratio_of(step: CodeStep) -> float:
+    """New count / old count; of counts that are or were 0 the ratio of the counts + 1, of a failure 1: it has none."""
+    if step.before is None or step.after is None:
+        return 1.0
+    add = 0 if step.before and step.after else 1
+    return (step.after + add) / (step.before + add)
+
+
 # What else changed where a step is: versions, machine code, and how much was not measured in between.
 
 
-COMPILER = ("triton", "torch")
-BELOW = ("torch", "driver", "runtime", "library")
-"""Versions that move a vendor's library: torch brings cuBLASLt and hipBLASLt, the runtime and driver the rest."""
 VERSIONS = ("triton", "torch", "driver", "runtime", "library", "py")
 
 _IN_NAME = re.compile(r"(?:^|-)(py|torch|triton)(?=\d)([^-]*)")
 """Versions in the name of an environment: py3.12-torch2.11.0-triton3.6.0."""
 
 _WORDS = {"library": "NCCL or RCCL", "runtime": "CUDA or ROCm", "triton": "Triton", "py": "Python"}
+
+
+class LocatedStep(Protocol):
+    """What is asked of a step (`ci.history.analysis.SeriesStep`)."""
+
+    @property
+    def kind(self) -> EventKind: ...
+    @property
+    def key(self) -> SeriesKey: ...
+    @property
+    def track(self) -> int: ...
+    @property
+    def step(self) -> Step: ...
+    @property
+    def bad(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -223,57 +312,31 @@ class Surroundings:
     order: CommitOrder
     code: Sequence[RecordedCommit] = ()
 
-    def causes(self, group: StepGroup) -> tuple[Cause, ...]:
-        """What changed in the commit range of a group, the likeliest first."""
-        return tuple(
-            dict.fromkeys([*self._machine(group), *self._versions(group), *self._code(group), *self._unchanged(group)])
-        )
+    def causes(self, group: Sequence[LocatedStep], good: int, bad: int) -> tuple[Cause, ...]:
+        """What changed between two places of a group of steps, the likeliest first."""
+        at_place = [step for step in group if step.bad == bad]
+        changes = dict.fromkeys(change for step in at_place for change in self._changed(*self._rows(step)))
+        versions = [
+            Cause("python" if name == "py" else name, f"{_WORDS.get(name, name)} {before} → {after}")
+            for name, before, after in changes
+        ]
+        return (*versions, *(self._code(group[0].key.kernel, good, bad) if group[0].kind is EventKind.KERNEL else ()))
 
-    def same_compiler(self, one: Candidate) -> bool:
-        """Whether torch and Triton are the same on both sides of a step, as far as known."""
-        return not any(name in COMPILER for name, _, _ in self._changed(*self._rows(one)))
-
-    def same_below(self, before: int, after: int) -> bool:
-        """Whether all that a library depends on is the same in two rows, as far as known."""
-        return not any(name in BELOW for name, _, _ in self._changed(before, after))
-
-    def same_code(self, one: Candidate) -> bool:
+    def same_code(self, step: LocatedStep) -> bool:
         """Whether the same code ran on both sides of a step, as far as known, under the same versions of all."""
-        rows = self._rows(one)
+        rows = self._rows(step)
         before, after = (self._text("code", row) for row in rows)
         return before == after != "" and not self._changed(*rows)
 
-    def _machine(self, group: StepGroup) -> Iterator[Cause]:
-        if group.kind is EventKind.MACHINE:
-            vendors = sum(bool(self.tracks.is_baseline[one.track]) for one in group.members)
-            others = len(group.members) - vendors
-            yield Cause("machine", f"{vendors} series of vendor libraries and {others} others moved together")
-
-    def _versions(self, group: StepGroup) -> Iterator[Cause]:
-        found = [change for one in _at_place(group) for change in self._changed(*self._rows(one))]
-        for name, before, after in dict.fromkeys(found):
-            yield Cause("python" if name == "py" else name, f"{_WORDS.get(name, name)} {before} → {after}")
-
-    def _code(self, group: StepGroup) -> Iterator[Cause]:
-        """Machine code of the group's kernels that changed in its range."""
-        if group.kind is not EventKind.KERNEL:
-            return
+    def _code(self, kernel: str, good: int, bad: int) -> Iterator[Cause]:
+        """Machine code of a kernel that changed between two places."""
         for record in self.code:
-            if group.good < self.order.place.get(record.commit, -1) <= group.bad:
-                found = [step for step in record.steps if step.kernel in group.operators]
-                yield from (Cause("code", f"{record.commit[:8]}: {sentence}") for sentence in sentences(found))
+            if good < self.order.place.get(record.commit, -1) <= bad:
+                changed = [step for step in record.steps if step.kernel == kernel]
+                yield from (Cause("code", f"{record.commit[:8]}: {sentence}") for sentence in sentences(changed))
 
-    def _unchanged(self, group: StepGroup) -> Iterator[Cause]:
-        """That the timed code objects are the same on both sides, where the records tell."""
-        if group.kind is not EventKind.KERNEL or "code" not in self.frame:
-            return
-        pairs = [[self._text("code", row) for row in self._rows(one)] for one in _at_place(group)]
-        known = [(before, after) for before, after in pairs if before and after]
-        if known and all(before == after for before, after in known):
-            yield Cause("same code", "the code that was timed is the same on both sides")
-
-    def _rows(self, one: Candidate) -> tuple[int, int]:
-        index = self.tracks.span(one.track).start + one.step.index
+    def _rows(self, step: LocatedStep) -> tuple[int, int]:
+        index = self.tracks.span(step.track).start + step.step.index
         return int(self.tracks.row[index - 1]), int(self.tracks.row[index])
 
     def _changed(self, before: int, after: int) -> list[tuple[str, str, str]]:
@@ -299,8 +362,3 @@ class Surroundings:
 @functools.lru_cache(maxsize=256)
 def _in_name(env: str) -> Mapping[str, str]:
     return dict(_IN_NAME.findall(env))
-
-
-def _at_place(group: StepGroup) -> list[Candidate]:
-    """The members that name the group's first bad commit."""
-    return [one for one in group.members if one.bad == group.bad]

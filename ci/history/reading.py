@@ -10,12 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from ci.git.repository import on_main
-from ci.history import exact, readings, triage
-from ci.history.analysis import History, analyse
-from ci.history.configurations import read as read_swept
-from ci.history.events import configuration_events, health_events, joined
-from ci.history.finding import PairedStep
-from ci.history.health import all_findings
+from ci.history import exact, triage
+from ci.history.analysis import History, PairedStep, analyse
 from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent, read_commits
 from ci.judging import policy, recorded
 from ci.judging.policy import Policy, PolicyError
@@ -41,23 +37,18 @@ def of_frame(
 ) -> History:
     """The same, of a derived frame that somebody has loaded already."""
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
-    swept, main = read_swept(results), on_main(folder)
+    main = on_main(folder)
     measured = [str(commit) for commit in frame["commit"].dropna().unique()]
-    compiled = [one.commit for one in exact.records(code, folder)] if code else []
+    compiled = [record.commit for record in exact.records(code, folder)] if code else []
     causes, _ = causes_in(results)
-    shown = [commit for one in causes for commit in (one.base, one.head)]
-    known = read_commits(folder, [*measured, *shown, *compiled, *(one.commit for one in swept)])
-    aside = set() if main is None else {one for one in (*measured, *compiled) if one in known and one not in main}
+    explained = [commit for cause in causes for commit in (cause.base, cause.head)]
+    known = read_commits(folder, [*measured, *explained, *compiled])
+    recorded_commits = (*measured, *compiled)
+    aside = set() if main is None else {one for one in recorded_commits if one in known and one not in main}
     recorded = exact.read(code, repository=folder, aside=aside) if code else []
-    swept = [one for one in swept if main is None or one.commit in main or one.commit not in known]
     paired = PairedVerdicts(results)
     found = analyse(frame, recorded, known, decisions, paired, aside)
-    decided = decisions or triage.Triage()
-    health = health_events(all_findings(readings.load(results), frame), known, decided)
-    moved = configuration_events(swept, known, decided)
-    events = with_explanations(joined(found.events, health), causes, known)
-    if health or moved:
-        events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
+    events = with_explanations(found.events, causes, known)
     notes = (*frame.attrs.get("problems", ()), *found.notes, *paired.problems)
     return dataclasses.replace(found, events=events, notes=notes, unread=frame.attrs.get("unread", 0))
 
@@ -91,7 +82,7 @@ def _about(one: RecordedCause, event: HistoryEvent, place: Mapping[str, int]) ->
     """Whether both commits lie within the event's range, and a case of it was slower between them."""
     if one.machine != event.machine or event.direction is not Direction.SLOWER:
         return False
-    moved = {f"{key.kernel}/{key.backend}/{key.case}" for key in (step.key for step in event.moved)}
+    moved = {step.key.name for step in event.moved}
     if moved.isdisjoint(one.explanation.cases):
         return False
     ends = (event.last_good.hash, event.first_bad.hash)
@@ -128,7 +119,7 @@ class PairedVerdicts:
         return policy.load(project.around(self.results).policy or policy.DEFAULT_FILE)
 
     def __call__(self, machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
-        """See `ci.history.finding.Paired`."""
+        """See `ci.history.analysis.Paired`."""
         asked = machine, base, head
         if asked not in self._said:
             self._said[asked] = self._judged(*asked)

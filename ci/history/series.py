@@ -3,81 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ci.stats.types import FloatArray, Step
-
-# The words that a series' steps are told in; :mod:`ci.history.types` has them and those of events.
-
-
-class Direction(enum.StrEnum):
-    """Which way a step goes: of times, up is slower; of speeds, down is."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-
-
-class EventKind(enum.StrEnum):
-    """What moved."""
-
-    KERNEL = "kernel"
-    """Ours, against a baseline that stood still, or alone where there is none."""
-    LIBRARY = "library"
-    """The vendor's library, while ours stood still."""
-    MACHINE = "machine"
-    """Ours and the vendor's together: the machine, its driver or its clocks."""
-    CODE = "code"
-    """What the compiler emits; exact, so every change counts."""
-    CONFIGURATION = "configuration"
-    """The knobs in use, against others that a sweep measured beside them: they were the best, and are no longer."""
-
-
-class EventState(enum.StrEnum):
-    """Where an event stands.  The first two need somebody."""
-
-    OPEN = "open"
-    ACKNOWLEDGED = "acknowledged"
-    ACCEPTED = "accepted"
-    """The new level is the one to hold from now on."""
-    RECOVERED = "recovered"
-    """The old level came back by itself, within few commits."""
-    FIXED = "fixed"
-    """The old level came back at a later commit."""
-
-
-class SeriesKey(NamedTuple):
-    """One line of the history; across environments, because a new compiler is one cause of a step."""
-
-    machine: str
-    kernel: str
-    backend: str
-    case: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Moved:
-    """A series that takes part in an event.
-
-    judged_by: "ratio" to the baseline of the same trial, "seconds", "code", "peers": other devices at the same time, or
-    "pairs": trials in which both commits ran, with the numbers of their verdict (`ridgeline gate`).
-    """
-
-    key: SeriesKey
-    step: Step
-    direction: Direction
-    judged_by: str
-    first_bad: str
-    last_good: str
-
+from ci.history.types import SeriesKey
+from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -145,6 +80,17 @@ class Tracks:
     def places_of(self) -> Mapping[str, IntArray]:
         """The places of the commits that each machine recorded, rising."""
         return {machine: self._places(where) for machine, where in self.of_machine.items()}
+
+    def operator_places(self, machine: str, kernel: str) -> IntArray:
+        """The places of the commits in which an operator of a machine has a time, rising."""
+        where = [track for track in self.of_machine[machine].tolist() if self.keys[track].kernel == kernel]
+        return np.unique(np.concatenate([self.place[self.span(track)] for track in where]))
+
+    def longest_gap(self, track: int) -> int:
+        """The most commits of its operator that a track has missed between two of its points."""
+        key = self.keys[track]
+        rank = np.searchsorted(self.operator_places(key.machine, key.kernel), self.place[self.span(track)])
+        return int(np.diff(rank).max(initial=1)) - 1
 
     def _places(self, where: IntArray) -> IntArray:
         there = np.zeros(int(self.place.max(initial=-1)) + 1, bool)
@@ -279,245 +225,19 @@ def _first_seen(frame: pd.DataFrame, rows: Codes, place: Codes) -> IntArray:
     return np.asarray(rank[pair])
 
 
-# Machines that go by another name now: joined where somebody said so, suggested where it looks so.
+# Machines that go by another name now, where somebody said so.
 
 
-HARDWARE = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes")
-"""What two names of one machine have in common.  The chip id may differ: a device may have been exchanged."""
+def renamed(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """The frame with each machine under its newest name.  names: new name -> old name."""
+    newest = {old: new for new, old in names.items()}
 
+    def name_of(machine: str) -> str:
+        seen = {machine}
+        while (newer := newest.get(machine)) is not None and newer not in seen:
+            machine = newer
+            seen.add(machine)
+        return machine
 
-def root(machine: str, renamed: Mapping[str, str]) -> str:
-    """The oldest name of a machine: ids of events are made of it.  renamed: new name -> old name."""
-    seen = {machine}
-    while (older := renamed.get(machine)) is not None and older not in seen:
-        machine = older
-        seen.add(machine)
-    return machine
-
-
-def joined(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
-    """The frame with each machine under its newest name."""
-    if not renamed:
-        return frame
-    newest = {root(name, renamed): name for name in renamed if name not in renamed.values()}
-    names = frame["machine"].astype(str)
-    return frame.assign(machine=names.map({name: newest.get(root(name, renamed), name) for name in names.unique()}))
-
-
-def suggestions(frame: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each machine that begins where another one of the same hardware ended.
-
-    The frame stands in the order of dates.
-    """
-    columns = [name for name in HARDWARE if name in frame]
-    if not columns:
-        return
-    known = frame[["machine", "date", *columns]]
-    spans = [known.drop_duplicates("machine", keep=end).set_index("machine") for end in ("first", "last")]
-    for old, new in itertools.permutations(spans[0].index, 2):
-        ended, began = spans[1].loc[old], spans[0].loc[new]
-        if ended["date"] < began["date"] and all(_same(ended[name], began[name]) for name in columns):
-            yield (
-                f"{new} has the hardware of {old}, which was last seen before {new} began: if it is the same machine,"
-                f' join their histories with [renamed] "{new}" = "{old}" in the file of decisions'
-            )
-
-
-def _same(one: object, other: object) -> bool:
-    return one == other or (pd.isna(one) and pd.isna(other))  # type: ignore[call-overload]
-
-
-# Series that are measured no more: their case was removed or renamed, or their backend was.
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MeasuredPlaces:
-    """Where series and their operators were recorded.  place: index of each commit in the order of history."""
-
-    tracks: Tracks
-    place: Mapping[str, int]
-
-    def gone(self, key: SeriesKey) -> int:
-        """The place of the first record of a series' operator without the series; -1 while it is measured.
-
-        A case that is not measured with every record of its operator (nightly, or with gaps) is gone when it has been
-        missing for longer than ever before.  One that has no time there, but an error or a skip, is not gone.
-        """
-        operator = self._places(self._operators[key.machine, key.kernel])
-        timed = self._places(self.tracks.of_key[key])
-        if _first_without(operator, timed) < 0:
-            return -1
-        return _first_without(operator, np.union1d(timed, self._untimed(key)))
-
-    def _places(self, tracks: Sequence[int]) -> IntArray:
-        """Where one of the tracks has a point, rising."""
-        places = [self.tracks.place[self.tracks.span(track)] for track in tracks]
-        return np.unique(np.concatenate(places)).astype(np.int64)
-
-    @functools.cached_property
-    def _operators(self) -> Mapping[tuple[str, str], list[int]]:
-        """The tracks of each operator of a machine."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for track, key in enumerate(self.tracks.keys):
-            found.setdefault((key.machine, key.kernel), []).append(track)
-        return found
-
-    def _untimed(self, key: SeriesKey) -> IntArray:
-        """Places of a series' rows that have no time."""
-        own = np.logical_and.reduce([self._rows[name] == text for name, text in zip(KEY, key, strict=True)])
-        commits = self._rows.loc[own, "commit"].unique()
-        return np.array([self.place[commit] for commit in commits if commit in self.place], np.int64)
-
-    @functools.cached_property
-    def _rows(self) -> pd.DataFrame:
-        """The rows of the frame without a time."""
-        seconds = self.tracks.frame["seconds"]
-        return self.tracks.frame.loc[~((seconds > 0) & (seconds < np.inf)), [*KEY, "commit"]]
-
-
-def _first_without(operator: IntArray, mine: IntArray) -> int:
-    """The first of the operator's places after the last of a series', if more of them have passed than ever before."""
-    rank = np.searchsorted(operator, mine)
-    missed = int(np.diff(rank).max(initial=1)) - 1
-    after = operator[operator > mine[-1]]
-    return int(after[0]) if len(after) > missed else -1
-
-
-# What all of a machine's series do together: its clocks, its heat, its driver.
-#
-# The path of a machine is the log of a factor for each commit. A point depends only on the points before it, so it
-# stays as it is when the history grows. Series without a baseline in their trial are judged relative to this path.
-
-
-VOTERS = 5
-"""Operators without which there is no path: of fewer, two that share code could outvote the rest.  A choice."""
-CASES, OPERATORS = 4, 100
-"""Cases of an operator and operators that vote at most: more would cost time and tell little.  The median of 100 is
-eight times quieter than one of them."""
-MEMORY, FEWEST = 100, 3
-"""Points over which the level that a series is compared with follows it, and how many it needs before it votes.  Errors
-of the path add up as 1 / MEMORY: 20 gave four times as many false steps in made histories (tests.study.history.planted,
-2026-11-22)."""
-CLIP = 2.0
-"""Mean absolute deviations to which a point counts for the level: a step moves it slowly, an outlier hardly."""
-AGREE = 0.01
-"""Difference (log) of the votes of libraries and of ours up to which both are taken for noisy views of the same move:
-the noise of both is below 0.2 %, new compilers and libraries move the median operator by more or do not matter."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MachinePath:
-    """places: of the machine's commits, rising; path: log of the factor at each; shapes (commits,).
-
-    votes: operators that made it at each commit.
-    """
-
-    places: IntArray
-    path: FloatArray
-    votes: IntArray
-
-    def at(self, places: IntArray) -> FloatArray:
-        """The path at places that are among the machine's."""
-        return np.asarray(self.path[np.searchsorted(self.places, places)])
-
-
-def paths(tracks: Tracks) -> dict[str, MachinePath]:
-    """The path of each machine; all zeros where too few operators are measured."""
-    return {machine: _path(tracks, where) for machine, where in tracks.of_machine.items()}
-
-
-def beside(tracks: Tracks, found: Mapping[str, MachinePath]) -> Tracks:
-    """The same tracks, with what is judged by seconds divided by its machine's path."""
-    values = tracks.values.copy()
-    for machine, where in tracks.of_machine.items():
-        if np.any(found[machine].path):
-            factor = np.ones(int(tracks.place.max()) + 1)
-            factor[found[machine].places] = np.exp(found[machine].path)
-            mine = np.zeros(len(tracks.keys), bool)
-            mine[where] = ~tracks.by_ratio[where]
-            there = np.repeat(mine, np.diff(tracks.starts))
-            values[there] /= factor[tracks.place[there]]
-    return dataclasses.replace(tracks, values=values)
-
-
-def _path(tracks: Tracks, where: IntArray) -> MachinePath:
-    places = tracks.places_of[tracks.keys[int(where[0])].machine]
-    groups = [_operators(tracks, where, baseline) for baseline in (True, False)]
-    tables = [_Votes.of(tracks, group, places) for group in groups if len(group) >= VOTERS]
-    path, votes = np.zeros(len(places)), np.zeros(len(places), np.int64)
-    for at in range(len(places)):
-        path[at] = path[at - 1] if at else 0.0
-        found = [vote for table in tables if (vote := table.vote(at)) is not None]
-        if found:
-            path[at], votes[at] = _smaller([moved for moved, _ in found]), min(count for _, count in found)
-        for table in tables:
-            table.remember(at, path[at])
-    return MachinePath(places, path, votes)
-
-
-def _smaller(moves: list[float]) -> float:
-    """What the libraries and ours have in common: the machine moves both, a new library or compiler moves one."""
-    if max(moves) - min(moves) <= AGREE:
-        return sum(moves) / len(moves)
-    return 0.0 if min(moves) < 0 < max(moves) else min(moves, key=abs)
-
-
-def _operators(tracks: Tracks, where: IntArray, baseline: bool) -> list[list[int]]:
-    """Tracks that vote, by operator: of up to CASES series all their stretches."""
-    found: dict[str, list[int]] = {}
-    for track in where[tracks.is_baseline[where] == baseline].tolist():
-        found.setdefault(tracks.keys[track].kernel, []).append(track)
-    drawn = sorted(found, key=lambda name: (zlib.crc32(name.encode("utf-8", "replace")), name))[:OPERATORS]
-    return [_voting(tracks, found[kernel]) for kernel in drawn]
-
-
-def _voting(tracks: Tracks, listed: list[int]) -> list[int]:
-    """All stretches of up to CASES series."""
-    ordered = sorted(listed, key=lambda track: (tracks.keys[track], track))
-    by_key = [list(same) for _, same in itertools.groupby(ordered, key=lambda track: tracks.keys[track])]
-    return [track for same in by_key[:CASES] for track in same]
-
-
-@dataclasses.dataclass(eq=False)
-class _Votes:
-    """Voting tracks.  logs: of their seconds by commit, shape (commits, operators, tracks of an operator at most).
-
-    level, scatter, seen: of each track without the path: where it stands, mean absolute deviation, points; shapes
-    (operators, tracks).
-    """
-
-    logs: FloatArray
-    level: FloatArray
-    scatter: FloatArray
-    seen: IntArray
-
-    @classmethod
-    def of(cls, tracks: Tracks, groups: list[list[int]], places: IntArray) -> _Votes:
-        shape = len(groups), max(map(len, groups))
-        logs = np.full((len(places), *shape), np.nan)
-        for row, group in enumerate(groups):
-            for column, track in enumerate(group):
-                span = tracks.span(track)
-                logs[np.searchsorted(places, tracks.place[span]), row, column] = np.log(tracks.seconds[span])
-        return cls(logs, np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
-
-    def vote(self, at: int) -> tuple[float, int] | None:
-        """The move of the median operator against its own level, and how many operators voted; None if too few."""
-        moved = np.where(self.seen >= FEWEST, self.logs[at] - self.level, np.nan)
-        ranked, count = np.sort(moved, axis=1), np.isfinite(moved).sum(axis=1)  # NaN comes last
-        voting = np.flatnonzero(count)
-        if len(voting) < VOTERS:
-            return None
-        each = (ranked[voting, (count[voting] - 1) // 2] + ranked[voting, count[voting] // 2]) / 2
-        return float(np.median(each)), len(voting)
-
-    def remember(self, at: int, path: float) -> None:
-        """Let the levels follow the points of a commit, without the path."""
-        there = np.isfinite(self.logs[at])
-        point, seen = self.logs[at][there] - path, self.seen[there]
-        away = np.where(seen == 0, 0.0, point - self.level[there])
-        gain = 1 / np.minimum(seen + 1, MEMORY)
-        reach = np.where(seen < FEWEST, np.inf, CLIP * self.scatter[there])
-        self.level[there] = np.where(seen == 0, point, self.level[there] + gain * np.clip(away, -reach, reach))
-        self.scatter[there] += gain * (np.abs(away) - self.scatter[there])
-        self.seen[there] += 1
+    machines = frame["machine"].astype(str)
+    return frame.assign(machine=machines.map({name: name_of(name) for name in machines.unique()})) if names else frame

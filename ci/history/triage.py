@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shapes import Unfit, form, items, one_of, record, table, that, whole
-from ci.history.types import Direction, EventKind, EventPlace, EventState
+from ci.history.types import CommitFacts, Direction, EventState, HistoryEvent
 from ci.whole_files import replace
 
 DEFAULT_FILE = Path("ci/events.toml")
@@ -24,10 +24,13 @@ HEADER = """\
 # accepted on their pull request (`/ridgeline accept CASE REASON`).
 """
 
-STATES = (EventState.OPEN, EventState.ACKNOWLEDGED, EventState.ACCEPTED)
-"""What a person may decide; the others are read off the records."""
+STATES = ("open", "acknowledged", "accepted")
+"""What a person may decide; that the old level is back is read off the records.  acknowledged: open, with an owner."""
 
-TEXTS = ("kind", "direction", "machine", "first_bad", "owner", "reason", "link")
+KINDS = ("kernel", "library", "code", "machine", "configuration")
+"""What an entry may name; files of before 2026-11-28 have the last two, whose events are no more."""
+
+TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
 LONGEST = 2000
 """Characters of a text."""
 
@@ -40,25 +43,22 @@ class TriageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class TriageEntry:
-    """A decision.  kind, direction, machine, first_bad: where its event is, so that it is found again if it moves."""
+    """A decision.  kind, direction, machine, kernel, first_bad: where its event is, so that it is found if it moves.
+
+    kernel: "" in files of before 2026-11-28.
+    """
 
     id: str
-    state: EventState
+    state: str
     date: datetime.date
     kind: str = ""
     direction: str = ""
     machine: str = ""
+    kernel: str = ""
     first_bad: str = ""
     owner: str = ""
     reason: str = ""
     link: str = ""
-
-    @property
-    def place(self) -> EventPlace | None:
-        """Where the event is, None where the entry does not say."""
-        if not (self.kind and self.direction and self.machine and self.first_bad):
-            return None
-        return EventPlace(self.machine, EventKind(self.kind), Direction(self.direction), self.first_bad)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,13 +94,41 @@ class Triage:
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     advance: tuple[InAdvance, ...] = ()
 
-    def accepting(self, event_id: str, pull_requests: Collection[int], cases: Collection[str]) -> TriageEntry | None:
-        """The decision on a slow-down of these cases by one of these pull requests, if each case was accepted."""
-        found = {one.case: one for one in self.advance if one.pull_request in pull_requests}
-        if not cases or not set(cases) <= set(found):
+    def applied(
+        self, event: HistoryEvent, commits: Iterable[CommitFacts] = (), near: Collection[str] = ()
+    ) -> HistoryEvent:
+        """The event with what people decided: about it, or on a pull request of its commits before there was one.
+
+        An entry is found by the event's id, or by its machine and direction at one of the recorded commits `near` its
+        first bad one: a detector that has seen more places a step better.  The event then keeps the id of its entry.
+        """
+        entry = self.entries.get(event.id) or self._at_place(event, near) or self._in_advance(event, commits)
+        if entry is None:
+            return event
+        texts = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
+        state = EventState.ACCEPTED if entry.state == "accepted" else EventState.OPEN
+        if entry.state == "acknowledged" and event.state is not EventState.OPEN:
+            state = event.state
+        ended = event.ended_at if state is EventState.BACK else None
+        return dataclasses.replace(event, id=entry.id, state=state, ended_at=ended, **texts)
+
+    def _at_place(self, event: HistoryEvent, near: Collection[str]) -> TriageEntry | None:
+        what = (event.machine, event.kind, event.direction)
+        alike = [entry for entry in self.entries.values() if (entry.machine, entry.kind, entry.direction) == what]
+        kernels = {moved.key.kernel for moved in event.moved}
+        return next((e for e in alike if e.first_bad in near and (not e.kernel or e.kernel in kernels)), None)
+
+    def _in_advance(self, event: HistoryEvent, commits: Iterable[CommitFacts]) -> TriageEntry | None:
+        """The decision on a slow-down by one of these commits' pull requests, if each of its cases was accepted."""
+        if event.direction is not Direction.SLOWER or not self.advance:
             return None
-        said = found[min(cases)]
-        return TriageEntry(event_id, EventState.ACCEPTED, said.date, owner=said.by, reason=said.reason, link=said.link)
+        pull_requests = {commit.pull_request for commit in commits}
+        accepted = {decision.case: decision for decision in self.advance if decision.pull_request in pull_requests}
+        cases = {moved.key.name for moved in event.moved}
+        if not cases <= accepted.keys():
+            return None
+        first = accepted[min(cases)]
+        return TriageEntry(event.id, "accepted", first.date, owner=first.by, reason=first.reason, link=first.link)
 
     def with_entry(self, entry: TriageEntry) -> Triage:
         """The same with one decision made or replaced."""
@@ -175,7 +203,7 @@ _TEXT = that(lambda v: isinstance(v, str) and len(v) <= LONGEST, f"a text of at 
 _DAY = that(lambda v: type(v) is datetime.date, "a day, such as 2026-11-22")
 _ENTRY = record(
     {"state": one_of(*STATES), "date": _DAY},
-    {**dict.fromkeys(TEXTS, _TEXT), "kind": one_of(*EventKind), "direction": one_of(*Direction)},
+    {**dict.fromkeys(TEXTS, _TEXT), "kind": one_of(*KINDS), "direction": one_of(*Direction)},
     closed=True,
 )
 _IN_ADVANCE = record(
@@ -203,8 +231,5 @@ def _parsed(data: Mapping[str, Any], source: str) -> Triage:
             raise Unfit(f"renamed.{same[0]}", same[0], '"new name" = "old name"')
     except Unfit as error:
         raise TriageError(f"{source}: {error}") from None
-    entries = {
-        name: TriageEntry(name, **one | {"state": EventState(one["state"])})
-        for name, one in data.get("event", {}).items()
-    }
+    entries = {name: TriageEntry(name, **entry) for name, entry in data.get("event", {}).items()}
     return Triage(entries, renamed, tuple(InAdvance(**one) for one in data.get("accepted", [])))

@@ -3,20 +3,78 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ci.git.command import GitError, git
-from ci.history.series import Direction, EventKind, EventState, Moved, SeriesKey
 from ci.records.ledger import Explanation
+from ci.stats.types import Step
 
-__all__ = ["Cause", "CommitFacts", "Direction", "EventKind", "EventState", "HistoryEvent", "Moved", "SeriesKey"]
+
+class Direction(enum.StrEnum):
+    """Which way a step goes: of times, up is slower; of speeds, down is."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+
+
+class EventKind(enum.StrEnum):
+    """What moved."""
+
+    KERNEL = "kernel"
+    """Ours: its own seconds moved more than the library's."""
+    LIBRARY = "library"
+    """The vendor's library, in the denominator of the ratio."""
+    CODE = "code"
+    """What the compiler emits; exact, so every change counts."""
+
+
+class EventState(enum.StrEnum):
+    """Where an event stands.  An open one needs somebody; who has acknowledged it is its owner."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    """The new level is the one to hold from now on."""
+    BACK = "back"
+    """The old level came back."""
+
+
+class SeriesKey(NamedTuple):
+    """One line of the history; across environments, because a new compiler is one cause of a step."""
+
+    machine: str
+    kernel: str
+    backend: str
+    case: str
+
+    @property
+    def name(self) -> str:
+        """As a report names the case: "gemm/triton/m64"."""
+        return f"{self.kernel}/{self.backend}/{self.case}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Moved:
+    """A series that takes part in an event.
+
+    judged_by: "ratio" to the library of the same trial; "pairs": trials in which both commits ran, with the numbers of
+    their verdict (`ridgeline gate`); or "code".
+    """
+
+    key: SeriesKey
+    step: Step
+    direction: Direction
+    judged_by: str
+    first_bad: str
+    last_good: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,72 +143,22 @@ class HistoryEvent:
         return plain
 
 
-# Ids of events: the same however much history follows, and where a detector places a step by one commit elsewhere.
+def event_id(machine: str, kernel: str, kind: EventKind, direction: Direction, first_bad: str) -> str:
+    """A digest of where an event is and which way it goes.  Ten hex digits: among 10,000 events two share one with a
+    probability of 5e-5."""
+    text = "\0".join((machine, kernel, kind, direction, first_bad))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:10]
 
 
-LENGTH = 10
-"""Hex digits of an id: among 10,000 events two share one with a probability of 5e-5."""
-
-REACH = 2
-"""Recorded commits by which the place of a known event may move: the tolerance of detection."""
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class EventPlace:
-    """What an id is made of.  part: of machine code the operator, else ""."""
-
-    machine: str
-    kind: EventKind
-    direction: Direction
-    first_bad: str
-    part: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id of an event that was first seen here."""
-        text = "\0".join((self.machine, self.kind, self.direction, self.first_bad, self.part))
-        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:LENGTH]
-
-
-def ids(
-    places: Sequence[EventPlace], known: Mapping[str, EventPlace], order: Mapping[str, Mapping[str, int]]
-) -> list[str]:
-    """The id of each place: of what is known by an id the nearest within REACH, each once; else a new one.
-
-    order: by machine, the index of each commit it recorded.
-    """
-    by_what: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-    for name, place in known.items():
-        if (where := order.get(place.machine, {}).get(place.first_bad)) is not None:
-            by_what.setdefault(_what(place), []).append((where, name))
-    pairs = sorted(
-        (abs(order[place.machine][place.first_bad] - where), number, name)
-        for number, place in enumerate(places)
-        for where, name in by_what.get(_what(place), ())
-    )
-    return _assigned(places, (pair for pair in pairs if pair[0] <= REACH))
-
-
-def _assigned(places: Sequence[EventPlace], pairs: Iterable[tuple[int, int, str]]) -> list[str]:
-    given: dict[int, str] = {}
-    used: set[str] = set()
-    for _, number, name in pairs:
-        if number not in given and name not in used:
-            given[number] = name
-            used.add(name)
-    return [given.get(number) or _free(place, used) for number, place in enumerate(places)]
-
-
-def _free(place: EventPlace, used: set[str]) -> str:
-    """The place's id; the next one where another event has it: two that are told apart now were first seen as one."""
-    tries = (dataclasses.replace(place, part=f"{place.part}{more}") for more in ("", *map(str, range(2, 1000))))
-    name = next(one.id for one in tries if one.id not in used)
-    used.add(name)
-    return name
-
-
-def _what(place: EventPlace) -> tuple[str, ...]:
-    return place.machine, place.kind, place.direction, place.part
+def event_of(steps: Sequence[Step], **fields: Any) -> HistoryEvent:
+    """An event that is as large as these steps are together.  fields: all else of it."""
+    sizes = {
+        "ratio": math.exp(math.fsum(math.log(step.ratio) for step in steps) / len(steps)),
+        "ratio_low": min(step.ratio_low for step in steps),
+        "ratio_high": max(step.ratio_high for step in steps),
+        "p_value": min(step.p_value for step in steps),
+    }
+    return HistoryEvent(**{"between": 0, **sizes, **fields})
 
 
 # The commits of a history as a person knows them, from one call of git, and the order they stand in.

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ci.history.events import health_events, joined
 
 from ci.history import readings
-from ci.history.events import health_events, joined
 from ci.history.health import (
     DAY_MS,
     PERSISTENT,

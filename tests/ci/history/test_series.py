@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ci.history import series
 from ci.history.types import SeriesKey
-from tests.ci.history.made import Line, commit, frame, noisy, pair
+from tests.ci.history.made import Line, commit, frame, pair
 
 row = st.tuples(
     st.sampled_from("ab"),  # machine
@@ -95,40 +95,15 @@ def test_commits_without_a_place_are_no_points() -> None:
     assert tracks.place.tolist() == [0, 1]
 
 
-# ---- the path of a machine -----------------------------------------------------------------------------------------
+def test_where_an_operator_was_measured_and_how_long_a_series_was_missing() -> None:
+    lines = [*pair(1, 10), *pair(5, 4, case="seldom", at=(0, 2, 3, 8))]
+    tracks = series.tracks(frame(lines), {commit(number): number for number in range(10)})
+    assert tracks.operator_places("h200x1-00000001", "gemm").tolist() == list(range(10))
+    gaps = {key.case: tracks.longest_gap(n) for n, key in enumerate(tracks.keys) if key.backend == "triton"}
+    assert gaps == {"small": 0, "seldom": 4}
 
 
-def path_of(*lines: Line, count: int = 80) -> series.MachinePath:
-    tracks = series.tracks(frame(lines), {commit(number): number for number in range(count)})
-    (found,) = series.paths(tracks).values()
-    return found
-
-
-def test_a_path_is_what_all_operators_do() -> None:
-    drift = 0.03 * np.sin(np.arange(80) / 10)
-    path = path_of(*(Line(f"k{n}", "c", noisy(n, 80) * np.exp(drift)) for n in range(20)))
-    assert np.std(path.path - drift) < 0.004
-    assert path.votes[40] == 20
-
-
-def test_a_path_is_the_same_when_history_follows() -> None:
-    lines = [Line(f"k{n}", "c", noisy(n, 80, {50: 1.1})) for n in range(8)]
-    short = [Line(line.kernel, "c", line.seconds[:60]) for line in lines]
-    assert path_of(*short, count=60).path.tolist() == path_of(*lines).path.tolist()[:60]
-
-
-@pytest.mark.parametrize("stepping", [1, 3])
-def test_some_operators_do_not_move_it(stepping: int) -> None:
-    path = path_of(*(Line(f"k{n}", "c", noisy(n, 80, {40: 1.2} if n < stepping else {})) for n in range(8)))
-    assert np.max(np.abs(path.path)) < 0.02
-
-
-def test_a_library_or_a_compiler_alone_does_not_move_it() -> None:
-    for who in ("ours", "theirs"):
-        lines = [line for n in range(8) for line in pair(10 * n, 80, kernel=f"k{n}", wander=0.002, **{who: {40: 1.2}})]
-        assert np.max(np.abs(path_of(*lines).path)) < 0.02
-
-
-def test_few_operators_have_no_path() -> None:
-    path = path_of(*(Line(f"k{n}", "c", noisy(n, 80, {40: 1.2})) for n in range(4)))
-    assert path.path.tolist() == [0.0] * 80
+def test_a_renamed_machine_has_its_newest_name() -> None:
+    whole = frame([Line("gemm", "c", [1e-3], machine=name) for name in ("a", "b", "c", "other")])
+    found = series.renamed(whole, {"b": "a", "c": "b"})
+    assert sorted(found["machine"].unique()) == ["c", "other"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ci.history import triage
 from ci.history.triage import InAdvance, Triage, TriageEntry, TriageError
-from ci.history.types import EventState
 from tests.kit import Repo
 
 DAY = datetime.date(2026, 11, 22)
@@ -22,6 +21,7 @@ entries = st.builds(
     st.sampled_from(triage.STATES),
     st.just(DAY),
     machine=texts,
+    kernel=texts,
     owner=texts,
     reason=texts,
     link=texts,
@@ -29,7 +29,7 @@ entries = st.builds(
 
 
 def entry(name: str, **given: object) -> TriageEntry:
-    return TriageEntry(name, EventState.ACKNOWLEDGED, DAY, **given)
+    return TriageEntry(name, "acknowledged", DAY, **given)
 
 
 advance = st.builds(InAdvance, texts, st.integers(1, 10**6), st.just(DAY), texts, texts, texts)
