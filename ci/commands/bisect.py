@@ -30,12 +30,11 @@ from ci.bisect.axes import (
 )
 from ci.bisect.outcomes import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
-from ci.commands import events
 from ci.commands.common.measuring import here
 from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind
-from ci.history import reading, triage
+from ci.history import reading, triage, words
 from ci.history.types import EventKind
 from ci.isa.compiled import TreeCompiler, Wanted
 from ci.judging import policy
@@ -184,7 +183,7 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
         )
     repository = Repository(Path.cwd())
     good, bad = (repository.resolve(one.hash).hash for one in (event.last_good, event.first_bad))
-    err_console().print(f"{events.what(event)}: between {good[:8]} and {bad[:8]}", markup=False)
+    err_console().print(f"{words.headline(event)}; between {good[:8]} and {bad[:8]}", markup=False)
     key = max(event.moved, key=lambda one: abs(one.step.ratio - 1)).key
     chosen = dataclasses.replace(
         plan,

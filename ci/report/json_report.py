@@ -35,7 +35,7 @@ KEYS = (
 )
 """What every report has, in this order."""
 
-WHERE_ANY = ("case_warnings", "machine_code", "configurations", "ran", "explanations")
+WHERE_ANY = ("case_warnings", "machine_code", "ran", "explanations")
 """What is written only where there is any."""
 
 

@@ -58,7 +58,6 @@ def section(report: Report, topic: str = "") -> str:
         *_causes(report),
         *_floors(report),
         *_machine_code(report),
-        *_configurations(report),
         *_details(report),
         _footer(report),
     ]
@@ -179,13 +178,6 @@ def _machine_code(report: Report) -> Iterator[str]:
         first, *others = report.judgement.machine_code
         yield f"**Machine code** {text(first, 480)}"
         yield _bullets([Bullet(line, most=1200) for line in others])
-
-
-def _configurations(report: Report) -> Iterator[str]:
-    """Knobs in use that are no longer the best: apart from what is slower, which they are not."""
-    if report.configurations:
-        yield "### Best configuration moved"
-        yield _bullets([Bullet(sentence) for sentence in report.configurations])
 
 
 def _details(report: Report) -> Iterator[str]:

@@ -93,7 +93,6 @@ class Report:
 
     machine: the fingerprint of the trial file.  clocks: by arm or moment ("base", "head", "before").
     costs: by case name.  links: label -> URL, written by us, never by what was measured.
-    configurations: a sentence on each best configuration that moved; none of them makes a verdict.
     explanations: why cases are slower.  ran: files of the change that were run.
     title: what was judged, for the first line ("pull request", "recorded commits", "replay").
     """
@@ -108,7 +107,6 @@ class Report:
     skipped: tuple[Skip, ...] = ()
     warnings: tuple[ReportWarning, ...] = ()
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    configurations: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     ran: tuple[str, ...] = ()
 

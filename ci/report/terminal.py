@@ -82,7 +82,6 @@ def document(report: Report, width: int) -> RenderableType:
         *causes(report.explanations),
         *_floors(report),
         *_machine_code(report),
-        *_list("best configuration moved", list(map(Bullet, report.configurations))),
         _rest(report),
         *_unknown(report, width),
         *_list("warning", grouped(report.all_warnings)),

@@ -146,7 +146,7 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]
 
 
-# Times of knobs in a sweep, beside each other: what `tune` decides by, and the history of configurations.
+# Times of knobs in a sweep, against each other: what `tune` decides by.
 
 
 LEAST_TRIALS = 2

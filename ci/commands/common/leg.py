@@ -29,7 +29,7 @@ from ci.report.model import Report, ReportWarning, report_of
 from ci.report.words import plural
 from ci.trials import file
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration, Trial
+from ci.trials.trial import Declaration
 from ci.why.experiments import CommitSides
 from ci.why.explain import NOT_EXAMINED, explain_handed
 from kernels.project import ProjectError
@@ -218,26 +218,5 @@ def _report(
         base=dataclasses.replace(made.base, commit=expected.base, dirty=False),
         head=dataclasses.replace(made.head, commit=expected.head, dirty=False),
         warnings=(*map(ReportWarning, said), *made.warnings, *map(ReportWarning, more)),
-        configurations=moved_configurations(outcome.trials),
         explanations=explanations,
     )
-
-
-# Best configurations that moved, for the report of a pull request: from the lines of sweeps among its trials.
-
-
-def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
-    if not any(trial.sweep for trial in trials):
-        return ()
-    # Imported here: pandas takes 0.3 s, and most reports have none.
-    from ci.history.configurations import better_knobs, loss_of, swept_in
-    from ci.sweeps.measured import gathered
-
-    said = []
-    for swept in (one for found in gathered(trials) for one in swept_in(found)):
-        if loss := loss_of(swept):
-            key, size = swept.key, f"{loss.ratio:.3f} ({loss.low:.3f} to {loss.high:.3f})"
-            knobs = better_knobs(swept.chosen, loss.better)
-            said.append(f"{key.kernel}/{key.backend}/{key.case}: the knobs in use take {size} of the time of {knobs}")
-    return tuple(said)

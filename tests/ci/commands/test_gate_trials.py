@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,12 @@ import pytest
 from click.testing import Result
 
 from ci.commands.common import leg
-from ci.commands.common.leg import moved_configurations
 from ci.judging import claims
-from ci.judging.types import Judgement, Verdict
-from ci.report import json_report, markdown, terminal
-from ci.report.model import Report
-from ci.trials.file import read
+from ci.report import json_report
 from tests.ci import made_trials as made
 from tests.ci.isa.documents import document_json, entry_json
 from tests.ci.judging.test_claims import sealed
 from tests.ci.judging.test_live import Player, play
-from tests.ci.sweeps.made_sweeps import FAST, OTHER, sweep_file
 from tests.kit import commit, git, ridgeline
 
 GATE = "gate --pool h200 --gpus 1 --trials trials.jsonl --report out"
@@ -306,35 +300,3 @@ def test_a_run_file_without_the_job_names_those_it_has(scene: Scene) -> None:
     done = ridgeline(*GATE.split(), "--head", scene.head, "--run", "run.json", "--job", "x")
     assert done.exit_code == 3
     assert "'h200-1 / Measure', 'other'" in done.output
-
-
-# The comment of a pull request has a section on best configurations that moved, and no verdict of it.
-
-
-REPORT = Report(Judgement(Verdict.SAME, "nothing is slower"))
-
-
-def test_knobs_that_lost_are_named_with_what_is_better(tmp_path):
-    trials = read(sweep_file(tmp_path, {"m16_fp16": [(FAST, 0.9), (OTHER, 1.1)]})).trials
-    [sentence] = moved_configurations(trials)
-    assert sentence.startswith("gemm/triton/m16_fp16: the knobs in use take 1.1")
-    assert "warps 4 -> 8" in sentence
-
-
-def test_nothing_is_said_where_the_knobs_in_use_are_the_best(tmp_path):
-    trials = read(sweep_file(tmp_path, {"m16_fp16": [(FAST, 0.999), (OTHER, 1.1)]})).trials
-    assert moved_configurations(trials) == ()
-    assert moved_configurations(()) == ()
-
-
-def test_a_section_of_its_own_and_no_verdict():
-    made = dataclasses.replace(REPORT, configurations=("gemm/triton/m16: warps 4 -> 8 <b>",))
-    told = markdown.render(made)
-    assert "### Best configuration moved" in told
-    assert "<b>" not in told
-    assert "SLOWER" not in told
-    assert "best configuration moved" in terminal.render(made, 100)
-    assert made.verdict is Verdict.SAME
-    assert json_report.loads(json_report.dumps(made).encode()) == made
-    assert "configuration" not in markdown.render(REPORT)
-    assert "configurations" not in json_report.document(REPORT)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from ci.history.events import health_events, joined
 
 from ci.history import readings
 from ci.history.health import (
@@ -26,17 +22,12 @@ from ci.history.health import (
     machines,
 )
 from ci.history.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
-from ci.history.triage import Triage, TriageEntry
-from ci.history.types import CommitFacts, EventKind, EventState
+from ci.history.types import CommitFacts
 from ci.trials.file import read
 from tests.ci import made_trials
 
 COMMITS = [f"{n:040x}" for n in range(400)]
 FACTS = {commit: CommitFacts(commit, n * DAY_MS, "A. Author", f"change {n}") for n, commit in enumerate(COMMITS)}
-
-
-def events(found, commits, triage=Triage()):  # noqa: B008
-    return health_events(found, commits, triage)
 
 
 def night(
@@ -56,42 +47,9 @@ def eight(rng: np.random.Generator, slow: float = 0.0) -> list[float]:
     return [float(clock) for clock in clocks]
 
 
-def test_one_slow_gpu_of_eight_is_one_event_of_the_machine() -> None:
-    rng = np.random.default_rng(1)
-    trials = [night(day, eight(rng, 0.06 if day >= 20 else 0.0)) for day in range(40)]
-    found = events(all_findings(HealthRecord(tuple(trials))), FACTS)
-    assert [(e.kind, e.state, e.first_bad, e.last_good.hash) for e in found] == [
-        (EventKind.MACHINE, EventState.OPEN, FACTS[COMMITS[20]], COMMITS[19])
-    ]
-    (event,) = found
-    assert event.ratio_low <= 1 / 0.94 <= event.ratio_high
-    assert event.causes[0].text.startswith("GPU 3: clock at work")
-    assert json.dumps(event.as_json())
-
-
 def test_eight_equal_gpus_have_no_event_in_a_year() -> None:
     rng = np.random.default_rng(2)
     assert all_findings(HealthRecord(tuple(night(day, eight(rng)) for day in range(365)))) == []
-
-
-def test_a_gpu_that_comes_back_ends_its_event_under_the_same_name() -> None:
-    rng = np.random.default_rng(3)
-    trials = [night(day, eight(rng, 0.06 if 20 <= day < 30 else 0.0)) for day in range(40)]
-    names = {events(all_findings(HealthRecord(tuple(trials[:n]))), FACTS)[0].id for n in range(23, 41)}
-    (event,) = events(all_findings(HealthRecord(tuple(trials))), FACTS)
-    assert (event.state, event.ended_at) == (EventState.RECOVERED, FACTS[COMMITS[30]])
-    assert names == {event.id}
-
-
-def test_heat_is_told_as_the_cause_of_a_slow_gpu() -> None:
-    hot = [60.0] * 3 + [88.0] + [60.0] * 4
-    trials = [night(day, [1900.0] * 3 + [1700.0] + [1900.0] * 4, temperature=hot) for day in range(5)]
-    (event,) = events(all_findings(HealthRecord(tuple(trials))), {})
-    assert [cause.text.partition(", its")[0] for cause in event.causes] == [
-        "GPU 3: clock at work 1,700 MHz",
-        "GPU 3: highest temperature 88 °C",
-    ]
-    assert event.first_bad == CommitFacts(COMMITS[0], 0)
 
 
 def test_a_machine_with_a_capped_clock_is_found_beside_its_peers() -> None:
@@ -153,7 +111,6 @@ def test_a_noisy_machine_is_told_but_is_no_event() -> None:
     )
     found = all_findings(HealthRecord((), sessions))
     assert [(one.measure, one.since.commit, one.ended) for one in found] == [(Measure.NOISE, COMMITS[15], None)]
-    assert events(found, FACTS) == []
 
 
 def test_a_machine_not_seen_for_nine_days_is_told_by_the_others() -> None:
@@ -192,21 +149,6 @@ def _runs(apart: list[float]) -> list[tuple[int, int | None]]:
         if not ends:
             return found
         place = ends[0] + PERSISTENT
-
-
-def test_an_event_of_the_history_gets_the_gpu_as_its_cause_and_is_told_once() -> None:
-    trials = [night(day, [1900.0] * 7 + [1700.0 if day >= 2 else 1900.0]) for day in range(8)]
-    (health,) = events(all_findings(HealthRecord(tuple(trials))), FACTS)
-    same = dataclasses.replace(health, id="of-the-history", causes=())
-    kernel = dataclasses.replace(same, id="kernel", kind=EventKind.KERNEL)
-    elsewhere = dataclasses.replace(kernel, id="elsewhere", machine="other")
-    assert [one.id for one in joined([same], [health])] == ["of-the-history"]
-    assert joined([same], [health])[0].causes == health.causes
-    assert [(one.id, len(one.causes)) for one in joined([kernel, elsewhere], [health])] == [
-        ("kernel", 1),
-        ("elsewhere", 0),
-        (health.id, 1),
-    ]
 
 
 # ---- what is read of a trial -----------------------------------------------------------------------------------------
@@ -298,20 +240,3 @@ def test_notes_that_were_read_for_their_rows_are_not_read_again(
     seen.keep()
     assert len(readings.load(tmp_path).trials) == 4
     assert reads == notes[1:]
-
-
-def test_the_history_of_a_folder_has_its_machines_events_with_what_was_decided(tmp_path: Path) -> None:
-    def slow(number: int) -> dict[str, object]:
-        during = [reading(1980, 690, "none", others=7) for _ in range(4)]
-        for moment in during:
-            moment["others"] = [*moment["others"][:6], {**moment["others"][6], "sm_clock_mhz": 1500}]
-        return {**made_trials.trial(number=number), "state": {"during": during}}
-
-    folder = tmp_path / "h200x2-1a2b3c4d"
-    folder.mkdir()
-    made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", *(slow(number) for number in range(4)))
-    (event,) = events(all_findings(readings.load(tmp_path)), {})
-    assert (event.kind, event.moved[0].key.backend, event.state) == (EventKind.MACHINE, "GPU 7", EventState.OPEN)
-    decided = TriageEntry(event.id, EventState.ACKNOWLEDGED, datetime.date(2026, 11, 22), owner="A. Author")
-    (again,) = events(all_findings(readings.load(tmp_path)), {}, Triage({event.id: decided}))
-    assert (again.state, again.owner) == (EventState.ACKNOWLEDGED, "A. Author")
