@@ -95,6 +95,10 @@ FORMERLY = {"record": "records add"} | {
 }
 """Verbs that once stood alone, and still may: their names of today."""
 
+HIDDEN = ("report", "table", "detect", "bringup")
+"""Verbs that stand in the guide of those who need them, and not in the help of all: github.md, tables.md, history.md,
+first_node.md."""
+
 LISTED_ALONE = ("events", "jobs")
 """Groups that list what there is where no verb of theirs is named."""
 
@@ -163,12 +167,19 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, self._verbs))
+        width = max(map(len, (verb for verb in self._verbs if self._before or " " not in verb)))
+        below: dict[str, list[str]] = {}
         for title, group in GROUPS.items():
-            rows = [(verb.ljust(width), text) for verb, (_, text) in group.items() if verb in self._verbs]
-            if rows:
+            own = {verb: text for verb, (_, text) in group.items() if verb in self._verbs}
+            if not self._before and all(" " in verb for verb in own):
+                first = next(iter(own)).split()[0]
+                below[f"{first}".ljust(width)] = [title, ", ".join(verb.split()[1] for verb in own)]
+            elif rows := [(verb.ljust(width), text) for verb, text in own.items() if verb not in HIDDEN]:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+        if below:
+            with formatter.section("Verbs of two words"):
+                formatter.write_dl([(name, f"{title}: {verbs}.") for name, (title, verbs) in below.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -125,6 +125,32 @@ FOLDER_THERE = click.Path(path_type=Path, exists=True, file_okay=False)
 """Kinds of paths: whatever is there or not, a file, a folder; what must be there, a folder that must."""
 
 
+RARE = "Rarely needed"
+"""Heading of the options that a newcomer need not read."""
+
+
+class HeadedOption(click.Option):
+    """An option that stands under a heading of its own in the help."""
+
+    def __init__(self, *spelled: Any, heading: str = "Options", **how: Any) -> None:
+        super().__init__(*spelled, **how)
+        self.heading = heading
+
+
+class VerbCommand(click.Command):
+    """A command whose help has its options by heading, the usual ones first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them."""
+        records: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                records.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
+        for heading, rows in records.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
 class Given(types.SimpleNamespace):
     """What a verb was called with: the value of each of its arguments and options, by the name of its parameter."""
 
@@ -137,6 +163,7 @@ def verb(examples: str, title: str = "Example", **how: Any) -> Callable[[Callabl
         def called(**values: Any) -> int | None:
             return function(Given(**values))
 
+        how.setdefault("cls", VerbCommand)
         command: Callable[[Any], click.Command] = click.command(epilog=f"\b\n{title}:\n  {examples}", **how)
         return command(called)
 
@@ -151,7 +178,8 @@ def option(said: str, text: str, kind: Any = None, **how: Any) -> Callable[[Any]
     spelled, _, to = said.partition(" -> ")
     name, _, metavar = spelled.partition(" ")
     how.setdefault("show_default", bool(how.get("default")) and not callable(how["default"]))
-    return click.option(name, *filter(None, [to]), type=kind, metavar=metavar or None, help=text, **how)
+    shown = {"metavar": metavar or None, "help": text, "cls": HeadedOption}
+    return click.option(name, *filter(None, [to]), type=kind, **shown, **how)
 
 
 def flag(said: str, text: str, **how: Any) -> Callable[[Any], Any]:
@@ -175,9 +203,9 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
+def folder(name: str, default: str, text: str, **how: Any) -> Callable[[Any], Any]:
     """An option that names a folder; default: below the root of the project."""
-    return option(name, text, NewFolder(), default=lambda: project.place(default), show_default=default)
+    return option(name, text, NewFolder(), default=lambda: project.place(default), show_default=default, **how)
 
 
 def of_project(setting: str) -> Callable[[], Path]:
@@ -187,7 +215,7 @@ def of_project(setting: str) -> Callable[[], Path]:
 
 def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
     """An option that names a folder which the project's settings can name; usual: its name where they do not."""
-    return option(name, text, NewFolder(), default=of_project(setting), show_default=usual)
+    return option(name, text, NewFolder(), default=of_project(setting), show_default=usual, heading=RARE)
 
 
 RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
@@ -195,7 +223,7 @@ RECORD = flag("--record", "Record the trials in the project's results, too; else
 JSON = flag("--json -> as_json", "Print the result as JSON.")
 DRY_RUN = flag("--dry-run", "Say what would be done and do nothing.")
 OUT = option("--out", "Trial file to append to.", NewFile())
-POLICY = option("--policy -> policy_file", "Thresholds (default: the project's, or ci/policy.toml).", ANY)
+POLICY = option("--policy -> policy_file", "Thresholds (default: the project's, or ci/policy.toml).", ANY, heading=RARE)
 POOLS_FILE = option("--file -> path", "Default: the project's, or ci/runners.toml.", ANY)
 CASE = several("--case GLOB -> cases", "Only cases that match (repeatable).")
 BACKEND = several("--backend NAME -> backends", "Only this backend (repeatable).")
@@ -208,13 +236,14 @@ CASES = together(
 """Which kernels, cases and backends."""
 CHOICE = together(
     CASES,
-    option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True),
-    option("--deadline SECONDS -> deadline_s", "A step that takes longer is a hang and is killed.", SECONDS),
+    option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True, heading=RARE),
+    option("--deadline SECONDS -> deadline_s", "A step that takes longer is a hang.", SECONDS, heading=RARE),
     several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
     option(
         "--heap",
         "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",
         click.Choice(HEAPS),
+        heading=RARE,
     ),
 )
 """What is called, and how."""
@@ -226,18 +255,21 @@ TIMED = together(
         "Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
         click.Choice(REGIMES),
         default=REGIMES[0],
+        heading=RARE,
     ),
-    option("--burst SECONDS -> burst_s", "Shortest length of a burst.", Finite(0.001, 60)),
+    option("--burst SECONDS -> burst_s", "Shortest length of a burst.", Finite(0.001, 60), heading=RARE),
 )
 """What is measured."""
 BUDGET = option("--trials", "Most trials to spend (default: the policy's budget).", click.IntRange(1, 1000))
-ALL_CASES = flag("--all-cases", "Measure operators too that no changed file can reach (by their imports).")
+ALL_CASES = flag("--all-cases", "Measure operators too that no changed file can reach.", heading=RARE)
 SOURCE = together(
     option(
         "--commit HASH", "The commit this tree is (on a node without git).", callback=lambda *given: full_hash(*given)
     ),
-    option("--commit-date MS", "Its date in ms since 1970 UTC, with --commit.", click.IntRange(0, LATEST_MS)),
-    option("--tree", "This source tree.", FOLDER_THERE),
+    option(
+        "--commit-date MS", "Its date in ms since 1970 UTC, with --commit.", click.IntRange(0, LATEST_MS), heading=RARE
+    ),
+    option("--tree", "This source tree.", FOLDER_THERE, heading=RARE),
 )
 """Which checkout, where git cannot say it."""
 

@@ -20,6 +20,7 @@ from ci.options import (
     JSON,
     OUT,
     POLICY,
+    RARE,
     RECORD,
     RESULTS,
     TIMED,
@@ -42,8 +43,8 @@ from ci.trials import replay
 @ALL_CASES
 @TIMINGS
 @option("--replay", "Judge recorded trials; measures nothing.", ANY)
-@option("--env-base PYTHON", "Python of the base (another Triton or ROCm).")
-@option("--env-head PYTHON", "Python of the head.")
+@option("--env-base PYTHON", "Python of the base (another Triton or ROCm).", heading=RARE)
+@option("--env-head PYTHON", "Python of the head.", heading=RARE)
 @WHY
 @POLICY
 @OUT

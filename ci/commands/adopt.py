@@ -23,8 +23,10 @@ from ci.options import (
     OUT,
     PASS,
     POLICY,
+    RARE,
     SECONDS,
     Given,
+    VerbCommand,
     err_console,
     flag,
     option,
@@ -46,7 +48,7 @@ ARGUMENTS = "ridgeline.script_arguments"
 """Under this name click's context has what stands behind `--`."""
 
 
-class ScriptCommand(click.Command):
+class ScriptCommand(VerbCommand):
     """A command whose words behind `--` belong to a script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -60,23 +62,30 @@ class ScriptCommand(click.Command):
 @click.argument("script", type=ANY)
 @click.argument("base", required=False)
 @click.argument("head", required=False)
-@option("--script-from", "Whose text of the script runs on both sides.", click.Choice(("head", "base")), default="head")
+@option(
+    "--script-from",
+    "Whose text of the script runs on both sides.",
+    click.Choice(("head", "base")),
+    default="head",
+    heading=RARE,
+)
 @option("--device", "Run on the CPU what the script wants on a GPU.", click.Choice(("cpu",)))
 @option("--budget MINUTES", "For survey and trials; a sample is timed if not all fits.", click.FloatRange(0.1, 10_000))
 @flag("--all-cases", "Time closures that run the same code on both sides, too.")
 @several("--path FOLDER -> paths", "Folder of each checkout that imports search (repeatable).")
 @flag("--list -> only_list", "Say what the script times and how long that takes.")
 @option("--rounds", "Rounds in a trial (default: 40; 20 on a CPU).", click.IntRange(8, 10_000))
-@option("--seed", "Of all random numbers.", click.IntRange(0, 2**31), default=0, show_default=True)
+@option("--seed", "Of all random numbers.", click.IntRange(0, 2**31), default=0, show_default=True, heading=RARE)
 @option(
     "--deadline SECONDS -> deadline_s",
     "Longest step, and longest time between two timers (default 600).",
     SECONDS,
     default=600.0,
     show_default=False,
+    heading=RARE,
 )
-@option("--env-base PYTHON", "Python of the base.")
-@option("--env-head PYTHON", "Python of the head.")
+@option("--env-base PYTHON", "Python of the base.", heading=RARE)
+@option("--env-head PYTHON", "Python of the head.", heading=RARE)
 @BUDGET
 @POLICY
 @OUT

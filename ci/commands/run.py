@@ -20,6 +20,7 @@ from ci.options import (
     ANY,
     DRY_RUN,
     OUT,
+    RARE,
     RESULTS,
     SOURCE,
     TIMED,
@@ -38,6 +39,8 @@ from ci.report import run_summary
 from ci.report.words import plain
 from ci.trials.file import Followed, measured_operators, missing, read
 
+RANGE = "Of a range A..B"
+
 
 @verb(
     "ridgeline run --kernel gemm --case '*m16*'\n  "
@@ -47,19 +50,19 @@ from ci.trials.file import Followed, measured_operators, missing, read
 @click.argument("span", required=False, metavar="[A..B]")
 @TIMED
 @option("--trials", "Fresh-process trials.", click.IntRange(1, 1000), default=3)
-@option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0)
+@option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0, heading=RARE)
 @flag("--resume", "Measure only the trials of this commit that --out lacks.")
 @TIMINGS
 @SOURCE
 @OUT
 @RESULTS
 @DRY_RUN
-@option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024))
-@option("--steps", "Of A..B: most commits to measure, evenly.", click.IntRange(1))
-@option("--newest", "Of A..B: only the newest N commits.", click.IntRange(1))
-@option("--since DATE", "Of A..B: only commits of this date or later.", click.DateTime(["%Y-%m-%d"]))
-@option("--minutes", "Of A..B: end after M minutes.", Finite(0.1, 10_000))
-@option("--replay", "Of A..B: take the trials of this file; measure nothing.", ANY)
+@option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024), heading=RARE)
+@option("--steps", "Most commits to measure, evenly.", click.IntRange(1), heading=RANGE)
+@option("--newest", "Only the newest N commits.", click.IntRange(1), heading=RANGE)
+@option("--since DATE", "Only commits of this date or later.", click.DateTime(["%Y-%m-%d"]), heading=RANGE)
+@option("--minutes", "End after M minutes.", Finite(0.1, 10_000), heading=RANGE)
+@option("--replay", "Take the trials of this file; measure nothing.", ANY, heading=RANGE)
 def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file.
 

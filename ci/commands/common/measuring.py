@@ -16,7 +16,7 @@ import click
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
-from ci.options import Given, flag, out_console
+from ci.options import RARE, Given, flag, out_console
 from ci.report.run_summary import RunSeconds, seconds_of
 from ci.trials.file import TrialFile, read
 from ci.trials.trial import Checkout, Machine, Trial
@@ -138,7 +138,7 @@ def _versions() -> dict[str, str]:
 # The wall clock of a verb that measures, and what it says of it at its end.
 
 
-TIMINGS = flag("--timings", "Show where the seconds went, phase by phase.")
+TIMINGS = flag("--timings", "Show where the seconds went, phase by phase.", heading=RARE)
 
 
 class VerbClock:

@@ -20,7 +20,7 @@ from ci.harness import MeasureError, MeasurePlan, machine_kind
 from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
-from ci.options import option, together
+from ci.options import RARE, option, together
 from ci.records.ledger import Explanation, RecordedCause, folder_of, record_causes
 from ci.report.words import plain
 from ci.trials.trial import Trial
@@ -38,6 +38,7 @@ WHY = together(
         "Start no further experiment after this long.",
         click.FloatRange(1, 86_400),
         default=DEFAULT_S,
+        heading=RARE,
     ),
 )
 """Whether the cause of a SLOWER is looked for, and for how long."""

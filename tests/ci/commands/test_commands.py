@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci import doctor as examination
-from ci.__main__ import FORMERLY, GROUPS, VERBS, main
+from ci.__main__ import FORMERLY, GROUPS, HIDDEN, VERBS, main
 from ci.commands.common.outcome import check_recordable
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MeasurePlan
@@ -74,16 +74,35 @@ def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> No
         parse(words)
 
 
-def test_help_shows_every_verb_once_in_the_group_where_people_look() -> None:
+def test_help_shows_what_a_newcomer_needs_in_the_group_where_people_look() -> None:
     shown = ridgeline("--help").stdout
-    for title, group in GROUPS.items():
+    alone = re.findall(
+        r"^  (\w+)  +\S", shown.partition("Verbs of two words")[0].partition("-h, --help")[2], re.MULTILINE
+    )
+    assert len(alone) <= 16
+    assert [*alone, *HIDDEN] == sorted((v for v in VERBS if " " not in v), key=[*alone, *HIDDEN].index)
+    for title, group in list(GROUPS.items())[:4]:
         part = shown[shown.index(f"\n{title}:\n") :].partition("\n\n")[0]
-        assert re.findall(r"^  (\S+(?: \S+)?)  +", part, re.MULTILINE) == list(group)
-        assert all(f"{verb} {words}" in " ".join(part.split()) for verb, (_, words) in group.items())
-    assert list(GROUPS)[:4] == ["Measure", "Tune", "Show", "Set up"]
-    assert [verb for verb in VERBS if verb.startswith("events ")] == [
-        f"events {one}" for one in ("list", "ack", "accept", "reopen")
-    ]
+        assert re.findall(r"^  (\w+)  +", part, re.MULTILINE) == [verb for verb in group if verb not in HIDDEN]
+    below = dict(
+        re.findall(r"^  (\w+) +.*: (\w+(?:, \w+)*)\.$", shown.partition("Verbs of two words")[2], re.MULTILINE)
+    )
+    assert below["events"] == "list, ack, accept, reopen"
+    assert {f"{first} {second}" for first, named in below.items() for second in named.split(", ")} == {
+        verb for verb in VERBS if " " in verb
+    }
+
+
+@pytest.mark.parametrize("verb", HIDDEN)
+def test_a_verb_that_the_help_leaves_out_stands_in_a_guide(verb: str) -> None:
+    assert any(f"ridgeline {verb}" in page.read_text() for page in PAGES)
+
+
+@pytest.mark.parametrize("verb", ["ab", "run", "adopt"])
+def test_a_newcomer_reads_at_most_fourteen_options(verb: str) -> None:
+    usual, _, rare = ridgeline(verb, "--help").stdout.partition("\nRarely needed:\n")
+    assert 8 <= len(re.findall(r"^  -", usual, re.MULTILINE)) <= 14
+    assert "--seed" in rare
 
 
 @pytest.mark.parametrize("group", ["events", "jobs", "records", "ci"])
