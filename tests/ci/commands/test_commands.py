@@ -100,7 +100,7 @@ def test_a_verb_that_the_help_leaves_out_stands_in_a_guide(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["ab", "run", "adopt"])
 def test_a_newcomer_reads_at_most_fourteen_options(verb: str) -> None:
-    usual, _, rare = ridgeline(verb, "--help").stdout.partition("\nRarely needed:\n")
+    usual, _, rare = ridgeline(verb, "--help").stdout.partition("\nOptions:\n")[2].partition("\nRarely needed:\n")
     assert 8 <= len(re.findall(r"^  -", usual, re.MULTILINE)) <= 14
     assert "--seed" in rare
 
@@ -117,7 +117,7 @@ def test_a_group_shows_its_verbs(group: str) -> None:
 @pytest.mark.parametrize(("old", "new"), [*FORMERLY.items(), ("events", "events list"), ("jobs", "jobs list")])
 def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old: str, new: str) -> None:
     assert command([old, "--json"])[1:] == (command(new.split())[1], ["--json"])
-    assert not re.search(rf"^  {old}  ", ridgeline("--help").stdout, re.MULTILINE)
+    assert old in ("events", "jobs") or not re.search(rf"^  {old}  ", ridgeline("--help").stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
