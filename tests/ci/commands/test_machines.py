@@ -98,7 +98,7 @@ def test_the_list_names_pools_and_drained_nodes() -> None:
     assert "n7 is drained from our jobs since" in shown
     listed = json.loads(invoke("--json").stdout)
     assert [pool["name"] for pool in listed["pools"]] == ["mi300x", "mi325x", "mi355x", "h200"]
-    assert [one["reason"] for one in listed["drained"]] == ["link 3 is down"]
+    assert [reason.endswith(": link 3 is down") for reason in listed["drained"]] == [True]
     assert "n7 takes our jobs again" in invoke("--resume", "n7").output
     assert "n7 was not drained" in invoke("--resume", "n7").output
 
@@ -114,11 +114,6 @@ def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
     assert "command=(echo 'a b')" in shown
     document = json.loads(invoke("--show", "mi300x", "--json").stdout)
     assert [job["gpus"] for job in document["jobs"]] == [1, 8]
-
-
-def test_the_matrix_is_one_line() -> None:
-    line = invoke("--matrix", "--only", "h200").stdout
-    assert [leg["name"] for leg in json.loads(line)] == ["h200-1"]
 
 
 @pytest.mark.parametrize(
