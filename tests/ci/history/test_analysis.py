@@ -273,7 +273,7 @@ def test_times_that_are_none_are_left_out(bad: float) -> None:
 
 def test_no_records_no_events() -> None:
     empty = frame([Line("gemm", "small", [1e-3])]).iloc[:0]
-    assert analyse(empty) == History((), {}, (), (), 0, 0)
+    assert analyse(empty) == History(events=(), steps={})
     single = analyse(frame([Line("gemm", "small", [1e-3])]))
     assert (single.events, single.points) == ((), 1)
 
