@@ -11,7 +11,6 @@ from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
 from ci.commands.common.outcome import check_recordable, compared, finish
 from ci.commands.common.tuned import with_changed_rows
 from ci.commands.common.why import WHY
-from ci.commands.site import build_site
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
@@ -30,7 +29,6 @@ from ci.options import (
     TIMED,
     Given,
     err_console,
-    folder,
     option,
     plan,
     verb,
@@ -52,7 +50,6 @@ REPORT = ".ridgeline/report"
 @ALL_CASES
 @TIMINGS
 @OUT
-@folder("--site", "site", "Page to build.")
 @option(
     "--report",
     "Report to write: REPORT.md for the comment, REPORT.json for machines.",
@@ -71,7 +68,7 @@ def check(given: Given) -> int:
     An --out file that exists is resumed.  Trials and report stay in .ridgeline/, unless --record asks for a record.
     """
     rules, planned = policy.load(None), with_rounds(plan(given))
-    report, site = given.report, given.site
+    report = given.report
     check_writable(report.with_suffix(".json"))
     if not given.dry_run:
         wait_for_turn()
@@ -81,7 +78,7 @@ def check(given: Given) -> int:
     base = repository.resolve(given.base) if given.base else repository.default_base()
     if given.dry_run:
         against = base.short if base else "nothing (no base in this clone)"
-        click.echo(f"would check {head.label} against {against}, write {report}.md and {report}.json, and build {site}")
+        click.echo(f"would check {head.label} against {against}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
     file = given.out or scratch("check", head)
@@ -93,8 +90,7 @@ def check(given: Given) -> int:
     else:
         outcome = _alone(head, planned, file, repository.is_shallow())
     code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
-    build_site(site, given.results, reports=[report.with_suffix(".json")])
-    click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=given.as_json)
+    click.echo(f"report: {report}.html, {report.name}.md, {report.name}.json", err=given.as_json)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code
 

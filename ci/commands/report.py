@@ -8,14 +8,16 @@ from ci.github import comment
 from ci.github.client import of_environment
 from ci.github.comment import pull_requests
 from ci.options import ANY, DRY_RUN, PASS, USAGE, Given, flag, option, out_console, pairs, several, verb
-from ci.report import json_report, markdown, terminal
+from ci.report import json_report, markdown, page, terminal
 from ci.report.json_report import ReportError
 from ci.report.model import Report
 
 
 @verb("ridgeline report .ridgeline/report.json --format markdown")
 @click.argument("file", type=ANY)
-@option("--format -> style", "How to render it.", click.Choice(["terminal", "markdown", "json"]), default="terminal")
+@option(
+    "--format -> style", "How to render it.", click.Choice(["terminal", "markdown", "html", "json"]), default="terminal"
+)
 @option(
     "--post SHA",
     "Put it on this commit as a check run, and into the comment of every open pull request whose head it is "
@@ -36,6 +38,8 @@ def report(given: Given) -> int:
     summarize(loaded, "", given.summary and not given.dry_run)
     if given.style == "markdown":
         click.echo(markdown.render(loaded), nl=False)
+    elif given.style == "html":
+        click.echo(page.render(loaded), nl=False)
     elif given.style == "json":
         click.echo(json_report.dumps(loaded), nl=False)
     else:

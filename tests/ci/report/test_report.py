@@ -19,7 +19,7 @@ from rich.console import Console
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
-from ci.report import CaseCost, Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
+from ci.report import CaseCost, Report, ReportWarning, Side, Skip, json_report, markdown, page, terminal, words
 from ci.stats.types import Clocks
 from tests.ci.report import samples
 
@@ -439,6 +439,19 @@ def test_a_markdown_parser_sees_only_our_structure(name: str) -> None:
     elements = set(re.findall(r"</?(\w+)", raw))
     assert elements <= {"details", "summary", "sub", "code"}
     assert all(token.tag in {"h2", "h3"} for token in flat if token.type == "heading_open")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_has_the_words_of_the_comment_and_runs_nothing(name: str) -> None:
+    whole = page.render(sample(name))
+    elements = set(re.findall(r"</?([a-z]\w*)", whole))
+    assert elements.isdisjoint({"script", "img", "iframe", "link", "form", "object", "svg"})
+    assert "default-src 'none'" in whole
+    told = {line for line in markdown.section(sample(name)).splitlines() if line.startswith("### ")}
+    for line in told:
+        heading = MarkdownIt("commonmark").renderInline(line.removeprefix("### "))
+        assert f"<h3>{heading}</h3>" in whole
+    assert f"<title>{sample(name).verdict}" in whole
 
 
 # Why cases are slower, in the terminal, in the comment, and in the JSON and back.
