@@ -178,8 +178,8 @@ def option(said: str, text: str, kind: Any = None, **how: Any) -> Callable[[Any]
     spelled, _, to = said.partition(" -> ")
     name, _, metavar = spelled.partition(" ")
     how.setdefault("show_default", bool(how.get("default")) and not callable(how["default"]))
-    shown = {"metavar": metavar or None, "help": text, "cls": HeadedOption}
-    return click.option(name, *filter(None, [to]), type=kind, **shown, **how)
+    how |= {"type": kind, "metavar": metavar or None, "help": text}
+    return click.option(name, *filter(None, [to]), cls=HeadedOption, **how)
 
 
 def flag(said: str, text: str, **how: Any) -> Callable[[Any], Any]:

@@ -46,6 +46,7 @@ from ci.options import (
     OUT,
     PASS,
     POLICY,
+    RECORD,
     RESULTS,
     TIMED,
     Given,
@@ -105,6 +106,7 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @option("--replay -> recording", "Take recorded trials; measure nothing.", ANY)
 @POLICY
 @OUT
+@RECORD
 @RESULTS
 @JSON
 @DRY_RUN
@@ -284,8 +286,9 @@ def _explain(good: str, bad: str, planned: MeasurePlan, file: Path, given: Given
     """Why the first bad commit is slower than the last good one."""
     console = err_console()
     console.print("why: comparing the two neighbours afresh")
-    asked = (planned, policy.load(given.policy_file), file, console, given.why_seconds, given.results)
-    for one in explained_commit(Repository(Path.cwd()), good, bad, *asked):
+    asked = (planned, policy.load(given.policy_file), file, console, given.why_seconds)
+    kept_in = given.results if given.record else None
+    for one in explained_commit(Repository(Path.cwd()), good, bad, *asked, kept_in):
         lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
         (console if given.as_json else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
 

@@ -94,18 +94,18 @@ def explained_commit(
     file: Path,
     console: Console,
     seconds: float,
-    results: Path,
+    results: Path | None,
 ) -> tuple[Explanation, ...]:
     """Two commits that a search has found next to each other, compared afresh, and what made the second one slower.
 
-    It is recorded in `results`.
+    It is recorded in `results`, None for nowhere.
     """
     with _apart(console):
         sides = two_checkouts(repository, good, bad)
         code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
         asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
         found, made = explain_pair(*asked, seconds=seconds, code=code)
-        if made:
+        if made and results:
             keep_causes(made, sides, plan, found.file.trials, results)
         return made
     return ()
