@@ -140,7 +140,7 @@ class RowCache:
         def make(digest: str) -> None:
             held[digest], said = records[digest]()
             problems.extend(said)
-            if not said and _written(self._path(digest), held[digest]):
+            if not said and write_rows(self._path(digest), held[digest]):
                 there.add(digest)
 
         for digest in [digest for digest in records if digest not in there]:
@@ -171,7 +171,7 @@ def _scanned(paths: Iterable[Path]) -> pa.Table:
     return ds.dataset(list(map(str, paths)), schema=SCHEMA, format=files).to_table()
 
 
-def _written(path: Path, rows: pa.Table) -> bool:
+def write_rows(path: Path, rows: pa.Table) -> bool:
     """Write a file; False where it cannot be written.  It is not forced to the disk: a torn one is made again."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     texts = [field.name for field in SCHEMA if field.type == TEXT]

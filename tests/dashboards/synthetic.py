@@ -11,8 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.records import cache, derived
-from ci.records.cache import CACHED, PART_ROWS, SCHEMA, TEXT, UNKNOWN, ParsedUnit, Parts
-from ci.records.frame import VERSION, cache_folder
+from ci.records.cache import SCHEMA, TEXT, UNKNOWN
 from dashboards.lanes import tidy
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
@@ -309,21 +308,16 @@ TEXTS = (
 def add(frame: pd.DataFrame, results: Path) -> None:
     """Put the rows of a machine (`tests.dashboards.synthetic.large`) into a folder of records, a record per commit.
 
-    The files of asv hold nothing: what is parsed once is not what is measured.
+    The notes hold nothing: what is parsed once is not what is measured.
     """
-    machine = str(frame["machine"].iloc[0])
-    folder, parts = results / machine, Parts(cache_folder(results, machine), CACHED, VERSION)
+    machine, table = str(frame["machine"].iloc[0]), as_table(frame)
+    folder = results / machine
     folder.mkdir(parents=True, exist_ok=True)
-    table = as_table(frame)
-    tables: dict[str, pa.Table] = {}
     for commit, at in _commits(frame).items():
-        path = folder / f"{commit[:8]}-py3.12.json"
-        path.write_text("{}")
-        tables[path.stem] = table.slice(at.start, at.stop - at.start)
-        if sum(map(len, tables.values())) >= PART_ROWS:
-            _put(parts, folder, tables)
-            tables = {}
-    _put(parts, folder, tables)
+        notes = folder / f"{commit[:8]}-py3.12.notes.jsonl"
+        notes.write_text("")
+        digest = cache.digest_of(f"{machine}/{commit[:8]}-py3.12", [notes])
+        assert cache.write_rows(results / ".cache" / f"{digest}.parquet", table.slice(at.start, at.stop - at.start))
 
 
 def _commits(frame: pd.DataFrame) -> Mapping[str, slice]:
@@ -334,17 +328,9 @@ def _commits(frame: pd.DataFrame) -> Mapping[str, slice]:
     return {str(names[codes[a]]): slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)}
 
 
-def _put(parts: Parts, folder: Path, tables: Mapping[str, pa.Table]) -> None:
-    files = {stem: (folder / f"{stem}.json", folder / f"{stem}.notes.jsonl") for stem in tables}
-    units = {stem: ParsedUnit(cache.digest_of(paths)) for stem, paths in files.items()}
-    if tables and not parts.put(tables, units):
-        raise OSError(f"{parts.folder} cannot be written")
-
-
 def as_table(frame: pd.DataFrame) -> pa.Table:
     """The frame as the cache keeps it; columns that it lacks are unknown."""
-    columns = [_column(frame, field) for field in SCHEMA if field.name != "machine"]
-    return pa.table(columns, schema=CACHED)
+    return pa.table([_column(frame, field) for field in SCHEMA], schema=SCHEMA)
 
 
 def _column(frame: pd.DataFrame, field: pa.Field) -> pa.Array:

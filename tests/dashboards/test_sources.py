@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ci.history import health as apart
-from ci.records import derived, store
+from ci.records import derived
 from dashboards import build, lanes, overview, sources
 from dashboards.build import VIEWS
 from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, commits, natural
@@ -28,7 +26,7 @@ from dashboards.values import costs, count, plain
 from dashboards.views import SiteInput
 from dashboards.views import newest as views
 from tests.dashboards import made_site, node, synthetic
-from tests.dashboards.test_build import received, site_of, whole
+from tests.dashboards.test_build import received
 
 
 def compared(frame: pd.DataFrame) -> None:
@@ -272,81 +270,6 @@ def test_what_lasts_does_not_grow_with_the_history() -> None:
     assert len(sources.lasting(frame)) < 2 * overview.SPARK_POINTS * 3 + 300  # three series, and a row of each commit
 
 
-# ---- from records ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def growing(tmp_path: Path) -> Path:
-    """A folder of records of eight commits."""
-    synthetic.add(synthetic.large(6, 8), tmp_path / "results")
-    return tmp_path
-
-
-def one_more(results: Path, commits: int) -> None:
-    frame = synthetic.large(6, commits)
-    synthetic.add(frame[frame["commit"] == frame["commit"].iloc[-1]].reset_index(drop=True), results)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-def test_a_site_that_grew_has_the_bytes_of_one_built_afresh(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results, made = growing / "results", []
-    make = build.kernel_block
-    monkeypatch.setattr(build, "kernel_block", lambda rows, dated: made.append(len(rows["at"])) or make(rows, dated))
-    for number in range(9, 12):
-        build.build(results, growing / "site")
-        one_more(results, number)
-        made.clear()
-        build.build(results, growing / "site")
-        assert made == [6 * ((number - 1) % 3 + 1)], "the newest block alone"
-        shutil.rmtree(results / build.PAST)
-        build.build(results, growing / f"afresh-{number}")
-        assert whole(growing / "site") == whole(growing / f"afresh-{number}")
-    assert site_of(whole(growing / "site"))["problems"] == []
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-def test_the_rows_that_pages_show_are_those_of_the_records(growing: Path) -> None:
-    files = whole(build.build(growing / "results", growing / "site"))
-    assert joined(files) == all_at_once(derived.derive(store.load(growing / "results")))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("damage", [b"", b"ARROW1\0\0", None])
-def test_a_file_of_the_past_that_cannot_be_used_only_costs_time(growing: Path, damage: bytes | None) -> None:
-    results = growing / "results"
-    build.build(results, growing / "site")
-    good = whole(growing / "site")
-    kept = list((results / build.PAST).iterdir())
-    assert len(kept) == 2, "of the pages and of the history"
-    for file in kept:
-        file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
-    build.build(results, growing / "site")
-    assert whole(growing / "site") == good
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-def test_a_record_that_changed_long_ago_changes_its_block(growing: Path) -> None:
-    results = growing / "results"
-    build.build(results, growing / "site")
-    before = whole(growing / "site")
-    old = synthetic.large(6, 8)
-    old = old[old["commit"] == old["commit"].iloc[0]].reset_index(drop=True).assign(seconds=1e-3)
-    name = next((results / "mi300x-8-0f3a9c1e").glob("00000000-*.json"))
-    name.unlink()
-    build.build(results, growing / "site")
-    assert whole(growing / "site") != before
-    synthetic.add(old, results)
-    build.build(results, growing / "site")
-    shutil.rmtree(results / build.PAST)
-    assert whole(growing / "site") == whole(build.build(results, growing / "afresh"))
-    first = {path for path in before if "/1/" in path}
-    assert all(whole(growing / "site")[path] == before[path] for path in first), "the other blocks are as they were"
-
-
 def test_what_lasts_is_read_as_it_was_written(tmp_path: Path) -> None:
     frame = lanes.tidy(derived.derive(synthetic.large(6, 4)))
     counts = sources.counts_of(frame)
@@ -358,55 +281,6 @@ def test_what_lasts_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert rows is not None
     assert not rows["seconds"].to_numpy().flags.writeable, "it is the file's own memory"
     pd.testing.assert_frame_equal(rows, frame)
-
-
-# The history that the site shows is that of all rows with all columns, whichever were kept.
-
-
-ROOT = Path(__file__).parents[2]
-
-
-def kept_rows(results: Path) -> pd.DataFrame:
-    """As a build reads them."""
-    found, _, kept = build.read(results)
-    return sources.history_rows([one for one in found if isinstance(one, sources.ReadRows)], "", kept)
-
-
-def all_rows(results: Path) -> pd.DataFrame:
-    frame = derived.derive(store.load(results))
-    frame.attrs.clear()
-    return frame
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The records of this repository."""
-    around = tmp_path_factory.mktemp("recorded")
-    hidden = shutil.ignore_patterns(".cache", "samples")
-    return Path(shutil.copytree(ROOT / "results", around / "results", ignore=hidden))
-
-
-@pytest.mark.slow
-def test_the_history_of_the_recorded_data_needs_no_other_columns(recorded: Path) -> None:
-    rows, whole = kept_rows(recorded), all_rows(recorded)
-    pd.testing.assert_frame_equal(rows, whole[list(rows)])
-    found, wanted = (sources.read_history(frame, recorded) for frame in (rows, whole))
-    assert repr(found.events) == repr(wanted.events), "NaN equals nothing, so they are compared as texts"
-    assert repr(found.steps) == repr(wanted.steps)
-    pd.testing.assert_frame_equal(apart.peers(rows), apart.peers(whole)[list(rows)])
-
-
-@pytest.mark.slow
-def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "BLOCK", 3)
-    for number in range(2, 9):
-        frame = synthetic.large(6, number)
-        new = frame["commit"] == frame["commit"].iloc[-1]
-        synthetic.add(frame[new].reset_index(drop=True), tmp_path / "results")
-        rows = kept_rows(tmp_path / "results")
-        pd.testing.assert_frame_equal(rows, all_rows(tmp_path / "results")[list(rows)])
-    assert len(rows) == 6 * 7
-    assert set(rows) <= set(sources.HISTORY_COLUMNS)
 
 
 # What is made in a process of its own is what would be made here, whatever becomes of that process.
