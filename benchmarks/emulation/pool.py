@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.isa.compile import environment
-from benchmarks.isa.pool import CompileProcess, CompileSetting, Ended, Limits
+from benchmarks.isa.pool import CompileProcess, CompileSetting, Ended, Farm, Limits
 from benchmarks.reach.code import of_harness
 from benchmarks.shapes import JsonObject, clean
 from benchmarks.trial_file import Status
@@ -25,8 +23,8 @@ from benchmarks.trial_file import Status
 PROCESSES = 2
 """Executing ones: each imports torch, Triton and the decoder (3 s of CPU), and takes 0.6 GB."""
 
-LIST_S, LIMITS = 120.0, Limits(300.0, 6000)
-"""Limits of listing all, and of one case and a process."""
+LIMITS = Limits(300.0, 6000)
+"""Of one case and a process."""
 
 NEEDED = ("tinygrad", "elftools", "msgpack", "torch")
 """Modules, most of the extra `emulate`, without which nothing is executed."""
@@ -63,7 +61,7 @@ class Pool(contextlib.ExitStack):
         self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS, packages: Sequence[Path] = ()
     ) -> None:
         super().__init__()
-        self._checkout, self._asked, self._limits = checkout, dict(asked), limits
+        self._checkout = checkout
         self._scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")))
         kept = {"TRITON_CACHE_DIR": str(self._scratch / "triton"), "OMP_NUM_THREADS": "1"}
         self._setting = CompileSetting(
@@ -74,17 +72,13 @@ class Pool(contextlib.ExitStack):
             limits,
             variables=environment(os.environ) | kept,
         )
-        self.listing: JsonObject = {}
-        self._count = min(PROCESSES, os.cpu_count() or 1)
-        self._idle = queue.LifoQueue[ExecutingProcess | None]()
-        """None stands for one that has not begun, and comes last."""
-        for _ in range(1, self._count):
-            self._idle.put(None)
+        self._farm = self.enter_context(Farm(self._process, {"asked": dict(asked)}, limits))
         try:
-            self._idle.put(self._started())
-        except CheckoutError:
+            self._first = self._farm.ready()
+        except Ended as end:
             self.close()
-            raise
+            raise CheckoutError(f"the small cases of {self._setting.tree} could not be listed: {end}") from None
+        self.listing: JsonObject = self._farm.listing
 
     def holds_for(self, kernel: str, arch: str) -> JsonObject:
         """What decides the arms of an operator's small cases on a target."""
@@ -104,41 +98,14 @@ class Pool(contextlib.ExitStack):
     def executed(self, left: Sequence[int]) -> Iterator[Done]:
         """These cases of the listing, as they are done: the largest begin first, so that none is waited for long."""
         cases = self.listing["cases"]
-        with ThreadPoolExecutor(self._count) as threads:
-            order = sorted(left, key=lambda index: -cases[index]["flops"])
-            done = {threads.submit(self._execute, index): cases[index] for index in order}
-            try:
-                for one in as_completed(done):
-                    yield done[one], one.result()
-            finally:
-                threads.shutdown(wait=False, cancel_futures=True)
-                self.close()
+        order = sorted(left, key=lambda index: -cases[index]["flops"])
+        requests = {index: {"op": "execute", "asked": index} for index in order}
+        for index, arm in self._farm.answers(self._first, requests, min(PROCESSES, os.cpu_count() or 1)):
+            if not arm.pop("ok"):
+                gap = {"status": Status.UNSUPPORTED, "why": f"not executed, because {arm['why']}", ENDED: True}
+                arm = gap if arm.get(ENDED) else {"status": Status.ERROR, "why": arm["why"]}
+            yield cases[index], arm
 
-    def _execute(self, index: int) -> JsonObject:
-        """The arm of a case; a process that died is replaced."""
-        process = self._idle.get()
-        try:
-            process = process or self._started()
-            arm = process.ask({"op": "execute", "asked": index}, self._limits)
-            return arm if arm.pop("ok") else {"status": Status.ERROR, "why": arm["why"]}
-        except (Ended, CheckoutError) as end:
-            if process:
-                process.kill()
-            process = None
-            return {"status": Status.UNSUPPORTED, "why": f"not executed, because {end}", ENDED: True}
-        finally:
-            self._idle.put(process)
-
-    def _started(self) -> ExecutingProcess:
-        """A process that has listed the cases.  CheckoutError if it cannot."""
+    def _process(self) -> ExecutingProcess:
         arguments = (MODULE, str(self._setting.tree), str(self._scratch))
-        process = ExecutingProcess(arguments, self._setting, self._checkout.code, self._scratch)
-        self.callback(process.kill)
-        try:
-            listing = process.ask({"op": "list", "asked": self._asked}, Limits(LIST_S, self._limits.memory_mb))
-            if not listing.pop("ok"):
-                raise Ended(listing["why"])
-        except Ended as end:
-            raise CheckoutError(f"the small cases of {self._setting.tree} could not be listed: {end}") from None
-        self.listing = self.listing or listing
-        return process
+        return ExecutingProcess(arguments, self._setting, self._checkout.code, self._scratch)

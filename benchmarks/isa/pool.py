@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
@@ -14,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +145,9 @@ class CompileProcess:
         return f"the {self.what} process died ({how}): {last_words(tail)}"
 
     def kill(self) -> None:
-        """End the process with everything it started."""
+        """End the process with everything it started; no harm if it has ended."""
+        if self._log.closed:
+            return
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -171,8 +175,76 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
 
 
+class Farm(contextlib.ExitStack):
+    """Watched processes that have listed the same tree, and answer requests; all are killed on leaving the context.
+
+    start: starts one.  choice: of the request by which it lists.  listing: what the first one answered.  failure: why
+    another one could not list it, after which nothing more is asked.
+    """
+
+    def __init__(self, start: Callable[[], CompileProcess], choice: Mapping[str, Any], limits: Limits) -> None:
+        super().__init__()
+        self._start, self._choice, self._limits = start, dict(choice), limits
+        self.listing: dict[str, Any] = {}
+        self.failure = ""
+
+    def ready(self) -> CompileProcess:
+        """A process that has listed the tree; Ended if it cannot."""
+        process = self._start()
+        self.callback(process.kill)
+        listing = process.ask({"op": "list", **self._choice}, Limits(LIST_LIMIT_S, self._limits.memory_mb))
+        if not listing.pop("ok"):
+            raise Ended(listing["why"])
+        if self.listing and listing != self.listing:
+            raise Ended("two processes listed something else; declarations must not depend on chance")
+        self.listing = listing
+        return process
+
+    def answers(
+        self, first: CompileProcess, requests: Mapping[int, Mapping[str, Any]], count: int
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(number, answer) of each request as it is done, begun in this order, by `first` and others up to `count`.
+
+        A process that ended is replaced; the answer is then {"ok": False, "why": ..., "ended": True}.
+        """
+        left, done = deque(requests), queue.SimpleQueue[tuple[int, dict[str, Any]]]()
+        others = [None] * (min(count, len(requests)) - 1)
+        for process in (first, *others):
+            work = functools.partial(self._work, process, left, requests, done)
+            threading.Thread(target=work, daemon=True).start()
+        try:
+            for _ in requests:
+                yield done.get()
+        finally:
+            left.clear()
+
+    def _work(self, process: CompileProcess | None, left: deque[int], requests: Any, done: Any) -> None:
+        while left:
+            try:
+                number = left.popleft()
+            except IndexError:  # another one was quicker
+                return
+            try:
+                process = process or self._replaced()
+                answer = process.ask(requests[number], self._limits)
+            except Ended as end:
+                if process:
+                    process.kill()
+                process, answer = None, {"ok": False, "why": str(end), "ended": True}
+            done.put((number, answer))
+
+    def _replaced(self) -> CompileProcess:
+        if self.failure:
+            raise Ended(self.failure)
+        try:
+            return self.ready()
+        except Ended as end:
+            self.failure = str(end)
+            raise
+
+
 class CompilePool:
-    """All compilations for one architecture, shared by its processes.  Results are kept by unit index."""
+    """All compilations for one architecture.  records: by unit index."""
 
     def __init__(
         self, arch: str, choice: Choice, setting: CompileSetting, scratch: Path, tell: Callable[..., None]
@@ -190,58 +262,31 @@ class CompilePool:
 
     def run(self, slots: int) -> None:
         """List, then compile until nothing is left, by as many processes as there is enough to do for."""
-        first = self._ready()
-        if not first or self.listing is None:
-            return
-        units = self.listing["units"]
-        known = {index: unit for index, unit in enumerate(units) if "status" in unit}
-        self.records |= {index: {"status": unit["status"], "why": unit["why"]} for index, unit in known.items()}
-        left = deque(index for index in range(len(units)) if index not in known)
-        others = max(0, min(slots, len(units) // UNITS_PER_PROCESS) - 1)
-        _in_threads([functools.partial(self._work, left, process) for process in (first, *[None] * others)])
-
-    def _work(self, left: deque[int], process: CompileProcess | None) -> None:
-        """Compile what is left; a process that died is replaced."""
-        try:
-            while left and not self.failure and (process := process or self._ready()):
-                try:
-                    index = left.popleft()
-                except IndexError:  # another one was quicker
+        with Farm(self._process, {"choose": self._choice}, self.setting.limits) as farm:
+            try:
+                first = farm.ready()
+            except Ended as end:
+                self.failure = self._not_listed(end)
+                return
+            self.listing, units = farm.listing, farm.listing["units"]
+            known = {index: unit for index, unit in enumerate(units) if "status" in unit}
+            self.records |= {index: {"status": unit["status"], "why": unit["why"]} for index, unit in known.items()}
+            compiling = {"op": "compile", "launch_cache": self.setting.variables is not None}
+            requests = {index: {**compiling, "index": index} for index in range(len(units)) if index not in known}
+            for index, answer in farm.answers(first, requests, min(slots, max(1, len(units) // UNITS_PER_PROCESS))):
+                if answer.get("ended") and farm.failure:
+                    self.failure = self._not_listed(farm.failure)
                     return
-                try:
-                    request = {"op": "compile", "index": index, "launch_cache": self.setting.variables is not None}
-                    answer = process.ask(request, self.setting.limits)
-                    self._keep(index, answer if answer.pop("ok") else {"status": "failed", "why": answer["why"]})
-                except Ended as end:
-                    process.kill()
-                    process = None
-                    self._keep(index, {"status": "failed", "why": str(end)})
-        finally:
-            if process:
-                process.kill()
+                self.records[index] = answer if answer.pop("ok") else {"status": "failed", "why": answer["why"]}
+                self._tell(arch=self.arch, done=len(self.records), total=len(units))
 
-    def _ready(self) -> CompileProcess | None:
-        """A process that has listed the tree; None if it cannot."""
+    def _process(self) -> CompileProcess:
         folders = (str(self.setting.tree.resolve()), str(self.setting.cache.resolve()))
         arguments = (MODULE, self.arch, *folders, str(self._compute_units))
-        process = CompileProcess(arguments, self.setting, self._code, self._scratch)
-        try:
-            limits = Limits(LIST_LIMIT_S, self.setting.limits.memory_mb)
-            listing = process.ask({"op": "list", "choose": self._choice}, limits)
-            if not listing["ok"]:
-                raise Ended(listing["why"])
-            if self.listing is not None and listing["units"] != self.listing["units"]:
-                raise Ended("two processes listed different compilations; declarations must not depend on chance")
-            self.listing = self.listing or listing
-            return process
-        except Ended as end:
-            self.failure = f"the kernels could not be listed for {self.arch}: {end}"
-            process.kill()
-            return None
+        return CompileProcess(arguments, self.setting, self._code, self._scratch)
 
-    def _keep(self, index: int, record: dict[str, Any]) -> None:
-        self.records[index] = record
-        self._tell(arch=self.arch, done=len(self.records), total=len(self.listing["units"]) if self.listing else 0)
+    def _not_listed(self, why: object) -> str:
+        return f"the kernels could not be listed for {self.arch}: {why}"
 
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
