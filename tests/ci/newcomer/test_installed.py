@@ -162,7 +162,7 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     assert (theirs / ".asv/html/index.html").is_file()
     report = json.loads((theirs / ".ridgeline/report.json").read_text())
     assert {case["case"] for case in report["cases"]} & {"rms_norm/torch/r256_c4096", "r256_c4096"}, report["cases"]
-    assert "of 3 configurations have the same code" in done.stdout
+    assert "of 6 configurations have the same code" in done.stdout
     assert re.search(r"^[0-4] of 4 closures, about", done.stdout, re.MULTILINE)
     assert "script bench/speed.py" in done.stdout
     records = list((theirs / "results").glob("*/*.notes.jsonl*"))
