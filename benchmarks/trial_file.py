@@ -69,7 +69,8 @@ class Status(enum.StrEnum):
     """How one arm of a case ended.
 
     untimed: a script's closure that was right where it was looked at, and is not timed: code_hash and `why` say more.
-    missing: that checkout does not have it (never written to a file).
+    missing: that checkout declares nothing of it.  unimported: its module does not import, so that what it declares is
+    not known.  Neither is written to a file.
     """
 
     OK = "ok"
@@ -81,6 +82,7 @@ class Status(enum.StrEnum):
     SKIPPED = "skipped"
     UNTIMED = "untimed"
     MISSING = "missing"
+    UNIMPORTED = "unimported"
 
     @property
     def failed(self) -> bool:
@@ -93,6 +95,14 @@ FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
 
 WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED, Status.OK, Status.UNTIMED)
 """Where the trials of an arm ended differently, the worst is reported; times of some trials are better than none."""
+
+
+UNTRIED = (Status.UNSUPPORTED, Status.SKIPPED)
+
+
+def not_looked_at(base: Status, head: Status) -> bool:
+    """Whether neither side can do a case here, where both declare it or head begins to."""
+    return head in UNTRIED and base in (*UNTRIED, Status.MISSING) or base is head is Status.MISSING
 
 
 class OutputError(Exception):
@@ -156,6 +166,8 @@ _DECLARATION = record(
         "doc": TEXT,
         "baselines": items(_part),
         "case_yardsticks": maybe(table(_part, NAME)),
+        "terms": maybe(table(NAME, TEXT)),
+        "stand_ins": items(_part),
         "costs": maybe(table(_part, _COST)),
     },
 )
@@ -170,12 +182,12 @@ _CHECKOUT = record(
         "kernel_digest": maybe(NAME),
         "ran": maybe(table(TEXT, NAME)),
         "declaration": maybe(_DECLARATION),
-        "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {}))),
+        "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {"declares": maybe(items(_part))}))),
     },
 )
 _MEASURED = items(maybe(number(0.0, 1e9)))
 _ARM = record(
-    {"status": one_of(*(status for status in Status if status is not Status.MISSING))},
+    {"status": one_of(*WORST_FIRST)},
     {
         "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
         "skew_s": maybe(numbers(0.0, LONGEST_S)),

@@ -33,7 +33,7 @@ from asv.plugins.git import Git
 from benchmarks.shapes import built
 from ci import asv_suite
 from ci.asv_suite import Grid, Installed, Listing
-from ci.git import repository as worktrees
+from ci.git import checkout as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository
 from ci.harness import HARNESS, TIERS, MeasureError, query

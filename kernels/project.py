@@ -7,6 +7,10 @@
     policy = "perf/policy.toml"    what counts as a regression
     events = "perf/events.toml"    what people decided about changes of the history
     runners = "perf/runners.toml"  the machines behind runner labels and Slurm partitions
+    checkout.prepare = "COMMAND"   what makes the files that git ignores and kernels import, run in every checkout of a
+                                   commit: a generated version, a build
+    renamed = {"OLD" = "NEW"}      names of kernels (K), cases (K/CASE) and backends (K/BACKEND) that a commit gave up,
+                                   and what they are called now; "" for what was deleted
 
 Every key has a default.  Standard library only: `ci` reads it from here too.
 """
@@ -40,7 +44,7 @@ class ProjectError(DeclarationError):
 class Project:
     """Settings of a project, with absolute paths.  policy, runners: None for those that Ridgeline comes with.
 
-    file: what says so; None if nothing does.
+    file: what says so; None if nothing does.  prepare: the command for every checkout, "" for none.
     """
 
     root: Path
@@ -50,6 +54,8 @@ class Project:
     events: Path
     policy: Path | None = None
     runners: Path | None = None
+    prepare: str = ""
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def code(self) -> Path:
@@ -83,11 +89,15 @@ def place(name: str | Path, root: Path | None = None) -> Path:
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """Where a checkout keeps what: its packages with kernels; the folders that packages are imported from, "" the root;
-    and the records and settings of Ridgeline, which are no code of a kernel, as paths from the root."""
+    and the records and settings of Ridgeline, which are no code of a kernel, as paths from the root.
+
+    renamed: what its kernels, cases and backends were called before.
+    """
 
     packages: tuple[str, ...]
     sources: tuple[str, ...] = SOURCES
     aside: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def layout(root: Path) -> Layout:
@@ -101,7 +111,7 @@ def layout(root: Path) -> Layout:
     results = places.pop("results", "results")
     aside = (*(f"{results}{kind}" for kind in ("", "_isa", "_sustained")), FILES[0], EVENTS, *places.values())
     sources = dict.fromkeys([*SOURCES, *(named or ()), *_sources_of_build(_read(root / FILES[1]).get("tool"))])
-    return Layout(tuple(packages or DEFAULT), tuple(sources), aside)
+    return Layout(tuple(packages or DEFAULT), tuple(sources), aside, _checked("renamed", table, path) or {})
 
 
 def listed_packages(root: Path) -> list[str]:
@@ -155,6 +165,8 @@ def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project
         root / (said["events"] or EVENTS),
         root / said["policy"] if said["policy"] else None,
         root / said["runners"] if said["runners"] else None,
+        (said["checkout"] or {}).get("prepare", ""),
+        said["renamed"] or {},
     )
 
 
@@ -202,6 +214,21 @@ def _places(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_place, value))
 
 
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _checkout(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() <= {"prepare"} and all(map(_text, value.values()))
+
+
+def _renamed(value: Any) -> bool:
+    """Names with the same number of parts on both sides, or "" for what is gone."""
+    if not isinstance(value, dict) or not all(isinstance(new, str) for new in value.values()):
+        return False
+    return all(1 <= old.count("/") + 1 <= 2 and new.count("/") in (old.count("/"), 0) for old, new in value.items())
+
+
 _FILE = 'a file of the project, such as "perf/{}.toml"'
 KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "kernels": (
@@ -214,6 +241,8 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "policy": (_place, _FILE.format("policy")),
     "events": (_place, _FILE.format("events")),
     "runners": (_place, _FILE.format("runners")),
+    "checkout": (_checkout, 'a table with a command, such as checkout = {prepare = "python setup.py build_ext -i"}'),
+    "renamed": (_renamed, 'a table such as {"gemm/m64" = "gemm/decode_m64", "old_kernel" = ""}'),
 }
 """The known keys: whether a value is right, and what is allowed."""
 

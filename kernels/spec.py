@@ -238,6 +238,7 @@ class Backend:
     libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
     first_call_s: seconds for set-up, and for the first call, of a library that compiles itself.  candidates: to sweep.
     tries: (case, arch) -> [(backend, knobs)] among which it chooses by times (TUNES).
+    stand_in: on a CPU it only stands in for a GPU: it must be right there, its times are shown and not judged.
     """
 
     name: str
@@ -249,6 +250,7 @@ class Backend:
     candidates: Callable[[Case, str], list[dict[str, Any]]] | None = None
     tuned: Tuned | None = None
     tries: Callable[[Case, str], list[tuple[str, dict[str, Any]]]] | None = None
+    stand_in: bool = False
 
     def knobs(self, case: Case, arch: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The knobs of a launch: ``config(case, arch)``, then overrides; an unknown override is an error."""
@@ -409,6 +411,15 @@ class Kernel:
         parts["protocol"] = dict(protocol or {})
         parts["case"] = case.describe() if case else None
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    def definition_terms(self) -> dict[str, str]:
+        """What the benchmark definition consists of, by name, to say what changed: values, and digests of code."""
+        code = {f"code of {role}": f for role, f in sorted(self._functions.items())}
+        code |= {f"code of baseline {name}": self.backends[name].build for name in self.baselines}
+        digests = {name: hashlib.sha256(_code(f).encode()).hexdigest()[:8] for name, f in code.items()}
+        by_dtype = {"": self.tolerance} if isinstance(self.tolerance, Tolerance) else self.tolerance
+        bounds = (f"{dtype} norm {one.norm:g}, peak {one.peak:g}".strip() for dtype, one in by_dtype.items())
+        return {"tolerance": "; ".join(bounds), **digests}
 
     yardstick = definition_digest
     """The name under which harnesses up to 2026-11 ask for it."""

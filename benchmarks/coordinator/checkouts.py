@@ -58,7 +58,10 @@ class Checkout:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a checkout declares and what its Python sees; all JSON values."""
+    """What a checkout declares and what its Python sees; all JSON values.
+
+    broken: of each module that does not import, the reason and the operators it declares (null: not known).
+    """
 
     kernels: Mapping[str, JsonObject]
     modules: Mapping[str, str]
@@ -165,6 +168,8 @@ def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[s
     if checkout.python != sys.executable:
         environment["executable"] = checkout.python
     modules = {name: own[-1] for name, own in homes.items()}
+    for module, one in broken.items():
+        one["declares"] = operators.declared_by(checkout.code.tree, module)
     return Description(dict(sorted(kernels.items())), modules, list(broken.values()), seen["devices"], environment)
 
 

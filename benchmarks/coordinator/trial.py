@@ -362,8 +362,8 @@ class Session:
         found = [unknown] if (unknown := fingerprint.unknown_warning(self.machine)) else []
         for role, description in self.descriptions.items():
             if name not in description.kernels:
-                broken = ", ".join(f"{b['module']} ({b['reason']})" for b in description.broken)
-                found.append(f"{role} declares no kernel {name!r}" + (f"; broken modules: {broken}" if broken else ""))
+                hidden = any(one["declares"] is None or name in one["declares"] for one in description.broken)
+                found += [] if hidden else [f"{role} declares no kernel {name!r}"]
         return found
 
     def checkout_entries(self, name: str) -> JsonObject:
@@ -380,5 +380,5 @@ class Session:
             "ran": self._ran.get((name, checkout.role), {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
-            "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
+            "broken": [{key: one[key] for key in ("module", "reason", "declares")} for one in found.broken],
         }

@@ -92,6 +92,19 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     return {name: tuple(parts) for name, parts in found.items()}
 
 
+def declared_by(tree: SourceTree, module: str) -> list[str] | None:
+    """The operators in the part of a package that a module stands for; None where the source does not say it."""
+    part = part_of_module(tree, module)
+    there = any(path == f"{part}.py" or path.startswith(f"{part}/") for path in tree.files)
+    try:
+        homes = declared(tree) if there else {}
+    except (Unreadable, ValueError, SyntaxError):
+        return None
+    if not there:
+        return None
+    return [name for name, parts in homes.items() if any(f"{one}/".startswith(f"{part}/") for one in parts)]
+
+
 def names_by_part(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     """The operators of each part that declares some; () where a name does not follow from the source."""
     found: dict[str, tuple[str, ...]] = {}

@@ -81,6 +81,8 @@ def _declaration(kernel: Any, spec: ModuleType, place: Json, protocol: Json) -> 
         "cases": [{**c.describe(), "tier": c.tier} for c in kernel.cases],
         "yardstick": digest(terms),
         "case_yardsticks": {case.name: digest(terms, case) for case in kernel.cases},
+        "terms": kernel.definition_terms() if hasattr(kernel, "definition_terms") else {},
+        "stand_ins": [name for name, one in kernel.backends.items() if getattr(one, "stand_in", False)],
         "costs": costs,
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),

@@ -42,6 +42,11 @@ from kernels import project
 
 REPORT = ".ridgeline/report"
 
+NO_MAIN = (
+    "this clone knows no main branch: HEAD is compared with its parent, and earlier commits of the branch are not "
+    "looked at; `git fetch origin main` brings one, --base names another"
+)
+
 
 @verb("ridgeline check")
 @TIMED
@@ -74,7 +79,7 @@ def check(given: Given) -> int:
         wait_for_turn()
     clock = VerbClock()
     repository = Repository(Path.cwd())
-    head = repository.working_tree(given.out)
+    head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     base = repository.resolve(given.base) if given.base else repository.default_base()
     if given.dry_run:
         against = base.short if base else "nothing (no base in this clone)"
@@ -85,6 +90,8 @@ def check(given: Given) -> int:
     checkouts: tuple[LocalCheckout, ...] = (head,)
     if base:
         err_console().print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
+        if not given.base and not repository.has_main_branch():
+            err_console().print(NO_MAIN, style="yellow", markup=False)
         checkouts = (repository.checkout(base.hash, "base"), head)
         outcome = _against(checkouts, repository.root, planned, rules, file, given.all_cases)
     else:
@@ -112,8 +119,6 @@ def _against(
     on_cpu, by_code = machine_kind() == "cpu", None
     if not found.nothing and (part is plan or part.kernels):
         by_code = isa_check.judged(checkouts, part, root, err_console())
-        if on_cpu and not plan.trials and part.kernels and isa_check.compiled_in(by_code) >= set(part.kernels):
-            plan = dataclasses.replace(plan, trials=rules.settings(machine_kind="cpu").min_trials)  # times are shown
     outcome = compared(checkouts, plan, rules, file, all_cases)
     judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
     if on_cpu:

@@ -128,7 +128,7 @@ class IsaJob:
         if self._dry(f"compile {base} and {head or 'the working tree'}, and compare them"):
             return 0
         old = repository.checkout(base, "base")
-        new = repository.checkout(head, "head") if head else repository.working_tree()
+        new = repository.checkout(head, "head") if head else repository.head_of_comparison()
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)

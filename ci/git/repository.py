@@ -4,54 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import glob
 import os
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ci.git.command import GitError, git, git_or_none, is_branch_name, succeeds
-
-# Commits checked out in worktrees of their own, beside the folder a person works in.
-
-
-NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
-"""For git: the hooks of a repository are for its people, and one that fails would fail the checkout (githooks(5),
-post-checkout); a kernel can leave one, too.  git 2.31 and newer read this."""
-
-
-def check_out(repository: Path, folder: Path, commit: str, *, in_place: bool = False) -> None:
-    """Make `folder` a worktree of exactly `commit` (full hash); one that is there and clean is used as it is.
-
-    in_place: a worktree of another commit is switched and cleaned, of ignored files too, instead of made again.
-    A lock beside the folder keeps two processes from doing so at once.  Raises GitError.
-    """
-    from filelock import FileLock  # not needed to measure on a node without git
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if in_place and is_worktree(folder):
-            git(folder, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
-            git(folder, "clean", "-ffdxq")
-        elif not is_clean(folder, commit):
-            shutil.rmtree(folder, ignore_errors=True)
-            git(repository, "worktree", "prune")
-            git(repository, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
-
-
-def is_worktree(folder: Path) -> bool:
-    """Whether the folder itself, and not one above it, is a worktree that git knows."""
-    return (folder / ".git").is_file() and succeeds(folder, "rev-parse", "--git-dir")
-
-
-def is_clean(folder: Path, commit: str) -> bool:
-    """Whether the folder is a worktree at that commit, without changes."""
-    return (
-        is_worktree(folder)
-        and git_or_none(folder, "rev-parse", "HEAD") == commit
-        and git_or_none(folder, "status", "--porcelain") == ""
-    )
-
+from ci.git.checkout import check_out, missing_files, remove
+from ci.git.command import GitError, GitFailed, git, git_or_none, is_branch_name, succeeds
 
 WORK = (":!.ridgeline", ":!.asv")
 """What commands write beside records and site; a project may not have listed it in .gitignore."""
@@ -94,6 +55,11 @@ class LocalCheckout:
         """Whether it is something else than its commit."""
         return bool(self.changed)
 
+    @functools.cached_property
+    def missing(self) -> dict[str, str]:
+        """What it lacks of its commit, by path, with the next command (`ci.git.checkout.missing_files`)."""
+        return missing_files(self.path) if (self.path / ".git").exists() else {}
+
     @property
     def changes(self) -> str:
         """For people: "uncommitted changes (a.py, b.py and 4 more)"."""
@@ -106,6 +72,10 @@ class LocalCheckout:
         return self.commit.short + (f" + {self.changes}" if self.dirty else "")
 
 
+DUBIOUS = re.compile(r"dubious ownership in repository at '(.*?)'")
+"""What git says of a repository that another user owns (git-config(1), safe.directory)."""
+
+
 class RangeError(ValueError):
     """A range of commits is not written A..B; the text says how."""
 
@@ -114,13 +84,18 @@ class Repository:
     """The git repository around a folder."""
 
     def __init__(self, root: Path) -> None:
-        top = git_or_none(root, "rev-parse", "--show-toplevel")
-        if top is None:
+        try:
+            self.root = Path(git(root, "rev-parse", "--show-toplevel"))
+        except GitFailed as error:
+            if foreign := DUBIOUS.search(str(error)):
+                raise GitError(
+                    f"{foreign.group(1)} belongs to another user, and git does not read it: "
+                    f"`git config --global --add safe.directory {foreign.group(1)}` allows it"
+                ) from None
             raise GitError(
                 f"{root} is not inside a git repository; run this in a clone, "
                 "or name the commit and a file yourself: `ridgeline run --help`"
-            )
-        self.root = Path(top)
+            ) from None
 
     def resolve(self, revision: str) -> Commit:
         """The commit a revision names; A...B is where B left A, as in `git diff`."""
@@ -188,21 +163,53 @@ class Repository:
         return tuple(line.split(maxsplit=1)[1] for line in listed if line)  # git() strips the first one's space
 
     def default_base(self) -> Commit | None:
-        """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
-        head = self.resolve("HEAD")
-        for branch in _main_branches():
-            base = git_or_none(self.root, "merge-base", "HEAD", branch)
-            if base and base != head.hash:
-                return self.resolve(base)
-        parent = self._hash("HEAD^")
-        return self.resolve(parent) if parent else None
+        """What HEAD is compared with; None for a first commit.  GitError where a shallow clone hides it.
+
+        The commit where HEAD left the main branch; on that branch itself, and where there is none, HEAD's parent.  Of
+        the merge of a pull request, which CI makes and checks out, it is the first parent, however old the main branch
+        is that the clone knows.
+        """
+        head, first_parent = self.resolve("HEAD"), self._hash("HEAD^")
+        known = [branch for branch in _main_branches() if self._hash(branch)]
+        bases = (self.merge_base("HEAD", branch) for branch in known)
+        base = next((one for one in bases if one and one != head.hash), None)
+        if first_parent and self._is_merge_of_ci() and (base is None or self._is_ancestor(base, first_parent)):
+            return self.resolve(first_parent)
+        if base:
+            return self.resolve(base)
+        if known and self.is_shallow() and not any(self._is_ancestor(head.hash, branch) for branch in known):
+            raise GitError(
+                f"this clone is shallow and does not hold the commit where HEAD left {known[0]}: "
+                "`git fetch --unshallow` brings it, --base names another"
+            )
+        return self.resolve(first_parent) if first_parent else None
+
+    def has_main_branch(self) -> bool:
+        """Whether the clone knows a main branch, its own or of the remote."""
+        return any(self._hash(branch) for branch in _main_branches())
+
+    def _is_merge_of_ci(self) -> bool:
+        """Whether HEAD is a merge that no branch holds, as CI systems make it of a pull request."""
+        detached = git_or_none(self.root, "symbolic-ref", "--quiet", "HEAD") is None
+        return detached and self._hash("HEAD^2") is not None
+
+    def _is_ancestor(self, one: str, other: str) -> bool:
+        return succeeds(self.root, "merge-base", "--is-ancestor", one, other)
 
     def working_tree(self, out: Path | None = None) -> LocalCheckout:
         """HEAD as it lies in the folder.  out: see `changed`."""
         return LocalCheckout("head", self.root, self.resolve("HEAD"), self.changed(out))
 
+    def head_of_comparison(self, out: Path | None = None) -> LocalCheckout:
+        """HEAD as it lies in the folder, with its changes; made like base where a project prepares its checkouts."""
+        from kernels import project
+
+        tree = self.working_tree(out)
+        prepared = project.around(self.root).prepare and not tree.dirty
+        return self.checkout("HEAD", "head") if prepared else tree
+
     def checkout(self, revision: str, role: str) -> LocalCheckout:
-        """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
+        """The revision in a checkout of its own under .ridgeline/trees, made once and reused."""
         commit = self.resolve(revision)
         path = self._worktree(commit)
         check_out(self.root, path, commit.hash)
@@ -216,8 +223,8 @@ class Repository:
         try:
             yield path
         finally:
-            if not was_there:  # one that cannot be removed is only reused later
-                git_or_none(self.root, "worktree", "remove", "--force", str(path))
+            if not was_there:
+                remove(self.root, path)
 
     def _worktree(self, commit: Commit) -> Path:
         return self.root / ".ridgeline" / "trees" / commit.hash[:12]

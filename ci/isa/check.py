@@ -56,9 +56,12 @@ def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     Other code that no rule calls worse leaves the verdict to the clock.
     """
     verdict, why = judgement.verdict, judgement.why
-    if isa.verdict in WORSE and verdict is not Verdict.BROKEN:
+    if isa.verdict in WORSE and WORSE[isa.verdict].rank < verdict.rank:
         verdict, why = WORSE[isa.verdict], f"{isa.why}; by the clock: {why}"
-    warnings = tuple(f"machine code: {warning}" for warning in isa.warnings)
+    told = [sentence for case in judgement.cases for sentence in case.evidence]
+    imports = ("base: module ", "head: module ")  # a module that does not import is told with its cases, if it has some
+    left = [one for one in isa.warnings if not (told and one.startswith(imports))]
+    warnings = tuple(f"machine code: {warning}" for warning in left)
     return dataclasses.replace(
         judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *warnings), machine_code=tuple(lines(isa))
     )
@@ -70,34 +73,31 @@ def compiled_in(isa: IsaJudgement) -> set[str]:
 
 
 def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Trial]) -> Judgement:
-    """The judgement on a machine without a GPU: what the code of the targets says, and that the cases are right.
+    """The judgement on a machine without a GPU: the worst of what ran, what the code of the targets says, and what was
+    not looked at at all.
 
-    isa: None where no file of an operator differs.  The clock of a CPU judges operators that have no such code.  Of the
-    others it says only what is beyond doubt, which is a change of a backend that runs on CPUs; the rest is shown.
+    isa: None where no file of an operator differs.
     """
     nothing, isa = isa is None, isa or IsaJudgement(CodeVerdict.SAME, "", ())
     compiled = {(d.kernel, d.backend) for d in isa.differences if d.head and d.head.code}
-    kernels, certain = compiled_in(isa), (Verdict.BROKEN, Verdict.SLOWER, Verdict.NOT_COMPARABLE)
-    clock = [c for c in judgement.cases if c.kernel not in kernels or c.verdict in certain or not c.trials]
-    said = [c.verdict for c in clock] + [Verdict.SLOWER for floor in judgement.floors if floor.new]
     right, unseen = _looked_at(trials, compiled)
-    same, parts = len(isa.of(CodeVerdict.SAME)), []
+    unseen = [] if nothing else [name for name in unseen if name.partition("/")[0] not in judgement.unreached]
+    verdicts = [judgement.verdict] if judgement.cases or not isa.differences or judgement.warnings else []
+    parts = []
     if isa.differences:
-        said.append(DECIDES.get(isa.verdict, Verdict.CANNOT_TELL))
+        verdicts.append(DECIDES.get(isa.verdict, Verdict.CANNOT_TELL))
+        same = len(isa.of(CodeVerdict.SAME))
         parts = [] if isa.verdict is CodeVerdict.SAME else [isa.why.rstrip(".")]
         parts.append(f"machine code of {', '.join(TARGETS)} equal in {same} of {len(isa.differences)} configurations")
     elif isa.warnings and unseen:
-        said.append(Verdict.CANNOT_TELL)
         parts = [f"machine code was not compared: {isa.warnings[0]}"]
     parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []
     parts += [f"{right} cases right"] if right else []
-    parts += [judgement.why] if clock or not parts else []
-    parts += (
-        [f"not looked at, for want of a GPU and of declared code: {', '.join(unseen)}"]
-        if unseen and not nothing
-        else []
-    )
-    return dataclasses.replace(judgement, verdict=Verdict.worst(said or [judgement.verdict]), why="; ".join(parts))
+    parts += [judgement.why] if verdicts[:1] == [judgement.verdict] or not parts else []
+    if unseen:
+        verdicts.append(Verdict.CANNOT_TELL)
+        parts.append(f"not looked at, for want of a GPU and of declared code: {', '.join(unseen)}")
+    return dataclasses.replace(judgement, verdict=Verdict.worst(verdicts), why="; ".join(parts))
 
 
 def _looked_at(trials: Sequence[Trial], compiled: Container[tuple[str, str]]) -> tuple[int, list[str]]:

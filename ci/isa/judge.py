@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
+from benchmarks.trial_file import Status
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
 from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
+from ci.judging.states import Open, verdict_of_states
 from ci.report.words import plural
 
 
@@ -82,9 +84,10 @@ class IsaJudgement:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 regression, 2 no verdict: other code that no rule judges is one of them."""
+        """0 pass, 1 regression, 2 no verdict: other code that no rule judges is one of them, and code that is gone."""
         codes = {CodeVerdict.SLOWER: 1, CodeVerdict.BROKEN: 1, CodeVerdict.SAME: 0, CodeVerdict.NEW: 0}
-        return codes.get(self.verdict, 2)
+        code = codes.get(self.verdict, 2)
+        return 2 if code == 0 and self.of(CodeVerdict.GONE) else code
 
     def of(self, *verdicts: CodeVerdict) -> tuple[Difference, ...]:
         """The configurations with one of these verdicts, in order."""
@@ -95,7 +98,9 @@ def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJud
     """Judge head's code against base's."""
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     counted = counted_cases(base) & counted_cases(head)
-    found = [_difference(sides, cases, policy, counted) for sides, cases in pairs(base, head)]
+    hidden = set(base.broken) - set(head.broken)  # what base has in them is not known
+    absent = Status.UNIMPORTED if hidden else Status.MISSING
+    found = [_difference(sides, cases, policy, counted, absent) for sides, cases in pairs(base, head)]
     found += [_launched(*sides, cases, policy) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
@@ -187,13 +192,17 @@ def counted_cases(tree: CompiledTree) -> set[tuple[str, str, str, str]]:
 
 
 def _difference(
-    sides: Sides, cases: tuple[str, ...], policy: IsaPolicy, counted: Container[tuple[str, str, str, str]]
+    sides: Sides,
+    cases: tuple[str, ...],
+    policy: IsaPolicy,
+    counted: Container[tuple[str, str, str, str]],
+    absent: Status,
 ) -> Difference:
     base, head = sides
     known = head or base
     assert known is not None
     all_counted = all((known.kernel, known.backend, known.arch, case) in counted for case in cases)
-    verdict, found = _decide(base, head, policy, all_counted)
+    verdict, found = _decide(base, head, policy, all_counted, absent)
     return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, found, base, head)
 
 
@@ -231,36 +240,44 @@ def _compare_launches(base: ExecutedLaunch | None, head: ExecutedLaunch | None, 
     return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
 
 
-def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy, counted: bool) -> Decided:
-    """The verdict on one configuration and what led to it."""
-    if head is None:
-        return CodeVerdict.GONE, ()
-    if head.code is None:
-        return _without_code(head, compiled_before=base is not None and base.code is not None)
-    if base is None or base.code is None:
-        why = head.code.will_not_load
-        return CodeVerdict.NEW, (CodeFinding("load", why, judged=False),) if why else ()
-    if base.code.hash == head.code.hash:
-        return CodeVerdict.SAME, ()
-    found = findings(base, head, policy, counted)
-    return CodeVerdict.SLOWER if any(f.judged for f in found) else CodeVerdict.CHANGED, found
+STATUS = {
+    CompileStatus.OK: Status.OK,
+    CompileStatus.FAILED: Status.ERROR,
+    CompileStatus.REFUSED: Status.ERROR,
+    CompileStatus.UNSUPPORTED: Status.UNSUPPORTED,
+}
+"""What a compilation came to, in the words for what was run (`ci.judging.states`)."""
 
-
-_STATUS = {
+TEXT = {
     CompileStatus.FAILED: "does not compile",
     CompileStatus.REFUSED: "is declared wrongly",
     CompileStatus.UNSUPPORTED: "is not supported",
 }
 
 
-def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
-    """The verdict on a configuration that head does not compile."""
-    why = CodeFinding("compile", f"{_STATUS[head.status]}: {head.why}", judged=False)
-    if head.status is CompileStatus.UNSUPPORTED:
-        return CodeVerdict.GONE if compiled_before else CodeVerdict.SAME, (why,)
-    if compiled_before:
-        return CodeVerdict.BROKEN, (dataclasses.replace(why, judged=True),)
-    return CodeVerdict.CANNOT_TELL, (why,)
+def _decide(
+    base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy, counted: bool, absent: Status
+) -> Decided:
+    """The verdict on one configuration and what led to it.  absent: why base lacks what it lacks."""
+    of_base, of_head = STATUS[base.status] if base else absent, STATUS[head.status] if head else Status.MISSING
+    decided = verdict_of_states(of_base, of_head)
+    if decided is Open.TIMES and base and head:
+        if base.emitted.hash == head.emitted.hash:
+            return CodeVerdict.SAME, ()
+        changes = findings(base, head, policy, counted)
+        return CodeVerdict.SLOWER if any(one.judged for one in changes) else CodeVerdict.CHANGED, changes
+    verdict = CodeVerdict.SAME if isinstance(decided, Open) else CodeVerdict(decided)
+    if head and head.code:
+        why = f"base {TEXT[base.status]}: {base.why}" if base else "base does not import"
+        reason = head.code.will_not_load if verdict is CodeVerdict.NEW else why
+        return verdict, (
+            CodeFinding("load" if verdict is CodeVerdict.NEW else "compile", reason, judged=False),
+        ) * bool(reason)
+    if head:
+        return verdict, (
+            CodeFinding("compile", f"{TEXT[head.status]}: {head.why}", judged=verdict is CodeVerdict.BROKEN),
+        )
+    return verdict, ()
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
@@ -269,8 +286,9 @@ def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdi
         if verdict in said:
             return verdict
     compared = said & {CodeVerdict.CHANGED, CodeVerdict.SAME}
-    new_faults = any(d.verdict is CodeVerdict.CANNOT_TELL and d.base is None for d in differences)
-    if new_faults or head.failures or not compared:
+    undecided = (d for d in differences if d.verdict is CodeVerdict.CANNOT_TELL)
+    unknown = any(d.base is None or d.head is None or d.head.code is not None for d in undecided)
+    if unknown or head.failures or not compared:
         return CodeVerdict.NEW if said == {CodeVerdict.NEW} and not head.failures else CodeVerdict.CANNOT_TELL
     return CodeVerdict.CHANGED if CodeVerdict.CHANGED in said else CodeVerdict.SAME
 
@@ -288,7 +306,7 @@ def _why(verdict: CodeVerdict, differences: Sequence[Difference]) -> str:
         CodeVerdict.CHANGED: f"{'has' if one else 'have'} other code that no rule calls worse: {kernels}",
         CodeVerdict.NEW: f"{'is' if one else 'are'} new: {kernels}",
         CodeVerdict.SAME: f"{'has' if one else 'have'} the same code on both sides, none has other code",
-        CodeVerdict.CANNOT_TELL: f"could not be compiled: {kernels}",
+        CodeVerdict.CANNOT_TELL: f"could not be compared: {kernels}",
     }[verdict]
     return f"{len(concerned)} of {plural(len(differences), 'configuration')} {said}."
 

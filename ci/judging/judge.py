@@ -1,7 +1,7 @@
 """judge(comparisons, policy) -> Judgement: a pure function from recorded trials to a verdict with its evidence.
 
-One case: BROKEN, NEW and NOT COMPARABLE are settled before any time is looked at; equal code objects are SAME
-without timing.  Otherwise the effect and its interval come from `ci.stats`, and
+One case: the states of both sides (`ci.judging.states`) and the benchmark definition are looked at before any time;
+equal code objects are SAME without timing.  Otherwise the effect and its interval come from `ci.stats`, and
 
     SLOWER / FASTER  the change is real (false-alarm rate of the policy, controlled over all cases) and at least the
                      smallest effect; if the baseline moved too, the ratio to it must have moved as well
@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from benchmarks import trial_file
 from ci.judging.policy import FloorRule, Policy, Settings
+from ci.judging.states import Open, verdict_of_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies
 from ci.stats import sequential as grouping
@@ -59,7 +60,7 @@ def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...
         for rule in policy.floor_rules(c.kernel, c.backend, c.case)
         if rule.baseline in ("*", c.baseline) or c.baseline is None
     ]
-    found = samples([_beside_head(c, settings.min_rounds) for c, _, settings in rows])
+    found = samples([baseline_pairs(c, settings.min_rounds) for c, _, settings in rows])
     timed = [
         (i, sample, Scale(settings.trial_noise, 0.0, settings.confidence))
         for i, (sample, (_, _, settings)) in enumerate(zip(found, rows, strict=True))
@@ -70,7 +71,7 @@ def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...
     return tuple(_floor(c, rule, shares.get(i)) for i, (c, rule, _) in enumerate(rows))
 
 
-def _beside_head(c: Comparison, min_rounds: int) -> list[PairedRounds]:
+def baseline_pairs(c: Comparison, min_rounds: int) -> list[PairedRounds]:
     """Head against its baseline, as if they were base and head."""
     timed = [(t, t.baseline_head) for t in c.trials if t.baseline_head is not None]
     return [
@@ -97,14 +98,12 @@ def _floor(c: Comparison, rule: FloorRule, share: Effect | None) -> Floor:
     return Floor(c.case, baseline, rule.share, rule.reason, state, middle, low, high, base_share)
 
 
-# Verdicts that need no times: broken, new, not comparable, equal code, data that cannot be used.
+# Verdicts that need no times: by the states of both sides, the benchmark definition, equal code, unusable data.
 
 
 SAME_CODE = "both sides run the same code (equal code objects, or equal files of the kernel): SAME without timing"
 
-ABSENT = (Status.MISSING, Status.UNSUPPORTED, Status.SKIPPED)
-
-ENDED = {
+OUTCOMES = {
     Status.OK: "is right",
     Status.WRONG: "gives a wrong result",
     Status.ERROR: "raises an error",
@@ -113,53 +112,86 @@ ENDED = {
     Status.UNSUPPORTED: "does not support it",
     Status.SKIPPED: "was skipped",
     Status.UNTIMED: "was not timed",
-    Status.MISSING: "does not have it",
+    Status.MISSING: "does not declare it",
+    Status.UNIMPORTED: "does not import",
 }
 
 
-def settle(comparison: Comparison) -> CaseVerdict | None:
+def verdict_without_times(comparison: Comparison, renamed: Mapping[str, str]) -> CaseVerdict | None:
     """The verdict on a case whose times do not matter; None for one that must be judged by its times.
 
     The order matters: a head that is wrong is BROKEN whatever else changed, and a fault in the data comes before any
-    statement about the code.
+    statement about the code.  renamed: see kernels.project.
     """
-    said = _by_status(comparison)
-    if said is None and comparison.problems:
-        return _said(comparison, Verdict.CANNOT_TELL, *comparison.problems)
-    return said or _by_definition(comparison)
+    by_states = verdict_by_states(comparison, renamed)
+    if by_states is None and comparison.problems:
+        return case_verdict(comparison, Verdict.CANNOT_TELL, *comparison.problems)
+    return by_states or verdict_by_definition(comparison)
 
 
-def _by_status(c: Comparison) -> CaseVerdict | None:
-    """What the status of the arms settles: None if both are right."""
-    base, head = f"base {_how(c, 'base')}", f"head {_how(c, 'head')}"
-    if c.head_status.failed and c.base_status.failed:
-        return _said(c, Verdict.CANNOT_TELL, f"both sides fail: {base}; {head}")
-    if c.head_status.failed:
-        return _said(c, Verdict.BROKEN, f"{head}, {base}")
-    if c.base_status is Status.OK and c.head_status is Status.UNSUPPORTED:
-        return _said(c, Verdict.BROKEN, f"head no longer supports what base runs: {c.head_why or 'no reason given'}")
-    if c.head_status in ABSENT:
-        return _said(c, Verdict.CANNOT_TELL, f"{head}; {base}: nothing to compare")
-    if c.head_status is c.base_status is Status.UNTIMED:
-        return None if c.same_code else _said(c, Verdict.CANNOT_TELL, c.head_why)
-    if c.base_status is not Status.OK:
-        return _said(c, Verdict.NEW, f"{base}: there is nothing to compare head with")
-    return None
+def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict | None:
+    """What the states of both sides decide: None if both are right."""
+    verdict, base, head = (
+        verdict_of_states(c.base_status, c.head_status),
+        outcome_text(c, "base"),
+        outcome_text(c, "head"),
+    )
+    if isinstance(verdict, Open):
+        undecided = verdict is Open.CODE and not c.same_code
+        return case_verdict(c, Verdict.CANNOT_TELL, c.head_why) if undecided else None
+    if verdict is Verdict.GONE:
+        return gone(c, renamed)
+    if verdict is Verdict.NEW:
+        before = f", the new name of {old}" if (old := former_name(c, renamed)) else ""
+        return case_verdict(c, verdict, f"head is right; base declares nothing of it{before}")
+    if verdict is Verdict.BROKEN:
+        return case_verdict(c, verdict, f"{head}, {base}")
+    both_fail = c.head_status.failed or c.head_status is Status.UNIMPORTED
+    what = "both sides fail" if both_fail else "nothing to compare"
+    return case_verdict(c, verdict, f"{what}: {base}; {head}")
 
 
-def _by_definition(c: Comparison) -> CaseVerdict | None:
+def gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
+    """The verdict on a case that head no longer declares: it passes where the settings say so."""
+    known = former(c, renamed)
+    if known is None:
+        line = f'renamed = {{"{names_of(c)[0]}" = "NEW NAME"}}'
+        next_step = f'if it is meant, say so in ridgeline.toml: {line}, or = "" for what was deleted'
+        return case_verdict(c, Verdict.GONE, f"{outcome_text(c, 'head')}; {next_step}")
+    called = f"is called {renamed[known]} now" if renamed[known] else "was deleted"
+    return case_verdict(c, Verdict.GONE, f"{known} {called}, as the settings say")
+
+
+def former(c: Comparison, renamed: Mapping[str, str]) -> str | None:
+    """The name of a case under which the settings say that it is gone, None where they do not."""
+    return next((name for name in names_of(c) if name in renamed), None)
+
+
+def names_of(c: Comparison) -> tuple[str, ...]:
+    """The names under which the settings may speak of a case: with its kernel, with its kernel's backend, all of it."""
+    case = c.case.rpartition("/")[2]
+    return f"{c.kernel}/{case}", f"{c.kernel}/{c.backend}", c.kernel
+
+
+def former_name(c: Comparison, renamed: Mapping[str, str]) -> str:
+    """What the settings say that a new case was called before, "" where they say nothing."""
+    return next((old for old, new in renamed.items() if new and new in names_of(c)), "")
+
+
+def verdict_by_definition(c: Comparison) -> CaseVerdict | None:
     """NOT COMPARABLE where something else was measured, SAME for equal code that was not timed."""
     if c.base_definition and c.head_definition and c.base_definition != c.head_definition:
         digests = f"base {c.base_definition}, head {c.head_definition}"
-        changed = "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing"
-        return _said(c, Verdict.NOT_COMPARABLE, f"the benchmark definition differs ({digests}): {changed}")
-    return _said(c, Verdict.SAME, SAME_CODE) if c.same_code and not c.trials else None
+        changed = "; ".join(c.definition_changes) or f"inputs, cost, reference, baseline or protocol ({digests})"
+        why = "so the times are not of the same thing"
+        return case_verdict(c, Verdict.NOT_COMPARABLE, f"the benchmark definition changed, {why}: {changed}")
+    return case_verdict(c, Verdict.SAME, SAME_CODE) if c.same_code and not c.trials else None
 
 
 def too_few(c: Comparison, settings: Settings, sample: Sample | None, warnings: list[str]) -> CaseVerdict:
     """CANNOT TELL for want of trials, unless both sides launch equal code; the ratio there has no interval."""
     if c.same_code:
-        return _said(c, Verdict.SAME, SAME_CODE)
+        return case_verdict(c, Verdict.SAME, SAME_CODE)
     trials = sample.trials if sample else 0
     usable = f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed"
     base, head = (sample.base_seconds, sample.head_seconds) if sample else (None, None)
@@ -176,14 +208,24 @@ def too_few(c: Comparison, settings: Settings, sample: Sample | None, warnings: 
     )
 
 
-def _said(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
+def case_verdict(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
+    """The verdict on a case with its reasons, and without times."""
     trials, warnings = len(c.trials), c.warnings
     return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=trials, evidence=evidence, warnings=warnings)
 
 
-def _how(c: Comparison, role: Role) -> str:
+def outcome_text(c: Comparison, role: Role) -> str:
+    """What became of one side, in words: "head gives a wrong result (the error is 1.02)"."""
     status, why = (c.base_status, c.base_why) if role == "base" else (c.head_status, c.head_why)
-    return f"{ENDED[status]} ({why})" if why else ENDED[status]
+    return f"{role} {OUTCOMES[status]} ({why})" if why else f"{role} {OUTCOMES[status]}"
+
+
+def stand_in_times(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """A sentence on each case of a backend that stands in for a GPU: its times, which are not judged."""
+    for c in comparisons:
+        base, head = (float(np.median([np.median(getattr(t, role)) for t in c.trials])) for role in ("base", "head"))
+        times = f"{base * 1e6:,.1f} → {head * 1e6:,.1f} µs ({_percent(math.log(head / base))})"
+        yield f"{c.case} only stands in for a GPU and is not judged: {times}"
 
 
 Logs = float | FloatArray
@@ -252,7 +294,10 @@ class _Draft:
 
 def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress | None = None) -> Judgement:
     """The verdict on all comparisons together; `progress` for live measuring (see `ci.stats.sequential`)."""
-    settled = {c.case: said for c in comparisons if (said := settle(c)) is not None}
+    without_times = ((c.case, verdict_without_times(c, policy.renamed)) for c in comparisons)
+    settled = {case: verdict for case, verdict in without_times if verdict is not None}
+    stand_ins = [c for c in comparisons if c.stands_in and c.trials and c.case not in settled]
+    comparisons = [c for c in comparisons if c not in stand_ins]
     timed, undecided = _timed([c for c in comparisons if c.case not in settled], policy)
     settled |= undecided
     _find(timed, progress)
@@ -262,8 +307,9 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
     everywhere = tuple(w for w, n in shared.items() if n == len(comparisons) > 1)
     cases = tuple(_without(settled[c.case], everywhere) for c in comparisons)
     floors = check(comparisons, policy)
-    warnings = everywhere + _run_warnings(cases, timed)
-    verdict, why = _overall(cases, floors)
+    warnings = (*everywhere, *_run_warnings(cases, timed), *stand_in_times(stand_ins))
+    expected = {c.case for c in comparisons if former(c, policy.renamed) is not None}
+    verdict, why = _overall(cases, floors, expected)
     return Judgement(verdict, why, cases, _groups(cases, timed), floors, warnings)
 
 
@@ -539,16 +585,23 @@ def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
     return dataclasses.replace(case, warnings=tuple(w for w in case.warnings if w not in shared))
 
 
-def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor]) -> tuple[Verdict, str]:
-    """(verdict, one sentence): the worst of the cases; a newly missed floor counts as SLOWER."""
+def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor], expected: Container[str]) -> tuple[Verdict, str]:
+    """(verdict, one sentence): the worst of the cases; a newly missed floor counts as SLOWER.
+
+    expected: cases that pass where they are GONE, because the settings say so.
+    """
     counts = Counter(case.verdict for case in cases)
     missed = sum(1 for floor in floors if floor.new)
-    verdict = Verdict.worst([*counts, *([Verdict.SLOWER] if missed else [])])
-    new = counts.pop(Verdict.NEW, 0)
+    meant = [case.verdict is Verdict.GONE and case.case in expected for case in cases]
+    counting = [Verdict.SAME if passes else case.verdict for case, passes in zip(cases, meant, strict=True)]
+    verdict = Verdict.worst([*counting, *([Verdict.SLOWER] if missed else [])])
+    new, lost = counts.pop(Verdict.NEW, 0), counts.pop(Verdict.GONE, 0)
     listed = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
     said = [f"{sum(counts.values())} cases compared: {listed}"] if counts else []
     if new:
         said.append(f"{new} NEW: right, without a base to compare with")
+    if lost:
+        said.append(f"{lost} GONE{f', {sum(meant)} as the settings say' if any(meant) else ''}")
     if missed:
         said.append(f"{missed} below the floor against the baseline")
     return verdict, "; ".join(said) or "nothing was compared"

@@ -120,17 +120,17 @@ def compare(
     settings = policy.settings(machine_kind=kind)
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
-    looking = Looking(log, policy, Progress(_looks(settings.looks, plan.trials), settings.confirming), console)
-    orders = [looking.next()]
+    scheduler = TrialScheduler(log, policy, Progress(_looks(settings.looks, plan.trials), settings.confirming), console)
+    orders = [scheduler.next()]
 
     def told() -> str:
         refuse_unused_knobs(log.read().trials, plan.knobs)
-        return said(orders.pop() if orders else looking.next())
+        return orders_json(orders.pop() if orders else scheduler.next())
 
     if orders[0]:
         measured(measuring(checkouts, plan, out, console, told), out)
     refuse_unused_knobs(log.read().trials, plan.knobs)
-    return looking.outcome()
+    return scheduler.outcome()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +148,12 @@ class TrialOrder:
     rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
 
-def said(orders: Sequence[TrialOrder]) -> str:
+def orders_json(orders: Sequence[TrialOrder]) -> str:
     """Orders as the measuring program reads them."""
     return json.dumps([dataclasses.asdict(order) for order in orders])
 
 
-class Looking:
+class TrialScheduler:
     """Says what is measured next, from what the file holds; when that is nothing, the comparison is over."""
 
     def __init__(self, log: Followed, policy: Policy, progress: Progress, console: Console) -> None:

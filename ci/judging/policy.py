@@ -90,12 +90,16 @@ class FloorRule:
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """All sections of a policy file; `settings` merges those that apply to a case."""
+    """All sections of a policy file; `settings` merges those that apply to a case.
+
+    renamed: what head's settings say of names that it gave up (kernels.project), which is for the judge, too.
+    """
 
     sections: Mapping[tuple[str, str], Table] = dataclasses.field(default_factory=dict)
     floors: tuple[FloorRule, ...] = ()
     source: str = "built-in defaults"
     apart: bool = False
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def settings(self, kernel: str = "", machine_kind: str = "gpu", unit: str = "seconds") -> Settings:
         """Default, overridden by unit, then machine kind, then kernel."""

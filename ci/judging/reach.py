@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.reach import tree
 from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, digest, names_by_part, reached, reached_by_all
 from benchmarks.reach.tree import SourceFile, SourceTree
-from ci.git.command import GitError, git
+from ci.git.command import GitError, git, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
@@ -62,18 +62,60 @@ def with_left_out(judgement: Judgement, names: tuple[str, ...]) -> Judgement:
     return dataclasses.replace(judgement, why=f"{judgement.why}; {count}", unreached=names)
 
 
-def not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> list[str]:
-    """Sentences on code that somebody else compiles, differs, and was not run: a build of another state was, if any."""
-    found = []
+def doubts(plan: MeasurePlan, reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]) -> list[str]:
+    """Sentences on what differs and was not run, or only by one side: none of it may pass for the same.
+
+    plan: of the operators that differ; none where that is not known.
+    """
+    return [*_not_run(plan, reach, trials), *_not_measured(plan, trials), *_one_sided(reach, checkouts, trials)]
+
+
+def _not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> Iterator[str]:
+    """Code that somebody else compiles and that differs: a build of another state was run, if any.
+
+    Of a submodule it is enough that a file of it was run.
+    """
     for operator in plan.kernels:
         differing = tuple(path for path in reach.differing.get(operator, ()) if path.endswith((*COMPILED, "/")))
-        own = (side.ran for trial in trials if trial.operator == operator for side in trial.checkouts.values())
-        if differing and not any(path.endswith(COMPILED) for ran in own for path in ran):
-            found.append(
-                f"{operator}: {_few(differing, 'files that a compiler reads')} differ, and nothing compiled from "
+        ran = {
+            path for trial in trials if trial.operator == operator for c in trial.checkouts.values() for path in c.ran
+        }
+        inside = tuple(path for path in differing if path.endswith("/"))
+        left = tuple(path for path in differing if not any(one.startswith(path) for one in ran if path in inside))
+        if left and not any(path.endswith(COMPILED) for path in ran):
+            yield (
+                f"{operator}: {_few(left, 'files that a compiler reads')} differ, and nothing compiled from "
                 "this checkout ran: build it there, or at set-up (torch.utils.cpp_extension.load)"
             )
-    return found
+
+
+def _not_measured(plan: MeasurePlan, trials: Sequence[Trial]) -> Iterator[str]:
+    """Operators that differ and of which there is no trial: neither side could import them."""
+    there = {trial.operator for trial in trials}
+    broken = {one.module: one.reason for trial in trials for side in trial.checkouts.values() for one in side.broken}
+    why = "; ".join(f"{module} does not import: {reason}" for module, reason in broken.items())
+    for operator in plan.kernels:
+        if operator not in there:
+            yield f"{operator} differs and was not measured{f' ({why})' if why else ''}"
+
+
+def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]) -> Iterator[str]:
+    """Files that one side had and the other did not: of a submodule, of Git LFS, or ignored by git and run by head."""
+    reaching = {path for files in reach.differing.values() for path in files}
+    base, head = checkouts
+    for side, other in ((base, head), (head, base)):
+        for path, why in side.missing.items():
+            known = reach.unknown or any(one.startswith(path) or path.startswith(one) for one in reaching)
+            if known and path not in other.missing:
+                yield f"{side.role} lacks what {other.role} has: {why}"
+    head_sides = [trial.checkouts["head"] for trial in trials if "head" in trial.checkouts]
+    ran = {path for one in head_sides for path in one.ran}
+    lacking = sorted(path for path in ran if not (base.path / path).exists())
+    if ignored := tuple(path for path in lacking if succeeds(head.path, "check-ignore", "--quiet", "--", path)):
+        yield (
+            f"head ran {', '.join(ignored[:3])}{' and more' if len(ignored) > 3 else ''}, which git ignores and the "
+            'checkout of base lacks: say what makes it in ridgeline.toml, checkout = {prepare = "COMMAND"}'
+        )
 
 
 def doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:
@@ -106,7 +148,7 @@ def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
     return [
         SourceTree(
             {path: files.get(digest) or SourceFile(digest) for path, digest in sorted(one.items())},
-            _layout(root, commit, one),
+            layout_of(root, commit, one),
         )
         for commit, one in zip(commits, blobs, strict=True)
     ]
@@ -134,7 +176,8 @@ def _blobs(root: Path, commit: str) -> dict[str, str]:
     return {path: digest for path, digest in named if not any(map(tree.is_hidden, path.split("/")))}
 
 
-def _layout(root: Path, commit: str, files: Mapping[str, str]) -> Layout:
+def layout_of(root: Path, commit: str, files: Container[str]) -> Layout:
+    """The layout of a commit that has these files; nothing of it is checked out."""
     with tempfile.TemporaryDirectory() as folder:
         for name in FILES:
             if name in files:

@@ -15,13 +15,14 @@ from typing import Any, Literal
 class Verdict(enum.StrEnum):
     """What is said about one case, or about all of them together: worst first, the one order of verdicts.
 
-    NEW is said of a case only, never of a whole judgement: head is right, and base has nothing to compare it with.
+    GONE and NEW are said of a case only, never of a whole judgement: one side declares it, and the other does not.
     """
 
     BROKEN = "BROKEN"
     SLOWER = "SLOWER"
     NOT_COMPARABLE = "NOT COMPARABLE"
     CANNOT_TELL = "CANNOT TELL"
+    GONE = "GONE"
     FASTER = "FASTER"
     SAME = "SAME"
     NEW = "NEW"
@@ -43,9 +44,10 @@ class Verdict(enum.StrEnum):
 
     @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """The worst of them, where NEW passes like SAME; CANNOT TELL if there is none."""
-        said = (cls.SAME if verdict is cls.NEW else verdict for verdict in verdicts)
-        return min(said, key=lambda verdict: verdict.rank, default=cls.CANNOT_TELL)
+        """The worst of them, where NEW passes like SAME, and GONE does not; CANNOT TELL if there is none."""
+        of_all = {cls.NEW: cls.SAME, cls.GONE: cls.CANNOT_TELL}
+        counting = (of_all.get(verdict, verdict) for verdict in verdicts)
+        return min(counting, key=lambda verdict: verdict.rank, default=cls.CANNOT_TELL)
 
 
 EXIT_CODES = {
@@ -53,6 +55,7 @@ EXIT_CODES = {
     Verdict.SLOWER: 1,
     Verdict.NOT_COMPARABLE: 2,
     Verdict.CANNOT_TELL: 2,
+    Verdict.GONE: 2,
     Verdict.FASTER: 0,
     Verdict.SAME: 0,
     Verdict.NEW: 0,
@@ -144,7 +147,8 @@ class Group:
 class Judgement:
     """The verdict on all cases together.
 
-    verdict: the worst of the cases, where NEW passes like SAME; CANNOT TELL where there is none.
+    verdict: the worst of the cases, where NEW passes like SAME, and so does GONE where the settings say so;
+    CANNOT TELL where there is none.
     why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
     unreached: operators that were not measured, because no changed file can reach them.
     machine_code: what the compiler emits differently, a sentence each, the first on all of it; () if not compared.

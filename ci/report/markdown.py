@@ -28,6 +28,7 @@ SIGN = {
     Verdict.CANNOT_TELL: "❔",
     Verdict.NOT_COMPARABLE: "❔",
     Verdict.NEW: "✅",
+    Verdict.GONE: "❔",
 }
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below{command}.",

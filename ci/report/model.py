@@ -147,7 +147,7 @@ def report_of(
         costs=costs_of(trials),
         clocks=_clocks(newest) if newest else {},
         skipped=(*skips_of(trials), *_unreached(judgement.unreached)),
-        warnings=tuple(dict.fromkeys(one for trial in trials for one in _warnings(trial))),
+        warnings=tuple(dict.fromkeys(one for trial in trials for one in _warnings(trial, judgement))),
         ran=ran_differently(trials),
     )
 
@@ -165,9 +165,12 @@ def _plain(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {key: value for key, value in values.items() if isinstance(value, (str, int, float, bool)) or value is None}
 
 
-def _warnings(trial: Trial) -> Iterable[ReportWarning]:
+def _warnings(trial: Trial, judgement: Judgement) -> Iterable[ReportWarning]:
+    evidence = [sentence for case in judgement.cases for sentence in case.evidence]
     for role, checkout in trial.checkouts.items():
         for one in checkout.broken:
+            if any(one.reason in sentence for sentence in evidence):
+                continue  # a broken import is told once, with its cases
             yield ReportWarning(f"kernels module {one.module} of {role} is broken: {one.reason}")
     yield from map(ReportWarning, trial.warnings)
     for name, case in trial.cases.items():

@@ -30,6 +30,7 @@ STYLE = {
     Verdict.CANNOT_TELL: "yellow",
     Verdict.NOT_COMPARABLE: "blue",
     Verdict.NEW: "cyan",
+    Verdict.GONE: "yellow",
 }
 PLOT_WIDTH = 21
 COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13, "trials": 6}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shapes import anything, items, name, one_of, record, text
-from benchmarks.trial_file import WORST_FIRST, Status
+from benchmarks.trial_file import WORST_FIRST, Status, not_looked_at
 from ci.stats.types import Clocks, PairedRounds, Role
 from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
 
@@ -30,6 +30,8 @@ class Comparison:
     same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_definition, head_definition: digest of the benchmark definition; None where it is not known.
+    definition_changes: what differs in it, old and new value, a sentence each; () where only the digests are known.
+    stands_in: a backend whose times on a CPU are shown and not judged.
     lock_step: the arms are known to have run in turn, in the same trials.
     baseline: name of the baseline in `PairedRounds.baseline_*`, None without one.
     problems: faults of the recorded data that forbid a verdict on this case, each one sentence.
@@ -48,6 +50,8 @@ class Comparison:
     head_why: str = ""
     base_definition: str | None = None
     head_definition: str | None = None
+    definition_changes: tuple[str, ...] = ()
+    stands_in: bool = False
     baseline: str | None = None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -115,8 +119,6 @@ LINE = record(
 
 ROLES: tuple[Role, Role] = ("base", "head")
 
-NO_TIME = (Status.UNSUPPORTED, Status.SKIPPED, Status.MISSING)
-
 
 def comparisons(trials: Iterable[Trial], warnings: Iterable[str] = ()) -> list[Comparison]:
     """Compare base with head in every case that at least one of them can run.
@@ -159,6 +161,12 @@ class _Operator:
         return {baseline: None for declared in self.declared for baseline in declared.baselines}
 
     @cached_property
+    def stand_ins(self) -> set[str]:
+        """The backends whose times on a CPU are not judged, by both sides: no change declares itself away."""
+        said = [set(declared.stand_ins) for declared in self.declared]
+        return set.intersection(*said) if said else set()
+
+    @cached_property
     def environment_changed(self) -> bool:
         base, head = (self.newest.checkouts[role].environment for role in ROLES)
         return not base.same_as(head)
@@ -188,10 +196,28 @@ class _Operator:
         declared = self.newest.checkouts[role].declaration
         return declared.cases[case].definition if declared and case in declared.cases else None
 
-    def why_missing(self, role: Role) -> str:
-        """Why a side lacks the operator or one of its arms, where that is known."""
-        broken = self.newest.checkouts[role].broken
-        return "; ".join(f"its module {one.module} does not import: {one.reason}" for one in broken)
+    def hidden_by(self, role: Role) -> str:
+        """The modules of a side that may declare the operator and do not import, in a sentence; "" if there is none."""
+        side = self.newest.checkouts[role]
+        broken = [one for one in side.broken if side.declaration is None and one.may_declare(self.newest.operator)]
+        return "; ".join(f"{one.module}: {one.reason}" for one in broken)
+
+    def changes(self, case: str) -> tuple[str, ...]:
+        """What differs in the benchmark definition of a case between the sides, with both values."""
+        base, head = (terms_of(self.newest.checkouts[role].declaration, case) for role in ROLES)
+        differing = (name for name in dict.fromkeys([*base, *head]) if base.get(name) != head.get(name))
+        return tuple(f"{name} {base.get(name, 'none')} → {head.get(name, 'none')}" for name in differing)
+
+
+def terms_of(declared: Declaration | None, case: str) -> dict[str, str]:
+    """What the benchmark definition of a case consists of, as far as it is declared, as text by name."""
+    if not declared or case not in declared.cases:
+        return {}
+    own = declared.cases[case]
+    cost = {f"cost: {name}": value for name, value in dataclasses.asdict(own.cost).items() if value is not None}
+    values = {**own.shape, "dtype": own.dtype, "world": own.world, **cost}
+    texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in values.items()}
+    return {**texts, **declared.terms}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,8 +256,8 @@ class _OneCase:
         others = operator.backends.keys() - operator.baselines.keys()
         if self.backend in operator.baselines and not operator.environment_changed and others:
             return None
-        base, head = (_status(self.arms(role)) for role in ROLES)
-        if base in NO_TIME and head in NO_TIME:
+        base, head = (self.status(role) for role in ROLES)
+        if not_looked_at(base, head):
             return None
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
         untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
@@ -250,6 +276,8 @@ class _OneCase:
             head_why=self.why("head", head),
             base_definition=operator.definition("base", self.case),
             head_definition=operator.definition("head", self.case),
+            definition_changes=operator.changes(self.case),
+            stands_in=machine.kind == "cpu" and self.backend in operator.stand_ins,
             baseline=self.baseline,
             problems=problems,
             warnings=shared + self.lost(timed),
@@ -264,10 +292,20 @@ class _OneCase:
         others = (name for name in self.operator.baselines if name != self.backend)
         return next((name for name in others if any(_both_ok(result, name) for _, result in self.having)), None)
 
+    def status(self, role: Role) -> Status:
+        """How the backend ended on one side; where no trial has it, what the side declares says why."""
+        ended, operator = _status(self.arms(role)), self.operator
+        declared = operator.newest.checkouts[role].declaration
+        if ended is not Status.MISSING:
+            return ended
+        if declared and self.backend in declared.backends and self.case in declared.cases:
+            return Status.SKIPPED
+        return Status.UNIMPORTED if operator.hidden_by(role) else ended
+
     def why(self, role: Role, status: Status) -> str:
         """One sentence for a status other than ok."""
-        if status is Status.MISSING:
-            return self.operator.why_missing(role)
+        if status is Status.UNIMPORTED:
+            return self.operator.hidden_by(role)
         return next((arm.why for arm in self.arms(role) if arm.status is status and not arm.ok), "")
 
     def paired_rounds(self) -> tuple[tuple[PairedRounds, ...], tuple[str, ...]]:

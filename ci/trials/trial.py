@@ -238,13 +238,19 @@ def _shape(case: Json) -> dict[str, str | float]:
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """An operator as one checkout declares it.  definition: digest of the operator's benchmark definition."""
+    """An operator as one checkout declares it.  definition: digest of the operator's benchmark definition.
+
+    terms: what the definition consists of, by name, as a value or a digest of code; {} in files of older trials.
+    stand_ins: backends whose times on a CPU are shown and not judged.
+    """
 
     operator: str
     backends: tuple[str, ...]
     baselines: tuple[str, ...]
     cases: Mapping[str, DeclaredCase]
     definition: str
+    terms: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    stand_ins: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, data: Json) -> Declaration:
@@ -267,7 +273,8 @@ def _declaration(packed: bytes) -> Declaration:
         for name, case in ((case["name"], case) for case in data["cases"])
     }
     backends, baselines = tuple(data["backends"]), tuple(data.get("baselines", ()))
-    return Declaration(data["kernel"], backends, baselines, cases, data["yardstick"])
+    terms, stand_ins = data.get("terms") or {}, tuple(data.get("stand_ins", ()))
+    return Declaration(data["kernel"], backends, baselines, cases, data["yardstick"], terms, stand_ins)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,10 +342,18 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class BrokenModule:
-    """A module with kernels that could not be imported."""
+    """A module with kernels that could not be imported.
+
+    declares: the operators in it, by its source; None where that does not say so for certain.
+    """
 
     module: str
     reason: str
+    declares: tuple[str, ...] | None = None
+
+    def may_declare(self, operator: str) -> bool:
+        """Whether its import may hide an operator."""
+        return self.declares is None or operator in self.declares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,7 +384,11 @@ class Checkout:
             bool(data.get("dirty")),
             Environment.of(data["environment"]),
             _declaration(declared) if declared else None,
-            tuple(BrokenModule(b["module"], b["reason"]) for b in data.get("broken") or ()),
+            tuple(
+                BrokenModule(one["module"], one["reason"], None if names is None else tuple(names))
+                for one in data.get("broken") or ()
+                for names in [one.get("declares")]
+            ),
             data.get("kernel_digest"),
             data.get("recorded_as"),
             data.get("ran") or {},

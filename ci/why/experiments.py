@@ -22,7 +22,7 @@ from ci.git.command import git
 from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
 from ci.judging import reach
-from ci.judging.judge import ENDED, judge
+from ci.judging.judge import OUTCOMES, judge
 from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
 from ci.trials.comparisons import ExperimentLine, Status, comparisons
@@ -299,7 +299,7 @@ def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Sl
     if not found:
         return Slowdown.failed("neither side can run it")
     if found[0].head_status is not Status.OK:
-        return Slowdown.failed(f"{ENDED[found[0].head_status]}: {found[0].head_why}")
+        return Slowdown.failed(f"{OUTCOMES[found[0].head_status]}: {found[0].head_why}")
     said, same = judge(found, policy).cases[0], found[0].same_code
     if said.ratio and said.ci_low and said.ci_high:
         left = Slowdown.of_ratio(said.ratio, said.ci_low, said.ci_high, said.trials)

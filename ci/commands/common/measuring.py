@@ -69,7 +69,7 @@ def two_checkouts(
             raise GitError(f"{first}; commit a change first, or name a base{hint}")
         base = found.hash
     first_side = repository.checkout(base, "base")
-    return first_side, repository.checkout(head, "head") if head else repository.working_tree(out)
+    return first_side, repository.checkout(head, "head") if head else repository.head_of_comparison(out)
 
 
 TRIALS = ".ridgeline/trials"

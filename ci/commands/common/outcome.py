@@ -9,12 +9,14 @@ from pathlib import Path
 
 import click
 
+from benchmarks.reach.operators import Reach
 from ci.commands.common.measuring import VerbClock, measured_before
 from ci.commands.common.tuned import with_changed_rows
 from ci.commands.common.why import explained, keep_causes
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
+from ci.judging.pins import pins_not_installed
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import Given, err_console, out_console, print_json
 from ci.records import store
@@ -25,6 +27,7 @@ from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.trials.trial import Trial
 from ci.whole_files import replace
+from kernels import project
 
 NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
@@ -37,9 +40,22 @@ def compared(
     all_cases: of everything that the plan names, whatever the files say.
     """
     console = err_console()
-    if all_cases or plan.pythons or plan.knobs:
-        return live.compare(checkouts, plan, rules, machine_kind(), file, console)
+    rules = dataclasses.replace(rules, renamed=project.layout(checkouts[-1].path).renamed)
     found = reach.of_checkouts(*checkouts)
+    if all_cases or plan.pythons or plan.knobs:
+        outcome = live.compare(checkouts, plan, rules, machine_kind(), file, console)
+        unsure = reach.doubts(dataclasses.replace(plan, kernels=()), found, checkouts, outcome.file.trials)
+        return dataclasses.replace(outcome, judgement=reach.doubted(outcome.judgement, unsure))
+    pins = pins_not_installed(*(checkout.path for checkout in checkouts))
+    outcome = _of_differing(checkouts, plan, rules, file, found)
+    return dataclasses.replace(outcome, judgement=reach.doubted(outcome.judgement, pins))
+
+
+def _of_differing(
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path, found: Reach
+) -> live.Outcome:
+    """Trials of the operators that differ, and what makes their judgement less sure."""
+    console = err_console()
     if found.nothing and not any(checkout.dirty for checkout in checkouts):
         # Head alone, for the record; not even that where an earlier check on this machine did it.
         base, head = checkouts
@@ -55,7 +71,7 @@ def compared(
         return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
     part = with_changed_rows(part, found, checkouts, console)
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
-    judgement = reach.doubted(outcome.judgement, reach.not_run(part, found, outcome.file.trials))
+    judgement = reach.doubted(outcome.judgement, reach.doubts(part, found, checkouts, outcome.file.trials))
     return dataclasses.replace(outcome, judgement=reach.with_left_out(judgement, unreached))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.git import repository as worktrees
+from ci.git import checkout as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order
 from tests.kit import commit, commits_of_one_second, git

@@ -102,7 +102,7 @@ def test_new_gone_and_unsupported_are_told_and_pass():
         "old": CodeVerdict.GONE,
         "new": CodeVerdict.NEW,
         "same": CodeVerdict.SAME,
-        "dropped": CodeVerdict.GONE,
+        "dropped": CodeVerdict.BROKEN,
     }
     assert judgement.exit_code == 0
 

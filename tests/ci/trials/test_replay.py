@@ -273,10 +273,10 @@ def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
         ("ok", "wrong", Verdict.BROKEN),
         ("ok", "crash", Verdict.BROKEN),
         ("wrong", "wrong", Verdict.CANNOT_TELL),
-        ("unsupported", "ok", Verdict.NEW),
-        ("wrong", "ok", Verdict.NEW),
+        ("unsupported", "ok", Verdict.CANNOT_TELL),
+        ("wrong", "ok", Verdict.CANNOT_TELL),
         ("ok", "unsupported", Verdict.BROKEN),
-        (None, "ok", Verdict.NEW),
+        (None, "ok", Verdict.CANNOT_TELL),
         ("ok", None, Verdict.CANNOT_TELL),
     ],
 )
@@ -302,8 +302,16 @@ def test_a_case_that_neither_tree_can_run_is_not_compared(file):
 def test_a_base_that_does_not_import_says_why(file):
     gone = {**made.tree(made.BASE, broken=[{"module": "kernels.gemm", "reason": "SyntaxError"}]), "declaration": None}
     [found] = replay.read(made.write(file, *(paired(i, (None, made.ok()), base=gone) for i in range(4))))
-    assert found.base_status is Status.MISSING
-    assert "kernels.gemm does not import: SyntaxError" in found.base_why
+    assert found.base_status is Status.UNIMPORTED
+    assert found.base_why == "kernels.gemm: SyntaxError"
+
+
+def test_a_base_that_declares_nothing_of_it_makes_it_new(file):
+    other = [{"module": "kernels.norm", "reason": "SyntaxError", "declares": ["norm"]}]
+    bare = {**made.tree(made.BASE, broken=other), "declaration": None}
+    judgement, cases = verdicts(made.write(file, *(paired(i, (None, made.ok()), base=bare) for i in range(4))))
+    assert cases["gemm/triton/m16"].verdict is Verdict.NEW
+    assert judgement.verdict.exit_code == 0
 
 
 def test_changed_yardsticks_are_not_compared(file):
