@@ -45,7 +45,7 @@ def test_only_new_code_passes_as_new_and_not_where_other_code_is_gone():
     assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.NEW, 0)
     assert judgement.why == "1 of 1 configuration is new: gemm."
     assert verdicts([entry("old")], [entry(code="a")])[0].exit_code == 2
-    assert verdicts([], [entry(code="a"), entry("other", status="failed")])[0].exit_code == 2
+    assert verdicts([], [entry(code="a"), entry("other", status="failed")])[0].exit_code == 1
 
 
 def test_code_that_changes_without_any_metric_says_so():
@@ -88,12 +88,21 @@ def test_a_kernel_that_never_compiled_is_no_regression():
     assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.SAME, 0)
 
 
-def test_a_new_kernel_that_does_not_compile_leaves_no_verdict():
+def test_a_new_kernel_that_does_not_compile_is_broken_and_no_more_where_base_did_not_either():
     judgement, _ = verdicts([entry("b")], [entry("a", status="failed"), entry("b")])
-    assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.CANNOT_TELL, 2)
+    assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.BROKEN, 1)
+    judgement, _ = verdicts([entry("a", status="failed"), entry("b")], [entry("a", status="failed"), entry("b")])
+    assert judgement.exit_code == 0
 
 
-def test_new_gone_and_unsupported_are_told_and_pass():
+def test_what_a_base_that_does_not_import_declares_is_not_known():
+    base = document(broken={"perf.norm": "ModuleNotFoundError"})
+    judgement = compare(base, document(entry()), IsaPolicy())
+    assert [d.verdict for d in judgement.differences] == [CodeVerdict.CANNOT_TELL]
+    assert judgement.exit_code == 2
+
+
+def test_new_gone_and_no_longer_supported_are_told_apart():
     judgement, _ = verdicts(
         [entry("old"), entry("same"), entry("dropped")],
         [entry("new"), entry("same"), entry("dropped", status="unsupported")],
@@ -104,12 +113,14 @@ def test_new_gone_and_unsupported_are_told_and_pass():
         "same": CodeVerdict.SAME,
         "dropped": CodeVerdict.BROKEN,
     }
-    assert judgement.exit_code == 0
+    assert judgement.exit_code == 1
+    assert verdicts([entry("old"), entry("same")], [entry("same")])[0].exit_code == 2
 
 
-def test_a_kernel_that_compiles_at_last_is_new():
-    _, each = verdicts([entry(status="failed")], [entry()])
-    assert each == [CodeVerdict.NEW]
+def test_a_kernel_that_compiles_at_last_has_nothing_to_be_compared_with():
+    judgement, each = verdicts([entry(status="failed"), entry("b")], [entry(), entry("b")])
+    assert each == [CodeVerdict.SAME, CodeVerdict.CANNOT_TELL]
+    assert judgement.exit_code == 2
 
 
 def test_nothing_compared_is_no_verdict():
@@ -255,8 +266,8 @@ def ran(status: str = "ok") -> list[Any]:
 @pytest.mark.parametrize(
     ("verdict", "clock", "expected"),
     [
-        (CodeVerdict.SAME, Verdict.CANNOT_TELL, Verdict.SAME),
-        (CodeVerdict.SAME, Verdict.FASTER, Verdict.SAME),
+        (CodeVerdict.SAME, Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),
+        (CodeVerdict.SAME, Verdict.FASTER, Verdict.FASTER),
         (CodeVerdict.SAME, Verdict.SLOWER, Verdict.SLOWER),
         (CodeVerdict.SAME, Verdict.BROKEN, Verdict.BROKEN),
         (CodeVerdict.CHANGED, Verdict.SAME, Verdict.CANNOT_TELL),
@@ -264,7 +275,7 @@ def ran(status: str = "ok") -> list[Any]:
         (CodeVerdict.BROKEN, Verdict.SAME, Verdict.BROKEN),
     ],
 )
-def test_without_a_gpu_the_code_decides_and_the_clock_only_where_it_is_certain(verdict, clock, expected) -> None:
+def test_without_a_gpu_the_worst_of_the_clock_and_the_code_decides(verdict, clock, expected) -> None:
     found = decided(timed(Verdict.SAME, clock), made(verdict), ran())
     assert found.verdict is expected
     same = int(verdict is CodeVerdict.SAME)
@@ -289,6 +300,7 @@ def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gp
 def test_what_nobody_looked_at_is_named() -> None:
     found = decided(timed(Verdict.SAME), made(CodeVerdict.SAME, "gemm"), ran("unsupported"))
     assert "not looked at, for want of a GPU and of declared code: all_gather/triton" in found.why
+    assert found.verdict is Verdict.CANNOT_TELL
 
 
 def test_a_case_that_fails_on_both_sides_is_not_right() -> None:

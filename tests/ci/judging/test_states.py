@@ -1,0 +1,77 @@
+"""The table of states: a test of every cell, and the table in ARCHITECTURE is the one that decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.trial_file import FAILED, Status
+from ci.judging.judge import judge
+from ci.judging.policy import Policy
+from ci.judging.states import STATES, Open, markdown, verdict_of_states
+from ci.judging.types import Verdict
+from ci.trials.comparisons import Comparison
+
+TELL, BROKEN, NEW, GONE, NOTHING = Verdict.CANNOT_TELL, Verdict.BROKEN, Verdict.NEW, Verdict.GONE, Open.NOTHING
+CELLS = {
+    # base: head does not import, declares nothing, unsupported, not tried, fails, wrong, right and untimed, timed
+    Status.UNIMPORTED: (TELL, TELL, TELL, TELL, TELL, TELL, TELL, TELL),
+    Status.MISSING: (BROKEN, NOTHING, NOTHING, NOTHING, BROKEN, BROKEN, NEW, NEW),
+    Status.UNSUPPORTED: (BROKEN, GONE, NOTHING, NOTHING, BROKEN, BROKEN, TELL, TELL),
+    Status.SKIPPED: (BROKEN, GONE, NOTHING, NOTHING, BROKEN, BROKEN, TELL, TELL),
+    Status.ERROR: (TELL, GONE, TELL, TELL, TELL, TELL, TELL, TELL),
+    Status.WRONG: (TELL, GONE, TELL, TELL, TELL, TELL, TELL, TELL),
+    Status.UNTIMED: (BROKEN, GONE, BROKEN, TELL, BROKEN, BROKEN, Open.CODE, TELL),
+    Status.OK: (BROKEN, GONE, BROKEN, TELL, BROKEN, BROKEN, TELL, Open.TIMES),
+}
+EVERY_CELL = [(base, head, cell) for base, row in CELLS.items() for head, cell in zip(STATES, row, strict=True)]
+
+
+@pytest.mark.parametrize(("base", "head", "cell"), EVERY_CELL)
+def test_a_cell(base: Status, head: Status, cell: Verdict | Open) -> None:
+    assert verdict_of_states(base, head) is cell
+    for other in FAILED:  # a crash, a hang and an error are decided alike
+        if base is Status.ERROR:
+            assert verdict_of_states(other, head) is cell
+        if head is Status.ERROR:
+            assert verdict_of_states(base, other) is cell
+
+
+@pytest.mark.parametrize(("base", "head", "cell"), [one for one in EVERY_CELL if one[2] is not NOTHING])
+def test_the_judge_says_what_the_table_says_and_the_exit_code_follows(base, head, cell) -> None:
+    sides = {"base_why": "why of base", "head_why": "why of head"}
+    judgement = judge([Comparison("k/b/c", "k", "b", base_status=base, head_status=head, **sides)], Policy())
+    expected = cell if isinstance(cell, Verdict) else Verdict.CANNOT_TELL  # without times, and without known code
+    assert [case.verdict for case in judgement.cases] == [expected]
+    assert judgement.verdict.exit_code == {BROKEN: 1, NEW: 0}.get(expected, 2)
+
+
+def test_nothing_passes_but_what_is_new_or_judged_by_times_or_code() -> None:
+    passing = {cell for _, _, cell in EVERY_CELL if isinstance(cell, Verdict) and cell.exit_code == 0}
+    assert passing == {Verdict.NEW}
+    assert [base for base, _, cell in EVERY_CELL if cell is NEW] == [Status.MISSING, Status.MISSING]
+
+
+def test_the_documented_table_is_this_one() -> None:
+    text = (Path(__file__).parents[3] / ".github" / "ARCHITECTURE.md").read_text()
+    assert "\n".join(markdown()) in text
+
+
+@pytest.mark.parametrize(("old", "new"), [("k/c", "k/d"), ("k", ""), ("k/b", "k/b2")])
+def test_what_is_gone_passes_where_the_settings_say_so(old: str, new: str) -> None:
+    gone = Comparison("k/b/c", "k", "b", head_status=Status.MISSING)
+    judgement = judge([gone], Policy())
+    assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 2)
+    assert 'renamed = {"k/c" = "NEW NAME"}' in judgement.cases[0].evidence[0]
+    judgement = judge([gone], Policy(renamed={old: new}))
+    assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 0)
+    assert "as the settings say" in judgement.cases[0].evidence[0]
+
+
+def test_a_changed_definition_is_named_with_both_values() -> None:
+    digests = {"base_definition": "a", "head_definition": "b"}
+    changes = ("tolerance norm 1e-06, peak 0.0001 → norm 1e-05, peak 0.001",)
+    [case] = judge([Comparison("k/b/c", "k", "b", definition_changes=changes, **digests)], Policy()).cases
+    assert case.verdict is Verdict.NOT_COMPARABLE
+    assert changes[0] in case.evidence[0]
