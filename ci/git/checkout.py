@@ -115,7 +115,8 @@ def _kept(folder: Path) -> dict[str, str]:
 def _add_submodules(clone: Path, folder: Path) -> None:
     """Check submodules out as worktrees of what the clone has of them, those within them too."""
     names = git_or_none(folder, "config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.path$") or ""
-    name_of = dict(match.groups()[::-1] for match in re.finditer(r"^submodule\.(.*)\.path (.*)$", names, re.MULTILINE))
+    found = re.finditer(r"^submodule\.(.*)\.path (.*)$", names, re.MULTILINE)
+    name_of = {match.group(2): match.group(1) for match in found}
     for path, commit in _submodules(folder):
         source = next(
             filter(None, (_repository_of(place) for place in _places(clone, name_of.get(path, path), path))), None
