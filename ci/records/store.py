@@ -226,6 +226,7 @@ def _by_record(
             aside = set_aside(file.path, trial.text.encode()) if reasons and keep else ""
             problems += [Problem(str(file.path), why, aside) for why in reasons]
             for place in of_trial:
+                key: tuple[Path, Place | None]
                 if trial.sweep:
                     key = results_dir / SWEEPS / place.machine / f"{place.stem}-{trial.operator}", None
                 else:
