@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ci.harness import MeasureError, draw, follow, options, program, run_here
-from ci.options import ANY, DRY_RUN, PASS, RESULTS, Given, NewFile, err_console, flag, folder, option, several, verb
-from ci.records.store import damage_of, notes_files
-from ci.report.words import plain
+from ci.options import DRY_RUN, FILE, PASS, RESULTS, Given, err_console, folder, option, verb
 
 
 @verb("ridgeline site --out site")
 @folder("--out", "site", "Folder to build.")
 @option("--repo-url URL", "Where commits link to (default: the repository of the workflow run).")
 @option("--serve PORT", "Serve it on this machine's PORT until Ctrl-C.", click.IntRange(1, 65535))
-@several(
-    "--report FILE -> reports",
-    "A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
-    ANY,
-)
 @RESULTS
 @DRY_RUN
 def site(given: Given) -> int:
     """Build the dashboard from the records: a folder that works offline."""
-    if given.reports:
-        from ci.report import json_report  # most sites show none, and half of what this verb would import is its
-
-        for path in given.reports:
-            json_report.read(path)  # a stranger's file is checked before anything is built of it
     if given.dry_run:
         click.echo(f"would build {given.out} from {given.results}")
         return 0
-    build_site(given.out, given.results, given.repo_url, given.reports)
-    for problem in filter(None, map(damage_of, notes_files(given.results))):
-        click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    build_site(given.out, given.results, given.repo_url)
     click.echo(given.out / "index.html")
     if given.serve is not None:
         click.echo(f"http://127.0.0.1:{given.serve}/ until Ctrl-C", err=True)
@@ -46,12 +31,12 @@ def site(given: Given) -> int:
     return 0
 
 
-def build_site(out: Path, results: Path, repo_url: str | None = None, reports: Sequence[Path] = ()) -> None:
+def build_site(out: Path, results: Path, repo_url: str | None = None) -> None:
     """Build it in a process of its own: judging needs no plotting library."""
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     url = repo_url or (f"{server}/{name}" if server and name else None)
     argv = program("dashboards") + options(results=results.resolve(), out=out.resolve())
-    argv += options(repo_url=url, report=[path.resolve() for path in reports])
+    argv += options(repo_url=url)
     ended = follow(argv, err_console(), "building the site", stdout=False)
     if ended.code:
         raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")
@@ -60,7 +45,7 @@ def build_site(out: Path, results: Path, repo_url: str | None = None, reports: S
 # `ridgeline plot`: a figure of the records for a comment or a paper.
 
 
-FIGURES = ("history", "bytes", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
+FIGURES = ("history", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
 FORMATS = (".png", ".svg", ".pdf")
 
 EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
@@ -74,19 +59,16 @@ EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --ou
 @option("--machine NAME", "Of this machine (default: the only one that has it).")
 @option("--kernel NAME", "Of this operator.")
 @option("--case NAME", "Of this case.")
-@option("--rate NAME", "tflops, gbs, algbw, busbw or time (default: as the case is quoted).")
-@flag("--plain", "A history without its steps.")
-@option("--out", ".png, .svg or .pdf", NewFile(), required=True)
+@option("--out", ".png, .svg or .pdf", FILE, required=True)
 @RESULTS
 @DRY_RUN
 def plot(given: Given) -> int:
     """Draw one figure of the records; the same records give the same file.
 
-    history: a case over the commits, with its steps.  bytes: a collective over its payload.  backends: all backends of
-    an operator beside the baseline.  shapes: speed over the size of a case, with the roof.  roofline: all cases under
-    the roofs.  scaling: over the number of ranks.  cus: over the CUs that a collective takes.  machine: its GPUs over
-    time.  sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those
-    of studies).
+    history: a case over the commits.  backends: all backends of an operator beside the library.  shapes: speed over the
+    size of a case or the payload of a collective.  roofline: all cases under the roofs.  scaling: over the number of
+    ranks.  cus: over the CUs that a collective takes.  machine: its GPUs over time.  sweep: the points of an operator's
+    newest recorded sweep beside their anchor (`ridgeline study` draws those of studies).
     """
     what, out, results = given.what, given.out, given.results
     if out.suffix.lower() not in FORMATS:
@@ -96,8 +78,15 @@ def plot(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would draw {what} from {results} into {out}")
         return PASS
-    chosen = {name: getattr(given, name) for name in ("machine", "kernel", "case", "rate")}
-    asked = ("dashboards.figures", what, *(["--plain"] if given.plain else []))
-    draw(err_console(), f"drawing {what}", *asked, **chosen, results=results.resolve(), out=out.resolve())
+    chosen = {name: getattr(given, name) for name in ("machine", "kernel", "case")}
+    draw(
+        err_console(),
+        f"drawing {what}",
+        "dashboards.figures",
+        what,
+        **chosen,
+        results=results.resolve(),
+        out=out.resolve(),
+    )
     click.echo(out)
     return PASS

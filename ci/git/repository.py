@@ -21,7 +21,7 @@ NAMED = 3
 """Files with uncommitted changes that a sentence names."""
 
 SITE = (":!site", "site/.ridgeline-site")
-"""The page as it lies by default, and what says that it is one (dashboards.draft.MARKER)."""
+"""The page as it lies by default, and what says that it is one (dashboards.files.MARKER)."""
 
 BESIDE = ("csv", "md", "json", "png", "svg", "draft")
 """Suffixes of what is made of a trial file, beside it by its name or in a folder of its name."""

@@ -1,7 +1,6 @@
 """Every formula of a rate, once: from the cost of a call and its seconds, for single numbers and pandas columns alike.
 
 It imports nothing but the standard library, because `ridgeline run --out` prints rates on nodes where start-up counts.
-The page computes the same rates in dashboards/static/values.js; tests/dashboards/test_values.py holds the two equal.
 """
 
 from __future__ import annotations

@@ -136,35 +136,6 @@ def _point(row: PointRow) -> dict[str, object]:
     return {name: row[name] for name in names}
 
 
-# ---- figure -------------------------------------------------------------------------------------------------------
-
-
-def figure(measured: Measured, title: str, case: str = "") -> tuple[Json, pd.DataFrame]:
-    """(SPEC, DATA) of the figure of kind "sweep" (dashboards.figures.studies): points by case, of one or of all."""
-    rows = [row for row in point_rows(measured.frame) if case in ("", row["case"])]
-    regimes = sorted({row["regime"] for row in rows})
-    data = pd.DataFrame(rows, columns=["name", "ratio", "low", "high", "status", "backend", "case"])
-    data["status"] = ["equal to another" if row["equal_to"] else row["status"] for row in rows]
-    if len(regimes) > 1:
-        data["case"] = [f"{row['case']}, {row['regime']}" for row in rows]
-    machine, origin = measured.machine, measured.origin
-    spec = {
-        "kind": "sweep",
-        "title": title,
-        "anchor": rows[0]["anchor"] if rows else "",
-        "group": "backend",
-        "by": "case",
-        "foot": {
-            "machine": f"{machine.market_name or machine.device} ({origin.machine})",
-            "versions": versions(measured),
-            "commit": (origin.commit or "none")[:8] + (" with local changes" if origin.dirty else ""),
-            "date": measured.started_at[:10],
-            "regime": ", ".join(regimes),
-        },
-    }
-    return spec, data.rename(columns={"name": "point"})
-
-
 def versions(measured: Measured) -> str:
     """The software of a sweep: "torch 2.11.0, Triton 3.6.0, driver 570.1"."""
     said = measured.environment.versions

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
-SETTLED = """document.readyState === 'complete' && !document.querySelector('[data-busy]') && (
-  !document.querySelector('#shown') || document.querySelector('#shown').textContent !== ''
-  || document.querySelector('[role=alert]:not([hidden]), #absent-here:not([hidden])'))"""
+SETTLED = "document.readyState === 'complete' && !document.querySelector('[data-busy]')"
 """The page has drawn its tables, or says why it cannot."""
 
 SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"

@@ -1,13 +1,11 @@
-"""What tests of the pages and figures share: one browser, and the figures that are saved."""
+"""What tests of the pages share: one browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from matplotlib.figure import Figure
 
-from dashboards.figures import paper
 from tests.dashboards import chromium
 from tests.needed import needed
 
@@ -29,12 +27,3 @@ def page(tab: chromium.Page) -> Iterator[chromium.Page]:
     yield tab
     assert tab.errors == []
     assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were saved, to look at their lines."""
-    found: list[Figure] = []
-    save = paper.save
-    monkeypatch.setattr(paper, "save", lambda figure, path: found.append(figure) or save(figure, path))
-    return found

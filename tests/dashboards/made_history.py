@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from ci.history.analysis import History
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
 from ci.records.ledger import Explanation, TriedCause
 from ci.stats.types import Step
-from dashboards.sources import SiteHistory
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
 
@@ -46,16 +46,16 @@ def event(frame: pd.DataFrame, keys: Sequence[SeriesKey], at: int, ratio: float,
     return dataclasses.replace(plain, **changes)
 
 
-def history(*events: HistoryEvent) -> SiteHistory:
+def history(*events: HistoryEvent) -> History:
     """The history of these events and no other steps."""
     steps: dict[SeriesKey, tuple[Moved, ...]] = {}
     for one in events:
         for moved in one.moved:
             steps[moved.key] = (*steps.get(moved.key, ()), moved)
-    return SiteHistory(events, steps)
+    return History(events, steps)
 
 
-def lively(frame: pd.DataFrame) -> SiteHistory:
+def lively(frame: pd.DataFrame) -> History:
     """One of each: three open regressions on two machines (one taken), an improvement, and the rest in their folds."""
     gemm = [SeriesKey(MI300X, "gemm", "triton", case) for case in ("llm_up_m4096", "llm_down_m64")]
     gather = [SeriesKey(H200, "all_gather", "triton", f"w8_{1 << p}k") for p in range(6, 20, 2)]

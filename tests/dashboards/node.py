@@ -14,11 +14,14 @@ STATIC = Path(__file__).parents[2] / "dashboards" / "static"
 INSTALL = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
 
 
-def computed(script: str, module: str, expression: str, value: Any) -> Any:
-    """A JavaScript expression of `input`, which is `value`, and R, which is `module` after a script of the pages."""
+def computed(script: str, module: str, expression: str, value: Any, before: str = "") -> Any:
+    """A JavaScript expression of `input`, which is `value`, and R, which is `module` after a script of the pages.
+
+    before: JavaScript that runs before that script.
+    """
     node = needed("Node.js")
     read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
-    program = f"globalThis.Ridgeline = {{}};\n{(STATIC / script).read_text()}\nconst R = {module};\n{read}"
+    program = f"globalThis.Ridgeline = {{}};\n{before}{(STATIC / script).read_text()}\nconst R = {module};\n{read}"
     program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
     done = subprocess.run([node, "-e", program], input=json.dumps(value), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

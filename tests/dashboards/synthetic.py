@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from ci.records import cache, derived
-from ci.records.cache import SCHEMA, TEXT, UNKNOWN
-from dashboards.lanes import tidy
+from ci.records import derived
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
 MACHINES = {
@@ -219,11 +214,11 @@ def lively(commits: int = 120) -> pd.DataFrame:
 
 
 def one_case(commits: int = 6, **changes: Any) -> pd.DataFrame:
-    """One GEMM case by triton and its baseline on one machine, tidy; columns set to lists by `changes` for triton."""
+    """One GEMM case by triton and its baseline on one machine; columns set to lists by `changes` for triton."""
     frame = history(commits, CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
     for column, values in changes.items():
         frame.loc[frame["backend"] == "triton", column] = values
-    return tidy(frame)
+    return frame
 
 
 def with_times(triton: list[float], blas: list[float] | None, spread: float = 0.001) -> pd.DataFrame:
@@ -236,7 +231,7 @@ def with_times(triton: list[float], blas: list[float] | None, spread: float = 0.
         frame.loc[rows, "seconds_high"] = np.array(times) * (1 + spread)
     if blas is None:
         frame = frame[frame["backend"] == "triton"]
-    return tidy(derived.derive(frame))
+    return derived.derive(frame)
 
 
 def large(series: int, commits: int, seed: int = 3) -> pd.DataFrame:
@@ -300,44 +295,3 @@ TEXTS = (
     "' OR 1=1; -- $(reboot) `reboot`",
 )
 """25 of them."""
-
-
-# A folder of records with millions of rows, as a build finds it: asv's files, and their rows in the cache.
-
-
-def add(frame: pd.DataFrame, results: Path) -> None:
-    """Put the rows of a machine (`tests.dashboards.synthetic.large`) into a folder of records, a record per commit.
-
-    The notes hold nothing: what is parsed once is not what is measured.
-    """
-    machine, table = str(frame["machine"].iloc[0]), as_table(frame)
-    folder = results / machine
-    folder.mkdir(parents=True, exist_ok=True)
-    for commit, at in _commits(frame).items():
-        notes = folder / f"{commit[:8]}-py3.12.notes.jsonl"
-        notes.write_text("")
-        digest = cache.digest_of(f"{machine}/{commit[:8]}-py3.12", [notes])
-        assert cache.write_rows(results / ".cache" / f"{digest}.parquet", table.slice(at.start, at.stop - at.start))
-
-
-def _commits(frame: pd.DataFrame) -> Mapping[str, slice]:
-    """The rows of each commit, which stand together."""
-    codes = frame["commit"].cat.codes.to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-    names = frame["commit"].cat.categories
-    return {str(names[codes[a]]): slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)}
-
-
-def as_table(frame: pd.DataFrame) -> pa.Table:
-    """The frame as the cache keeps it; columns that it lacks are unknown."""
-    return pa.table([_column(frame, field) for field in SCHEMA], schema=SCHEMA)
-
-
-def _column(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
-    if field.name in frame:
-        column = frame[field.name]
-        return pa.Array.from_pandas(column.astype("category") if field.type == TEXT else column).cast(field.type)
-    known = UNKNOWN.get(field.name)
-    if field.type == TEXT:
-        return pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), pa.array([known], pa.string()))
-    return pa.array([known] * len(frame), field.type)

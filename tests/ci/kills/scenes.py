@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ci.records import store
 from ci.trials.file import read
-from dashboards.draft import MARKER, PARTS, digest
+from dashboards.files import MARKER, tree_digest
 from tests.ci import made_trials
 from tests.kit import ROOT, commit, git, repository
 
@@ -284,16 +284,10 @@ def _whole(path: Path) -> bool:
 
 
 def _site_faults(site: Path) -> list[str]:
-    """A site is there with every file of its parts, or not at all."""
+    """A site is there with every file as it was built, or not at all."""
     if not site.exists():
         return []
     if not (site / MARKER).exists():
         return [f"{site} has no {MARKER}"]
-    parts = json.loads((site / PARTS).read_text())
-    wanted = {path: made for part in parts.values() for path, made in part["files"].items()}
-    return [f"{site / path} is not as built" for path, made in wanted.items() if digest_of(site / path) != made]
-
-
-def digest_of(path: Path) -> str:
-    """As the site names it, "" where there is no file."""
-    return digest(path.read_bytes()) if path.is_file() else ""
+    made = json.loads((site / MARKER).read_text())["files"]
+    return [] if made == tree_digest(site) else [f"{site} is not as built"]

@@ -173,7 +173,8 @@ def test_every_spoiled_line_is_told_and_the_others_are_recorded_and_shown(tmp_pa
     told = json.loads(answer.stdout)
     assert told["added"] == 2
     assert [p["where"] for p in told["problems"]] == [f"{file}:{n}" for n in range(2, len(bad) + 2)]
-    assert build(tmp_path / "results", tmp_path / "site").is_dir()
+    build(tmp_path / "results", tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").exists()
 
 
 BAD_LINES = {

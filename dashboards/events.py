@@ -1,0 +1,290 @@
+"""The events of the history: the page of all of them, their feed and their files."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from ci.history.types import CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved
+from dashboards import table
+from dashboards.files import slug
+from dashboards.frame import Site
+from dashboards.table import Column, Piece, Table
+
+STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
+"""States that need somebody."""
+
+WIDE = 10
+"""Commits of a range from which on its page says how to narrow it."""
+
+COLUMNS = (
+    *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
+    *("first_bad", "first_bad_date", "author", "subject", "pull_request", "last_good", "between", "owner", "reason"),
+    *("link", "causes", "ended_at"),
+)
+"""Columns of events.csv; ratio is new time / old time, dates are UTC days."""
+
+
+def is_open(event: HistoryEvent) -> bool:
+    """Whether a time moved and nobody has dealt with it."""
+    return event.state in STANDING and event.kind is not EventKind.CODE
+
+
+def rank(event: HistoryEvent) -> tuple[Any, ...]:
+    """What is open and slower first, then by size; of the rest, the newest first."""
+    size = abs(math.log(event.ratio)) if math.isfinite(event.ratio) and event.ratio > 0 else math.inf
+    if is_open(event):
+        return 0, event.direction is not Direction.SLOWER, -size, event.id
+    return 1, event.kind is EventKind.CODE, -event.first_bad.date_ms, event.id
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+CALLED = {EventKind.CODE: "machine code changed", EventKind.CONFIGURATION: "best configuration moved"}
+"""What an event is called, where it is not its size and direction."""
+
+SIGN = {Direction.SLOWER: "▲", Direction.FASTER: "▼"}
+"""Of the time: slower is up."""
+
+
+def address(event: str) -> str:
+    """Of an event on the page of all of them, from the root of the site."""
+    return f"events.html#event={quote(event, safe='')}"
+
+
+def percent(ratio: float) -> str:
+    """1.0396 -> "3.96 %": how much longer, or by how much shorter, the new time is."""
+    return f"{abs(100 * (ratio - 1)):.3g} %"
+
+
+def interval(low: float, high: float) -> str:
+    """1.0255, 1.0555 -> "+2.55 to +5.55 %"."""
+    return f"{100 * (low - 1):+.3g} to {100 * (high - 1):+.3g} %".replace("-", "−")
+
+
+def moved_words(one: Moved) -> str:
+    """A step of a series."""
+    step = one.step
+    size = f"{percent(step.ratio)} {one.direction} ({interval(step.ratio_low, step.ratio_high)})"
+    return f"{SIGN[one.direction]} {one.key.backend} {size} since {one.first_bad[:8]}"
+
+
+def headline(event: HistoryEvent) -> str:
+    """What moved and by how much: "grouped_gemm_dgrad and 1 more, triton: 3.96 % slower (+2.55 to +5.55 %)"."""
+    kernels = list(dict.fromkeys(one.key.kernel for one in event.moved))
+    backends = list(dict.fromkeys(one.key.backend for one in event.moved))
+    who = kernels[0] if len(kernels) == 1 else f"{kernels[0]} and {len(kernels) - 1} more"
+    if event.kind in CALLED:
+        return f"{who}: {CALLED[event.kind]}"
+    size = f"{percent(event.ratio)} {event.direction} ({interval(event.ratio_low, event.ratio_high)})"
+    by = f", {backends[0]}" if len(backends) == 1 and event.kind is EventKind.KERNEL else ""
+    kind = "" if event.kind is EventKind.KERNEL else f"the {event.kind}, "
+    return f"{kind}{who}{by}: {size}"
+
+
+def since(event: HistoryEvent) -> str:
+    """The first bad commit and who wrote it: "since f5343322 SUBJECT (AUTHOR), or one of 86 commits before it"."""
+    commit = event.first_bad
+    who = f" ({commit.author})" if commit.author else ""
+    others = f", or one of {event.between} commits before it" if event.between else ""
+    return f"since {commit.hash[:8]} {commit.subject}{who}{others}".replace("  ", " ")
+
+
+def where(event: HistoryEvent) -> str:
+    """How many series on which machine, and what became of it."""
+    count = len({one.key for one in event.moved})
+    ended = f" at {event.ended_at.hash[:8]}" if event.ended_at else ""
+    owner = f" by {event.owner}" if event.owner else ""
+    return f"{count} series on {event.machine}, {event.state}{owner}{ended}"
+
+
+def narrowing(event: HistoryEvent) -> Piece | None:
+    """The command that measures what lies between, where many commits may be to blame."""
+    if event.kind is not EventKind.KERNEL or event.between < WIDE or not is_open(event):
+        return None
+    key = max(event.moved, key=lambda one: abs(math.log(one.step.ratio))).key
+    ends = f"{event.last_good.hash[:8]}..{event.first_bad.hash[:8]}"
+    words = f"ridgeline run {ends} --kernel {key.kernel} --case {key.case} --tier nightly"
+    return table.command(words, f"{event.between} commits between were not measured. To narrow it, on {event.machine}:")
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def events_page(site: Site) -> dict[str, Any]:
+    """What is open first; then what was accepted or ended; then changes of the machine code."""
+    events = sorted(site.history.events, key=rank)
+    still = [one for one in events if is_open(one)]
+    ended = [one for one in events if not is_open(one) and one.kind is not EventKind.CODE]
+    code = [one for one in events if one.kind is EventKind.CODE]
+    pieces: list[Piece] = [table.heading(f"Open: {len(still)}"), *map(event_fold, still)]
+    if not still:
+        pieces.append(table.text("Nothing is open.", "verdict good"))
+    if ended:
+        pieces += [table.heading(f"Accepted, fixed or recovered: {len(ended)}"), *map(event_fold, ended)]
+    if code:
+        line = f"Changes of the machine code: {len(code)}"
+        pieces += [table.heading("Machine code"), table.fold([line], list(map(event_fold, code)), name="code")]
+    past = site.history
+    looked = f"Looked at {past.series:,} series with {past.points:,} points of {len(past.commits)} commits."
+    pieces.append(table.text(" ".join([looked, *past.notes]), "small"))
+    links = [["JSON", "events.json"], ["CSV", "events.csv"], ["Atom feed", "feed.xml"]]
+    return {
+        "title": "Events",
+        "filter": True,
+        "pieces": [*pieces, {"kind": "links", "text": "The same as", "links": links}],
+    }
+
+
+def event_fold(event: HistoryEvent) -> Piece:
+    """Two lines that unfold to all that is known of an event."""
+    look = f"event {event.direction} {'open' if is_open(event) else 'ended'}"
+    lines = [f"{SIGN[event.direction]} {headline(event)}", f"{since(event)}; {where(event)}"]
+    return table.fold(lines, list(_unfolded(event)), look, event.id)
+
+
+def _unfolded(event: HistoryEvent) -> Iterator[Piece]:
+    good, bad = event.last_good, event.first_bad
+    request = [("pull request", f"#{bad.pull_request}")] if bad.pull_request is not None else []
+    yield table.facts(
+        [
+            ("event", event.id),
+            ("first bad", f"{bad.hash[:8]} {stamp(bad.date_ms)[:10]}"),
+            *request,
+            ("last good", f"{good.hash[:8]} {good.subject}" if good.hash else "none"),
+            ("commits between", str(event.between)),
+            ("owner", event.owner or "nobody"),
+        ]
+    )
+    if event.reason or event.link:
+        yield table.text(f"{event.reason} {event.link}".strip())
+    for cause in event.causes:
+        yield table.text(f"Also changed, {cause.kind}: {cause.text}")
+    for one in event.explanations:
+        yield table.text(f"Why ({one.state}): {one.sentence}")
+    if one := narrowing(event):
+        yield one
+    if event.kind is not EventKind.CODE and event.moved:
+        key = event.moved[0].key
+        ends = f"{good.hash[:8]} {bad.hash[:8]}"
+        chosen = f"--kernel {key.kernel} --case {key.case} --backend {key.backend} --tier nightly"
+        yield table.command(f"ridgeline ab {ends} {chosen}", "Measure both again, in turn:")
+        yield table.command(f"ridgeline events ack {event.id} --owner NAME --reason TEXT", "Take it:")
+    elif event.moved and good.hash:
+        yield table.command(f"ridgeline isa {good.hash[:8]} {bad.hash[:8]}", "See the code change:")
+    yield _moved_table(event).piece()
+
+
+def _moved_table(event: HistoryEvent) -> Table:
+    code = event.kind is EventKind.CODE
+    columns = [Column("kernel", "operator"), Column("case", "case", "case"), Column("backend", "backend")]
+    if not code:
+        columns.append(Column("change", "longer by", "change"))
+    columns.append(Column("judged_by", "judged by"))
+    rows = []
+    for one in sorted(
+        event.moved, key=lambda one: (-abs(math.log(max(one.step.ratio, 1e-9))) if not code else 0, one.key)
+    ):
+        case = re.sub(r" \[.*\]$", "", one.key.case)
+        link = f"kernels/{slug(one.key.kernel)}.html#machine={quote(event.machine)}&case={quote(case)}"
+        change = [[end - 1 for end in (one.step.ratio, one.step.ratio_low, one.step.ratio_high)]] if not code else []
+        rows.append([one.key.kernel, [one.key.case, link], one.key.backend, *change, one.judged_by])
+    return Table(f"event-{event.id}", "series that moved", columns, rows)
+
+
+# ---- files for other programs ---------------------------------------------------------------------------------------
+
+
+def files(site: Site) -> dict[str, bytes]:
+    """events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them), events.csv and feed.xml."""
+    found = sorted(site.history.events, key=lambda event: (-event.first_bad.date_ms, event.id))
+    whole = {"events": [_plain(event.as_json()) for event in found]}
+    rows = [list(_fields(event).values()) for event in found]
+    listed = Table("events", "events", [Column(name, name) for name in COLUMNS], rows)
+    return {
+        "events.json": json.dumps(whole, indent=1, allow_nan=False).encode("ascii") + b"\n",
+        "events.csv": listed.csv(),
+        "feed.xml": atom(found),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The same without numbers that JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _fields(event: HistoryEvent) -> dict[str, Any]:
+    """A row of events.csv; several names or causes in one field are divided by "; "."""
+    known = {
+        **{name: getattr(event, name, None) for name in COLUMNS},
+        "state": str(event.state),
+        "kind": str(event.kind),
+        "direction": str(event.direction),
+        "kernels": "; ".join(dict.fromkeys(moved.key.kernel for moved in event.moved)),
+        "cases": "; ".join(dict.fromkeys(moved.key.case for moved in event.moved)),
+        "first_bad": event.first_bad.hash,
+        "first_bad_date": stamp(event.first_bad.date_ms)[:10],
+        "author": event.first_bad.author,
+        "subject": event.first_bad.subject,
+        "pull_request": event.first_bad.pull_request,
+        "last_good": event.last_good.hash,
+        "causes": "; ".join(f"{cause.kind}: {cause.text}" for cause in event.causes),
+        "ended_at": event.ended_at.hash if event.ended_at else None,
+    }
+    return {name: known[name] for name in COLUMNS}
+
+
+TEMPLATE = Path(__file__).parent / "templates" / "feed.xml"
+
+ENTRIES = 200
+"""Newest events in the feed (Atom, RFC 4287).  A reader keeps what it has seen; events.json has all."""
+
+NO_CHARACTER = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 (section 2.2) has no way to write: control characters and halves of surrogate pairs."""
+
+
+def atom(events: Sequence[HistoryEvent], limit: int = ENTRIES) -> bytes:
+    """The feed of events that come newest first; valid without any event too.
+
+    An entry keeps its id; its date is that of the commit at which the event began, or ended.
+    """
+    entries = [
+        {
+            "title": f"{headline(event)}, {event.state}",
+            "id": quote(event.id, safe=""),
+            "updated": stamp(_changed(event).date_ms),
+            "published": stamp(event.first_bad.date_ms),
+            "terms": [str(term) for term in (event.kind, event.direction, event.state)],
+            "sentences": [since(event), where(event), *(f"{cause.kind}: {cause.text}" for cause in event.causes)],
+        }
+        for event in events[:limit]
+    ]
+    template = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, keep_trailing_newline=True)
+    updated = stamp(max((_changed(event).date_ms for event in events), default=0))
+    return NO_CHARACTER.sub("\ufffd", template.render(updated=updated, entries=entries)).encode()
+
+
+def _changed(event: HistoryEvent) -> CommitFacts:
+    return event.ended_at or event.first_bad
+
+
+def stamp(date_ms: int) -> str:
+    """A date as RFC 3339 writes it, in UTC."""
+    zero = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    try:
+        date = zero + datetime.timedelta(milliseconds=max(0, date_ms))
+    except OverflowError:  # a clock set to nonsense
+        date = zero
+    return date.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,269 @@
+"""The first page: is something worse than it was, since when and by whom; then one row for each operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ci.history.types import Direction, EventKind, EventState, HistoryEvent
+from dashboards import charts, table
+from dashboards.events import SIGN, address, headline, is_open, rank, since
+from dashboards.files import natural, slug
+from dashboards.frame import NAMES, RECENT, UNITS, Lane, Series, Site
+from dashboards.kernel import (
+    CHANGE_HELP,
+    NEWEST,
+    RATIO_HELP,
+    newest_cells,
+    not_measured,
+    ratio_lines,
+    step_marks,
+    value_lines,
+)
+from dashboards.machines import broken_modules
+from dashboards.table import Column, Piece, Table
+
+SHOWN = 50
+"""Commits of a line of this page: about two months of nightly runs."""
+
+LEAST_SPAN = 1.1
+"""The least ratio of the upper end of an axis of ratios to its lower one: steps of 1 % can be seen, noise is flat."""
+
+MOST_SPAN = 1.5
+"""The most: what moves further is cut off, or the steps of all others could not be seen."""
+
+ALONE = 0.02
+"""Of two H200, 97 separate runs of GEMM differed by less in all but 1 % of the pairs (default clocks, 2026-11-20)."""
+
+MOVED = 12
+"""Rows of the table of what changed most."""
+
+
+def front_files(site: Site) -> Iterator[tuple[str, Any]]:
+    """(path, page) of each lane."""
+    for lane in site.lanes:
+        yield f"{lane.slug}/front", _page(site, lane)
+
+
+def _page(site: Site, lane: Lane) -> dict[str, Any]:
+    pieces = [*verdict(site, lane), *operators(site, lane), *moved_most(lane), *_left_out(site, lane)]
+    return {"title": "", "commits": lane.commits, "pieces": pieces}
+
+
+# ---- what is open ---------------------------------------------------------------------------------------------------
+
+
+def verdict(site: Site, lane: Lane) -> Iterator[Piece]:
+    """What is open on this machine, and where else something is."""
+    events = sorted(filter(is_open, site.history.events), key=rank)
+    here = [one for one in events if one.machine == lane.machine]
+    slower = [one for one in here if is_regression(one)]
+    if slower:
+        count = "1 regression is" if len(slower) == 1 else f"{len(slower)} regressions are"
+        yield table.text(f"{count} open on {lane.machine}", "verdict bad")
+    else:
+        what = "No regression is open" if here else "Nothing is open"
+        yield table.text(f"{what} on {lane.machine} since {lane.commits[0].hash[:8]}", "verdict good")
+    if here:
+        yield {"kind": "lines", "lines": [_line(one) for one in here]}
+    newest = lane.commits[-1]
+    looked = f"{len(lane.commits)} commits up to {newest.hash[:8]} of {newest.date[:10]}."
+    yield table.text(f"{looked} {_elsewhere(events, lane)}".strip(), "small")
+
+
+def is_regression(event: HistoryEvent) -> bool:
+    """Whether an operator of ours became slower and nobody has dealt with it."""
+    slower = event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER
+    return slower and event.state is EventState.OPEN
+
+
+def _line(event: HistoryEvent) -> list[Any]:
+    return [f"{SIGN[event.direction]} {headline(event)}", address(event.id), event.direction, since(event)]
+
+
+def _elsewhere(events: Sequence[HistoryEvent], lane: Lane) -> str:
+    others: dict[str, int] = {}
+    for one in events:
+        if one.machine != lane.machine and is_regression(one):
+            others[one.machine] = others.get(one.machine, 0) + 1
+    listed = ", ".join(f"{count} on {machine}" for machine, count in sorted(others.items()))
+    return f"Regressions elsewhere: {listed}." if listed else "No regression is open on any other machine."
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+
+def operators(site: Site, lane: Lane) -> Iterator[Piece]:
+    """One row for each operator: the ratio of its headline case to the library, large; the speeds behind it, small."""
+    chosen = {kernel: headline_series(site, lane, kernel) for kernel in lane.cases}
+    shown = {kernel: one for kernel, one in chosen.items() if one}
+    ends = {kernel: _drawn_range(lane, one) for kernel, one in shown.items()}
+    span = max([LEAST_SPAN, *(high / low for low, high in ends.values())])
+    rows = [_operator(site, lane, one, ends[kernel], min(span, MOST_SPAN)) for kernel, one in shown.items()]
+    columns = [
+        Column("operator", "operator", "case"),
+        Column("history", "ratio to the library, one scale for all", "chart", RATIO_HELP),
+        Column("ratio", "newest", "ratio", RATIO_HELP),
+        Column("change", f"last {RECENT} commits", "change", CHANGE_HELP),
+        Column("speeds", "speeds, which wander", "chart", "Both wander with the clock; their ratio does not."),
+        Column("value", "ours", "rate"),
+        Column("cases", "all its cases", "lines", "The least and the largest newest ratio to the library."),
+    ]
+    named = f"{lane.machine}-operators"
+    yield Table(named, "every operator, by its headline case", columns, rows).piece(look="front")
+
+
+def headline_series(site: Site, lane: Lane, kernel: str) -> Series | None:
+    """Of our series of the pull-request tier (of all, if none is) that were measured lately, the one with the longest
+    history, then the fastest, of the backend that is declared first: what users get."""
+    timed = [one for those in lane.cases[kernel].values() for one in those if len(one.good)]
+    ours = [one for one in timed if not one.baseline] or timed
+    if not ours:
+        return None
+    at = lane.columns["at"]
+    newest = max(int(at[one.good[-1]]) for one in ours)
+    ours = [one for one in ours if newest - at[one.good[-1]] <= RECENT]
+    ours = [one for one in ours if lane.columns["tier"][one.newest] == "pr"] or ours
+    names = {one.backend for one in ours}
+    if len(names) > 1:
+        first = next((name for name in declared_backends(site, lane, kernel, newest) if name in names), None)
+        ours = [one for one in ours if first in (None, one.backend)]
+    return max(ours, key=lambda one: (len(one.good), float(lane.columns["value"][one.good[-1]]), one.case))
+
+
+def declared_backends(site: Site, lane: Lane, kernel: str, at: int) -> Iterable[str]:
+    """The backends of an operator as its newest trial at a commit declares them, in that order."""
+    commit = lane.commits[at].hash
+    envs = lane.columns["env"][lane.columns["at"] == at]
+    trials = site.notes_of(lane.machine, commit, str(envs[-1])) if len(envs) else ()
+    sides = (side for one in reversed(trials) if one.operator == kernel for side in one.checkouts.values())
+    found = next((side.declaration for side in sides if side.recordable == commit and side.declaration), None)
+    return found.backends if found else ()
+
+
+def _recent(lane: Lane, series: Series) -> list[int]:
+    """Places of the last commits at which a series was measured."""
+    return sorted({int(at) for at in lane.columns["at"][series.good]})[-SHOWN:]
+
+
+def _drawn_range(lane: Lane, series: Series) -> tuple[float, float]:
+    """The least and the largest drawn ratio; of the newest stretch alone where all would need more than MOST_SPAN."""
+    columns, last = lane.columns, series.good[-1]
+    rows = series.good[columns["at"][series.good] >= _recent(lane, series)[0]]
+    rows = rows[np.isfinite(columns["ratio"][rows])]
+    same = [columns[name][rows] == columns[name][last] for name in ("library", "definition")]
+    for part in (rows, rows[same[0] & same[1]]):
+        ratio = columns["ratio"][part]
+        if len(ratio) and ratio.max() / ratio.min() <= MOST_SPAN:
+            return float(ratio.min()), float(ratio.max())
+    newest = float(columns["ratio"][last])
+    return (newest, newest) if np.isfinite(newest) else (1.0, 1.0)
+
+
+def _operator(site: Site, lane: Lane, one: Series, ends: tuple[float, float], span: float) -> list[Any]:
+    places, those = _recent(lane, one), lane.cases[one.kernel][one.case]
+    looks = charts.looks([one.backend], sorted({other.backend for other in those if other is not one}))
+    steps = site.steps.get((lane.machine, one.kernel, one.backend, one.case), ())  # type: ignore[call-overload]
+    library = next((other for other in those if other.backend == lane.columns["library"][one.good[-1]]), None)
+    ratio = [*ratio_lines(lane, one, places, looks[one.backend], steps), *step_marks(site, lane, one, places, steps)]
+    large = None
+    if ratio:
+        middle = math.sqrt(ends[0] * ends[1])
+        low, high = (middle * math.sqrt(span) ** sign for sign in (-1, 1))
+        option = charts.over_commits(places, ratio, "×", "", min=round(low, 3), max=round(high, 3), one=1)
+        large = charts.chart(f"{one.kernel}, {one.case}: ratio to the library", {"": option}, 96, small=True)
+    drawn = [other for other in (one, library) if other and len(other.good) > 1]
+    lines = [part for other in drawn for part in value_lines(lane, other, places, looks[other.backend], "value")]
+    rate = lane.rate[one.kernel, one.case]
+    option = charts.over_commits(places, [{**part, "low": [], "high": []} for part in lines], UNITS[rate], "")
+    speeds = charts.chart(f"{one.kernel}, {one.case}: {NAMES[rate]}", {"": option}, 96, small=True)
+    cells = dict(zip((column.key for column in NEWEST), newest_cells(lane, one), strict=True))
+    against = f" beside {cells['library']}" if cells["ratio"] else ""
+    link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
+    about = [one.kernel, link, f"{one.case}: {one.backend}{against}"]
+    speed = cells["value"] or [cells["seconds"], "s"]
+    if library and len(library.good):
+        value = float(lane.columns["value"][library.good[-1]])
+        speed = [*speed, [f"{library.backend}", value]]
+    shown = speeds if lines else None
+    return [about, large, cells["ratio"], cells["change"], shown, speed, _all_cases(lane, one.kernel)]
+
+
+def _all_cases(lane: Lane, kernel: str) -> list[str]:
+    """How the newest ratios of all cases of an operator spread."""
+    newest = [lane.ratio(int(one.good[-1])) for one in _ours(lane, kernel)]
+    known = sorted(one[0] for one in newest if one)
+    cases = len({one.case for one in _ours(lane, kernel)})
+    count = "1 case" if cases == 1 else f"{cases} cases"
+    if not known:
+        return [count, "no library was timed"]
+    behind = sum(one[2] < 1 for one in newest if one and math.isfinite(one[2]))
+    told = f"{known[0]:.3g} to {known[-1]:.3g} ×"
+    return [told, f"{count}, {behind} series behind" if behind else f"{count}, none behind"]
+
+
+def _ours(lane: Lane, kernel: str) -> list[Series]:
+    return [one for those in lane.cases[kernel].values() for one in those if len(one.good) and not one.baseline]
+
+
+# ---- what changed most, and what is not there -----------------------------------------------------------------------
+
+
+def moved_most(lane: Lane) -> Iterator[Piece]:
+    """Series whose ratio to the library is apart from that of some commits ago, slowest first: beyond its interval, or
+    by more than ALONE where too few trials give one."""
+    found = []
+    for kernel in lane.cases:
+        for one in _ours(lane, kernel):
+            change = lane.recent(one)
+            beyond = change and (
+                change.low > 0 or change.high < 0 if np.isfinite(change.low) else abs(change.value) > ALONE
+            )
+            if change and beyond and not lane.cpu:
+                found.append((one, change))
+    found.sort(key=lambda pair: -pair[1].value)
+    head, tail = found[: MOVED // 2], found[MOVED // 2 :][-MOVED // 2 :]
+    if found:
+        columns = [Column("kernel", "operator"), Column("case", "case", "case"), Column("backend", "backend")]
+        wanted = [column for column in NEWEST if column.key in ("change", "ratio", "value", "seconds", "commit")]
+        rows = []
+        for one, _ in (*head, *tail):
+            cells = dict(zip((column.key for column in NEWEST), newest_cells(lane, one), strict=True))
+            link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
+            rows.append([one.kernel, [one.case, link], one.backend, *(cells[column.key] for column in wanted)])
+        yield table.heading(f"What changed most over the last {RECENT} measured commits")
+        words = "Slower first: beyond the 99 % interval, or by 2 % where few trials give none. Two points are no event."
+        yield table.text(words, "small")
+        named = f"{lane.machine}-changed"
+        yield Table(named, "what changed most", [*columns, *wanted], rows).piece()
+
+
+def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
+    absent = not_measured(lane)
+    modules = broken_modules(site, lane)
+    if absent.rows or modules:
+        yield table.heading("What was not measured, and why")
+    for module, why in modules:
+        yield table.text(f"{module} could not be imported: {why}", "problem")
+    counts: Mapping[str, int] = {}
+    for row in absent.rows:
+        counts = {**counts, row[3][0]: counts.get(row[3][0], 0) + 1}
+    if absent.rows:
+        line = ", ".join(f"{count} {status}" for status, count in counts.items())
+        yield table.fold([line], [absent.piece(filter=True)])
+    for words in site.problems:
+        yield table.text(words, "problem")
+
+
+def newest_csv(lane: Lane) -> Table:
+    """The newest number of every arm of a lane that has one, libraries too."""
+    timed = sorted(
+        (one for one in lane.series if len(one.good)),
+        key=lambda one: (one.kernel, natural(one.case), one.baseline, one.backend),
+    )
+    about = [Column("kernel", "operator"), Column("case", "case"), Column("backend", "backend")]
+    rows = [[one.kernel, one.case, one.backend, *newest_cells(lane, one)] for one in timed]
+    return Table("newest", "newest numbers", [*about, *NEWEST], rows)

@@ -1,0 +1,424 @@
+"""The page of an operator: the history of every case, its newest numbers with all backends, and its machine code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ci.history.exact import SERIES, CodePoint, CodeRecord
+from ci.history.types import Direction, Moved, SeriesKey
+from ci.records import rates
+from ci.records.rates import Rate
+from ci.records.sustained import BesideRow
+from dashboards import charts, table
+from dashboards.charts import Option, numbers
+from dashboards.events import address, moved_words
+from dashboards.files import natural, slug
+from dashboards.frame import FEW_TRIALS, NAMES, RATIO, RECENT, UNITS, Lane, Series, Site, stretches
+from dashboards.table import Column, Piece, Table
+
+CHANGE_HELP = (
+    f"How much longer a call takes than {RECENT} measured commits before: the quotient of the ratios to the library, "
+    "which cancels clocks and heat. Absolute times of different days are not compared."
+)
+RATIO_HELP = (
+    "The library's time / ours in the rounds of the same trials, with its 99 % interval. Above 1 ours is faster."
+)
+NEWEST = (
+    Column(
+        "value", "speed", "rate", "At the median time. TFLOPS: FLOP of all ranks / time; GB/s: 10⁹ bytes of a rank."
+    ),
+    Column("range", "99 % interval", "interval"),
+    Column("seconds", "time", "duration", "Median; of a collective, of the slowest rank."),
+    Column("peak_share", "of peak", "share", "Least time by the roofline of the device / measured time."),
+    Column("ratio", "to the library", "ratio", RATIO_HELP),
+    Column("library", "library"),
+    Column("change", f"last {RECENT} commits", "change", CHANGE_HELP),
+    Column("trials", "trials", "number", "Fresh processes that were timed; the unit of inference."),
+    Column("commit", "commit", "commit"),
+)
+"""Columns of the newest number of a series."""
+
+
+def kernel_files(site: Site, lane: Lane, sustained: Sequence[BesideRow]) -> Iterator[tuple[str, Any]]:
+    """(path, page) of every operator of a lane."""
+    for kernel, cases in lane.cases.items():
+        own = [row for row in sustained if (row.machine, row.kernel) == (lane.machine, kernel)]
+        yield f"{lane.slug}/kernel-{slug(kernel)}", _page(site, lane, kernel, cases, own)
+
+
+def _page(
+    site: Site, lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]], sustained: Sequence[BesideRow]
+) -> dict[str, Any]:
+    names = sorted((name for name, those in cases.items() if any(len(one.good) for one in those)), key=natural)
+    first = max(names, key=lambda name: max(len(one.good) for one in cases[name]), default="")
+    measured = {name: _case(site, lane, cases[name]) for name in names}
+    pieces: list[Piece] = []
+    if names:
+        ordered = [first, *(name for name in names if name != first)]
+        pieces.append(table.choice("case", "case", [[name, name] for name in ordered], measured))
+        pieces += [table.heading(f"All cases of {kernel}"), all_cases(lane, kernel, cases).piece(filter=True)]
+        pieces += over_size(lane, kernel, names, cases)
+    else:
+        pieces.append(table.text("Nothing of it was timed on this machine; what was tried is below.", "notice"))
+    if sustained:
+        pieces += [table.heading("Calls back to back, at settled power"), sustained_table(sustained).piece()]
+    if len((absent := not_measured(lane, kernel)).rows):
+        line = f"{len(absent.rows)} pairs of case and backend have no time on this machine"
+        pieces.append(table.fold([line], [absent.piece(filter=True)]))
+    return {"title": kernel, "commits": lane.commits, "pieces": pieces}
+
+
+# ---- one case -------------------------------------------------------------------------------------------------------
+
+
+def _case(site: Site, lane: Lane, those: Sequence[Series]) -> list[Piece]:
+    newest = Table(
+        f"{those[0].kernel}-{those[0].case}",
+        f"newest numbers of {those[0].case}",
+        [Column("backend", "backend"), *NEWEST],
+        [[one.backend, *newest_cells(lane, one)] for one in by_speed(lane, those)],
+    )
+    steps = [moved for one in those for moved in site.steps.get(_key(lane, one), ())]
+    return [
+        table.facts(case_facts(lane, those)),
+        history_chart(site, lane, those),
+        *step_lines(site, lane, steps),
+        newest.piece(),
+        {"kind": "part", "path": f"code/{slug(those[0].kernel)}", "part": those[0].case},
+    ]
+
+
+def by_speed(lane: Lane, those: Sequence[Series]) -> list[Series]:
+    """Those with a time, the fastest newest time first."""
+    timed = [one for one in those if len(one.good)]
+    return sorted(timed, key=lambda one: float(lane.columns["seconds"][one.good[-1]]))
+
+
+def newest_cells(lane: Lane, series: Series) -> list[Any]:
+    """The cells of NEWEST of a series that has a time."""
+    row, rows = int(series.good[-1]), lane.columns
+    rate = lane.rate[series.kernel, series.case]
+    seconds, value = float(rows["seconds"][row]), float(rows["value"][row])
+    ends = [float(rows[name][row]) for name in ("seconds_high", "seconds_low")]
+    interval = [value * seconds / end for end in ends] if rate is not Rate.TIME else ends[::-1]
+    speed = [value, UNITS[rate]] if rate is not Rate.TIME and np.isfinite(value) else None
+    return [
+        speed,
+        interval if speed and np.isfinite(interval).all() else None,
+        seconds,
+        float(rows["peak_share"][row]),
+        lane.ratio(row) if not series.baseline else None,
+        rows["library"][row] if not series.baseline else "a library",
+        lane.recent(series) if not series.baseline else None,
+        int(rows["trials"][row]) if np.isfinite(rows["trials"][row]) else None,
+        lane.commit(row),
+    ]
+
+
+def case_facts(lane: Lane, those: Sequence[Series]) -> list[tuple[str, Any]]:
+    """What a case is."""
+    row = max(one.newest for one in those if len(one.good))
+    cost = {name: float(lane.columns[name][row]) for name in rates.AMOUNT.values()}
+    world = lane.columns["world"][row]
+    shape = json.loads(lane.columns["shape"][row] or "{}")
+    amounts = (
+        ("flops", "FLOP"),
+        ("hbm_bytes", "B of HBM"),
+        ("link_bytes", "B over links"),
+        ("payload_bytes", "B payload"),
+    )
+    costs = [f"{decimal(cost[name])}{unit}" for name, unit in amounts if cost[name] > 0]
+    named = [
+        ("shape", " ".join(f"{name}={value}" for name, value in shape.items())),
+        ("dtype", lane.columns["dtype"][row]),
+        ("ranks", str(int(world)) if world > 1 else ""),
+        ("tier", lane.columns["tier"][row]),
+        ("a rank's cost", ", ".join(costs)),
+        ("timed by", lane.columns["method"][row]),
+    ]
+    return [(name, value) for name, value in named if value]
+
+
+def decimal(value: float) -> str:
+    """137438953472 -> "137.4 G"."""
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.4g} {prefix}"
+    return f"{value:.4g} "
+
+
+# ---- history --------------------------------------------------------------------------------------------------------
+
+
+def _key(lane: Lane, series: Series) -> SeriesKey:
+    return SeriesKey(lane.machine, series.kernel, series.backend, series.case)
+
+
+def history_chart(site: Site, lane: Lane, those: Sequence[Series]) -> Piece:
+    """Every backend of a case over its measured commits: the ratio to the library, the speed, the time."""
+    timed = [one for one in those if len(one.good)]
+    places = np.unique(np.concatenate([lane.columns["at"][one.good] for one in timed]))
+    drawn = [one for one in timed if len(one.good) > 1 or not one.baseline or len(places) == 1]
+    looks = looks_of(drawn)
+    rate, units = lane.rate[those[0].kernel, those[0].case], {}
+    ours = [one for one in drawn if np.isfinite(lane.columns["ratio"][one.good]).any() and not one.baseline]
+    if ours:
+        steps = {one.backend: site.steps.get(_key(lane, one), ()) for one in ours}
+        lines = [
+            part for one in ours for part in ratio_lines(lane, one, places, looks[one.backend], steps[one.backend])
+        ]
+        marks = [mark for one in ours for mark in step_marks(site, lane, one, places, steps[one.backend])]
+        units[RATIO] = charts.over_commits(places, [*lines, *marks], "×", RATIO, one=1)
+    if rate is not Rate.TIME:
+        lines = [part for one in drawn for part in value_lines(lane, one, places, looks[one.backend], "value")]
+        units[NAMES[rate]] = charts.over_commits(places, lines, UNITS[rate], NAMES[rate])
+    lines = [part for one in drawn for part in value_lines(lane, one, places, looks[one.backend], "seconds")]
+    units["time"] = charts.over_commits(places, lines, "s", NAMES[Rate.TIME])
+    title = f"{those[0].kernel}, {those[0].case}"
+    return charts.chart(title, units, 330, zoom=len(places) > 30, key="unit")
+
+
+def looks_of(those: Sequence[Series]) -> dict[str, dict[str, Any]]:
+    """Colour and dash of the backends of a chart."""
+    return charts.looks(
+        sorted({one.backend for one in those if not one.baseline}),
+        sorted({one.backend for one in those if one.baseline}),
+    )
+
+
+def ratio_lines(
+    lane: Lane, series: Series, places: Sequence[int], look: Mapping[str, Any], steps: Iterable[Moved] = ()
+) -> Iterator[Option]:
+    """A line for each stretch under one definition beside one library, and the levels between its steps."""
+    rows, good = lane.columns, _drawn(lane, series, places, "ratio")
+    if not len(good):
+        return
+    begins = [lane.place[one.first_bad] for one in steps if one.first_bad in lane.place]
+    bounds = stretches(rows["definition"][good], rows["library"][good])
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        part = good[start:stop]
+        yield _line(lane, series.backend, part, places, look, ("ratio", "ratio_low", "ratio_high"))
+        cuts = np.flatnonzero(np.isin(rows["at"][part][1:], begins)) + 1
+        for level in np.split(part, cuts) if len(cuts) else ():
+            middle = float(np.exp(np.mean(np.log(rows["ratio"][level]))))
+            data = _aligned(places, rows["at"][level], float(numbers(middle)))
+            yield charts.level(series.backend, data, look["color"])
+
+
+def value_lines(
+    lane: Lane, series: Series, places: Sequence[int], look: Mapping[str, Any], name: str
+) -> Iterator[Option]:
+    """A line for each stretch under one definition; name: "value" or "seconds"."""
+    rows, good = lane.columns, _drawn(lane, series, places, name)
+    if len(good):
+        bounds = stretches(rows["definition"][good])
+        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+            ends = ("seconds_low", "seconds_high") if name == "seconds" else ("", "")
+            yield _line(lane, series.backend, good[start:stop], places, look, (name, *ends))
+
+
+def _drawn(lane: Lane, series: Series, places: Sequence[int], name: str) -> Any:
+    """The rows of a series that have a value at one of the places of a chart, which are in order."""
+    good = series.good
+    return good[np.isfinite(lane.columns[name][good]) & (lane.columns["at"][good] >= places[0])]
+
+
+def _line(
+    lane: Lane, name: str, part: Any, places: Sequence[int], look: Mapping[str, Any], columns: tuple[str, str, str]
+) -> Option:
+    rows, at = lane.columns, lane.columns["at"][part]
+    value, low, high = columns
+    few = rows["trials"][part] < FEW_TRIALS
+    more: dict[str, Any] = {"hollow": np.searchsorted(places, at[few])} if few.any() else {}
+    if low and np.isfinite(rows[low][part][~few]).any():
+        ends = {"low": lane.drawn[low][part], "high": lane.drawn[high][part]}
+        more |= {end: _aligned(places, at, np.where(few, np.nan, values)) for end, values in ends.items()}
+    return charts.line(name, _aligned(places, at, lane.drawn[value][part]), look, **more)
+
+
+def _aligned(places: Sequence[int], at: Any, values: Any) -> Any:
+    """Values at some commits, at the places of a chart; NaN where there is none."""
+    found = np.full(len(places), np.nan)
+    found[np.searchsorted(places, at)] = values
+    return found
+
+
+def step_marks(
+    site: Site, lane: Lane, series: Series, places: Sequence[int], steps: Iterable[Moved]
+) -> Iterator[Option]:
+    """A mark at the first commit of each step of a series, which opens its event."""
+    rows, good = lane.columns, _drawn(lane, series, places, "ratio")
+    for one in steps:
+        at = np.flatnonzero(rows["commit"][good] == one.first_bad)
+        if len(at):
+            row = int(good[at[-1]])
+            slower = one.direction is Direction.SLOWER
+            event = site.event_of.get((one.key, one.first_bad))
+            yield charts.points(
+                "steps",
+                [[int(np.searchsorted(places, rows["at"][row])), float(rows["ratio"][row])]],
+                "--bad" if slower else "--good",
+                symbol="triangle",
+                symbolSize=13,
+                symbolRotate=180 if slower else 0,
+                tips=[moved_words(one)],
+                links=[address(event) if event else None],
+            )
+
+
+def step_lines(site: Site, lane: Lane, steps: Sequence[Moved]) -> Iterator[Piece]:
+    """The steps of a case in words, the newest first."""
+    place = lane.place
+    ordered = sorted(steps, key=lambda one: (-place.get(one.first_bad, -1), one.key))
+    if ordered:
+        lines = []
+        for one in ordered:
+            event = site.event_of.get((one.key, one.first_bad))
+            words = moved_words(one)
+            lines.append([words, address(event), one.direction] if event else [words, None, one.direction])
+        yield {"kind": "lines", "lines": lines}
+
+
+# ---- all cases ------------------------------------------------------------------------------------------------------
+
+
+def all_cases(lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]]) -> Table:
+    """The newest number of each of our backends in each case; of a case without one, of the libraries."""
+    rows = []
+    for case in sorted(cases, key=natural):
+        timed = by_speed(lane, cases[case])
+        for one in [one for one in timed if not one.baseline] or timed:
+            rows.append([[case, f"#case={case}"], one.backend, *newest_cells(lane, one)])
+    columns = [Column("case", "case", "case"), Column("backend", "backend"), *NEWEST]
+    return Table(f"{kernel}-cases", f"newest numbers of all cases of {kernel}", columns, rows)
+
+
+def not_measured(lane: Lane, kernel: str = "") -> Table:
+    """What has no newest time, and why."""
+    rows = [
+        [one.kernel, one.case, one.backend, [lane.columns["status"][one.newest], lane.columns["why"][one.newest]]]
+        for one in lane.series
+        if kernel in ("", one.kernel) and lane.columns["status"][one.newest] != "ok"
+    ]
+    rows.sort(key=lambda row: (row[3][0], row[0], natural(row[1]), row[2]))
+    columns = [Column("kernel", "operator"), Column("case", "case"), Column("backend", "backend")]
+    name = f"{kernel or lane.machine}-not-measured"
+    return Table(name, "what was not measured, and why", [*columns, Column("status", "why", "status")], rows)
+
+
+def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str, Sequence[Series]]) -> Iterator[Piece]:
+    """The newest speed of every case over the bytes that it must move, a mark for each backend."""
+    rate = max({lane.rate[kernel, name] for name in names}, key=[lane.rate[kernel, name] for name in names].count)
+    shown = [name for name in names if lane.rate[kernel, name] is rate]
+    payload, hbm = (lane.columns[column] for column in ("payload_bytes", "hbm_bytes"))
+    found: dict[str, list[tuple[float, float, str]]] = {}
+    every = [one for name in shown for one in cases[name] if len(one.good)]
+    for one in every:
+        row = int(one.good[-1])
+        size, value = payload[row] if payload[row] > 0 else hbm[row], float(lane.columns["value"][row])
+        if size > 0 and np.isfinite(value):
+            found.setdefault(one.backend, []).append((float(size), value, one.case))
+    if len({size for those in found.values() for size, *_ in those}) < 2:
+        return
+    looks, series = looks_of(every), []
+    symbols = dict(zip(looks, ("circle", "rect", "triangle", "diamond", "roundRect", "pin") * 9, strict=False))
+    for backend, those in sorted(found.items()):
+        those.sort()
+        data, tips = [[size, value] for size, value, _ in those], [case for *_, case in those]
+        links = [f"#case={case}" for case in tips]
+        more = {"symbol": symbols[backend], "symbolSize": 8, "tips": tips, "links": links}
+        series.append(charts.points(backend, data, looks[backend]["color"], **more))
+    of_payload = any(payload[int(one.good[-1])] > 0 for one in every)
+    x = {"name": "payload" if of_payload else "least HBM traffic of a rank", "unit": "B"}
+    option = charts.over(x, {"name": NAMES[rate], "unit": UNITS[rate], "type": "log"}, series)
+    yield table.heading("Newest speed over the size of a case")
+    yield charts.chart(f"{kernel} over size", {NAMES[rate]: option}, 320)
+
+
+def sustained_table(rows: Sequence[BesideRow]) -> Table:
+    """Sustained calls beside spaced ones: time, ratio to the vendor library in either regime, joules."""
+    columns = [
+        Column("case", "case", "case"),
+        Column("backend", "backend"),
+        Column("sustained", "back to back", "duration", "Time of a call in a burst, at settled power."),
+        Column("spaced", "spaced", "duration", "Time of a call with cold caches, its commit may be another."),
+        Column("sustained_ratio", "to the library, back to back", "ratio", RATIO_HELP),
+        Column("spaced_ratio", "to the library, spaced", "ratio", RATIO_HELP),
+        Column("joules", "joules of a call", "number", "On all its devices together, by their energy counters."),
+        Column("commit", "commit", "commit"),
+    ]
+    cells = [
+        [
+            [row.case, f"#case={row.case}"],
+            row.backend,
+            row.sustained.seconds,
+            row.spaced.seconds if row.spaced else None,
+            _regime(row.sustained),
+            _regime(row.spaced),
+            row.joules.joules if row.joules else None,
+            [row.sustained.commit, ""],
+        ]
+        for row in sorted(rows, key=lambda row: (natural(row.case), row.baseline, row.backend))
+    ]
+    return Table(f"{rows[0].kernel}-sustained", "calls back to back beside spaced ones", columns, cells)
+
+
+def _regime(time: Any) -> list[float] | None:
+    return [time.ratio, time.low, time.high] if time and np.isfinite(time.ratio) else None
+
+
+# ---- machine code ---------------------------------------------------------------------------------------------------
+
+_LABEL = re.compile(r"^(?P<case>.*?) \[(?P<label>.*)\]$")
+"""A configuration is a case, and in brackets what the benchmark calls it where a case compiles to several."""
+
+CODE = (
+    Column("code", "code"),
+    Column("metric", "count"),
+    Column("value", "newest", "number"),
+    Column("before", "before", "number"),
+    Column("commit", "last changed", "commit"),
+)
+
+
+def code_files(site: Site) -> Iterator[tuple[str, Any]]:
+    """(path, pieces by case) of the recorded machine code of every operator: newest counts and their last change."""
+    newest = sorted({one.commit: one for one in site.code}.values(), key=lambda one: one.date_ms)
+    found: dict[str, dict[str, list[list[Any]]]] = {kernel: {} for kernel in site.kernels()}
+    if newest:
+        for point in sorted(newest[-1].values, key=_rank):
+            match = _LABEL.match(point.configuration)
+            case, label = (match["case"], match["label"]) if match else (point.configuration, "")
+            name = " ".join(filter(None, (point.arch, point.backend, label)))
+            row = [name, point.series.replace("_", " "), newest[-1].values[point], *_last_change(point, newest)]
+            found.setdefault(point.kernel, {}).setdefault(case, []).append(row)
+    for kernel, cases in found.items():
+        yield f"code/{slug(kernel)}", {case: [_code(kernel, case, rows)] for case, rows in cases.items()}
+
+
+def _last_change(point: CodePoint, records: Sequence[CodeRecord]) -> list[Any]:
+    """The value before the last change of a count, and the commit of the change; nothing without one."""
+    now, commit = records[-1].values[point], records[-1].commit
+    for one in reversed(records[:-1]):
+        if point in one.values:
+            if one.values[point] != now:
+                return [one.values[point], [commit, ""]]
+            commit = one.commit
+    return [None, None]
+
+
+def _rank(point: CodePoint) -> tuple[Any, ...]:
+    order = SERIES.index(point.series) if point.series in SERIES else len(SERIES)
+    return point.kernel, natural(point.configuration), point.arch, point.backend, order
+
+
+def _code(kernel: str, case: str, rows: Sequence[Sequence[Any]]) -> Piece:
+    names = sorted({row[0].split()[0] for row in rows})
+    line = f"Machine code and executed counts of {case}: {', '.join(names)}"
+    shown = Table(f"{kernel}-{case}-code", f"machine code of {case}", CODE, rows, group="code")
+    return table.fold([line], [shown.piece(filter=True)])

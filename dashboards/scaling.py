@@ -1,0 +1,159 @@
+"""Scaling: speed over the number of ranks on machines of one product, and over the CUs that a collective takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ci.history import kept
+from ci.history.kept import CurvePoint
+from dashboards import charts, table
+from dashboards.files import natural, slug
+from dashboards.frame import NAMES, UNITS, Commit, Lane, Series, Site
+from dashboards.table import Column, Piece, Table
+
+MOST = 24
+"""Pictures of an operator: of those with the most numbers of ranks, the largest sizes first."""
+
+
+class Point(NamedTuple):
+    """The newest number of a backend in a case of several ranks."""
+
+    kernel: str
+    shape: str
+    backend: str
+    baseline: bool
+    world: int
+    value: float
+    seconds: float
+    unit: str
+    name: str
+    bytes: float
+    machine: str
+    commit: Commit
+    link: str
+
+
+def without_ranks(case: str, world: int) -> str:
+    """The name of a case without its number of ranks: "w4_fp16_64MB" is "fp16_64MB" with 4 ranks."""
+    return "_".join(part for part in case.split("_") if part != f"w{world}") or case
+
+
+def scaling_files(site: Site) -> Iterator[tuple[str, Any]]:
+    """scaling: a choice of products, and the curves over CUs."""
+    products: dict[str, dict[tuple[str, str, str, int], Point]] = {}
+    for lane in sorted(site.lanes, key=lambda lane: lane.commits[-1].date):  # the newest number stays
+        device = str(lane.newest["device"])
+        for point in _points(lane):
+            key = (point.kernel, point.shape, point.backend, point.world)
+            products.setdefault(device, {})[key] = point
+    pieces: list[Piece] = []
+    shown = {device: list(_product(list(those.values()))) for device, those in sorted(products.items())}
+    if shown:
+        pieces.append(table.choice("device", "product", [[device, device] for device in shown], shown))
+    else:
+        pieces.append(table.text("No case of several ranks was timed.", "notice"))
+    curves = list(_curves(kept.curve_points(site.results)[0]))
+    if curves:
+        pieces += [table.heading("Bus bandwidth over the CUs (SMs) that a collective takes"), *curves]
+    yield "scaling", {"title": "Scaling", "pieces": pieces}
+
+
+def _points(lane: Lane) -> Iterator[Point]:
+    payload = lane.columns["payload_bytes"]
+    for one in lane.series:
+        row = int(one.good[-1]) if len(one.good) else -1
+        world = float(lane.columns["world"][row]) if row >= 0 else 1.0
+        if world > 1 and np.isfinite(lane.columns["value"][row]):
+            yield _point(lane, one, row, int(world), float(payload[row]))
+
+
+def _point(lane: Lane, one: Series, row: int, world: int, payload: float) -> Point:
+    rate = lane.rate[one.kernel, one.case]
+    value, seconds = (float(lane.columns[name][row]) for name in ("value", "seconds"))
+    link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
+    shape = without_ranks(one.case, world)
+    about = (one.kernel, shape, one.backend, one.baseline, world, value, seconds, UNITS[rate], NAMES[rate])
+    return Point(*about, payload, lane.machine, lane.commit(row), link)
+
+
+def _product(points: Sequence[Point]) -> Iterator[Piece]:
+    """Of each operator, a picture for each problem with two or more numbers of ranks; a table of all points."""
+    kernels = sorted({one.kernel for one in points})
+    for kernel in kernels:
+        own = [one for one in points if one.kernel == kernel]
+        shapes = sorted({one.shape for one in own}, key=natural)
+        several = [shape for shape in shapes if len({one.world for one in own if one.shape == shape}) > 1]
+        drawn = sorted(several, key=lambda shape: -max(one.bytes for one in own if one.shape == shape))[:MOST]
+        if drawn:
+            pictures = [_picture(kernel, shape, [one for one in own if one.shape == shape]) for shape in drawn]
+            yield table.heading(kernel)
+            yield {"kind": "grid", "pieces": pictures}
+    columns = [
+        Column("kernel", "operator"),
+        Column("shape", "problem", "case"),
+        Column("ranks", "ranks", "number"),
+        Column("backend", "backend"),
+        Column("value", "speed", "rate"),
+        Column("seconds", "time", "duration"),
+        Column("machine", "machine"),
+        Column("commit", "commit", "commit"),
+    ]
+    ordered = sorted(points, key=lambda one: (one.kernel, natural(one.shape), one.world, one.seconds))
+    rows = [
+        [
+            one.kernel,
+            [one.shape, one.link],
+            one.world,
+            one.backend,
+            [one.value, one.unit],
+            one.seconds,
+            one.machine,
+            one.commit,
+        ]
+        for one in ordered
+    ]
+    yield table.heading("All numbers of several ranks")
+    yield Table("scaling", "newest numbers of several ranks", columns, rows).piece(filter=True)
+
+
+def _picture(kernel: str, shape: str, points: Sequence[Point]) -> Piece:
+    worlds = sorted({one.world for one in points})
+    looks = charts.looks(
+        sorted({one.backend for one in points if not one.baseline}),
+        sorted({one.backend for one in points if one.baseline}),
+    )
+    series = []
+    for backend, look in looks.items():
+        own = {one.world: one for one in points if one.backend == backend}
+        links = [own[world].link if world in own else None for world in worlds]
+        data = [own[world].value if world in own else None for world in worlds]
+        series.append(charts.line(backend, data, look, links=links))
+    axis = {"type": "category", "data": [str(world) for world in worlds], "name": "ranks"}
+    option = {"xAxis": axis, "yAxis": {"name": points[0].name, "unit": points[0].unit, "min": 0}, "series": series}
+    return charts.chart(f"{kernel}, {shape}", {points[0].name: option}, 240, named=True)
+
+
+def _curves(points: Sequence[CurvePoint]) -> Iterator[Piece]:
+    found: dict[tuple[str, str, str], list[CurvePoint]] = {}
+    for point in points:
+        found.setdefault((point.machine, point.kernel, point.case), []).append(point)
+    pictures = [_curve(*key, those) for key, those in sorted(found.items())]
+    if pictures:
+        yield {"kind": "grid", "pieces": pictures}
+
+
+def _curve(machine: str, kernel: str, case: str, points: Sequence[CurvePoint]) -> Piece:
+    lines: dict[str, list[list[float]]] = {}
+    baseline: Mapping[str, bool] = {one.backend: one.baseline for one in points}
+    for one in sorted(points, key=lambda one: one.programs):
+        lines.setdefault(one.backend, []).append([one.programs, one.busbw])
+    names = sorted(lines)
+    looks = charts.looks([one for one in names if not baseline[one]], [one for one in names if baseline[one]])
+    series = [charts.line(name, lines[name], looks[name]) for name in looks]
+    x, y = {"name": "CUs or SMs", "unit": "", "type": "value"}, {"name": "busbw, GB/s", "unit": "GB/s", "type": "value"}
+    return charts.chart(
+        f"{kernel}, {case} on {machine}", {"busbw": charts.over(x, {**y, "min": 0}, series)}, 260, named=True
+    )

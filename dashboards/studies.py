@@ -1,0 +1,272 @@
+"""Studies: each declared experiment of each machine with its question, figures, table and rules; recorded sweeps.
+
+A study draws its own figures (`results/studies/NAME/MACHINE/*.svg`); the page shows them as they are.  A folder that
+cannot be used is told on the page; the others are shown.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci.records.ledger import sweep_files
+from dashboards import charts, table
+from dashboards.files import slug
+from dashboards.frame import Site
+from dashboards.table import Column, Piece, Table
+
+ROOM = "studies"
+FILES = ("table.csv", "table.md", "code.csv", "code.md")
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyFolder:
+    """A study of a machine.  facts: study.json; problem: why it cannot be used, "" if it can."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+    problem: str = ""
+
+    @property
+    def path(self) -> str:
+        """Of its files below the root of the site."""
+        return f"{ROOM}/{slug(self.folder.parent.name)}/{slug(self.folder.name)}"
+
+    @property
+    def figures(self) -> list[Path]:
+        """Its figures whose files lie in the folder, in its order."""
+        names = [str(name) for name in self.facts.get("figures") or ()]
+        paths = [self.folder / f"{name}.svg" for name in names if name == Path(name).name]
+        return [path for path in paths if path.is_file()]
+
+
+def read(results: Path) -> list[StudyFolder]:
+    """All studies below a folder of records, by name and machine."""
+    return [_read(path.parent) for path in sorted((results / ROOM).glob("*/*/study.json"))]
+
+
+def _read(folder: Path) -> StudyFolder:
+    try:
+        facts = json.loads((folder / "study.json").read_text())
+        if not isinstance(facts, dict):
+            raise ValueError("it is not one object")
+        return StudyFolder(folder, facts)
+    except (OSError, ValueError) as error:
+        where = f"{ROOM}/{folder.parent.name}/{folder.name}"
+        return StudyFolder(folder, {}, f"{where}/study.json cannot be used ({error})")
+
+
+def studies_files(site: Site) -> Iterator[tuple[str, Any]]:
+    """studies: the list and the choice; study/NAME/MACHINE: the pieces of one; sweep/...: those of a sweep."""
+    found = read(site.results)
+    good = [one for one in found if not one.problem]
+    pieces: list[Piece] = []
+    if good:
+        paths = {one.path.removeprefix(f"{ROOM}/"): f"study/{one.path.removeprefix(f'{ROOM}/')}" for one in good}
+        options = [
+            [name, f"{one.facts.get('title') or name} ({one.folder.name})"]
+            for name, one in zip(paths, good, strict=True)
+        ]
+        pieces += [_listed(good).piece(), table.choice("study", "study", options, paths)]
+        yield from ((paths[name], list(_study(one))) for name, one in zip(paths, good, strict=True))
+    else:
+        pieces.append(table.text("No study is recorded yet: `ridgeline study --help` lists what can be run.", "notice"))
+    sweeps, problems = _sweeps(site.results)
+    if sweeps:
+        options = [
+            [name, f"{facts['operator']} on {facts['machine']}, {facts['date']}"] for name, (facts, _) in sweeps.items()
+        ]
+        paths = {name: f"sweep/{name}" for name in sweeps}
+        pieces += [table.heading("Sweeps"), table.choice("sweep", "sweep", options, paths)]
+        yield from ((f"sweep/{name}", those) for name, (_, those) in sweeps.items())
+    problems += [one.problem for one in found if one.problem]
+    pieces += [table.text(words.replace(f"{site.results}/", ""), "problem") for words in problems]
+    yield "studies", {"title": "Studies", "pieces": pieces}
+
+
+def files(site: Site) -> dict[str, bytes]:
+    """Figures and tables of the studies, as they lie in the records."""
+    return {
+        f"{one.path}/{slug(path.stem)}{path.suffix}": path.read_bytes()
+        for one in read(site.results)
+        for path in (*one.figures, *(one.folder / name for name in FILES))
+        if path.is_file()
+    }
+
+
+def _listed(found: Sequence[StudyFolder]) -> Table:
+    columns = [
+        Column("study", "study", "case"),
+        Column("question", "question"),
+        Column("machine", "machine"),
+        Column("operators", "operators"),
+        Column("date", "date", "date"),
+    ]
+    rows = []
+    for one in found:
+        link = f"#study={one.path.removeprefix(f'{ROOM}/')}"
+        operators = ", ".join(str(name) for name in one.facts.get("operators") or ())
+        texts = [str(one.facts.get(name) or "") for name in ("title", "question", "date")]
+        rows.append([[texts[0] or one.folder.parent.name, link], texts[1], one.folder.name, operators, texts[2]])
+    return Table("studies", "all studies", columns, rows)
+
+
+def _study(one: StudyFolder) -> Iterator[Piece]:
+    said = one.facts
+    named = ("question", "source", "device", "commit", "date", "versions", "regime")
+    yield table.facts([(name, str(said[name])) for name in named if said.get(name)])
+    for rule in said.get("guidance") or ():
+        if isinstance(rule, Mapping):
+            loses = rule.get("loses")
+            cost = f" (following it costs {loses:.1%} on average)" if isinstance(loses, (int, float)) else ""
+            yield table.text(f"{rule.get('rule') or ''}{cost}", "notice")
+        else:
+            yield table.text(str(rule), "notice")
+    for path in one.figures:
+        address = f"{one.path}/{slug(path.stem)}.svg"
+        yield {
+            "kind": "image",
+            "source": address,
+            "text": f"{path.stem} of {said.get('title') or one.folder.parent.name}",
+        }
+    for words in said.get("waits") or ():
+        yield table.text(f"Not measured: {words}", "small")
+    if (path := one.folder / "table.csv").is_file():
+        yield csv_table(path, f"{one.folder.parent.name}-{one.folder.name}").piece(filter=True)
+    links = [[name, f"{one.path}/{name}"] for name in FILES if (one.folder / name).is_file()]
+    if links:
+        yield {"kind": "links", "text": "Files", "links": links}
+
+
+def csv_table(path: Path, name: str) -> Table:
+    """The table of a CSV file; cells of a column of numbers are numbers."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            head, *rows = list(csv.reader(file)) or [[]]
+    except (OSError, ValueError, csv.Error):
+        head, rows = [], []
+    rows = [row for row in rows if len(row) == len(head)]
+    numeric = [all(_number(row[n]) is not None or not row[n] for row in rows) for n in range(len(head))]
+    columns = [Column(key, key, "number" if numeric[n] else "text") for n, key in enumerate(head)]
+    cells = [[_number(cell) if numeric[n] else cell for n, cell in enumerate(row)] for row in rows]
+    return Table(name, "the study's table", columns, cells)
+
+
+def _number(cell: str) -> float | int | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value if value == value else None
+
+
+# ---- sweeps ---------------------------------------------------------------------------------------------------------
+
+
+def newest_sweeps(results: Path) -> list[Path]:
+    """Of each machine and operator, the file whose first line is the newest."""
+    found: dict[tuple[str, str], tuple[str, Path]] = {}
+    for path in sweep_files(results):
+        started, operator = _first(path)
+        key = (path.parent.name, operator)
+        found[key] = max(found.get(key, ("", path)), (started, path))
+    return [path for _, path in sorted(found.values(), key=lambda pair: pair[1])]
+
+
+def _first(path: Path) -> tuple[str, str]:
+    """Moment and operator of the first line; of a file that has none, its name, so that its problem is told."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            line = json.loads(file.readline())
+        return str(line["started_at"]), str(line["kernel"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return "", path.name
+
+
+def _sweeps(results: Path) -> tuple[dict[str, tuple[dict[str, str], list[Piece]]], list[str]]:
+    """By name, the facts and the pieces of each sweep; a sentence on each file that cannot be used."""
+    found, problems = {}, []
+    paths = newest_sweeps(results)
+    if paths:
+        from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
+
+        for path in paths:
+            try:
+                read_sweep = sweeps.read([path])
+            except (sweeps.SweepError, OSError) as error:
+                problems.append(str(error))
+                continue
+            facts = {
+                "operator": str(read_sweep.frame["operator"].iloc[0]),
+                "machine": read_sweep.origin.machine,
+                "date": read_sweep.started_at[:10],
+            }
+            name = f"{slug(path.parent.name)}/{slug(facts['operator'])}"
+            found[name] = (facts, list(_sweep(read_sweep, facts)))
+    return found, problems
+
+
+SWEEP = (
+    Column("case", "case"),
+    Column("backend", "backend"),
+    Column("knobs", "knobs"),
+    Column("change", "longer than the anchor", "change"),
+    Column("seconds", "time", "duration"),
+    Column("status", "status", "status"),
+    Column("trials", "trials", "number"),
+    Column("rounds", "rounds", "number"),
+)
+
+
+def _sweep(measured: Any, facts: Mapping[str, str]) -> Iterator[Piece]:
+    """Winners of every case beside their anchor, then every point."""
+    from ci.sweeps import show
+
+    versions = show.versions(measured)
+    named = [("machine", facts["machine"]), ("date", facts["date"]), ("commit", (measured.origin.commit or "")[:8])]
+    yield table.facts([*named, ("versions", versions)])
+    frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
+    ranked = show.rankings(dataclasses.replace(measured, frame=frame))
+    for one in ranked:
+        for words in show.told(one)[:1]:
+            yield table.text(f"{one.case}: {words}", "small")
+    rows = list(show.point_rows(frame))
+    if picture := _sweep_chart(facts, rows):
+        yield picture
+    cells = [
+        [
+            row["case"],
+            row["backend"],
+            row["knobs"] or "the default",
+            [row[name] - 1 for name in ("ratio", "low", "high")] if row["low"] else None,
+            row["seconds"],
+            ["anchor" if row["is_anchor"] else "equal code" if row["equal_to"] else row["status"], row["why"]],
+            row["trials"],
+            row["rounds"],
+        ]
+        for row in rows
+    ]
+    yield Table(f"{facts['operator']}-sweep", "every point of the sweep", SWEEP, cells, group="case").piece(filter=True)
+
+
+def _sweep_chart(facts: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Piece | None:
+    """Each point's time beside its anchor's, case by case."""
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    timed = [row for row in rows if row["ratio"]]
+    series = []
+    for n, backend in enumerate(sorted({row["backend"] for row in timed})):
+        own = [row for row in timed if row["backend"] == backend]
+        data = [[cases.index(row["case"]), row["ratio"]] for row in own]
+        tips = [f"{row['knobs'] or 'the default'}" for row in own]
+        more = {"symbol": "circle", "symbolSize": 7, "tips": tips}
+        series.append(charts.points(backend, data, f"--series-{n % charts.COLOURS}", **more))
+    if not series:
+        return None
+    x = {"type": "category", "data": cases, "name": "case"}
+    y = {"name": "time / the anchor's time (less is better)", "unit": "×", "type": "log", "scale": True}
+    return charts.chart(f"points of {facts['operator']}", {"ratio": {"xAxis": x, "yAxis": y, "series": series}}, 320)

@@ -1,0 +1,73 @@
+"""The files of a site: safe inside a script, put in place whole, left alone where nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dashboards import files
+from dashboards.files import MARKER, SiteError
+from tests.dashboards import synthetic
+
+
+@pytest.mark.parametrize("text", synthetic.TEXTS)
+def test_no_text_leaves_its_string_in_a_script(text: str) -> None:
+    content = files.receive("a", {text: [text]}).decode()
+    assert not any(character in content for character in "<>&\u2028\u2029\0")
+    assert content.startswith('Ridgeline.receive("a",')
+    inside = json.loads(content.removeprefix('Ridgeline.receive("a",').removesuffix(");\n"))
+    plain = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\ufffd")
+    assert {key.replace("\ufffd", "") for key in inside} == {plain.replace("\ufffd", "")}
+
+
+def test_numbers_have_six_digits_and_holes_are_null() -> None:
+    value = {"a": 1.23456789, "b": [float("nan"), float("inf")], "c": np.array([1.5, np.nan]), "d": np.float64(2.5)}
+    assert files.script_json(value) == b'{"a":1.23457,"b":[null,null],"c":[1.5,null],"d":2.5}'
+
+
+def test_a_site_is_replaced_whole_and_nothing_of_the_old_one_stays(tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    files.write(out, {"index.html": b"old", "data/gone.js": b"x"}, "one")
+    files.write(out, {"index.html": b"new"}, "two")
+    assert {path.name for path in out.rglob("*") if path.is_file()} == {"index.html", MARKER}
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    assert out.stat().st_mode & 0o777 == 0o777 & ~files._umask()
+
+
+def test_a_folder_that_is_no_site_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(SiteError, match="give an empty or new folder"):
+        files.write(tmp_path, {"index.html": b""}, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_a_killed_build_left_is_put_back_or_removed(tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    files.write(out, {"index.html": b"old"}, "")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    out.rename(tmp_path / f".site{files.DRAFT}{dead.pid}-x.old")
+    (tmp_path / f".site{files.DRAFT}{dead.pid}-y").mkdir()
+    living = tmp_path / f".site{files.DRAFT}{os.getpid()}-z"
+    living.mkdir()
+    files._clear(out)
+    assert (out / "index.html").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["site", living.name])
+
+
+def test_a_site_stands_until_an_input_or_a_file_of_its_own_changes(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "site"
+    results.mkdir()
+    made_of = files.inputs(results)
+    files.write(out, {"index.html": b"x"}, made_of)
+    assert files.stands(out, files.inputs(results))
+    (results / "new.json").write_text("{}")
+    assert not files.stands(out, files.inputs(results))
+    (out / "index.html").write_bytes(b"edited")
+    assert not files.stands(out, made_of)

@@ -1,0 +1,227 @@
+"""What each page says of a history, as it is described in Python."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from ci.history.types import Direction, EventState
+from dashboards import cases, compare, events, front, kernel, scaling, studies
+from dashboards.frame import RATIO, Site, lanes
+from tests.dashboards import made_history, made_site, synthetic
+from tests.dashboards.made_history import H200, MI300X
+from tests.dashboards.made_site import found, texts
+from tests.dashboards.test_frame import paired
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    frame = synthetic.lively(60)
+    return made_site.site_of(frame, made_history.lively(frame))
+
+
+def page_of(site: Site, machine: str) -> dict[str, Any]:
+    return dict(front.front_files(site))[f"{next(lane.slug for lane in site.lanes if lane.machine == machine)}/front"]
+
+
+# ---- the front page -------------------------------------------------------------------------------------------------
+
+
+def test_the_first_line_says_what_is_open_with_size_commit_and_author(site: Site) -> None:
+    page = page_of(site, MI300X)
+    assert page["pieces"][0] == {"kind": "text", "text": f"2 regressions are open on {MI300X}", "look": "verdict bad"}
+    (open_line,) = [line for line in page["pieces"][1]["lines"] if line[1].endswith("gemm-40")]
+    bad = made_history.order(site.frame)[40][0][:8]
+    assert open_line[0] == "▲ gemm, triton: 8.1 % slower (+7.6 to +8.7 %)"
+    assert open_line[3].startswith(f"since {bad} Commit 40: tiles of 256 (A. Author), or one of 2 commits before it")
+
+
+def test_where_nothing_is_open_the_first_line_says_so() -> None:
+    frame = synthetic.history(5)
+    (first, *_) = page_of(made_site.site_of(frame), H200)["pieces"]
+    oldest = frame.sort_values("date")["commit"].iloc[0][:8]
+    assert first == {"kind": "text", "text": f"Nothing is open on {H200} since {oldest}", "look": "verdict good"}
+
+
+def test_every_operator_has_one_row_and_its_axis_the_scale_of_all(site: Site) -> None:
+    (table,) = [one for one in found(page_of(site, MI300X), "table") if one["name"] == f"{MI300X}-operators"]
+    assert [row[0][0] for row in table["rows"]] == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"]
+    axes = [chart["units"][0][1]["yAxis"] for row in table["rows"] for chart in row[1:2] if chart]
+    assert len({round(axis["max"] / axis["min"], 2) for axis in axes}) == 1
+
+
+def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:
+    for chart in found(made_site.data_of(site), "chart"):
+        for _, option in chart["units"]:
+            looks = {
+                one["name"]: (one["color"], str(one["lineStyle"]["type"]))
+                for one in option["series"]
+                if one["type"] == "line" and "level" not in one
+            }
+            assert len({dash for _, dash in looks.values()}) == len(looks) or len(looks) > 6, chart["title"]
+
+
+# ---- an operator ----------------------------------------------------------------------------------------------------
+
+
+def lines_of(lane: Any, history: Any = None) -> list[dict[str, Any]]:
+    one = next(one for one in lane.series if not one.baseline)
+    those = lane.cases[one.kernel][one.case]
+    made = kernel.history_chart(
+        Site(made_site.NOWHERE, lane.newest.to_frame().T, [lane], history or made_history.history()), lane, those
+    )
+    return dict(made["units"])[RATIO]["series"]
+
+
+def test_a_point_of_few_trials_is_hollow_and_has_no_interval() -> None:
+    (line,) = lines_of(paired([1.0, 1.01, 1.02], trials=[3, 1, 5]))
+    assert line["hollow"].tolist() == [1]
+    assert np.isnan(line["low"]).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("column", ["yardstick", "paired_with"])
+def test_a_line_ends_where_its_sides_are_not_comparable(column: str) -> None:
+    first, second = lines_of(paired([1.0, 1.01, 1.3, 1.31], **{column: ["a", "a", "b", "b"]}))
+    assert [math.isnan(one) for one in first["data"]] == [False, False, True, True]
+    assert [math.isnan(one) for one in second["data"]] == [True, True, False, False]
+
+
+def test_a_step_has_its_mark_its_words_and_leads_to_its_event(site: Site) -> None:
+    lane = next(lane for lane in site.lanes if lane.machine == MI300X)
+    (mark,) = [
+        one
+        for one in dict(kernel.history_chart(site, lane, lane.cases["gemm"]["llm_up_m4096"])["units"])[RATIO]["series"]
+        if one["name"] == "steps" and one["links"] == ["events.html#event=gemm-40"]
+    ]
+    assert mark["color"] == "--bad"
+    assert mark["tips"][0].startswith("▲ triton 8.1 % slower (+7.6 to +8.7 %) since ")
+
+
+def test_a_library_of_one_point_is_no_line_beside_longer_ones() -> None:
+    frame = synthetic.with_times([1.0, 1.1, 1.2], [1.0, 1.0, 1.0])
+    frame = frame[(frame["backend"] == "triton") | (frame["commit"] == frame["commit"].iloc[0])]
+    lane = lanes(frame)[0]
+    those = next(iter(next(iter(lane.cases.values())).values()))
+    chart = kernel.history_chart(made_site.site_of(frame), lane, those)
+    assert {one["name"] for _, option in chart["units"] for one in option["series"]} == {"triton"}
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_events_begins_with_what_is_open(site: Site) -> None:
+    page = events.events_page(site)
+    folds = [one for one in page["pieces"] if one["kind"] == "fold"]
+    assert "open" in folds[0]["look"] and "slower" in folds[0]["look"]
+    states = ["open" in one["look"] for one in folds]
+    assert states == sorted(states, reverse=True)
+    assert all(len(one["lines"]) == 2 for one in folds)
+
+
+def test_a_wide_range_says_what_would_narrow_it(site: Site) -> None:
+    wide = dataclasses.replace(site.history.events[0], between=86, state=EventState.OPEN)
+    good, bad = wide.last_good.hash[:8], wide.first_bad.hash[:8]
+    piece = events.narrowing(wide)
+    assert piece is not None
+    assert piece["text"].startswith(f"ridgeline run {good}..{bad} --kernel gemm --case ")
+    assert events.narrowing(dataclasses.replace(wide, between=2)) is None
+
+
+def test_front_page_and_events_say_the_same_words(site: Site) -> None:
+    folds = {one["name"]: one["lines"] for one in found(events.events_page(site), "fold")}
+    for piece in page_of(site, MI300X)["pieces"]:
+        for text, address, _, about in piece["lines"] if piece["kind"] == "lines" else ():
+            assert folds[address.partition("=")[2]][0] == text
+            assert folds[address.partition("=")[2]][1].startswith(about)
+
+
+def test_files_of_events_are_whole(site: Site) -> None:
+    made = events.files(site)
+    whole = json.loads(made["events.json"])["events"]
+    rows = list(csv.DictReader(io.StringIO(made["events.csv"].decode())))
+    entries = ElementTree.fromstring(made["feed.xml"]).findall("{http://www.w3.org/2005/Atom}entry")
+    assert len(whole) == len(rows) == len(entries) == len(site.history.events)
+    assert [row["id"] for row in rows] == [one["id"] for one in whole]
+    assert float(next(row for row in rows if row["id"] == "gemm-40")["ratio"]) == pytest.approx(1.081)
+
+
+@pytest.mark.parametrize("text", synthetic.TEXTS)
+def test_the_feed_is_valid_whatever_an_author_is_called(text: str) -> None:
+    frame = synthetic.lively(60)
+    event = made_history.lively(frame).events[0]
+    bad = dataclasses.replace(event.first_bad, author=text, subject=text)
+    assert ElementTree.fromstring(events.atom([dataclasses.replace(event, first_bad=bad)])) is not None
+
+
+# ---- other pages ----------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_is_compared_by_columns_of_one_length(site: Site) -> None:
+    made = dict(compare.compare_files(site))
+    for lane in made["compare"]["pieces"][0]["lanes"]:
+        for at, (_, _, count) in enumerate(lane["commits"]):
+            columns = made[f"{lane['slug']}/at-{at}"]
+            assert {len(column) for column in columns} == {count}
+            assert all(0 <= n < len(lane["series"]) for n in columns[0])
+        before, after = lane["usual"]
+        assert before < after
+
+
+def test_a_roofline_has_a_point_for_each_own_series_under_its_roof(site: Site) -> None:
+    pages = dict(cases.roofline_files(site))
+    (chart,) = found(pages[f"{MI300X}/roofline"], "chart")
+    series = {one["name"]: one for one in chart["units"][0][1]["series"]}
+    assert any(name.startswith("roof, ") and "fp16" in name for name in series)
+    assert [len(series["gemm"][name]) for name in ("data", "tips", "links")] == [6, 6, 6]
+
+
+def test_scaling_has_a_row_for_each_newest_number_of_several_ranks(site: Site) -> None:
+    ((_, page),) = scaling.scaling_files(site)
+    rows = [row for table in found(page, "table") for row in table["rows"]]
+    assert {row[2] for row in rows} == {8}
+    assert {row[0] for row in rows} == {"all_gather", "gemm_all_scatter"}
+
+
+def study(folder: Path, **more: Any) -> Path:
+    folder.mkdir(parents=True)
+    about = {
+        "title": "M sweep",
+        "question": "how far?",
+        "figures": ["speed"],
+        "guidance": [{"rule": "BM 32", "loses": 0.01}],
+    }
+    (folder / "study.json").write_text(json.dumps({**about, **more}))
+    (folder / "speed.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (folder / "table.csv").write_text("M,backend,us\n1,triton,2.5\n16,blas,\n")
+    return folder
+
+
+def test_a_study_is_its_figures_table_and_rules(tmp_path: Path) -> None:
+    study(tmp_path / "studies" / "m_sweep" / "h200x1")
+    site = made_site.site_of(synthetic.history(2), results=tmp_path)
+    pieces = dict(studies.studies_files(site))["study/m_sweep/h200x1"]
+    assert found(pieces, "image")[0]["source"] == "studies/m_sweep/h200x1/speed.svg"
+    assert "BM 32 (following it costs 1.0% on average)" in texts(pieces)
+    assert found(pieces, "table")[0]["rows"] == [[1, "triton", 2.5], [16, "blas", None]]
+    assert sorted(studies.files(site)) == [f"studies/m_sweep/h200x1/{name}" for name in ("speed.svg", "table.csv")]
+
+
+def test_a_study_that_cannot_be_read_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
+    study(tmp_path / "studies" / "good" / "h200x1")
+    (study(tmp_path / "studies" / "torn" / "h200x1") / "study.json").write_text('{"title": ')
+    page = dict(studies.studies_files(made_site.site_of(synthetic.history(2), results=tmp_path)))["studies"]
+    assert "studies/torn/h200x1/study.json cannot be used" in texts(page)
+    assert len(found(page, "table")[0]["rows"]) == 1
+
+
+def test_directions_of_events_have_a_sign() -> None:
+    assert set(events.SIGN) == set(Direction)
