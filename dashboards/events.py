@@ -13,17 +13,13 @@ from urllib.parse import quote
 
 import jinja2
 
-from ci.history.types import CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved
+from ci.history import words
+from ci.history.types import CommitFacts, Direction, EventKind, HistoryEvent, Moved
+from ci.report.words import interval, percent
 from dashboards import table
 from dashboards.files import slug
 from dashboards.frame import Site
 from dashboards.table import Column, Piece, Table
-
-STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
-"""States that need somebody."""
-
-WIDE = 10
-"""Commits of a range from which on its page says how to narrow it."""
 
 COLUMNS = (
     *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
@@ -33,23 +29,7 @@ COLUMNS = (
 """Columns of events.csv; ratio is new time / old time, dates are UTC days."""
 
 
-def is_open(event: HistoryEvent) -> bool:
-    """Whether a time moved and nobody has dealt with it."""
-    return event.state in STANDING and event.kind is not EventKind.CODE
-
-
-def rank(event: HistoryEvent) -> tuple[Any, ...]:
-    """What is open and slower first, then by size; of the rest, the newest first."""
-    size = abs(math.log(event.ratio)) if math.isfinite(event.ratio) and event.ratio > 0 else math.inf
-    if is_open(event):
-        return 0, event.direction is not Direction.SLOWER, -size, event.id
-    return 1, event.kind is EventKind.CODE, -event.first_bad.date_ms, event.id
-
-
 # ---- words ----------------------------------------------------------------------------------------------------------
-
-CALLED = {EventKind.CODE: "machine code changed", EventKind.CONFIGURATION: "best configuration moved"}
-"""What an event is called, where it is not its size and direction."""
 
 SIGN = {Direction.SLOWER: "▲", Direction.FASTER: "▼"}
 """Of the time: slower is up."""
@@ -60,60 +40,17 @@ def address(event: str) -> str:
     return f"events.html#event={quote(event, safe='')}"
 
 
-def percent(ratio: float) -> str:
-    """1.0396 -> "3.96 %": how much longer, or by how much shorter, the new time is."""
-    return f"{abs(100 * (ratio - 1)):.3g} %"
-
-
-def interval(low: float, high: float) -> str:
-    """1.0255, 1.0555 -> "+2.55 to +5.55 %"."""
-    return f"{100 * (low - 1):+.3g} to {100 * (high - 1):+.3g} %".replace("-", "−")
-
-
 def moved_words(one: Moved) -> str:
     """A step of a series."""
     step = one.step
-    size = f"{percent(step.ratio)} {one.direction} ({interval(step.ratio_low, step.ratio_high)})"
-    return f"{SIGN[one.direction]} {one.key.backend} {size} since {one.first_bad[:8]}"
-
-
-def headline(event: HistoryEvent) -> str:
-    """What moved and by how much: "grouped_gemm_dgrad and 1 more, triton: 3.96 % slower (+2.55 to +5.55 %)"."""
-    kernels = list(dict.fromkeys(one.key.kernel for one in event.moved))
-    backends = list(dict.fromkeys(one.key.backend for one in event.moved))
-    who = kernels[0] if len(kernels) == 1 else f"{kernels[0]} and {len(kernels) - 1} more"
-    if event.kind in CALLED:
-        return f"{who}: {CALLED[event.kind]}"
-    size = f"{percent(event.ratio)} {event.direction} ({interval(event.ratio_low, event.ratio_high)})"
-    by = f", {backends[0]}" if len(backends) == 1 and event.kind is EventKind.KERNEL else ""
-    kind = "" if event.kind is EventKind.KERNEL else f"the {event.kind}, "
-    return f"{kind}{who}{by}: {size}"
-
-
-def since(event: HistoryEvent) -> str:
-    """The first bad commit and who wrote it: "since f5343322 SUBJECT (AUTHOR), or one of 86 commits before it"."""
-    commit = event.first_bad
-    who = f" ({commit.author})" if commit.author else ""
-    others = f", or one of {event.between} commits before it" if event.between else ""
-    return f"since {commit.hash[:8]} {commit.subject}{who}{others}".replace("  ", " ")
-
-
-def where(event: HistoryEvent) -> str:
-    """How many series on which machine, and what became of it."""
-    count = len({one.key for one in event.moved})
-    ended = f" at {event.ended_at.hash[:8]}" if event.ended_at else ""
-    owner = f" by {event.owner}" if event.owner else ""
-    return f"{count} series on {event.machine}, {event.state}{owner}{ended}"
+    size = f"{percent(step.ratio)} {interval(step.ratio_low, step.ratio_high)}"
+    return f"{SIGN[one.direction]} {one.key.backend} {one.direction}: {size} since {one.first_bad[:8]}"
 
 
 def narrowing(event: HistoryEvent) -> Piece | None:
     """The command that measures what lies between, where many commits may be to blame."""
-    if event.kind is not EventKind.KERNEL or event.between < WIDE or not is_open(event):
-        return None
-    key = max(event.moved, key=lambda one: abs(math.log(one.step.ratio))).key
-    ends = f"{event.last_good.hash[:8]}..{event.first_bad.hash[:8]}"
-    words = f"ridgeline run {ends} --kernel {key.kernel} --case {key.case} --tier nightly"
-    return table.command(words, f"{event.between} commits between were not measured. To narrow it, on {event.machine}:")
+    why = f"{event.between} commits between were not measured. To narrow it, on {event.machine}:"
+    return table.command(command, why) if (command := words.narrowing(event)) else None
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -121,15 +58,15 @@ def narrowing(event: HistoryEvent) -> Piece | None:
 
 def events_page(site: Site) -> dict[str, Any]:
     """What is open first; then what was accepted or ended; then changes of the machine code."""
-    events = sorted(site.history.events, key=rank)
-    still = [one for one in events if is_open(one)]
-    ended = [one for one in events if not is_open(one) and one.kind is not EventKind.CODE]
-    code = [one for one in events if one.kind is EventKind.CODE]
+    events = words.in_order_of_need(site.history.events)
+    still = [one for one in events if words.is_open(one)]
+    ended = [one for one in events if not words.is_open(one) and one.kind is not EventKind.CODE]
+    code = [one for one in events if not words.is_open(one) and one.kind is EventKind.CODE]
     pieces: list[Piece] = [table.heading(f"Open: {len(still)}"), *map(event_fold, still)]
     if not still:
         pieces.append(table.text("Nothing is open.", "verdict good"))
     if ended:
-        pieces += [table.heading(f"Accepted, fixed or recovered: {len(ended)}"), *map(event_fold, ended)]
+        pieces += [table.heading(f"Accepted or back: {len(ended)}"), *map(event_fold, ended)]
     if code:
         line = f"Changes of the machine code: {len(code)}"
         pieces += [table.heading("Machine code"), table.fold([line], list(map(event_fold, code)), name="code")]
@@ -146,8 +83,8 @@ def events_page(site: Site) -> dict[str, Any]:
 
 def event_fold(event: HistoryEvent) -> Piece:
     """Two lines that unfold to all that is known of an event."""
-    look = f"event {event.direction} {'open' if is_open(event) else 'ended'}"
-    lines = [f"{SIGN[event.direction]} {headline(event)}", f"{since(event)}; {where(event)}"]
+    look = f"event {event.direction} {'open' if words.is_open(event) else 'ended'}"
+    lines = [f"{SIGN[event.direction]} {words.headline(event)}", f"{words.since(event)}; {words.standing(event)}"]
     return table.fold(lines, list(_unfolded(event)), look, event.id)
 
 
@@ -190,9 +127,7 @@ def _moved_table(event: HistoryEvent) -> Table:
         columns.append(Column("change", "longer by", "change"))
     columns.append(Column("judged_by", "judged by"))
     rows = []
-    for one in sorted(
-        event.moved, key=lambda one: (-abs(math.log(max(one.step.ratio, 1e-9))) if not code else 0, one.key)
-    ):
+    for one in sorted(event.moved, key=lambda one: (0 if code else -abs(math.log(one.step.ratio)), one.key)):
         case = re.sub(r" \[.*\]$", "", one.key.case)
         link = f"kernels/{slug(one.key.kernel)}.html#machine={quote(event.machine)}&case={quote(case)}"
         change = [[end - 1 for end in (one.step.ratio, one.step.ratio_low, one.step.ratio_high)]] if not code else []
@@ -262,12 +197,16 @@ def atom(events: Sequence[HistoryEvent], limit: int = ENTRIES) -> bytes:
     """
     entries = [
         {
-            "title": f"{headline(event)}, {event.state}",
+            "title": f"{words.headline(event)}, {event.state}",
             "id": quote(event.id, safe=""),
             "updated": stamp(_changed(event).date_ms),
             "published": stamp(event.first_bad.date_ms),
             "terms": [str(term) for term in (event.kind, event.direction, event.state)],
-            "sentences": [since(event), where(event), *(f"{cause.kind}: {cause.text}" for cause in event.causes)],
+            "sentences": [
+                words.since(event),
+                words.standing(event),
+                *(f"{cause.kind}: {cause.text}" for cause in event.causes),
+            ],
         }
         for event in events[:limit]
     ]

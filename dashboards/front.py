@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ci.history.types import Direction, EventKind, EventState, HistoryEvent
+from ci.history import words
+from ci.history.types import Direction, EventKind, HistoryEvent
 from dashboards import charts, table
-from dashboards.events import SIGN, address, headline, is_open, rank, since
+from dashboards.events import SIGN, address
 from dashboards.files import natural, slug
 from dashboards.frame import NAMES, RECENT, UNITS, Lane, Series, Site
 from dashboards.kernel import (
@@ -58,7 +59,7 @@ def _page(site: Site, lane: Lane) -> dict[str, Any]:
 
 def verdict(site: Site, lane: Lane) -> Iterator[Piece]:
     """What is open on this machine, and where else something is."""
-    events = sorted(filter(is_open, site.history.events), key=rank)
+    events = list(filter(words.is_open, words.in_order_of_need(site.history.events)))
     here = [one for one in events if one.machine == lane.machine]
     slower = [one for one in here if is_regression(one)]
     if slower:
@@ -77,11 +78,12 @@ def verdict(site: Site, lane: Lane) -> Iterator[Piece]:
 def is_regression(event: HistoryEvent) -> bool:
     """Whether an operator of ours became slower and nobody has dealt with it."""
     slower = event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER
-    return slower and event.state is EventState.OPEN
+    return slower and words.is_open(event)
 
 
 def _line(event: HistoryEvent) -> list[Any]:
-    return [f"{SIGN[event.direction]} {headline(event)}", address(event.id), event.direction, since(event)]
+    about = f"{words.since(event)}; {words.standing(event)}"
+    return [f"{SIGN[event.direction]} {words.headline(event)}", address(event.id), event.direction, about]
 
 
 def _elsewhere(events: Sequence[HistoryEvent], lane: Lane) -> str:
@@ -235,8 +237,10 @@ def moved_most(lane: Lane) -> Iterator[Piece]:
             link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
             rows.append([one.kernel, [one.case, link], one.backend, *(cells[column.key] for column in wanted)])
         yield table.heading(f"What changed most over the last {RECENT} measured commits")
-        words = "Slower first: beyond the 99 % interval, or by 2 % where few trials give none. Two points are no event."
-        yield table.text(words, "small")
+        sentence = (
+            "Slower first: beyond the 99 % interval, or by 2 % where few trials give none. Two points are no event."
+        )
+        yield table.text(sentence, "small")
         named = f"{lane.machine}-changed"
         yield Table(named, "what changed most", [*columns, *wanted], rows).piece()
 
@@ -254,8 +258,8 @@ def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
     if absent.rows:
         line = ", ".join(f"{count} {status}" for status, count in counts.items())
         yield table.fold([line], [absent.piece(filter=True)])
-    for words in site.problems:
-        yield table.text(words, "problem")
+    for sentence in site.problems:
+        yield table.text(sentence, "problem")
 
 
 def newest_csv(lane: Lane) -> Table:

@@ -82,7 +82,6 @@ def machine_facts(site: Site, lane: Lane) -> list[tuple[str, str]]:
         ("driver", seen.get("driver")),
         *((name, versions.get(key)) for name, key in SOFTWARE.items()),
         ("environment", None if versions else row.get("env")),
-        ("samples", trial.samples.path.rpartition("/")[0] if trial and trial.samples else None),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 

@@ -80,11 +80,10 @@ def lively(frame: pd.DataFrame) -> History:
     commits = order(frame)
     return history(
         event(frame, gemm, 40, 1.081, causes=versions, between=2, explanations=(proof,)),
-        event(frame, gather, 33, 1.23, state=EventState.ACKNOWLEDGED, owner="B. Owner", reason="waits for the driver"),
+        event(frame, gather, 33, 1.23, owner="B. Owner", reason="waits for the driver"),
         event(frame, norm, 50, 1.034),
         event(frame, softmax, 45, 0.91, causes=(Cause("code", "loop instructions 40 → 31"),)),
-        event(frame, [*gemm, *softmax], 20, 1.06, kind=EventKind.MACHINE, id="machine-20"),
         event(frame, library, 25, 1.05, kind=EventKind.LIBRARY, id="library-25"),
-        event(frame, norm, 10, 1.2, state=EventState.FIXED, ended_at=CommitFacts(*commits[14], "B. Author", "Fix it")),
+        event(frame, norm, 10, 1.2, state=EventState.BACK, ended_at=CommitFacts(*commits[14], "B. Author", "Fix it")),
         event(frame, softmax, 5, 1.1, state=EventState.ACCEPTED, owner="B. Owner", link="https://example.org/why"),
     )

@@ -148,7 +148,7 @@ def test_what_an_address_names_and_is_not_there_is_said(page: chromium.Page, sit
 def test_an_address_of_an_event_opens_it(page: chromium.Page, site: Path) -> None:
     page.open(f"{site.as_uri()}/events.html#event=gemm-40")
     (opened,) = page.texts("details[open]")
-    assert "8.1 % slower" in opened
+    assert "slower: +8.10 %" in opened
     assert "ridgeline ab" in opened
 
 
