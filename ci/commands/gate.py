@@ -55,7 +55,7 @@ from ci.whole_files import replace
 @leg.WHERE
 @option("--machine NAME", "Machine of the records (default: every machine that has both).")
 @POLICY
-@option("--report", "Also write REPORT.md and REPORT.json.", NewFile())
+@option("--report", "Also write REPORT.md, REPORT.html and REPORT.json.", NewFile())
 @RESULTS
 @JSON
 def gate(given: Given) -> int:

@@ -52,7 +52,12 @@ def render(report: Report) -> str:
 
 def section(report: Report, topic: str = "") -> str:
     """The same without the marker.  topic: the pool that the heading names, "" for none."""
-    parts = [
+    return _fit(parts(report, topic))
+
+
+def parts(report: Report, topic: str = "") -> list[str]:
+    """The blocks of the document, whatever their length: heading and summary first, the footer last."""
+    blocks = [
         _heading(report, topic),
         _summary(report),
         *_moved(report),
@@ -62,7 +67,7 @@ def section(report: Report, topic: str = "") -> str:
         *_details(report),
         _footer(report),
     ]
-    return _fit([part for part in parts if part])
+    return [block for block in blocks if block]
 
 
 def text(value: object, limit: int = 240) -> str:

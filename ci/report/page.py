@@ -38,6 +38,6 @@ summary {{ cursor: pointer; }}
 
 def render(report: Report) -> str:
     """The whole page.  What comes from outside is inert in the Markdown already, and no script may run in the page."""
-    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown.section(report))
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render("\n\n".join(markdown.parts(report)))
     title = f"{report.verdict}: {report.title}" if report.title else str(report.verdict)
     return PAGE.format(title=html.escape(title), body=body.replace(markdown.NO_JOIN, ""))

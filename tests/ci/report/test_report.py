@@ -454,6 +454,14 @@ def test_a_page_has_the_words_of_the_comment_and_runs_nothing(name: str) -> None
     assert f"<title>{sample(name).verdict}" in whole
 
 
+def test_a_page_has_what_a_comment_has_no_room_for() -> None:
+    lines = tuple(f"{number} " + "x" * 1000 for number in range(90))
+    report = Report(Judgement(Verdict.SLOWER, "much to say", machine_code=lines), machine={"driver": "570.1"})
+    assert "did not fit" in markdown.render(report)
+    assert "did not fit" not in page.render(report)
+    assert "570.1" in page.render(report)
+
+
 # Why cases are slower, in the terminal, in the comment, and in the JSON and back.
 
 
