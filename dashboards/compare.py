@@ -1,7 +1,7 @@
 """Any two commits, on one machine or on two: what each file of a commit says, and how their table looks.
 
 The quotient of two ratios is the one number that a page computes itself, because there are as many pairs as commits
-squared; `dashboards.frame.change` is the same.  A verdict on two commits is `ridgeline gate`'s.
+squared; `dashboards.frame.change` is the same.  A verdict on two commits is the gate's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = (
     Column("case", "case", "case"),
     Column("backend", "backend"),
     Column("change", "longer by", "change", CHANGE_HELP),
-    Column("verdict", "", "status", "Beyond or within the 99 % interval of both ratios. `ridgeline gate` decides."),
+    Column("verdict", "", "status", "Beyond or within the 99 % interval of both ratios. The gate decides."),
     Column("old_ratio", "ratio before", "ratio", RATIO_HELP),
     Column("new_ratio", "ratio after", "ratio", RATIO_HELP),
     Column("old", "speed before", "rate"),
