@@ -114,7 +114,7 @@ def _unfolded(event: HistoryEvent) -> Iterator[Piece]:
         ends = f"{good.hash[:8]} {bad.hash[:8]}"
         chosen = f"--kernel {key.kernel} --case {key.case} --backend {key.backend} --tier nightly"
         yield table.command(f"ridgeline ab {ends} {chosen}", "Measure both again, in turn:")
-        yield table.command(f'ridgeline events ack {event.id} --owner "$USER"', "Take it:")
+        yield table.command(f'ridgeline events ack {event.id} --owner "$USER" --reason "looking into it"', "Take it:")
     elif event.moved and good.hash:
         yield table.command(f"ridgeline isa {good.hash[:8]} {bad.hash[:8]}", "See the code change:")
     yield _moved_table(event).piece()

@@ -167,9 +167,9 @@ def _drawn_range(lane: Lane, series: Series) -> tuple[float, float]:
 
 def _operator(site: Site, lane: Lane, one: Series, ends: tuple[float, float], span: float) -> list[Any]:
     places, those = _recent(lane, one), lane.cases[one.kernel][one.case]
-    looks = charts.looks([one.backend], sorted({other.backend for other in those if other is not one}))
     steps = site.steps.get((lane.machine, one.kernel, one.backend, one.case), ())  # type: ignore[call-overload]
     library = next((other for other in those if other.backend == lane.columns["library"][one.good[-1]]), None)
+    looks = charts.looks([one.backend], [library.backend] if library else [])
     ratio = [*ratio_lines(lane, one, places, looks[one.backend], steps), *step_marks(site, lane, one, places, steps)]
     large = None
     if ratio:
