@@ -11,7 +11,7 @@ import click
 from filelock import FileLock, Timeout
 
 from ci.github.client import API, GitHub, GitHubError
-from ci.options import DRY_RUN, FOLDER, PASS, POOLS_FILE, USAGE, Finite, Given, flag, option, verb
+from ci.options import DRY_RUN, FILE, FOLDER, PASS, POOLS_FILE, USAGE, Finite, Given, flag, option, verb
 from ci.pools import file
 from ci.pools.file import Container, Pools
 from ci.report.words import plain
@@ -29,11 +29,7 @@ LONGEST_LINE = 500
 @flag("--once", "Look once, do what follows, and leave.")
 @option("--interval SECONDS", "Time between two rounds.", Finite(0.05, 3600), default=INTERVAL_S)
 @option("--folder", "A folder that every node sees (default: runner in the site's shared folder).", FOLDER)
-@option(
-    "--token-file",
-    "GitHub's token, read again in every round (default: the variable GITHUB_TOKEN).",
-    click.Path(path_type=Path, dir_okay=False, exists=True),
-)
+@option("--token-file", "GitHub's token, read again in every round (default: the variable GITHUB_TOKEN).", FILE)
 @POOLS_FILE
 @DRY_RUN
 def runner(given: Given) -> int:
@@ -75,6 +71,8 @@ def service_now(given: Given, pools: Pools) -> RunnerService:
     if len(served) != 1 or not served[0].runner:
         names = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"
         raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {names}")
+    if given.token_file and not given.token_file.is_file():
+        raise RunnerError(f"--token-file: there is no file {given.token_file}; the guide of pools says how to write it")
     token = given.token_file.read_text("utf-8").strip() if given.token_file else os.environ.get("GITHUB_TOKEN", "")
     if not token:
         raise RunnerError("there is no token; set GITHUB_TOKEN or give --token-file, and keep it out of the command")

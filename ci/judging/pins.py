@@ -40,7 +40,7 @@ def pins_not_installed(base: Path, head: Path) -> list[str]:
     more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
     return [
         f"pins differ that the environment of both sides does not follow: {'; '.join(wrong[:MAX_NAMED])}{more}; "
-        "`ridgeline ab BASE HEAD --env-base PYTHON --env-head PYTHON` compares two environments"
+        "--env-base and --env-head of `ridgeline ab --help` compare two environments"
     ]
 
 

@@ -128,7 +128,7 @@ def _parsed(content: bytes) -> TrialFile:
     if len(strange) > 1 and not (damage or parsed.trials or parsed.experiments):
         why = (
             f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
-            "`ridgeline run --out FILE` writes trial files, `ridgeline records import` reads files of other tools"
+            "`ridgeline run --help` says how to write one, `ridgeline records import --help` reads those of other tools"
         )
         return TrialFile(Path(), (), (Rejected(0, Fault.NOT_A_TRIAL, why),))
     return dataclasses.replace(parsed, rejected=(*damage, *parsed.rejected))

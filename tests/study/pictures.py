@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 
 import click
+from PIL import Image
 from rich.console import Console
 
 from ci.judging import policy
@@ -57,6 +58,8 @@ def page(site: Path, out: Path) -> None:
     done = subprocess.run([browser, *drawing, address], capture_output=True, text=True, check=False, timeout=120)
     if done.returncode or not out.exists():
         raise click.ClickException(f"{browser} took no picture: {done.stderr.strip()[-500:]}")
+    with Image.open(out) as picture:  # a page of lines and text: 64 colours take a quarter of the bytes
+        picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(out, optimize=True)
 
 
 @click.command(help=__doc__)

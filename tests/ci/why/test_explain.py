@@ -238,9 +238,9 @@ def test_what_was_measured_once_is_kept_once_and_is_no_trial_of_head(leg: Leg) -
 def test_no_line_of_the_log_is_parsed_twice(leg: Leg, monkeypatch: pytest.MonkeyPatch) -> None:
     parse, parsed = trial_files.parse_line, Counter[bytes]()
 
-    def counted(line: bytes, number: int = 0) -> object:
+    def counted(line: bytes, *rest: object) -> object:
         parsed.update([line])
-        return parse(line, number)
+        return parse(line, *rest)
 
     trials = trial_files.read(leg.log).trials
     monkeypatch.setattr(trial_files, "parse_line", counted)
