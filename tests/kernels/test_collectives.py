@@ -169,6 +169,13 @@ def test_without_gluon_there_is_a_sentence(monkeypatch):
 def test_the_library_is_called_directly_on_gpus_only():
     with pytest.raises(spec.Unsupported, match="on GPUs only"):
         vendor.all_reduce(torch.zeros(1), torch.zeros(1))
+
+
+def test_the_library_is_the_file_that_torch_has_loaded(monkeypatch):
+    lines = ["7f00-7f01 r-xp 0 0 1 /lib/libc.so.6", "7f02-7f03 r-xp 0 0 2 /opt/nccl/libnccl.so.2"]
+    monkeypatch.setattr(vendor.Path, "read_text", lambda path: "\n".join(lines))
+    assert vendor._library() == "/opt/nccl/libnccl.so.2"
+    lines.pop()
     with pytest.raises(spec.Unsupported, match="libnccl"):
         vendor._library()
 
