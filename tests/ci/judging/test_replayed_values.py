@@ -79,7 +79,6 @@ def said(judgement: Any) -> dict[str, Any]:
             **{name: c[name] for name in CASE_NUMBERS},
         }
         for c in document["cases"]
-        if c["verdict"] != "GONE"  # since 2026-11-28 a case that head no longer declares is named
     ]
     groups = [
         {name: g[name] for name in ("kernel", "backend", "direction", "cases", "ratio", "ci_low", "ci_high")}
@@ -169,9 +168,9 @@ def values(name: str) -> Any:
     return json.loads(json.dumps(found, default=lambda value: value.item()))
 
 
-MEANT = (("CANNOT TELL", "NEW"),)
+MEANT = (("CANNOT TELL", "NEW"), ("GONE", "CANNOT TELL"))
 """(verdict now, verdict then) that may differ: NEW was said of a base that declares a case and was not measured in it,
-too; since 2026-11-28 it is said where base's files declare nothing."""
+too; since 2026-11-28 it is said where base's files declare nothing, and GONE where head's declare a case no more."""
 
 
 def differences(now: Any, then: Any, where: str = "") -> Iterator[str]:
@@ -179,7 +178,7 @@ def differences(now: Any, then: Any, where: str = "") -> Iterator[str]:
     if isinstance(now, dict) and isinstance(then, dict):
         for key in {**now, **then}:
             yield from differences(now.get(key), then.get(key), f"{where}/{key}")
-    elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
+    elif isinstance(now, list) and isinstance(then, list) and len(now := _named_then(now, then)) == len(then):
         for index, pair in enumerate(zip(now, then, strict=True)):
             yield from differences(*pair, f"{where}/{index}")
     elif isinstance(now, float) and isinstance(then, float):
@@ -187,6 +186,13 @@ def differences(now: Any, then: Any, where: str = "") -> Iterator[str]:
             yield f"{where}: {now!r}, was {then!r}"
     elif now != then and (now, then) not in MEANT:
         yield f"{where}: {now!r}, was {then!r}"
+
+
+def _named_then(now: list[Any], then: list[Any]) -> list[Any]:
+    """Without cases that head no longer declares and that were not named then."""
+    names = {case["case"] for case in then if isinstance(case, dict) and "case" in case}
+    gone = [isinstance(case, dict) and case.get("verdict") == "GONE" and case["case"] not in names for case in now]
+    return [case for case, is_gone in zip(now, gone, strict=True) if not is_gone]
 
 
 def stored(name: str) -> Path:
