@@ -28,7 +28,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's builds without CUDA (pytorch.org/get-started/locally, 2026-11)."""
 
 CPU_SIZE, CUDA_SIZE = "0.2 GB", "2.9 GB to download and 5.7 GB on disk"
-"""torch 2.13.0+cpu; torch 2.15.0 with the libraries that it requires (Linux, x86_64; measured 2026-11-28)."""
+"""torch 2.13.0+cpu; torch 2.14 with the libraries that it requires (Linux, x86_64; measured 2026-11-28)."""
 
 ANSWER_S, CPU_ANSWER_S = 45.0, 10.0
 """Seconds for an index to answer; for PyTorch's, which nobody asked for, with the 1 to 4 s that pip takes to start."""

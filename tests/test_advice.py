@@ -194,7 +194,7 @@ def test_an_interrupted_check_goes_on_by_the_command_that_it_prints(toy: Path) -
     assert len(numbers) >= 3
     advised(["check"], printed)
     made = {path.name for path in toy.parents[1].iterdir()}
-    assert {".ridgeline", "site", "results"} <= made
+    assert ".ridgeline" in made
     assert list(toy.iterdir()) == [], "nothing is written where the command was typed"
 
 

@@ -203,7 +203,7 @@ def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
     if not checked:
         assert json.loads(subprocess.run([python, "-c", SEEN], check=True, **asked).stdout) == [VERSION, HIP]
         return
-    (notes,) = tree.glob("results/*/*.notes.jsonl*")
-    checkouts = [checkout for trial in read(notes).trials for checkout in trial.checkouts.values()]
+    (file,) = tree.glob(".ridgeline/trials/*.jsonl")
+    checkouts = [checkout for trial in read(file).trials for checkout in trial.checkouts.values()]
     versions = {checkout.environment.versions["torch"] for checkout in checkouts}
     assert versions == {VERSION}, versions

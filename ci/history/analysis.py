@@ -57,6 +57,9 @@ EARLY_TRIALS = 2
 EARLY_SHARE, EARLY_SERIES = 0.5, 3
 """Share of an operator's series, and the fewest of them, that bear such a step out where trials do not.  A choice."""
 
+SURE_OF_LIBRARY = 3.0
+"""Standard errors by which the library's own seconds must move before a step is charged to it."""
+
 SPREAD = 1.4826 / math.sqrt(2)
 """Standard deviation of a point / median difference of two, of normal values."""
 
@@ -208,7 +211,8 @@ def _with_verdicts(steps: Mapping[int, Step], verdicts: Mapping[int, PairedStep]
 def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, judged_by: str) -> SeriesStep:
     """A step with its commits, what it is the doing of, and where its old level came back.
 
-    Of the ratio's two sides the one whose own seconds moved more between the two levels did it.
+    Of the ratio's two sides the one whose own seconds moved more between the two levels did it; the library only where
+    its seconds moved beyond their own wander, which clocks and heat share out to both.
     """
     span, key, step = tracks.span(track), tracks.keys[track], steps[number]
     place, values, seconds = tracks.place[span], tracks.values[span], tracks.seconds[span]
@@ -219,7 +223,9 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
     library = ours - math.log(step.ratio)
     good, bad = int(place[step.index - 1]), int(place[step.index])
     returned = next((int(place[at]) for at in _returns(steps, number, values)), -1)
-    if abs(library) > abs(ours) and judged_by == "ratio":
+    wander = SPREAD * float(np.median(np.abs(np.diff(np.log(seconds[first:stop] / values[first:stop])))))
+    error = wander * math.sqrt(1 / (step.index - first) + 1 / (stop - step.index))
+    if abs(library) > max(abs(ours), SURE_OF_LIBRARY * error) and judged_by == "ratio":
         inverse = Step(
             step.index, 1 / step.before, 1 / step.after, 1 / step.ratio, 1 / step.ratio_high, 1 / step.ratio_low,
             step.p_value,

@@ -15,7 +15,7 @@ def need_triton(case: Case) -> None:
         from triton import knobs
     except ImportError as error:
         raise _missing("Triton", error) from error
-    if case.place.device == "cpu" and not knobs.runtime.interpret:
+    if case.place.arch == "cpu" and not knobs.runtime.interpret:  # an emulated GPU has an architecture
         needed = "a GPU is needed" if case.world == 1 else "GPUs are needed"
         raise Unsupported(
             f"Triton compiles for GPUs only, and this machine has none; {needed} "

@@ -68,9 +68,7 @@ def test_a_verb_in_a_pipe_has_120_columns() -> None:
     program = [sys.executable, *calling.VERBS]
     env = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run([*program, "--help"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    assert (
-        "  check            The pull-request job: still right, slower, by how much, on which shapes.\n" in done.stdout
-    )
+    assert "  check    The pull-request job: still right, slower, by how much, on which shapes.\n" in done.stdout
     narrow = subprocess.run(
         [*program, "--help"], cwd=ROOT, env=env | {"COLUMNS": "60"}, capture_output=True, text=True, check=True
     )

@@ -308,7 +308,7 @@ def test_the_table_has_a_row_for_each_level(looks: list[early_stop.OpenLook]) ->
 def test_a_small_study_finds_what_it_planted(capsys: pytest.CaptureFixture[str]) -> None:
     assert planted.main(["--series", "120", "--commits", "120", "--planted", "12", "--sigma", "0.005"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["commits"], found["rows"]) == (120, 180 * 120)
+    assert (found["commits"], found["rows"]) == (120, 240 * 120)
     assert found["found"] == found["planted"] == {"4%": 6, "8%": 6}
     assert found["alarmed"] <= 1
 

@@ -312,7 +312,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None:
     toy.changed(folder, toy.KNOB)
     toy.committed(folder, "more ticks")
-    code, said = ab(folder)
+    code, said = ab(folder, "--record")
     assert (code, said["verdict"]) == (1, "SLOWER")
     (why,) = said["explanations"]
     assert why["state"] == "proven"
