@@ -19,7 +19,7 @@ from benchmarks.preflight import judge
 from benchmarks.preflight.system import Demand, Problem
 from benchmarks.shapes import Json, JsonObject
 
-TESTED = {"python": ((3, 11), (3, 14)), "torch": ((2, 11), (2, 15)), "triton": ((3, 6), (3, 9))}
+TESTED = {"python": ((3, 11), (3, 14)), "torch": ((2, 11), (2, 14)), "triton": ((3, 6), (3, 8))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
 
 
