@@ -111,15 +111,18 @@ def _sound(value: Any) -> bool:
 
 def clean(value: Any) -> Any:
     """The same JSON value without NaN and Infinity, which are not JSON, and with printable texts of bounded length."""
+    return finite(value, lambda text: UNPRINTABLE_BUT_LINES.sub("\ufffd", text)[:LONGEST_TEXT])
+
+
+def finite(value: Any, of_text: Callable[[str], str] = str) -> Any:
+    """The same JSON value without NaN and Infinity, which are not JSON.  of_text: what a text becomes."""
     if isinstance(value, str):
-        return UNPRINTABLE_BUT_LINES.sub("\ufffd", value)[:LONGEST_TEXT]
+        return of_text(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {clean(str(key)): clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean(item) for item in value]
-    return value
+        return {of_text(str(key)): finite(item, of_text) for key, item in value.items()}
+    return [finite(item, of_text) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 Check = Callable[[Any, str], None]

@@ -141,7 +141,7 @@ def _moved_table(event: HistoryEvent) -> Table:
 def files(site: Site) -> dict[str, bytes]:
     """events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them), events.csv and feed.xml."""
     found = sorted(site.history.events, key=lambda event: (-event.first_bad.date_ms, event.id))
-    whole = {"events": [_plain(event.as_json()) for event in found]}
+    whole = {"events": [event.as_json() for event in found]}
     rows = [list(_fields(event).values()) for event in found]
     listed = Table("events", "events", [Column(name, name) for name in COLUMNS], rows)
     return {
@@ -149,15 +149,6 @@ def files(site: Site) -> dict[str, bytes]:
         "events.csv": listed.csv(),
         "feed.xml": atom(found),
     }
-
-
-def _plain(value: Any) -> Any:
-    """The same without numbers that JSON does not know."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _fields(event: HistoryEvent) -> dict[str, Any]:

@@ -72,12 +72,17 @@ def script_json(value: Any) -> bytes:
     return text
 
 
+def rounded(value: float) -> float | None:
+    """In the digits of a page; None for what is not finite."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
 def _plain(value: Any) -> Any:
     kind = type(value)
     if kind is str:
         return value if value.isascii() and "\0" not in value else value.translate(_REPLACED)
     if kind is float:
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return rounded(value)
     if kind is list or kind is tuple:
         return [_plain(item) for item in value]
     if kind is dict:
@@ -129,7 +134,7 @@ def check_target(out: Path) -> None:
 
 
 def _clear(out: Path) -> None:
-    """Put a site back that a killed build had put aside, and remove the drafts of builds that are no more."""
+    """Put a site back that a killed build had put aside, and remove the drafts of builds that no longer run."""
     for folder in sorted(out.parent.glob(f".{out.name}{DRAFT}*")):
         number = folder.name.rpartition(DRAFT)[2].partition("-")[0]
         if number.isdecimal() and _runs(int(number)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -252,10 +253,8 @@ def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
         yield table.heading("What was not measured, and why")
     for module, why in modules:
         yield table.text(f"{module} could not be imported: {why}", "problem")
-    counts: Mapping[str, int] = {}
-    for row in absent.rows:
-        counts = {**counts, row[3][0]: counts.get(row[3][0], 0) + 1}
     if absent.rows:
+        counts = Counter(row[3][0] for row in absent.rows)
         line = ", ".join(f"{count} {status}" for status, count in counts.items())
         yield table.fold([line], [absent.piece(filter=True)])
     for sentence in site.problems:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+
+from dashboards.files import rounded
 
 Kind = Literal[
     "text",
@@ -119,7 +120,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(FORMULA) else value
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return rounded(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

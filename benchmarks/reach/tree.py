@@ -142,7 +142,7 @@ def _known_to_git(root: Path) -> dict[str, str] | None:
 def _walk(root: Path) -> Iterator[tuple[str, bool]]:
     """Every regular file below a folder, without hidden folders and environments, and whether a linked folder has it.
 
-    A pipe or a socket is no source, and reading one may never end.
+    A pipe or a socket is not a source, and reading one may never end.
     """
     entered: set[str] = set()
     for folder, below, names in os.walk(root, followlinks=True):

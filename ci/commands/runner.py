@@ -66,7 +66,7 @@ def runner(given: Given) -> int:
 
 
 def service_now(given: Given, pools: Pools) -> RunnerService:
-    """The service with the token as it is now.  RunnerError where the site has no runner, or there is no token."""
+    """The service with the token as it is now.  RunnerError without a runner of the site, or without a token."""
     served = [site for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
     if len(served) != 1 or not served[0].runner:
         names = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"

@@ -42,14 +42,13 @@ def check_out(clone: Path, folder: Path, commit: str, *, in_place: bool = False)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if in_place and is_worktree(folder):
-            git(folder, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
-            git(folder, "clean", "-ffdxq")
-        elif is_clean(folder, commit) and _kept(folder).get("prepare", "") == command:
+            _switch(folder, commit)
+        elif is_clean(folder, commit) and _made_with(folder).get("prepare", "") == command:
             return
         else:
             shutil.rmtree(folder, ignore_errors=True)
             git(clone, "worktree", "prune")
-            git(clone, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
+            _add_worktree(clone, folder, commit)
         _state(folder).unlink(missing_ok=True)
         _add_submodules(clone, folder)
         _add_large_files(clone, folder)
@@ -57,6 +56,16 @@ def check_out(clone: Path, folder: Path, commit: str, *, in_place: bool = False)
             _prepare(folder, commit, command)
         if command or git(folder, "status", "--porcelain"):
             _state(folder).write_text(json.dumps({"prepare": command, "status": git(folder, "status", "--porcelain")}))
+
+
+def _add_worktree(clone: Path, folder: Path, commit: str) -> None:
+    git(clone, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
+
+
+def _switch(worktree: Path, commit: str) -> None:
+    """Make a worktree that of another commit, without anything that git did not put there."""
+    git(worktree, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
+    git(worktree, "clean", "-ffdxq")
 
 
 def is_worktree(folder: Path) -> bool:
@@ -69,7 +78,7 @@ def is_clean(folder: Path, commit: str) -> bool:
     return (
         is_worktree(folder)
         and git_or_none(folder, "rev-parse", "HEAD") == commit
-        and git_or_none(folder, "status", "--porcelain") == _kept(folder).get("status", "")
+        and git_or_none(folder, "status", "--porcelain") == _made_with(folder).get("status", "")
     )
 
 
@@ -100,7 +109,7 @@ def _state(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.made")
 
 
-def _kept(folder: Path) -> dict[str, str]:
+def _made_with(folder: Path) -> dict[str, str]:
     """The command that prepared a checkout, and git's status after it; {} where nothing but git made it."""
     try:
         kept = json.loads(_state(folder).read_text())
@@ -125,10 +134,9 @@ def _add_submodules(clone: Path, folder: Path) -> None:
             continue
         below = folder / path
         if is_worktree(below):
-            git(below, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
-            git(below, "clean", "-ffdxq")
+            _switch(below, commit)
         else:
-            git(source, "worktree", "add", "--force", "--detach", "--quiet", str(below.resolve()), commit, env=NO_HOOKS)
+            _add_worktree(source, below.resolve(), commit)
         _add_submodules(source, below)
         _add_large_files(source, below)
 

@@ -1,7 +1,7 @@
 """From records to events: the one function that pages, `ridgeline events` and the gate's history call.
 
 A series is the paired ratio: our time / the library's in the same trial.  It cancels what a machine's clock and heat do
-to both, so a step of it is a change of ours or of the library's.  A series without a library beside it is drawn, and
+to both, so what steps it is a change to our code or to the library.  A series without a library beside it is drawn, and
 opens nothing.  Where two neighbouring commits ran in the same trials, what the gate says of them holds.
 """
 
@@ -240,8 +240,8 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
 def _returns(steps: Sequence[Step], number: int, values: FloatArray) -> Iterator[int]:
     """Indices of later steps the other way, after which the level is nearer to that before a step than to its own."""
     step = steps[number]
-    half = math.log(step.ratio) / 2
     level = math.log(step.ratio)
+    half = level / 2
     for later in steps[number + 1 :]:
         level += math.log(later.ratio)
         if (level < half) if half > 0 else (level > half):

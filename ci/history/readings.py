@@ -18,7 +18,7 @@ from scipy.special import chdtri
 from ci.records.ledger import machine_folders
 from ci.records.rows import Json
 from ci.stats.types import Clocks
-from ci.trials.file import TrialFile, read
+from ci.trials.file import read
 from ci.trials.trial import HeapHome, Trial
 from ci.whole_files import WriteError, replace
 
@@ -202,30 +202,12 @@ class HealthRecord:
     noise: tuple[SessionNoise, ...] = ()
 
 
-class NotesSeen:
-    """Takes the health of notes that somebody reads for their rows, so that :func:`load` need not read them again."""
-
-    def __init__(self, results_dir: Path) -> None:
-        self._stamps = {path: _stamp(path) for folder in machine_folders(results_dir) for path in _notes(folder)}
-        self._results, self._seen = results_dir, dict[Path, Json]()
-
-    def take(self, notes: TrialFile) -> None:
-        """Of notes as they were read just now."""
-        if notes.path in self._stamps:
-            self._seen[notes.path] = _entry(self._stamps[notes.path], notes.trials)
-
-    def keep(self) -> None:
-        """For :func:`load`."""
-        for folder in {path.parent for path in self._seen}:
-            _entries(folder, self._results, self._seen)
-
-
 def load(results_dir: Path) -> HealthRecord:
     """Of all machines.  A trial in the notes of two commits counts once; a broken line is left out."""
     trials: dict[tuple[str, int, str, str], TrialHealth] = {}
     noise: dict[tuple[str, str], SessionNoise] = {}
     for folder in machine_folders(results_dir):
-        for entry in _entries(folder, results_dir, {}):
+        for entry in _entries(folder, results_dir):
             for one in map(TrialHealth.of_json, entry["trials"]):
                 trials.setdefault((one.session, one.at_ms, one.machine, one.operator), one)
             for found in (SessionNoise(**one) for one in entry["noise"]):
@@ -252,8 +234,8 @@ def _entry(stamp: Sequence[int], trials: Sequence[Trial]) -> Json:
     return {"stamp": stamp, "trials": told, "noise": [dataclasses.asdict(one) for one in noise_of(trials)]}
 
 
-def _entries(folder: Path, results_dir: Path, seen: Mapping[Path, Json]) -> Iterable[Json]:
-    """What the files of notes of a machine say.  seen: of those that were read just now.
+def _entries(folder: Path, results_dir: Path) -> Iterable[Json]:
+    """What the files of notes of a machine say.
 
     Only files that changed are read; a store that cannot be written only costs time.
     """
@@ -265,9 +247,8 @@ def _entries(folder: Path, results_dir: Path, seen: Mapping[Path, Json]) -> Iter
         kept = dict(found["files"]) if found["version"] == VERSION else {}
     for path in _notes(folder):
         stamp = _stamp(path)
-        known = (seen.get(path), kept.get(path.name))
-        found = next((one for one in known if one and one["stamp"] == stamp), None)
-        fresh[path.name] = found or _entry(stamp, read(path).trials)
+        found = kept.get(path.name)
+        fresh[path.name] = found if found and found["stamp"] == stamp else _entry(stamp, read(path).trials)
     if fresh and fresh != kept:
         with contextlib.suppress(WriteError):
             replace(store.parent / ".gitignore", "*\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -57,10 +56,6 @@ class Tracks:
         paired = np.isfinite(_numbers(newest, "paired_ratio"))
         columns = (_texts(newest, "paired_with"), _texts(newest, "baseline_name"))
         return [one if use else other for use, one, other in zip(paired, *columns, strict=True)]
-
-    def arrays(self) -> list[FloatArray]:
-        """What is judged of every track."""
-        return [self.values[a:b] for a, b in itertools.pairwise(self.starts.tolist())]
 
     @functools.cached_property
     def of_key(self) -> Mapping[SeriesKey, Sequence[int]]:

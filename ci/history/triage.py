@@ -28,7 +28,7 @@ STATES = ("open", "acknowledged", "accepted")
 """What a person may decide; that the old level is back is read off the records.  acknowledged: open, with an owner."""
 
 KINDS = ("kernel", "library", "code", "machine", "configuration")
-"""What an entry may name; files of before 2026-11-28 have the last two, whose events are no more."""
+"""What an entry may name; files of before 2026-11-28 have the last two, whose events no longer exist."""
 
 TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
 LONGEST = 2000

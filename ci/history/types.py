@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.shapes import finite
 from ci.git.command import GitError, git
 from ci.records.ledger import Explanation
 from ci.stats.types import Step
@@ -135,12 +136,13 @@ class HistoryEvent:
     explanations: tuple[Explanation, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, under the same names; of commits without their parents, which only walks over history need."""
+        """JSON values, under the same names; of commits without their parents, which only walks over history need."""
         plain = dataclasses.asdict(self)
         for name in ("first_bad", "last_good", "ended_at"):
             if plain[name]:
                 del plain[name]["parents"]
-        return plain
+        told: dict[str, Any] = finite(plain)
+        return told
 
 
 def event_id(machine: str, kernel: str, kind: EventKind, direction: Direction, first_bad: str) -> str:

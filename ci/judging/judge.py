@@ -140,7 +140,7 @@ def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict 
         undecided = verdict is Open.CODE and not c.same_code
         return case_verdict(c, Verdict.CANNOT_TELL, c.head_why) if undecided else None
     if verdict is Verdict.GONE:
-        return gone(c, renamed)
+        return verdict_on_gone(c, renamed)
     if verdict is Verdict.NEW:
         before = f", the new name of {old}" if (old := former_name(c, renamed)) else ""
         return case_verdict(c, verdict, f"head is right; base declares nothing of it{before}")
@@ -151,7 +151,7 @@ def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict 
     return case_verdict(c, verdict, f"{what}: {base}; {head}")
 
 
-def gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
+def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
     """The verdict on a case that head no longer declares: it passes where the settings say so."""
     known = former(c, renamed)
     if known is None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from benchmarks.shapes import Check, bounded, built, one_of, record
 from benchmarks.trial_file import REGIMES
-from ci.trials.file import RecordError, TrialFile, read, unpacked
+from ci.trials.file import RecordError, TrialFile, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -211,17 +211,6 @@ def machine_folders(results_dir: Path) -> list[Path]:
 def sweep_files(results_dir: Path) -> list[Path]:
     """Every file of sweeps."""
     return sorted((results_dir / SWEEPS).glob("*/*.jsonl.gz"))
-
-
-def sweeps_in(results_dir: Path) -> tuple[list[Trial], list[str]]:
-    """The lines of all sweeps, each once, and a sentence on each that cannot be used."""
-    by_record: dict[Path, dict[str, Trial]] = {}
-    problems: list[str] = []
-    for file in map(read, sweep_files(results_dir)):
-        problems += left_out(file)
-        by_record.setdefault(base_of(file.path), {}).update({trial.id: trial for trial in file.trials if trial.sweep})
-    ordered = (sorted(trials.values(), key=lambda trial: trial.order) for _, trials in sorted(by_record.items()))
-    return list({trial.id: trial for trials in ordered for trial in trials}.values()), problems
 
 
 def base_of(path: Path) -> Path:

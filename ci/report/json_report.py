@@ -10,13 +10,12 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-from benchmarks.shapes import Unfit, built
+from benchmarks.shapes import Unfit, built, finite
 from ci.report.model import Report
 
 Json = dict[str, Any]
@@ -48,7 +47,7 @@ def document(report: Report) -> Json:
     told["case_warnings"] = [warning for warning in told.pop("warnings") if warning["case"]]
     told |= {"judgement_warnings": judged.pop("warnings"), "warnings": list(map(str, report.warnings)), **judged}
     keys = [*KEYS, *(key for key in WHERE_ANY if told[key])]
-    return {"format": FORMAT, "version": VERSION, **{key: _finite(told[key]) for key in keys}}
+    return {"format": FORMAT, "version": VERSION, **{key: finite(told[key]) for key in keys}}
 
 
 def dumps(report: Report) -> str:
@@ -104,14 +103,6 @@ def _float(token: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{token[:20]} is too large")
     return value
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _report(value: Json) -> Report:

@@ -282,7 +282,7 @@ def status(folder: Path, slurm: Slurm) -> JobStatus:
     """Where a job is.  JobError where there is none; SlurmError while Slurm does not answer and it has no result."""
     spec = read_spec(folder)
     ended = spec.tasks - len(missing_tasks(folder, spec))
-    outputs = sorted(path for path in folder.glob("output-*.txt"))
+    outputs = sorted(folder.glob("output-*.txt"))
     place = JobStatus(folder.name, spec.name, State.LOST, ended_tasks=ended, tasks=spec.tasks)
     place = dataclasses.replace(place, log=str(outputs[0]) if outputs else "")
     if ended_place := _ended(place, folder):

@@ -31,7 +31,7 @@ def shape(dims: Knobs) -> tuple[int, int, int] | None:
     return (dims["N"] * int(dims.get("of") or 1), dims["K"], dims["M"]) if {"M", "N", "K"} <= dims.keys() else None
 
 
-def whole(dims: Knobs) -> str:
+def product_words(dims: Knobs) -> str:
     """ "N 4096, K 14336, M 64" of the whole product."""
     product = shape(dims)
     return "N {}, K {}, M {}".format(*product) if product else ""
@@ -57,7 +57,7 @@ def scaled(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows.assign(
         ranks=each(ranks_of, "dims", "world")(rows),
-        whole=each(whole, "dims")(rows),
+        whole=each(product_words, "dims")(rows),
         line=each(line, "dims", "backend")(rows),
     )
     rows = rows.assign(

@@ -23,7 +23,6 @@ from ci.history.health import (
 )
 from ci.history.readings import DeviceHealth, HealthRecord, SessionNoise, TrialHealth
 from ci.history.types import CommitFacts
-from ci.trials.file import read
 from tests.ci import made_trials
 
 COMMITS = [f"{n:040x}" for n in range(400)]
@@ -221,22 +220,3 @@ def test_notes_are_read_once_and_again_when_they_change(tmp_path: Path, monkeypa
     (tmp_path / ".cache" / f"health-{folder.name}.note").write_text("{torn")
     assert len(readings.load(tmp_path).trials) == 2
     assert readings.load(tmp_path / "nowhere") == HealthRecord()
-
-
-def test_notes_that_were_read_for_their_rows_are_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "h200x2-1a2b3c4d").mkdir()
-    notes = [
-        made_trials.write(tmp_path / "h200x2-1a2b3c4d" / f"{name * 8}-env.notes.jsonl", line(number))
-        for number, name in enumerate("abc")
-    ]
-    seen = readings.NotesSeen(tmp_path)
-    seen.take(read(notes[0]))
-    seen.take(read(notes[1]))
-    made_trials.write(notes[1], line(1), line(7))  # by somebody else, meanwhile
-    reads: list[Path] = []
-    monkeypatch.setattr(readings, "read", lambda path: reads.append(path) or read(path))
-    seen.keep()
-    assert len(readings.load(tmp_path).trials) == 4
-    assert reads == notes[1:]

@@ -12,7 +12,8 @@ import pytest
 from ci.judging import policy
 from ci.judging.recorded import GateError, gate
 from ci.records import ledger, store
-from ci.records.ledger import CAUSES, Explanation, RecordedCause, TriedCause, machine_folders, sweeps_in
+from ci.records.ledger import CAUSES, Explanation, RecordedCause, TriedCause, machine_folders
+from ci.trials.trial import Trial
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, tree, trial, write
 from tests.ci.sweeps.made_lines import line
 
@@ -89,6 +90,11 @@ POINTS = [({"num_warps": 8}, 0.9), ({"num_warps": 2}, 1.3)]
 PLACE = f"sweeps/{MACHINE['name']}/{HEAD[:8]}-{ENV}-gemm"
 
 
+def swept(results: Path) -> list[Trial]:
+    """The lines of the record of the sweep."""
+    return store.recorded_trials(results / PLACE, [])
+
+
 def test_a_sweep_is_kept_apart_from_the_cases(tmp_path: Path) -> None:
     results = tmp_path / "results"
     done = store.record([write(tmp_path / "t.jsonl", trial(), line(POINTS), line(POINTS, rung=1))], results)
@@ -96,7 +102,7 @@ def test_a_sweep_is_kept_apart_from_the_cases(tmp_path: Path) -> None:
     assert [path.relative_to(results).as_posix() for path in done.paths][-1].startswith(f"{PLACE}.")
     assert len(store.load(results)) == 2, "two backends of one case"
     assert not store.load(results).attrs["problems"]
-    assert [one.sweep.rung for one in sweeps_in(results)[0]] == [0, 1]
+    assert [one.sweep.rung for one in swept(results)] == [0, 1]
 
 
 def test_a_sweep_alone_is_no_record_of_cases(tmp_path: Path) -> None:
@@ -117,12 +123,12 @@ def test_the_same_lines_in_any_order_and_number_give_the_same_bytes(tmp_path: Pa
             store.record([write(tmp_path / "t.jsonl", one, one)], results)
         again = store.record([write(tmp_path / "t.jsonl", *order)], results)
         assert (again.added, again.known) == (0, 3)
-        there = [trial.text for trial in sweeps_in(results)[0]]
+        there = [trial.text for trial in swept(results)]
         store.rewrite(results)
         (path,) = (results / PLACE).parent.iterdir()
         wanted = wanted or (path.name, path.read_bytes())
         assert (path.name, path.read_bytes()) == wanted
-        assert [json.loads(text) for text in there] == [json.loads(one.text) for one in sweeps_in(results)[0]]
+        assert [json.loads(text) for text in there] == [json.loads(one.text) for one in swept(results)]
 
 
 def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
@@ -154,6 +160,6 @@ def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
     done = store.record([write(tmp_path / "t.jsonl", line(POINTS))], tmp_path / "results")
     assert done.added == 1
     assert "damaged" in done.problems[0].why
-    assert len(sweeps_in(tmp_path / "results")[0]) == 1
+    assert len(swept(tmp_path / "results")) == 1
     store.rewrite(tmp_path / "results")
     assert path.read_bytes() == b"\x1f\x8b damaged"
