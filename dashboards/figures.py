@@ -259,9 +259,9 @@ def sweep(chosen: Chosen) -> Figure:
     from dashboards.studies import newest_sweeps
 
     found = []
-    for path in newest_sweeps(chosen.results):
+    for paths in newest_sweeps(chosen.results):
         try:
-            one = sweeps.read([path])
+            one = sweeps.read(paths)
         except sweeps.SweepError:
             continue
         if str(one.frame["operator"].iloc[0]) == chosen.kernel and chosen.machine in (None, one.origin.machine):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.records.ledger import sweep_files
+from ci.records.ledger import base_of, sweep_files
 from dashboards import charts, table
 from dashboards.files import slug
 from dashboards.frame import Site
@@ -168,14 +168,17 @@ def _number(cell: str) -> float | int | None:
 # ---- sweeps ---------------------------------------------------------------------------------------------------------
 
 
-def newest_sweeps(results: Path) -> list[Path]:
-    """Of each machine and operator, the file whose first line is the newest."""
-    found: dict[tuple[str, str], tuple[str, Path]] = {}
+def newest_sweeps(results: Path) -> list[list[Path]]:
+    """Of each machine and operator, the files of the record whose newest file begins last."""
+    records: dict[Path, list[Path]] = {}
     for path in sweep_files(results):
-        started, operator = _first(path)
-        key = (path.parent.name, operator)
-        found[key] = max(found.get(key, ("", path)), (started, path))
-    return [path for _, path in sorted(found.values(), key=lambda pair: pair[1])]
+        records.setdefault(base_of(path), []).append(path)
+    found: dict[tuple[str, str], tuple[str, list[Path]]] = {}
+    for paths in records.values():
+        started, operator = max(map(_first, paths))
+        key = (paths[0].parent.name, operator)
+        found[key] = max(found.get(key, ("", paths)), (started, paths))
+    return [paths for _, paths in sorted(found.values(), key=lambda pair: pair[1])]
 
 
 def _first(path: Path) -> tuple[str, str]:
@@ -189,24 +192,25 @@ def _first(path: Path) -> tuple[str, str]:
 
 
 def _sweeps(results: Path) -> tuple[dict[str, tuple[dict[str, str], list[Piece]]], list[str]]:
-    """By name, the facts and the pieces of each sweep; a sentence on each file that cannot be used."""
+    """By name, the facts and the pieces of each sweep; a sentence on what cannot be used."""
     found, problems = {}, []
-    paths = newest_sweeps(results)
-    if paths:
+    records = newest_sweeps(results)
+    if records:
         from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
 
-        for path in paths:
+        for paths in records:
             try:
-                read_sweep = sweeps.read([path])
+                read_sweep = sweeps.read(paths)
             except (sweeps.SweepError, OSError) as error:
                 problems.append(str(error))
                 continue
+            problems += read_sweep.problems
             facts = {
                 "operator": str(read_sweep.frame["operator"].iloc[0]),
                 "machine": read_sweep.origin.machine,
                 "date": read_sweep.started_at[:10],
             }
-            name = f"{slug(path.parent.name)}/{slug(facts['operator'])}"
+            name = f"{slug(paths[0].parent.name)}/{slug(facts['operator'])}"
             found[name] = (facts, list(_sweep(read_sweep, facts)))
     return found, problems
 

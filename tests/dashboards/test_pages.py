@@ -15,8 +15,12 @@ import numpy as np
 import pytest
 
 from ci.history.types import Direction, EventState
+from ci.records import store
+from ci.records.ledger import base_of
 from dashboards import cases, compare, events, front, kernel, scaling, studies
 from dashboards.frame import RATIO, Site, lanes
+from tests.ci import made_trials
+from tests.ci.sweeps import made_lines
 from tests.dashboards import made_history, made_site, synthetic
 from tests.dashboards.made_history import H200, MI300X
 from tests.dashboards.made_site import found, texts
@@ -225,3 +229,17 @@ def test_a_study_that_cannot_be_read_is_told_and_the_others_are_shown(tmp_path: 
 
 def test_directions_of_events_have_a_sign() -> None:
     assert set(events.SIGN) == set(Direction)
+
+
+def test_a_sweep_that_was_recorded_in_two_goes_is_shown_whole(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for case in ("m16", "m64"):
+        line = made_lines.line([({"num_warps": 8}, 0.9)], case=case)
+        store.record([made_trials.write(tmp_path / "t.jsonl", line)], results)
+    paths = sorted((results / "sweeps").glob("*/*.jsonl.gz"))
+    torn = paths[0].with_name(f"{base_of(paths[0]).name}.{'0' * 12}.jsonl.gz")
+    torn.write_bytes(b"\x1f\x8b torn")
+    pages = dict(studies.studies_files(made_site.site_of(synthetic.history(2), results=results)))
+    (shown,) = (pieces for path, pieces in pages.items() if path.startswith("sweep/"))
+    assert {row[0] for one in found(shown, "table") for row in one["rows"]} >= {"m16", "m64"}
+    assert torn.name in texts(pages["studies"])
