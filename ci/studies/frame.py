@@ -151,7 +151,7 @@ def timed(rows: pd.DataFrame, **allowed: Iterable[object]) -> pd.DataFrame:
     return rows
 
 
-def in_default(rows: pd.DataFrame, **allowed: Iterable[object]) -> pd.DataFrame:
+def plain(rows: pd.DataFrame, **allowed: Iterable[object]) -> pd.DataFrame:
     """Arms in their default configuration."""
     rows = timed(rows, **allowed)
     return rows[rows["point"] == ""]

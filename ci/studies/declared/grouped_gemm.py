@@ -8,7 +8,7 @@ import pandas as pd
 
 from ci.studies import plots
 from ci.studies.backends import backend_findings, backend_means
-from ci.studies.frame import in_default, listed
+from ci.studies.frame import listed, plain
 from ci.studies.types import Figures, Finding, Study, StudyPart
 
 OPERATORS = tuple(f"grouped_gemm_{product}" for product in ("forward", "dgrad", "wgrad"))
@@ -28,11 +28,11 @@ COMPARED = {
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    return listed(in_default(rows), KEYS, ("tflops",), spread="backend")
+    return listed(plain(rows), KEYS, ("tflops",), spread="backend")
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    own = in_default(rows)
+    own = plain(rows)
     title = "Grouped GEMM, bf16: speed of each backend in each case"
     yield "backends", plots.dots(title, plots.by(own, "operation", "tflops"), "case", "backend", ["loop"])
     title = "Grouped GEMM, bf16: geometric mean of speed / speed of the loop"
@@ -41,7 +41,7 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
 
 
 def findings(rows: pd.DataFrame) -> Iterator[Finding]:
-    yield from backend_findings(in_default(rows), **COMPARED)
+    yield from backend_findings(plain(rows), **COMPARED)
 
 
 GROUPED_GEMM = Study(

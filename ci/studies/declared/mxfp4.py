@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import in_default, listed, timed
+from ci.studies.frame import listed, plain, timed
 from ci.studies.types import Figures, Study, StudyPart, Tried
 
 BATCHES = tuple(f"kimi_m{m}_bm{block}" for m in (4, 8, 16, 32, 64, 128, 256) for block in (16, 32))
@@ -20,7 +20,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    panels = plots.by(in_default(rows), "BM", "us")
+    panels = plots.by(plain(rows), "BM", "us")
     title = "MXFP4 expert product over M, BM 16 and 32"
     yield "over_m", plots.lines(title, panels, "M", "backend", baselines=LIBRARIES, log_y=["us"])
     panels = plots.by(timed(rows, backend=["triton_atomic"]), "BM", "us")

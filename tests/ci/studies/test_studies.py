@@ -22,7 +22,7 @@ from ci.harness import OneProgram
 from ci.studies import folder, frame, plots, run
 from ci.studies.backends import backend_findings, backend_means, compare_backends
 from ci.studies.declared import study_named
-from ci.studies.frame import fastest, in_default, listed, timed
+from ci.studies.frame import fastest, listed, plain, timed
 from ci.studies.rules import best_cuts, findings, loss_text, marginals, rules
 from ci.studies.run import ReadyPart, StudyAsked
 from ci.studies.types import Study, StudyError, StudyPart, Tried
@@ -97,8 +97,8 @@ def test_the_table_has_a_row_for_each_key_and_the_fastest_of_two():
 
 def test_rows_are_chosen_by_what_was_tried():
     rows = rows_of(lines())
-    assert set(in_default(rows)["backend"]) == {"triton", "blas"}
-    assert set(in_default(rows)["point"]) == {""}
+    assert set(plain(rows)["backend"]) == {"triton", "blas"}
+    assert set(plain(rows)["point"]) == {""}
     assert len(timed(rows, case=["m16"], backend=["triton"])) == 3
     assert timed(rows, no_such_column=[1]).empty
     assert fastest(rows, backend=["triton"])["num_stages"].tolist() == [2, 2]
