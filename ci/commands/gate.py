@@ -33,7 +33,6 @@ from ci.options import (
     several,
     verb,
 )
-from ci.records import unmeasured
 from ci.records.ledger import causes_in, causes_of
 from ci.report import terminal
 from ci.report.model import Report, report_of
@@ -137,8 +136,6 @@ def sift(given: Given) -> int:
     expected = leg.expected_alone(given, Repository(Path.cwd()))
     found = claims.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in found.trials))
-    if failed := leg.failed_there(given.files, expected):
-        unmeasured.write(unmeasured.beside(given.out), failed)
     left_out = [*rejected(handed), *map(str, found.refused), *found.gaps]
     for sentence in left_out:
         click.echo(f"left out: {plain(sentence, 2000)}", err=True)

@@ -33,7 +33,7 @@ from ci.options import (
     verb,
 )
 from ci.records import derived as exported
-from ci.records import foreign, foreign_csv, store, unmeasured
+from ci.records import foreign, foreign_csv, store
 from ci.records.imported import IMPORTED
 from ci.records.ledger import folder_of
 from ci.report.words import plain, plural
@@ -50,14 +50,9 @@ PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to t
 @JSON
 @DRY_RUN
 def add(given: Given) -> int:
-    """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing.
-
-    What failed beside one (`run A..B --out`, FILE.failed.jsonl) is recorded with its reason.
-    """
+    """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing."""
     files = list(map(read, given.files))
     done = store.record(files, given.results, dry_run=given.dry_run)
-    for file in () if given.dry_run else files:
-        unmeasured.add(given.results, file)
     if given.as_json:
         paths, problems = list(map(str, done.paths)), list(map(dataclasses.asdict, done.problems))
         print_json({"added": done.added, "known": done.known, "paths": paths, "problems": problems})

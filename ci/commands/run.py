@@ -17,7 +17,6 @@ from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
 from ci.options import (
-    ANY,
     DRY_RUN,
     OUT,
     RARE,
@@ -62,7 +61,6 @@ RANGE = "Of a range A..B"
 @option("--newest", "Only the newest N commits.", click.IntRange(1), heading=RANGE)
 @option("--since DATE", "Only commits of this date or later.", click.DateTime(["%Y-%m-%d"]), heading=RANGE)
 @option("--minutes", "End after M minutes.", Finite(0.1, 10_000), heading=RANGE)
-@option("--replay", "Take the trials of this file; measure nothing.", ANY, heading=RANGE)
 def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file.
 
@@ -74,7 +72,7 @@ def run(given: Given) -> int:
         from ci.commands import run_range
 
         return run_range.run(given)
-    for name in ("steps", "newest", "since", "minutes", "replay"):
+    for name in ("steps", "newest", "since", "minutes"):
         if getattr(given, name):
             raise click.UsageError(f"--{name} is for a range of commits; name one, such as ..HEAD")
     if given.gpus and not given.dry_run:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from ci.records import rows as asv_files
-from ci.records import unmeasured
 from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
 from ci.trials import notes
@@ -121,8 +120,6 @@ def record(
                 done.places.append(place)
                 if not dry_run:
                     _write_asv_files(folder, {place: (*recorded, *new)})
-                    measured = {(place.commit, trial.operator) for trial in trials_of[base, place]}
-                    unmeasured.settle(folder / place.machine / unmeasured.NAME, measured)
     return done
 
 

@@ -22,9 +22,7 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import FILE, Given, option, together
 from ci.pools import file as pools_file
 from ci.pools.file import NO_GPU, Pool
-from ci.records import unmeasured
 from ci.records.ledger import Explanation
-from ci.records.unmeasured import Unmeasured
 from ci.report.model import Report, ReportWarning, report_of
 from ci.report.words import plural
 from ci.trials import file
@@ -123,14 +121,7 @@ MOST_FILES = 20
 
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
-    return [file.read_hostile(path) for path in _there(files) if not path.name.endswith(unmeasured.FAILED)]
-
-
-def failed_there(files: Sequence[Path], expected: Expected) -> list[Unmeasured]:
-    """What the same folders say of commits that failed, of those that the run may have measured."""
-    found = [file.content(path) for path in _there(files) if path.name.endswith(unmeasured.FAILED)]
-    rows = (row for content in found if isinstance(content, bytes) for row in unmeasured.parsed(content))
-    return [row for row in rows if row.why and row.commit in {expected.head, *expected.past}]
+    return [file.read_hostile(path) for path in _there(files)]
 
 
 def _there(files: Sequence[Path]) -> list[Path]:

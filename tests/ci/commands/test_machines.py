@@ -13,8 +13,6 @@ from click.testing import Result
 
 from ci.commands.leg import comparison, night_steps, through
 from ci.git.repository import Commit
-from ci.records import unmeasured
-from ci.records.unmeasured import Unmeasured
 from ci.trials import file
 from tests.ci import made_trials as made
 from tests.ci.commands.test_gate_trials import MACHINE, Scene
@@ -143,10 +141,9 @@ def night(head: str, number: int = 0, **changes: Any) -> dict[str, Any]:
     return sealed({**line, **changes})
 
 
-def sift(scene: Scene, *lines: dict[str, Any], more: str = "", failed: Sequence[Unmeasured] = ()) -> Result:
+def sift(scene: Scene, *lines: dict[str, Any], more: str = "") -> Result:
     folder = scene.clone / "incoming"
     folder.mkdir()
-    unmeasured.write(folder / "trials.failed.jsonl", failed)
     path = made.write(folder / "trials.jsonl", *lines)
     path.write_text(path.read_text() + more)
     asked = ["sift", str(folder), "--head", scene.base, "--pool", "h200", "--out", "fit.jsonl"]
@@ -168,14 +165,6 @@ def test_what_earlier_nights_missed_fits_where_it_is_of_the_main_branch(scene: S
     done = sift(scene, night(scene.base), night(earlier, 1), night(scene.head, 2))
     assert (done.exit_code, kept(scene)) == (3, [0, 1])
     assert f"it says its head is {scene.head}" in done.output
-
-
-def test_why_missed_commits_could_not_be_measured_is_kept_of_the_main_branch_alone(scene: Scene) -> None:
-    earlier = git(scene.clone, "rev-list", "--max-parents=0", "HEAD")
-    rows = [Unmeasured(commit, 5, ("gemm",), "", "older contract") for commit in (earlier, scene.head)]
-    done = sift(scene, night(scene.base), failed=[*rows, Unmeasured(scene.base, 5, ("gemm",), earlier)])
-    assert done.exit_code == 0, done.output
-    assert unmeasured.read(scene.clone / "fit.failed.jsonl") == rows[:1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Past commits measured: their order, what they share, what cannot be measured, and a run that goes on."""
+"""A range of commits measured: their order, what they share, what cannot be measured, and a run that goes on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ci import past
+from ci.commands.run_range import CommitRange, RangeRun, commits_of, halving_order
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import USAGE, ChildExit, MeasureError, MeasurePlan
-from ci.past import NextCommit, PastCommits, PastRun
-from ci.records import unmeasured
-from ci.records.unmeasured import Unmeasured
 from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
 from tests.kit import commit, repository, ridgeline, said
 
@@ -38,47 +35,27 @@ def line(hash_: str, speed: float = 1.0, number: int = 0, name: str = "gemm", co
     return trial(arms, number, hash_[:16], kernel=name, trees={"head": tree(hash_, declared=declaration(name))})
 
 
-def of_labels(*labels: str) -> PastCommits:
+def of_labels(*labels: str) -> CommitRange:
     commits = [Commit(f"{n:040x}", n, f"commit {n}") for n in range(len(labels))]
-    return PastCommits(commits, [{"gemm": one} for one in labels])
-
-
-def order(of: PastCommits, codes: Mapping[str, str]) -> list[int]:
-    """The places in the order in which they are measured; codes: what each label launches."""
-    known: dict[str, dict[str, str]] = {}
-    found = []
-    while after := past.next_commit(of, known):
-        found.append(after.place)
-        for name in after.operators:
-            label = of.labels[after.place][name]
-            known.setdefault(name, {})[label] = codes.get(label, label)
-    return found
+    return CommitRange(commits, [{"gemm": one} for one in labels])
 
 
 def test_the_largest_gap_is_halved_after_both_ends() -> None:
-    assert order(of_labels(*"abcdefghi"), {}) == [8, 0, 4, 6, 2, 7, 5, 3, 1]
-
-
-def test_gaps_between_equal_code_come_last() -> None:
-    codes = dict.fromkeys("abcde", "old") | dict.fromkeys("fghi", "new")
-    found = order(of_labels(*"abcdefghi"), codes)
-    assert set(found[:5]) == {8, 0, 4, 6, 5}
+    order = of_labels(*"abcdefghi").order()
+    assert order[:3] == [8, 0, 4]
+    assert set(order[3:5]) == {2, 6}
+    assert sorted(order) == list(range(9))
+    assert (halving_order(0), halving_order(1), halving_order(2)) == ([], [0], [1, 0])
 
 
 def test_equal_files_are_measured_once() -> None:
-    assert order(of_labels("a", "a", "b", "b", "a"), {}) == [2, 0]
+    assert of_labels("a", "a", "b", "b", "a").order() == [2, 0]
 
 
-def test_operators_that_a_commit_leaves_alone_are_not_measured_there() -> None:
-    commits = [Commit(f"{n:040x}", n, "") for n in range(2)]
-    of = PastCommits(commits, [{"gemm": "a", "norm": "x"}, {"gemm": "b", "norm": "x"}])
-    assert past.next_commit(of, {"gemm": {"b": "1"}, "norm": {"x": "1"}}) == NextCommit(0, ("gemm",))
-
-
-def ranging(folder: Path, out: Path) -> PastRun:
+def ranging(folder: Path, out: Path) -> RangeRun:
     here = Repository(folder)
-    of = past.of_range(here, "..HEAD", None, None, ())
-    return PastRun(here, of, MeasurePlan(trials=1), out, Console(quiet=True))
+    of = commits_of(here, "..HEAD", None, None, ())
+    return RangeRun(here, of, MeasurePlan(trials=1), out, Console(quiet=True))
 
 
 def test_a_run_that_was_killed_goes_on_and_says_what_is_not_measured(tmp_path: Path) -> None:
@@ -108,15 +85,15 @@ def test_a_run_that_was_killed_goes_on_and_says_what_is_not_measured(tmp_path: P
     again = ranging(tmp_path / "repo", out)
     again.run(measuring)
     assert first not in calls[2:]
-    elsewhere = ranging(tmp_path / "repo", tmp_path / "elsewhere.jsonl")
-    elsewhere.take(out)  # with the reasons: who records measured nothing
-    for one in (again, elsewhere):
-        assert {(row.commit, name): (row.same_as, row.why) for row in one.unmeasured() for name in row.kernels} == {
-            (hashes[1], "gemm"): ("", "older contract"),
-            (hashes[3], "gemm"): ("", "older contract"),
-            (hashes[5], "gemm"): (hashes[0], ""),
-            (hashes[5], "norm"): (hashes[4], ""),
-        }
+    assert set(calls) == {first, "", *(hashes[n] for n in (0, 1, 2, 4))}
+    assert list(again.failed.values()) == ["older contract"]
+    assert "of 6 commits 3 are measured, 1 have the same files" in again.summary()
+    assert again.summary().endswith("2 cannot be measured")
+
+
+def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path: Path) -> None:
+    made(tmp_path / "repo", [{"gemm": 0, "norm": 0}, {"gemm": 1, "norm": 0}])
+    assert list(ranging(tmp_path / "repo", tmp_path / "t.jsonl").left()) == [(1, ("gemm", "norm")), (0, ("gemm",))]
 
 
 def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(tmp_path: Path) -> None:
@@ -144,7 +121,6 @@ def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
     run.run(measuring)
     assert calls[:2] == [hashes[4], hashes[0]]
     assert set(calls) == {hashes[n] for n in (0, 2, 3, 4)}
-    assert run.unmeasured() == []
 
 
 def test_a_run_says_how_many_commits_are_left_and_for_how_long(tmp_path: Path) -> None:
@@ -161,7 +137,7 @@ def test_a_run_says_how_many_commits_are_left_and_for_how_long(tmp_path: Path) -
     run.run(measuring)
     lines = run.console.export_text().splitlines()
     assert [re.sub(r"\d+ s\b", "T", one).partition("; now")[0] for one in lines] == [
-        "T, 0 of 3 commits", "T, 1 of 3 commits, about T left", "T, 2 of 3 commits, about T left"
+        "T, 3 commits to go", "T, 2 commits to go, about T left", "T, 1 commits to go, about T left"
     ]  # fmt: skip
 
 
@@ -170,43 +146,6 @@ def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path) -> None
     run = ranging(tmp_path / "repo", tmp_path / "trials.jsonl")
     with pytest.raises(MeasureError, match="nothing can be measured here: no driver"):
         run.run(lambda *_: ChildExit(USAGE, ("no driver",)))
-
-
-def test_a_recording_becomes_records_and_marks_that_are_no_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashes = made(tmp_path / "repo", [{"gemm": 0}, {"gemm": 1}, {"gemm": 1, "norm": 0}])
-    monkeypatch.chdir(tmp_path / "repo")
-    recording = tmp_path / "recording.jsonl"
-    recording.write_text("".join(json.dumps(line(hashes[n], code=str(n))) + "\n" for n in (0, 1)))
-    words = ("run", "..HEAD", "--trials", 1, "--replay", recording, "--results", tmp_path / "results")
-    done = ridgeline(*words, "--kernel", "gemm")
-    assert done.exit_code == 0, done.output
-    assert "of 3 commits 2 are measured, 1 have the same files" in said(done)
-    (folder,) = (one for one in (tmp_path / "results").iterdir() if (one / unmeasured.NAME).exists())
-    assert len(list(folder.glob("*.notes.jsonl*"))) == 2
-    assert [(one.commit, one.same_as) for one in unmeasured.read(folder / unmeasured.NAME)] == [(hashes[2], hashes[1])]
-
-
-def test_what_failed_is_recorded_with_the_trials_beside_it_until_it_is_measured(tmp_path: Path) -> None:
-    first, second = "1" * 40, "2" * 40
-    file, results = tmp_path / "trials.jsonl", tmp_path / "results"
-    write(file, line(first))
-    failed = Unmeasured(second, 2, ("gemm", "norm"), "", "older contract")
-    unmeasured.write(tmp_path / "trials.failed.jsonl", [failed])
-    shared = Unmeasured(second, 2, ("softmax",), first)
-    unmeasured.write(results / str(MACHINE["name"]) / unmeasured.NAME, [shared])
-
-    def told() -> list[Unmeasured]:
-        return unmeasured.read(results / str(MACHINE["name"]) / unmeasured.NAME)
-
-    assert ridgeline("records", "add", file, "--results", results, "--dry-run").exit_code == 0
-    assert told() == [shared]
-    assert ridgeline("records", "add", file, "--results", results).exit_code == 0
-    assert told() == [failed, shared]
-    write(tmp_path / "later.jsonl", line(second))
-    assert ridgeline("records", "add", tmp_path / "later.jsonl", "--results", results).exit_code == 0
-    assert told() == [Unmeasured(second, 2, ("norm",), "", "older contract"), shared]
 
 
 @pytest.mark.parametrize(
