@@ -17,8 +17,8 @@ from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, Given, NewFile, option, verb
 
 WHY_S = 180
-"""Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes), two minutes
-at 10 to 15 s a trial of one case on a GPU (2026-11)."""
+"""Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes.md), two
+minutes at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 
 
 @verb("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run")

@@ -145,7 +145,7 @@ def _target(case: CaseState, state: Progress) -> int:
 # How much trials differ is itself only estimated: the logarithm of a standard deviation from n values has a standard
 # error of 1 / sqrt(2 (n - 1)), so the later one is averaged over. On recorded trials the half of the interval after 12
 # is 0.6 to 1.5 times what the square root alone says after 4 (10 to 90 %; the formula: 0.62 to 1.6), 0.8 to 1.3 after
-# 8. `python -m tests.study.budget.early_stop` counts what stopping by this chance costs.
+# 8. `python -m tests.study.budget.early_stop` of commit 168d12b8 counts what stopping by this chance costs.
 
 
 SURE = 0.8
@@ -218,8 +218,8 @@ def needed(now: SoFar, rule: DecisionRule) -> int | None:
 #     n = sqrt(start_s / round_s * w / tau^2)
 #
 # (Cochran, Sampling Techniques, 1977, section 10.6: optimum subsampling in two stages).  Only the noise decides, never
-# the effect, so this is no look at the effect.  `python -m tests.study.budget.starts` has both on the recorded H200
-# trials.
+# the effect, so this is no look at the effect.  `python -m tests.study.budget.starts` of commit 168d12b8 has both on
+# the recorded H200 trials.
 
 
 MOST_TIMES = 4

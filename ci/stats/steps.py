@@ -175,7 +175,7 @@ later."""
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
 share of them: more are not outliers but how the series is.  At 3, 9 % of null series of t noise (1,000 points) raise an
-alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in tests.study.step_bar)"""
+alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated)"""
 
 NORMAL = 1.4826
 """Standard deviation of a normal variable / its median absolute deviation."""
@@ -355,7 +355,7 @@ TABLE = {
     1024: (5.42, 6.15),
 }
 """Points: standard errors that 1 of 100 and 1 of 1000 null series exceed, of the worst of Gaussian, t (3 degrees),
-AR(1) 0.5 and 1 % outliers.  `python -m tests.study.step_bar --series 6000`, 2026-11-22."""
+AR(1) 0.5 and 1 % outliers.  `python -m tests.study.step_bar --series 6000` of commit 168d12b8, 2026-11-22."""
 
 
 def critical(points: int) -> float:
