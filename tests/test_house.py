@@ -69,7 +69,7 @@ ROOMS = {
     },
     "ci.history.reading": {"ci.history", "ci.judging", "ci.records", "ci.git", "kernels.project"},
     "ci.git": {"ci.git", "kernels.project"},
-    "ci.tables": {"ci.tables", "ci.stats", "ci.report.document", "ci.report.words"},
+    "ci.tables": {"ci.report.words"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
         *("ci.sweeps.measured", "ci.sweeps.show", "ci.report.words", "kernels.hardware", "kernels.project"),

@@ -36,7 +36,7 @@ from ci.options import (
 from ci.report.words import interval, percent, plain, plural
 from ci.stats.steps import SHORTEST, find_many, find_shifts
 from ci.stats.types import FloatArray, Step
-from ci.tables.read import ABSENT, TableFileError, read_text
+from ci.tables import ABSENT, TableError, read_cells
 
 COLUMNS = ("value", "time", "series", "commit", "unit")
 
@@ -64,13 +64,13 @@ class SeriesFile:
 def read(path: str) -> SeriesFile:
     """The series of a file, or of stdin where the path is `-`.
 
-    TableFileError says what is wrong with a file of which nothing can be read; OSError where it cannot be opened.
+    TableError says what is wrong with a file of which nothing can be read; OSError where it cannot be opened.
     """
-    cells = read_text(path)
+    cells = read_cells(path)
     header = list(map(str, cells))
     cells = cells.set_axis([name.lower() for name in header], axis=1)
     if "value" not in cells:
-        raise TableFileError(
+        raise TableError(
             f"{plain(path)} has no column `value`: its first line is {plain(','.join(header), 80)!r}. "
             "A series CSV starts with a header: value, and if you have them series, commit, time"
         )
@@ -104,7 +104,7 @@ def _series(name: str, rows: pd.DataFrame, notes: list[str]) -> Series:
     """One series by time; where that is equal or unknown, as in the file."""
     if "unit" in rows and len(units := Counter(rows["unit"][rows["value"].notna()])) > 1:
         seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units.most_common(5))
-        raise TableFileError(
+        raise TableError(
             f"series {plain(name, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
             "each unit a series of its own"
         )

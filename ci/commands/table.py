@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
+import pandas as pd
 import rich.table
 from rich.text import Text
 
@@ -30,9 +33,19 @@ from ci.options import (
 )
 from ci.report.document import Sheet, comma_separated, markdown
 from ci.report.words import plain, plural
-from ci.tables.compare import BOUND, compare
-from ci.tables.read import AskedColumns, TableFileError, read
-from ci.tables.sheets import StudyTable, document, everything, recorded_sheet, recorded_tables, row_ratios, sheets
+from ci.tables import (
+    BOUND,
+    ColumnChoice,
+    RowGroup,
+    RowRatio,
+    TableComparison,
+    TableError,
+    TableFile,
+    compare,
+    read_cells,
+    read_table,
+    recorded_tables,
+)
 
 ROWS = 40
 """Most rows of one sheet on a terminal, and most remarks: one screen."""
@@ -104,92 +117,211 @@ def table(given: Given) -> int:
 
     Exit code: 0, or 3 where nothing can be compared.
     """
-    source, given.form = given.source, "json" if given.as_json else given.form
-    asked = AskedColumns(given.columns, given.baseline, given.by, given.regret)
-    if source == "-" or Path(source).is_file():
-        _print_comparison(source, asked, given)
-        return PASS
-    tables = recorded_tables(source, given.machine, given.results)
-    if asked == AskedColumns():
-        _print_tables(tables, given.form)
-        return PASS
-    if len(tables) > 1:
-        machines = ", ".join(one.machine for one in tables)
-        raise TableFileError(f"study {source} has a table of each of {machines}; choose one with --machine")
-    _print_comparison(str(tables[0].path), asked, given)
-    return PASS
-
-
-def _print_comparison(path: str, asked: AskedColumns, given: Given) -> None:
+    source, form = given.source, "json" if given.as_json else given.form
+    choice = ColumnChoice(given.columns, given.baseline, given.by, given.regret)
+    path = source
+    if source != "-" and not Path(source).is_file():
+        tables = recorded_tables(source, given.machine, given.results)
+        if choice == ColumnChoice():
+            _print_recorded(source, tables, form)
+            return PASS
+        if len(tables) > 1:
+            raise TableError(f"study {source} has a table of each of {', '.join(tables)}; choose one with --machine")
+        path = str(*tables.values())
     with bar(err_console(), f"reading {plain(path, 80)}"):
-        read_in = read(path, asked)
-        roles = read_in.roles
-        found = compare(
-            read_in.frame,
-            roles.keys,
-            roles.compared,
-            roles.baseline,
+        table = read_table(path, choice)
+        comparison = compare(
+            table.frame,
+            table.keys,
+            table.compared,
+            table.baseline,
             score=given.score,
-            by=roles.asked.by,
-            regret=dict(roles.asked.regret),
+            by=table.choice.by,
+            regret=dict(table.choice.regret),
             tie_percent=given.tie,
             bound=given.below,
             worst=given.worst,
         )
-    if given.form == "json":
-        click.echo(json.dumps(document(found, read_in), indent=1, default=str))
-        return
+    if form == "json":
+        click.echo(json.dumps(document(comparison, table), indent=1, default=str))
+        return PASS
     if given.ratios:
-        _print([row_ratios(found, read_in.frame)], given.form)
-    elif given.form == "csv":
-        _print([everything(found, given.below)], given.form)
+        _print([row_ratios(comparison, table.frame)], form)
+    elif form == "csv":
+        names = list(dict.fromkeys(name for group in comparison.against.groups for name in group.key))
+        _print([statistics_sheet("", names, comparison.against.groups, comparison.baseline, given.below)], form)
     else:
-        _print(sheets(found, read_in.frame, given.below), given.form)
+        _print(sheets(comparison, table.frame, given.below), form)
     # To stderr, so that a table can be piped.
-    unused = [f"columns that are not compared: {', '.join(roles.unused)}"] if roles.unused else []
-    print_notes(err_console(), [plain(remark, 400) for remark in (*unused, *read_in.remarks)], ROWS)
+    unused = [f"columns that are not compared: {', '.join(table.unused)}"] if table.unused else []
+    print_notes(err_console(), [plain(remark, 400) for remark in (*unused, *table.remarks)], ROWS)
+    return PASS
 
 
-def _print_tables(tables: Sequence[StudyTable], form: str) -> None:
-    if form != "json":
-        _print(list(map(recorded_sheet, tables)), form)
-        return
-    found = []
-    for one in tables:
-        sheet = recorded_sheet(one)
-        found.append({"study": one.study, "machine": one.machine, "header": sheet.header, "rows": sheet.rows})
-    print_json({"tables": found})
+# ---- what is printed -------------------------------------------------------------------------------------------------
 
 
-def _print(shown: Sequence[Sheet], form: str) -> None:
-    if form == "terminal":
-        for sheet in shown:
-            _show(sheet)
+FORMULA = {"higher": "value / {0}, higher is better", "lower": "{0} / value, lower is better"}
+
+STATISTICS = {
+    "rows": "rows",
+    "ratio_of_means": "ratio of means",
+    "geometric_mean": "geometric mean",
+    "mean_of_ratios": "mean of ratios",
+    "wins": "wins",
+    "ties": "ties",
+    "losses": "losses",
+    "worst": "worst",
+    "best": "best",
+    "below": "below {bound:g}",
+}
+"""The statistics that are printed, and what stands over each."""
+
+
+def ratio_text(value: float) -> str:
+    """A ratio to 0.001, as published tables have it; very large and very small ones to four digits; a count whole."""
+    if not math.isfinite(value):
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.3f}" if 0.01 <= value < 1000 else f"{value:.3e}"
+
+
+def sheets(comparison: TableComparison, frame: pd.DataFrame, bound: float) -> Iterator[Sheet]:
+    """The whole comparison: all rows, each grouping, what choices lost, the worst rows."""
+    keys, baseline, against = list(comparison.keys), comparison.baseline, comparison.against
+    title = f"{plural(len(frame), 'row')}; ratio = {FORMULA[comparison.score].format(baseline)}"
+    parts = [(title, "", against.groups)]
+    for regret in comparison.regrets:
+        picks = ", ".join(f"{name} {number}" for name, number in regret.picks.items())
+        best = f"{regret.column} / the best of {', '.join(regret.picks)} in each row; best in rows: {picks}"
+        parts.append((best, f"{regret.column} / the best, ", regret.against.groups))
+    for whole, prefix, all_groups in parts:
+        for names, groups in itertools.groupby(all_groups, lambda group: tuple(group.key)):
+            own_title = f"{prefix}by {', '.join(names)}" if names else whole
+            yield statistics_sheet(own_title, names, groups, "" if prefix else baseline, bound)
+    if against.worst:
+        header = ("row", *keys, "backend", "ratio", "value", baseline)
+        rows = tuple(
+            (str(one.row), *map(str, frame.loc[one.row, keys]), one.backend, ratio_text(one.ratio))
+            + (f"{one.value:g}", f"{one.baseline:g}")
+            for one in against.worst
+        )
+        yield Sheet("worst rows", header, rows, len(keys) + 2)
+
+
+def statistics_sheet(
+    title: str, names: Sequence[str], groups: Iterable[RowGroup], left_out: str, bound: float
+) -> Sheet:
+    """The statistics of each column but `left_out`; names: columns of the groups' keys, empty where one has none."""
+    rows = tuple(
+        (*(str(group.key.get(name, "")) for name in names), column, *(ratio_text(numbers[name]) for name in STATISTICS))
+        for group in groups
+        for column, numbers in group.columns.items()
+        if column != left_out
+    )
+    heads = (head.format(bound=bound) for head in STATISTICS.values())
+    return Sheet(title, (*names, "backend", *heads), rows, len(names) + 1)
+
+
+def row_ratios(comparison: TableComparison, frame: pd.DataFrame) -> Sheet:
+    """The table of ratios itself: keys, then the ratio of every column but the baseline."""
+    ratios = comparison.against.ratios.drop(columns=comparison.baseline).map(ratio_text)
+    cells = frame[list(comparison.keys)].astype(str).join(ratios)
+    title = f"ratio of each row = {FORMULA[comparison.score].format(comparison.baseline)}"
+    rows = tuple((str(number), *row) for number, *row in cells.itertuples(name=None))
+    return Sheet(title, ("row", *map(str, cells)), rows, 1 + len(comparison.keys))
+
+
+def _print_recorded(study: str, tables: Mapping[str, Path], form: str) -> None:
+    """The tables of a study as they were recorded; the numbers that end a row stand on the right."""
+    shown = []
+    for machine, path in tables.items():
+        try:
+            cells = read_cells(str(path))
+        except TableError as error:
+            raise TableError(f"{error}; `ridgeline study {study}` writes it again") from None
+        is_text = cells.eq("").all() | cells.apply(pd.to_numeric, errors="coerce").isna().any()
+        texts = max((place for place, text in enumerate(is_text, 1) if text), default=0)
+        rows = tuple(cells.itertuples(index=False, name=None))
+        shown.append((machine, Sheet(f"{study} on {machine}", tuple(map(str, cells)), rows, texts)))
+    if form == "json":
+        named = [{"study": study, "machine": machine, "header": one.header, "rows": one.rows} for machine, one in shown]
+        print_json({"tables": named})
     else:
-        write = {"markdown": markdown, "csv": comma_separated}[form]
-        click.echo("\n".join(map(write, shown)), nl=False)
+        _print([sheet for _, sheet in shown], form)
 
 
-def _show(sheet: Sheet) -> None:
+def _print(shown: Iterable[Sheet], form: str) -> None:
+    if form != "terminal":
+        click.echo("\n".join(map({"markdown": markdown, "csv": comma_separated}[form], shown)), nl=False)
+        return
     console = out_console()
-    console.print(Text(plain(sheet.title, 400), style="bold"), soft_wrap=True)
-    shown = [[plain(cell, 60) for cell in row] for row in sheet.rows[:ROWS]]
-    widths = [max((len(row[i]) for row in shown), default=0) for i in range(len(sheet.header))]
-    # Columns that may be left out go until the others fit.
-    needed = [max(w, *map(len, name.split())) for w, name in zip(widths, sheet.header, strict=True)]
-    kept = list(range(len(needed)))
-    for name in sheet.spare:
-        if sum(needed[i] + 1 for i in kept) > console.width and sheet.header.index(name) in kept:
-            kept.remove(sheet.header.index(name))
-    grid = rich.table.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for i in kept:
-        number: dict[str, Any] = {} if i < sheet.texts else {"justify": "right", "min_width": widths[i]}
-        grid.add_column(Text(plain(sheet.header[i], 60)), overflow="fold", **number)
-    for row in shown:
-        grid.add_row(*(Text(row[i]) for i in kept))
-    console.print(grid)
-    if hidden := [name for i, name in enumerate(sheet.header) if i not in kept]:
-        console.print(f"not shown on a narrow screen: {', '.join(hidden)}")
-    if len(sheet.rows) > ROWS:
-        console.print(f"and {plural(len(sheet.rows) - ROWS, 'more row')}; --format csv and --json have all of them")
-    console.print()
+    for sheet in shown:
+        console.print(Text(plain(sheet.title, 400), style="bold"), soft_wrap=True)
+        grid = rich.table.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        for place, name in enumerate(sheet.header):
+            grid.add_column(Text(plain(name, 60)), justify="left" if place < sheet.texts else "right", overflow="fold")
+        for row in sheet.rows[:ROWS]:
+            grid.add_row(*(Text(plain(cell, 60)) for cell in row))
+        console.print(grid)
+        if len(sheet.rows) > ROWS:
+            console.print(f"and {plural(len(sheet.rows) - ROWS, 'more row')}; --format csv and --json have all of them")
+        console.print()
+
+
+# ---- JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it ----------------------------
+
+
+DEFINITIONS = {
+    "ratio": "above 1 = better than the baseline: value / baseline where higher is better, else baseline / value",
+    "mean": "ratio of arithmetic means over the rows that both have; the same as ratio_of_means",
+    "geomean": "geometric mean of the ratios, which is the ratio of geometric means",
+    "mean_of_ratios": "arithmetic mean of the ratios",
+    "rows": "of the table, and of each backend those in which it and the baseline both have a number",
+    "ties": "rows with equal numbers, or closer than --tie; wins + ties + losses = rows",
+    "regret": "a column against the best of its candidates, row by row; 1 - ratio is what the choice gives away",
+}
+
+
+def document(comparison: TableComparison, table: TableFile) -> dict[str, object]:
+    """Numbers that do not exist (no row to take them from) are null."""
+
+    def rows(ratios: Iterable[RowRatio]) -> list[dict[str, object]]:
+        keyed = ((ratio, table.frame.loc[ratio.row, list(comparison.keys)].to_dict()) for ratio in ratios)
+        return [{"row": ratio.row, "key": key, **dataclasses.asdict(ratio)} for ratio, key in keyed]
+
+    def backends(group: RowGroup) -> dict[str, dict[str, float | None]]:
+        return {
+            name: {
+                {"geometric_mean": "geomean"}.get(what, what): value if math.isfinite(value) else None
+                for what, value in {**numbers, "mean": numbers["ratio_of_means"]}.items()
+            }
+            for name, numbers in group.columns.items()
+        }
+
+    def groups(all_groups: Sequence[RowGroup]) -> list[dict[str, object]]:
+        return [{"key": group.key, "rows": group.rows, "backends": backends(group)} for group in all_groups[1:]]
+
+    against = comparison.against
+    return {
+        "rows": len(table.frame),
+        "baseline": comparison.baseline,
+        "score": comparison.score,
+        "keys": list(comparison.keys),
+        "backends": backends(against.groups[0]),
+        "groups": groups(against.groups),
+        "worst": rows(against.worst),
+        "regret": [
+            {
+                "backend": regret.column,
+                "candidates": list(regret.picks),
+                **backends(regret.against.groups[0])[regret.column],
+                "picks": regret.picks,
+                "groups": groups(regret.against.groups),
+                "worst_rows": rows(regret.against.worst),
+            }
+            for regret in comparison.regrets
+        ],
+        "left_out": table.left_out,
+        "remarks": list(table.remarks),
+        "definitions": DEFINITIONS,
+    }

@@ -23,16 +23,12 @@ class Bullet:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Cells that are ready to be shown.  texts: how many of the first columns are text; the others are numbers.
-
-    spare: columns that a narrow screen can do without, the least needed first.
-    """
+    """Cells that are ready to be shown.  texts: how many of the first columns are text; the others are numbers."""
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     texts: int
-    spare: tuple[str, ...] = ()
 
 
 def pipes(sheet: Sheet) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from ci.studies.types import Finding
-from ci.tables.compare import AgainstBaseline, Direction, TableComparison, compare
+from ci.tables import Direction, Statistics, TableComparison, compare
 
 ALL = "all"
 
@@ -23,7 +23,7 @@ def compare_backends(
     regret: Mapping[str, Sequence[str]] | None = None,
 ) -> TableComparison | None:
     """Ratios of every backend to the baseline; None where the baseline has no row.  Of several values of one place the
-    best.  Arguments as of `ci.tables.compare.compare`; regret: as far as it was measured."""
+    best.  Arguments as of `ci.tables.compare`; regret: as far as it was measured."""
     best: Literal["max", "min"] = "max" if score == "higher" else "min"
     table = rows.dropna(subset=[value]).pivot_table(
         index=list(keys), columns=rows["backend"].astype(str), values=value, aggfunc=best, observed=True
@@ -52,10 +52,10 @@ def backend_means(rows: pd.DataFrame, **compared: object) -> pd.DataFrame:
     """Geometric means for a figure: a row for each group and backend, `rows_of`, `backend` and `mean_ratio`."""
     comparison = compare_backends(rows, **compared)  # type: ignore[arg-type]
     means = [
-        {"rows_of": title, "backend": name, "mean_ratio": against.geometric_mean}
+        {"rows_of": title, "backend": name, "mean_ratio": against["geometric_mean"]}
         for title, columns in (_groups(comparison) if comparison else ())
         for name, against in columns.items()
-        if against.rows and comparison and name != comparison.baseline
+        if against["rows"] and comparison and name != comparison.baseline
     ]
     return pd.DataFrame(means, columns=["rows_of", "backend", "mean_ratio"])
 
@@ -63,26 +63,26 @@ def backend_means(rows: pd.DataFrame, **compared: object) -> pd.DataFrame:
 def _sentences(comparison: TableComparison) -> Iterator[str]:
     for title, columns in _groups(comparison):
         for name, against in columns.items():
-            if name != comparison.baseline and against.rows:
+            if name != comparison.baseline and against["rows"]:
                 yield f"{title}: {name} {_against_text(against, comparison.baseline)}"
     for regret in comparison.regrets:
         best = ", ".join(f"{name} {count}" for name, count in regret.picks.items() if count)
-        against = regret.against
+        against = regret.against.columns[regret.column]
         yield (
-            f"{regret.column} against the best of its candidates ({best}): {against.geometric_mean:.3f} in the "
-            f"geometric mean of {against.rows} rows, {against.below} below 0.95, worst {against.worst:.3f}"
+            f"{regret.column} against the best of its candidates ({best}): {against['geometric_mean']:.3f} in the "
+            f"geometric mean of {against['rows']} rows, {against['below']} below 0.95, worst {against['worst']:.3f}"
         )
 
 
-def _against_text(against: AgainstBaseline, baseline: str) -> str:
-    ties = f" and {against.ties} {'tie' if against.ties == 1 else 'ties'}" if against.ties else ""
+def _against_text(against: Statistics, baseline: str) -> str:
+    ties = f" and {against['ties']} {'tie' if against['ties'] == 1 else 'ties'}" if against["ties"] else ""
     return (
-        f"{against.geometric_mean:.3f} of {baseline} (geometric mean; ratio of means {against.ratio_of_means:.3f}, "
-        f"mean of ratios {against.mean_of_ratios:.3f}), wins {against.wins}{ties} of {against.rows}, "
-        f"{against.worst:.3f} to {against.best:.3f}"
+        f"{against['geometric_mean']:.3f} of {baseline} (geometric mean; ratio of means "
+        f"{against['ratio_of_means']:.3f}, mean of ratios {against['mean_of_ratios']:.3f}), wins "
+        f"{against['wins']}{ties} of {against['rows']}, {against['worst']:.3f} to {against['best']:.3f}"
     )
 
 
-def _groups(comparison: TableComparison) -> Iterator[tuple[str, Mapping[str, AgainstBaseline]]]:
-    for group in comparison.groups:
+def _groups(comparison: TableComparison) -> Iterator[tuple[str, Mapping[str, Statistics]]]:
+    for group in comparison.against.groups:
         yield ", ".join(map(str, group.key.values())) or ALL, group.columns

@@ -14,7 +14,7 @@ import pytest
 from ci.commands import detect
 from ci.commands.detect import read
 from ci.options import NO_VERDICT, PASS, REGRESSION, USAGE
-from ci.tables.read import TableFileError
+from ci.tables import TableError
 from tests.ci.bisect import toys
 from tests.ci.bisect.test_outcomes import written
 from tests.kit import ridgeline
@@ -322,11 +322,11 @@ def test_packed_files_other_separators_and_foreign_bytes(tmp_path):
     assert answer(odd)[1]["series"][0]["changes"] == changes
     foreign = tmp_path / "c.csv"
     foreign.write_bytes(b"series,value\n\xff\xfe,1\n")
-    with pytest.raises(TableFileError, match=r"is not UTF-8 text .* save the sheet as CSV, UTF-8"):
+    with pytest.raises(TableError, match=r"is not UTF-8 text .* save the sheet as CSV, UTF-8"):
         read(str(foreign))
     torn = tmp_path / "d.csv.gz"
     torn.write_bytes(packed.read_bytes()[:-40])
-    with pytest.raises(TableFileError, match="damaged"):
+    with pytest.raises(TableError, match="damaged"):
         read(str(torn))
 
 

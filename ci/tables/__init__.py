@@ -1,1 +1,0 @@
-"""Comparison tables, rows = cases and columns = backends: their maths, and what others have published."""
