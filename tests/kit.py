@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from click.testing import CliRunner, Result
 
@@ -94,6 +97,23 @@ def copied(folder: Path) -> Path:
 def ridgeline(*words: object, given: str | None = None) -> Result:
     """A command of ours, in this process; a fault of ours is raised."""
     return CliRunner().invoke(main, list(map(str, words)), input=given)
+
+
+def calls(function: Callable[[], object], most: int) -> int:
+    """How many functions of Python a call calls: its work, which no other process changes.  Fails at `most`."""
+    count = 0
+
+    def counting(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+        assert count < most, f"{most:,} calls, and no end"
+
+    sys.setprofile(counting)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def said(done: Result) -> str:

@@ -153,11 +153,14 @@ def export(given: Given) -> int:
     else:
         done = exported.export(results, out, given.kind, *chosen)
     if given.as_json:
-        print_json({"rows": done.rows, "paths": [str(path) for path in done.paths]})
+        problems = [dataclasses.asdict(problem) for problem in done.problems]
+        print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})
     else:
         verb = "would be " if given.dry_run else ""
         what = "samples" if given.samples else "rows"
         click.echo(f"{done.rows:,} {what} {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
+    for problem in done.problems:
+        click.echo(f"left out: {problem}", err=True)
     return PASS
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 from ci.records import rates, store
 from ci.records.ledger import machine_folders
 from ci.records.rates import Rate
-from ci.trials.file import RecordError, read
+from ci.trials.file import Problem, RecordError, read
 from ci.trials.trial import Trial
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
 
@@ -123,10 +123,11 @@ FORMATS = ("parquet", "csv", "json")
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """What was written; problems: what of the records could not be read."""
 
     rows: int
     paths: list[Path]
+    problems: Sequence[Problem] = ()
 
 
 def export(
@@ -139,9 +140,10 @@ def export(
     dry_run: bool = False,
 ) -> Exported:
     """Write the records that match; nothing where none does.  Raises RecordError if `out` cannot be written."""
-    frame = derive(chosen(store.load(results_dir), machines, kernels, since))
+    records = store.load(results_dir)
+    problems, frame = records.attrs.get("problems", ()), derive(chosen(records, machines, kernels, since))
     if not len(frame) or dry_run:
-        return Exported(len(frame), [])
+        return Exported(len(frame), [], problems)
     if kind == "parquet":
         groups = [(_of_machine(out, name), rows) for name, rows in frame.groupby("machine", observed=True)]
     else:
@@ -154,7 +156,7 @@ def export(
                 rows.to_csv(draft, index=False)
             else:
                 rows.to_json(draft, orient="records", lines=True, date_format="iso")
-    return Exported(len(frame), [path for path, _ in groups])
+    return Exported(len(frame), [path for path, _ in groups], problems)
 
 
 def _of_machine(out: Path, machine: Hashable) -> Path:
@@ -174,12 +176,14 @@ def export_samples(
     Columns: trial (its id), started, kernel, commit, env, role, backend, case, round (row i of every arm of a case in a
     trial is of round i) and seconds.  since: of trials that started on this day or later.  Raises RecordError.
     """
-    count, paths = 0, []
+    count, paths, problems = 0, [], list[Problem]()
     for folder in machine_folders(results_dir):
         if machines and folder.name not in machines:
             continue
         files = [path for files in store.notes_by_stem(folder).values() for path in files]
-        by_id = {trial.id: trial for path in files for trial in read(path).trials}
+        trial_files = [read(path) for path in files]
+        problems += [problem for file in trial_files for problem in file.problems(keep=False)]
+        by_id = {trial.id: trial for file in trial_files for trial in file.trials}
         chosen_trials = [
             trial
             for trial in sorted(by_id.values(), key=lambda trial: trial.order)
@@ -193,7 +197,7 @@ def export_samples(
         with _draft_of(path, out) as draft:
             pd.concat(map(_samples_of, chosen_trials)).to_parquet(draft, index=False, compression="zstd")
         paths.append(path)
-    return Exported(count, paths)
+    return Exported(count, paths, problems)
 
 
 def _samples_of(trial: Trial) -> pd.DataFrame:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -49,9 +52,23 @@ def soon(is_so: Callable[[], bool]) -> None:
 
 
 def resting(future: Future[None]) -> bool:
-    """Whether a thread is still waiting after it had time to go on."""
-    time.sleep(0.05)
+    """Whether a thread waits in a lane, once it does that or has ended."""
+    soon(lambda: future.done() or _waits(future))
     return not future.done()
+
+
+def _waits(future: Future[None]) -> bool:
+    """Whether the thread that runs it is in Quiet._wait."""
+    for frame in sys._current_frames().values():
+        stack = [one for one, _ in traceback.walk_stack(frame)]
+        if any(one.f_code.co_name == "run" and _future_of(one) is future for one in stack):
+            return any(one.f_code is Quiet._wait.__code__ for one in stack)
+    return False
+
+
+def _future_of(frame: FrameType) -> object:
+    """The future of the item of work that a frame of concurrent.futures runs."""
+    return getattr(frame.f_locals.get("self"), "future", None)
 
 
 def times(quiet: Quiet, timed: threading.Event) -> None:

@@ -6,6 +6,7 @@ In this process, so only what is refused before a process is started; `tests.ci.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import shutil
@@ -68,35 +69,38 @@ def said(folder: Path, *words: str) -> tuple[Result, dict[str, str]]:
     return done, before
 
 
-@pytest.mark.parametrize("commit", COMMITS)
+LOCAL = (
+    "ab {}",
+    "ab HEAD {}",
+    "check --base {}",
+    "gate {} HEAD",
+    "gate HEAD {}",
+    "isa {}",
+    "isa HEAD {}",
+    "isa --range {}..",
+)
+FOREIGN = ("start {}", "run --commit {} --out new.jsonl")
+"""Of these a full hash is one: only GitHub, or who gave it, can know it."""
+
+
 @pytest.mark.parametrize(
-    "words",
-    [
-        "ab {}",
-        "ab HEAD {}",
-        "check --base {}",
-        "gate {} HEAD",
-        "gate HEAD {}",
-        "isa {}",
-        "isa HEAD {}",
-        "isa --range {}..",
-    ]
-    + ["start {}", "run --commit {} --out new.jsonl"],
+    ("words", "commit"),
+    [(LOCAL[0], commit) for commit in COMMITS]
+    + [(words, COMMITS[0]) for words in LOCAL[1:]]
+    + [(words, commit) for words in FOREIGN for commit in (COMMITS[0], COMMITS[-1])],
 )
 def test_a_commit_that_is_none(project: Path, words: str, commit: str) -> None:
-    if words.startswith(("start", "run")) and len(commit) == 40:
-        return  # a full hash, and only GitHub or the one who gave it can know it
     refused(project, *words.format(commit).split(" "), names=commit)
 
 
-@pytest.mark.parametrize("file", ["nope", "folder", "binary", "text", "deep", "empty", "/proc/self/mem"])
-@pytest.mark.parametrize(
-    "words",
-    ["ab --replay {}", "report {}", "detect {}", "table {}", "import {}", "site --report {}", "gate --trials {}"],
-)
+FILES = ("nope", "folder", "binary", "text", "deep", "empty", "/proc/self/mem")
+READERS = ("ab --replay {}", "report {}", "detect {}", "table {}", "import {}", "site --report {}", "gate --trials {}")
+SAID = {("ab --replay {}", "empty"), ("import {}", "folder")}
+"""No trial decides nothing, and an empty folder has nothing to import: with 2 and 0."""
+
+
+@pytest.mark.parametrize(("words", "file"), [one for one in itertools.product(READERS, FILES) if one not in SAID])
 def test_a_file_that_is_none_of_what_is_wanted(project: Path, words: str, file: str) -> None:
-    if (words, file) in (("ab --replay {}", "empty"), ("import {}", "folder")):
-        return  # no trial decides nothing, and an empty folder has nothing to import: both are said, with 2 and 0
     refused(project, *words.format(file).split())
 
 
@@ -105,17 +109,18 @@ def test_a_trial_file_without_a_trial(project: Path, file: str) -> None:
     assert "left out" in refused(project, "record", file, names=file)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+BOUNDED = ("run --trials {}", "run --deadline {}", "run --burst {} --regime sustained", "site --serve {}")
+BOUNDED += ("submit --timeout {} -- events", "submit --array {} -- run", "runner --interval {}")
+ABOVE_ZERO = ("isa --timeout {}", "isa --memory {}")
+"""A long time is one, and so is much memory."""
+
+
 @pytest.mark.parametrize(
-    "words",
-    ["run --trials {}", "run --deadline {}", "run --burst {} --regime sustained", "site --serve {}", "isa --timeout {}"]
-    + ["isa --memory {}", "submit --timeout {} -- events", "submit --array {} -- run", "runner --interval {}"],
+    ("words", "number"),
+    [(words, number) for words in (BOUNDED[0], BOUNDED[1]) for number in NUMBERS]
+    + [(words, number) for words in (*BOUNDED[2:], *ABOVE_ZERO) for number in NUMBERS[:2]],
 )
 def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -> None:
-    if number == "9" * 20 and ("--timeout" in words and "isa" in words):
-        return  # a long time is one
-    if number == "9" * 20 and "memory" in words:
-        return
     refused(project, *words.format(number).split())
 
 
@@ -183,17 +188,36 @@ def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
     assert (found.exit_code, found.stdout) == (wanted.exit_code, wanted.stdout)
 
 
-@pytest.mark.parametrize(
-    "torn", ["results/*/8*.json", "results/benchmarks.json", "results/*/*.notes.jsonl*", "results/.cache/**/*"]
-)
-@pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "export --out new.csv", "record more.jsonl"])
-def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str) -> None:
-    ridgeline("events")  # makes the cache
-    for path in [one for one in copied.glob(torn) if one.is_file()]:
+READ = ("events", "gate HEAD^ HEAD", "export --out new.csv")
+NOTES = "results/*/*.notes.jsonl*"
+
+
+def tear(folder: Path, pattern: str) -> list[Path]:
+    """Files whose last third is lost."""
+    torn = [one for one in folder.glob(pattern) if one.is_file()]
+    assert torn, f"nothing is {pattern}: {sorted(scenes.files(folder))}"
+    for path in torn:
         path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    return torn
+
+
+@pytest.mark.parametrize("words", [*READ, "record more.jsonl"])
+def test_torn_notes_are_named(copied: Path, words: str) -> None:
+    ridgeline("events")  # makes the cache
+    torn = tear(copied, NOTES)
     done = ridgeline(*words.split())
     assert done.exit_code in DOCUMENTED, done.output
     assert not {"Traceback", "defect"} & set(done.output.split()), done.output
+    assert any(path.name.partition(".")[0] in done.output for path in torn), done.output
+
+
+@pytest.mark.parametrize("torn", ["results/.cache/**/*"])
+@pytest.mark.parametrize("words", READ)
+def test_what_is_torn_and_derived_is_made_again(copied: Path, words: str, torn: str) -> None:
+    wanted = ridgeline(*words.split())
+    tear(copied, torn)
+    done = ridgeline(*words.split())
+    assert (done.exit_code, done.stdout) == (wanted.exit_code, wanted.stdout)
 
 
 # ---- how a command ends ----------------------------------------------------------------------------------------------
