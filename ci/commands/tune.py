@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import click
@@ -21,7 +22,6 @@ from ci.options import (
     REGRESSION,
     SOURCE,
     Given,
-    NewFile,
     err_console,
     flag,
     option,
@@ -31,11 +31,11 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
-from ci.sweeps import catalogue, run, tables, tuning
+from ci.sweeps import catalogue, run, tuning
 from ci.sweeps.catalogue import BackendOffer, by_place
-from ci.sweeps.choose import Action, EntryDecision
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import PointCompiler, Pruned
+from ci.sweeps.tuning import Action, EntryDecision
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
@@ -51,7 +51,6 @@ EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
 @several("--from FILE -> files", "Trial files of a sweep: nothing is measured (repeatable).", FILE)
 @flag("--verify", "Measure only the entries that are there, against the rule; one that does not win is removed.")
 @option("--budget MIN", "GPU minutes that each operator may take; the same command goes on.", MINUTES)
-@option("--out FILE", "Also add the lines to this trial file.", NewFile())
 @ARCH
 @SOURCE
 @JSON
@@ -71,14 +70,14 @@ def tune(given: Given) -> int:
     for path in given.files:
         if not path.is_file():
             raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep --help` says how to measure one")
-    sweeps = read_all(given.files) if given.files else []
+    sweeps = read_all(given.files)
     names = list(dict.fromkeys(given.operators))
     if "all" in names:  # with --from, those of them that the files have
         swept = {str(name) for sweep in sweeps for name in sweep.frame["operator"].unique()}
-        names = [name for name in catalogue.tuned_operators(checkout.path) if not sweeps or name in swept]
+        names = [name for name in catalogue.tuned_operators(checkout.path) if not given.files or name in swept]
     decided: list[EntryDecision] = []
     for name in names:
-        decided += _from_files(name, given, sweeps, checkout) if sweeps else _measured(name, given, checkout)
+        decided += _from_files(name, given, sweeps, checkout) if given.files else _measured(name, given, checkout)
     if given.as_json:
         print_json(tuning.document(decided))
     elif decided:
@@ -106,31 +105,28 @@ def _measured(operator: str, given: Given, checkout: LocalCheckout) -> list[Entr
     """Measure an operator's candidates, or with --verify its entries, and decide."""
     offers = catalogue.ask(operator, checkout.path, (), given.arch, None)
     cases = catalogue.to_tune(offers, given.cases, given.backends)
-    compiler = PointCompiler(checkout.path, err_console())
     if given.verify:
-        cases, waiting = tuning.with_entry_here(cases, offers.devices)
+        cases, waiting = tuning.entries_here(cases, offers.devices)
         for sentence in waiting:
             click.echo(sentence, err=True)
         if not cases:
             click.echo(f"{operator}: no entry to verify on {offers.arch}", err=True)
             return []
-    sweep = (tuning.verification if given.verify else tuning.search)(offers, cases, compiler)
-    plan = sweep.plan(offers, checkout, given.budget)
+    compiler = PointCompiler(checkout.path, err_console())
+    plan = tuning.tuning_sweep(offers, cases, checkout, compiler, given.budget, given.verify)
     if given.dry_run:
-        minutes = run.expected(offers, sweep.pruned.kept, sweep.rungs).minutes
+        minutes = run.expected(offers, plan.pruned.kept, plan.rungs).minutes
         click.echo(f"{operator}: {len(by_place(cases))} entries on {offers.arch}, for {len(cases)} cases and backends")
-        for reason, count in sweep.pruned.reasons().items():
+        for reason, count in plan.pruned.reasons().items():
             click.echo(f"  {count} points are not measured: {reason}")
-        click.echo(f"would measure {sweep.pruned.count} points, about {minutes:.1f} GPU minutes")
+        click.echo(f"would measure {plan.pruned.count} points, about {minutes:.1f} GPU minutes")
         return []
     ended = run.measure(plan, err_console())
-    if given.out:
-        tuning.add_lines(plan.out, given.out)
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     if ended.left:
         click.echo(f"{ended.left.count} points are not measured ({ended.why}); `{again()}` goes on", err=True)
-    return _write(operator, cases, ended.measured, sweep.pruned, given)
+    return _write(operator, cases, ended.measured, plan.pruned, given)
 
 
 def _write(
@@ -144,9 +140,10 @@ def _write(
         )
     for file in dict.fromkeys(decision.place.file for decision in decided):
         before = file.read_text(encoding="utf-8")
-        after = tables.rewritten(before, file, decided, measured)
+        after = tuning.rewritten(before, file, decided, measured)
         if given.dry_run:
-            click.echo(tables.difference(file, before, after), nl=False, err=True)
+            lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(file), str(file))
+            click.echo("".join(lines), nl=False, err=True)
         elif before != after:
             replace(file, after)
             click.echo(f"wrote {file}", err=True)

@@ -8,13 +8,12 @@ none of them; the anchor counts as a point of its backend.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.points import Knobs, Point, label
+from benchmarks.points import Point, label
 from ci.judging import policy
 from ci.stats import sweeps
 from ci.stats.sweeps import FEWEST_ROUNDS, estimates
@@ -144,58 +143,3 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
     stay = sweeps.kept(mean, sd, rungs.miss_each, rungs.indifference)
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]
-
-
-# Times of knobs in a sweep, against each other: what `tune` decides by.
-
-
-LEAST_TRIALS = 2
-"""Of knobs that win: one process start has a bias of its own (0.1 to 0.2 % on an H200), which no round shows."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LogTime:
-    """Of knobs in a case: log of time / time of the anchor, half its interval, and the trials behind it."""
-
-    log: float
-    half: float
-    trials: int
-    knobs: Knobs = dataclasses.field(default_factory=dict, compare=False)
-
-    @classmethod
-    def of_row(cls, row: Mapping[Hashable, Any], knobs: Knobs) -> LogTime | None:
-        """From a row of `ci.sweeps.measured.COLUMNS` whose status is ok; None if it has no ratio."""
-        ratio, low, high = (float(row[name]) for name in ("ratio", "low", "high"))
-        if row["is_anchor"]:
-            return cls(0.0, 0.0, int(row["trials"]), knobs)
-        if not 0 < low <= high < math.inf:
-            return None
-        return cls(math.log(ratio), math.log(high / low) / 2, int(row["trials"]), knobs)
-
-
-@dataclasses.dataclass(frozen=True)
-class Versus:
-    """time / time of something else, with its interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
-
-
-def versus(one: LogTime, other: LogTime) -> Versus:
-    """The ratio of two times of a case.  Half its interval is the root of the sum of squares of both.
-
-    Both are ratios to the same anchor, whose noise the difference does not have, so it is too wide rather than not.
-    """
-    return over_cases([(one, other)])
-
-
-def over_cases(pairs: Sequence[tuple[LogTime, LogTime]]) -> Versus:
-    """The geometric mean over cases of the ratio of two times, the cases independent."""
-    log = math.fsum(one.log - other.log for one, other in pairs) / len(pairs)
-    squares = (one.half**2 + other.half**2 for one, other in pairs if one != other)
-    half = math.sqrt(math.fsum(squares)) / len(pairs)
-    return Versus(math.exp(log), math.exp(log - half), math.exp(log + half))

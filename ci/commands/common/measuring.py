@@ -43,7 +43,7 @@ def one_checkout(given: Given) -> LocalCheckout:
                 "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
             )
     if given.commit is None:
-        return Repository(path).working_tree(given.out)
+        return Repository(path).working_tree(vars(given).get("out"))
     date_ms = given.commit_date
     if date_ms is None:
         try:

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ci.sweeps import tables, tuning
+from ci.git.repository import Commit, LocalCheckout
+from ci.sweeps import tuning
 from ci.sweeps.catalogue import Catalogue
-from ci.sweeps.choose import Action, EntryDecision, decide, timed
 from ci.sweeps.measured import SweepError
-from ci.sweeps.rungs import LogTime, over_cases, versus
+from ci.sweeps.pruning import Pruned
+from ci.sweeps.tuning import Action, EntryDecision, LogTime, decide, mean_ratio, timed_case
 from kernels._shared.tuning import PROVENANCE, read_tuned
 from tests.ci.sweeps.made_sweeps import FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 
@@ -27,7 +28,7 @@ def decision(tmp_path, ratios, cases=None, trials=3, entry=None) -> EntryDecisio
     """Of the entry that the cases share."""
     cases = cases or [case(name, entry) for name in ratios]
     found = sweep(tmp_path, ratios, trials, entry)
-    return decide(cases, {one.case: timed(one, found.frame) for one in cases}, FLOOR)
+    return decide(cases, [timed_case(one, found.frame) for one in cases], FLOOR)
 
 
 def test_a_winner_is_written_where_it_beats_the_rule_beyond_doubt(tmp_path):
@@ -110,7 +111,7 @@ def test_an_entry_that_is_the_rule_by_now_goes(tmp_path):
 def test_an_entry_that_fails_goes_or_moves(tmp_path):
     cases = [case("m16_fp16", FAST)]
     found = sweep(tmp_path, {"m16_fp16": [(FAST, "wrong"), (OTHER, 0.9)]})  # the anchor is the rule
-    made = decide(cases, {"m16_fp16": timed(cases[0], found.frame)}, FLOOR)
+    made = decide(cases, [timed_case(cases[0], found.frame)], FLOOR)
     assert (made.action, made.entry) == (Action.MOVED, OTHER)
     assert "wrong" in made.why
 
@@ -128,11 +129,11 @@ def test_a_ratio_of_two_points_is_as_wide_as_both_together():
     random.seed(3)
     one, other = LogTime(-0.1, 0.02, 3), LogTime(0.05, 0.03, 3)
     draws = sorted(random.gauss(one.log, one.half / 2) - random.gauss(other.log, other.half / 2) for _ in range(20000))
-    found = versus(one, other)
+    found = mean_ratio([(one, other)])
     assert found.ratio == pytest.approx(math.exp(-0.15))
     assert math.log(found.high) == pytest.approx(draws[round(0.977 * len(draws))], abs=0.003)
-    assert versus(one, one).high == 1.0
-    assert over_cases([(one, other)] * 4).high < found.high
+    assert mean_ratio([(one, one)]).high == 1.0
+    assert mean_ratio([(one, other)] * 4).high < found.high
 
 
 # tuned.toml: entries come and go, and every other line stays as it was written.
@@ -144,8 +145,8 @@ COMMITTED = sorted(ROOT.glob("kernels/*/tuned.toml"))
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
 def test_a_committed_table_without_decisions_stays_to_the_byte(path):
-    assert tables.rewritten(path.read_text(), path, [], SimpleNamespace()) == path.read_text()
-    assert tables.PROVENANCE == PROVENANCE
+    assert tuning.rewritten(path.read_text(), path, [], SimpleNamespace()) == path.read_text()
+    assert tuning.PROVENANCE == PROVENANCE
 
 
 def written(tmp_path: Path) -> tuple[str, list]:
@@ -160,7 +161,7 @@ def written(tmp_path: Path) -> tuple[str, list]:
     decided, text = [], file.read_text()
     for measured in (moved, new, gone):
         own = tuning.decisions(cases, measured)
-        text = tables.rewritten(text, file, own, measured)
+        text = tuning.rewritten(text, file, own, measured)
         decided += own
     return text, decided
 
@@ -190,24 +191,14 @@ def test_a_table_of_another_architecture_is_added(tmp_path):
     file.write_text("# By hand.\n")
     cases = [case("m64_fp16", None, file)]
     measured = sweep(tmp_path, {"m64_fp16": [(FAST, 0.9)]})
-    text = tables.rewritten(file.read_text(), file, tuning.decisions(cases, measured), measured)
+    text = tuning.rewritten(file.read_text(), file, tuning.decisions(cases, measured), measured)
     assert text.startswith("# By hand.\n")
     assert tomllib.loads(text)["sm_90"]["m64"].items() >= FAST.items()
 
 
 def test_a_broken_table_is_named_with_the_next_step(tmp_path):
     with pytest.raises(SweepError, match=r"tuned.toml is not TOML: .*; repair it, or remove it for a new one"):
-        tables.rewritten("[sm_90.m64\n", tmp_path / "tuned.toml", [], SimpleNamespace())
-
-
-def test_lines_are_added_to_a_trial_file_once(tmp_path):
-    lines, out = tmp_path / "own.jsonl", tmp_path / "new" / "all.jsonl"
-    tuning.add_lines(lines, out)
-    assert out.read_text() == ""
-    lines.write_text("one\ntwo\n")
-    tuning.add_lines(lines, out)
-    tuning.add_lines(lines, out)
-    assert out.read_text() == "one\ntwo\n"
+        tuning.rewritten("[sm_90.m64\n", tmp_path / "tuned.toml", [], SimpleNamespace())
 
 
 # What is measured for a table.
@@ -216,19 +207,23 @@ def test_lines_are_added_to_a_trial_file_once(tmp_path):
 def test_an_entry_of_more_ranks_than_there_are_gpus_waits_for_them():
     """Two GPUs: that of four ranks is neither measured nor forgotten; a case without an entry is nothing to verify."""
     one, four, none = case("m16_fp16", FAST), dataclasses.replace(case("m32_fp16", FAST), world=4), case("m64_fp16")
-    assert tuning.with_entry_here([one, four, none], 2) == ([one], ["sm_90.m32: waits for 4 GPUs; there are 2"])
-    assert tuning.with_entry_here([one, four], None) == ([one, four], [])
+    assert tuning.entries_here([one, four, none], 2) == ([one], ["sm_90.m32: waits for 4 GPUs; there are 2"])
+    assert tuning.entries_here([one, four], None) == ([one, four], [])
 
 
-def test_a_verification_measures_every_entry_and_its_rule_in_every_trial(monkeypatch):
+def test_a_verification_measures_every_entry_and_its_rule_in_every_trial(monkeypatch, tmp_path):
     """A search drops what is slow early; an entry that was dropped would be confirmed by few trials."""
-    monkeypatch.setattr(tuning, "prune", lambda catalogue, points, *_: points)
+    monkeypatch.setattr(tuning, "prune", lambda catalogue, points, *_: Pruned(points))
+    checkout, one = LocalCheckout("head", tmp_path, Commit("c" * 40, 0, "")), case("m16_fp16", FAST)
     bench = Catalogue("gemm", "cpu", None, ())
-    one = case("m16_fp16", FAST)
-    verified, searched = (make(bench, [one], None) for make in (tuning.verification, tuning.search))
+    verified, searched = (tuning.tuning_sweep(bench, [one], checkout, None, None, verify) for verify in (True, False))
     assert (verified.rungs.halving, searched.rungs.halving) == (False, True)
-    assert [point.label for point in verified.pruned["m16_fp16"]] == [one.point(one.by_rule).label]
-    assert {point.label for point in searched.pruned["m16_fp16"]} >= {one.point(OTHER).label, one.point(RULE).label}
+    assert [point.label for point in verified.pruned.kept["m16_fp16"]] == [one.point(one.by_rule).label]
+    assert {point.label for point in searched.pruned.kept["m16_fp16"]} >= {
+        one.point(OTHER).label,
+        one.point(RULE).label,
+    }
+    assert searched.rungs.stay == {("m16_fp16", one.point(RULE).label)}
 
 
 def test_every_point_but_the_anchor_is_measured_once_and_other_backends_as_they_are():
