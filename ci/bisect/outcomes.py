@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock, Timeout
 from rich.console import Console
 
+from benchmarks.shapes import Unfit, one_of, that
 from benchmarks.trial_file import FORMAT, Status
-from ci.bisect.axes import Axis, BisectError, RowPlace, TrialOutcome
+from ci.bisect.axes import FEWEST, Axis, BisectError, RowPlace, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.live import Interrupted
 from ci.records import store
 from ci.stats.interval import shifts
-from ci.trials.comparisons import Comparison, comparisons
+from ci.stats.types import FloatArray
+from ci.trials.comparisons import ROLES, Comparison, comparisons
 from ci.trials.file import Followed, read
-from ci.trials.replay import MACHINE_KINDS, ReplayError, Unusable, both, content_of, value_of
+from ci.trials.replay import KINDS, Line, ReplayError, Unusable, objects, pair
 from ci.trials.trial import Json, Trial
 
 Position = Callable[[Trial, str], int | None]
@@ -52,9 +52,8 @@ def _outcome(group: Sequence[Trial], position: Position) -> TrialOutcome | None:
         return None
     found = comparisons(group)
     failed = _failed(found, group, base, head)
-    values = [] if failed else _shifts(found)
-    sign = 1.0 if base < head else -1.0
-    shift = sign * float(np.mean(values)) if values else None
+    rounds = [one for comparison in found for one in comparison.trials if len(one.base) >= FEWEST_ROUNDS]
+    shift = _mean_shift([(one.base, one.head) for one in rounds], base < head) if rounds and not failed else None
     if not failed and shift is None:
         failed = {max(base, head): "the trial has no times of both sides"}
     labels = {place: text for place, role in ((base, "base"), (head, "head")) if (text := _label(group, found, role))}
@@ -62,10 +61,10 @@ def _outcome(group: Sequence[Trial], position: Position) -> TrialOutcome | None:
     return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
 
 
-def _shifts(found: Sequence[Comparison]) -> list[float]:
-    """log(head / base) of every backend and case."""
-    rounds = [one for comparison in found for one in comparison.trials if len(one.base) >= FEWEST_ROUNDS]
-    return [float(shifts(one.base[None], one.head[None]).shift[0]) for one in rounds]
+def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) -> float:
+    """The mean of log(time at the higher position / time at the lower one); pairs: seconds of base and head."""
+    mean = float(np.mean([shifts(base[None], head[None]).shift[0] for base, head in pairs]))
+    return mean if rising else -mean
 
 
 def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
@@ -135,9 +134,9 @@ class RecordedSearch:
     kind: str
 
 
-def tells_its_places(path: Path) -> bool:
+def names_its_places(path: Path) -> bool:
     """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
-    return bool(_lines(path)[0][1].get("format") != FORMAT)
+    return bool(_objects(path)[0][1].get("format") != FORMAT)
 
 
 def of_axis(path: Path, axis: Axis) -> RecordedSearch:
@@ -149,69 +148,49 @@ def of_axis(path: Path, axis: Axis) -> RecordedSearch:
     return RecordedSearch(axis.places, found, file.trials[0].machine.kind)
 
 
+ROW = that(
+    lambda names: isinstance(names, list) and len(names) >= FEWEST and len({*map(repr, names)} - {"''"}) == len(names),
+    'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]',
+)
+CASES = that(lambda cases: isinstance(cases, dict) and cases, "an object with a case at least")
+
+
 def of_file(path: Path) -> RecordedSearch:
     """A replay file.  Raises BisectError, which names line and value."""
-    lines = _lines(path)
+    lines = _objects(path)
     names: Any
-    names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", MACHINE_KINDS[0])
-    if kind not in MACHINE_KINDS:
-        raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")
-    if not _is_row(names):
-        allowed = 'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]'
-        raise BisectError(f"{path}:1: places is {names!r:.80}; allowed: {allowed}")
-    outcomes = [_replayed(value, names, where) for where, value in lines]
-    return RecordedSearch([RowPlace(name, name) for name in names], outcomes, kind)
+    names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", KINDS[0])
+    try:
+        one_of(*KINDS)(kind, f"{path}:1: machine_kind")
+        ROW(names, f"{path}:1: places")
+        outcomes = [_replayed(line, names, where) for where, line in lines]
+    except (Unfit, Unusable) as error:
+        raise BisectError(str(error)) from None
+    return RecordedSearch([RowPlace(str(name), str(name)) for name in names], outcomes, kind)
 
 
-def _is_row(names: Any) -> bool:
-    return (
-        isinstance(names, list)
-        and len(names) > 1
-        and all(isinstance(name, str) and name for name in names)
-        and len(set(names)) == len(names)
-    )
-
-
-def _replayed(line: Any, names: list[str], where: str) -> TrialOutcome:
-    sides = []
-    for role in ("base", "head"):
-        if line.get(role) not in names:
-            raise BisectError(f"{where}: {role} is {line.get(role)!r:.80}; allowed: one of the places of line 1")
-        sides.append(names.index(line[role]))
-    base, head = sides
+def _replayed(line: Json, names: list[str], where: str) -> TrialOutcome:
+    for role in ROLES:
+        one_of(*names)(line.get(role), f"{where}: {role}")
+    base, head = (names.index(line[role]) for role in ROLES)
     if base == head:
         raise BisectError(f"{where}: base and head are both {names[base]!r}; two different places are compared")
-    cases = line.get("cases")
-    if not isinstance(cases, dict) or not cases:
-        raise BisectError(f"{where}: cases is {cases!r:.80}; allowed: an object with a case at least")
-    values = [_shift(arms, f"{where}: case {name!r:.80}") for name, arms in cases.items()]
-    sign = 1.0 if base < head else -1.0
-    return TrialOutcome(min(sides), max(sides), sign * float(np.mean(values)))
+    CASES(line.get("cases"), f"{where}: cases")
+    pairs = [pair(arms, f"{where}: case {name!r:.80}") for name, arms in line["cases"].items()]
+    if any(len(times) < FEWEST_ROUNDS for times, _ in pairs):
+        raise BisectError(f"{where}: a case has a single round; a shift needs {FEWEST_ROUNDS} at least")
+    return TrialOutcome(min(base, head), max(base, head), _mean_shift(pairs, base < head))
 
 
-def _shift(arms: Any, where: str) -> float:
-    try:
-        base, head = both(arms, where)
-    except Unusable as error:
-        raise BisectError(str(error)) from None
-    if len(base) < FEWEST_ROUNDS:
-        raise BisectError(f"{where}: {len(base)} rounds; a shift needs {FEWEST_ROUNDS} at least")
-    return float(shifts(base[None], head[None]).shift[0])
-
-
-def _lines(path: Path) -> list[tuple[str, Json]]:
+def _objects(path: Path) -> list[Line]:
     """(where it stands, object) of every line, of which there is one at least."""
     try:
-        content, damage = content_of(path)
-        if damage:
-            raise BisectError(f"{path}: {damage[0].why}")
-        numbered = [(f"{path}:{n}", line) for n, line in enumerate(content.splitlines(), 1) if line.strip()]
-        found = [(where, value_of(line, where)) for where, line in numbered]
+        lines = objects(path)
     except ReplayError as error:
         raise BisectError(str(error)) from None
-    if not found:
+    if not lines:
         raise BisectError(f"{path} is empty; give the --out file of a search, or a replay file")
-    return found
+    return lines
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.
@@ -262,18 +241,6 @@ class LiveTrials:
         else:
             self._broke_off = False
         return found[-1] if found else TrialOutcome(low, high, failed={high: "measuring it leaves no result"})
-
-
-@contextlib.contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Nobody else measures into this file meanwhile.  BisectError."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(out.with_name(f".{out.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        said = f"{out} is being measured by another call"
-        raise BisectError(f"{said}; wait for it, or give another file with --out") from None
 
 
 # Which driver changed a speed, from the records: no trial can change a driver, but nodes and days have some.

@@ -8,12 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
 from ci.bisect import axes
 from ci.bisect.axes import BisectError, Measure, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.stats import bisection
-from ci.stats.bisection import Ask, FoundSteps, Line, PairShift
+from ci.stats.bisection import Ask, Line, PairShift
 
 Tell = Callable[[SearchState], None]
 
@@ -76,7 +74,7 @@ def state_of(
         if one.shift is not None and not skipped.keys() & {one.low, one.high}
     ]
     belief = bisection.believe(line, seen) if seen else None
-    then = bisection.next_step(line, seen, belief, _seconds(outcomes))
+    then = bisection.next_step(line, seen, belief)
     return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
 
 
@@ -87,66 +85,11 @@ def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:
             raise BisectError(f"{said}; name another one that can")
 
 
-def _seconds(outcomes: Sequence[TrialOutcome]) -> bisection.Seconds:
-    """What a trial of a place takes: a first one may build or compile, later ones do not."""
-    seen: set[int] = set()
-    first: list[float] = []
-    again: list[float] = []
-    for one in outcomes:
-        (again if {one.low, one.high} <= seen else first).append(one.seconds)
-        seen |= {one.low, one.high}
-    repeat = max(float(np.median(again or first or [1.0])), 1e-3)
-    new = max(float(np.median(first or [repeat])), repeat)
-    return lambda position: repeat if position in seen else new
+def expected_trials(classes: int, rules: SearchRules, ratio: float | None = None) -> float:
+    """Trials that a search over so many classes takes on average, for a step of `ratio` (None: 2.5 times the noise).
 
-
-# How many trials a search is expected to take: by searching a few times in noise, where a step is put on purpose.
-
-
-Draw = Callable[[np.random.Generator], float]
-"""The noise of one trial, a log-ratio."""
-
-SEARCHES = 5
-"""Searches that are averaged over: each takes about a quarter of a second on one core (2026-11-22)."""
-NOISES = 2.5
-"""Where no size is known, a step of so many times the typical noise: 1 % in 0.4 %."""
-TAILS = 3.0
-"""Degrees of freedom of the noise."""
-
-
-def trials(labels: axes.Labels, rules: SearchRules, ratio: float | None = None, seed: int = 0) -> float:
-    """Mean number of trials for a step of `ratio` (None: a moderate one); shape of the row from its labels."""
-    line = Line(axes.weights(axes.same_code(labels, {})), rules.smallest, rules.noise)
-    least = NOISES * rules.noise
-    shift = math.log(ratio) if ratio and ratio > 0 else max(math.log1p(rules.smallest), least)
-    rng = np.random.default_rng(seed)
-    places = rng.choice(line.last, SEARCHES, p=line.weights) + 1
-    return float(np.mean([_spent(rng, line, int(place), shift, rules) for place in places]))
-
-
-def _spent(rng: np.random.Generator, line: Line, place: int, shift: float, rules: SearchRules) -> int:
-    return len(simulated(rng, line, {place: shift}, lambda one: rules.noise * heavy(one, TAILS), rules.most)[0])
-
-
-def simulated(
-    rng: np.random.Generator, line: Line, steps: dict[int, float], noise: Draw, most: int
-) -> tuple[list[PairShift], FoundSteps | None]:
-    """A whole search over made-up trials: those it took, and its answer, None where they were spent before.
-
-    steps: shift of the changes that have one.  noise: a trial's own shift.
+    Fitted to tests/study/bisection.md: two trials for each bit of the place, and what the noise asks for; within 15 %
+    of its rows with one step.
     """
-    seen: list[PairShift] = []
-    while True:
-        belief = bisection.believe(line, seen) if seen else None
-        then = bisection.next_step(line, seen, belief)
-        if isinstance(then, FoundSteps) or len(seen) >= most:
-            return seen, then if isinstance(then, FoundSteps) else None
-        level = math.fsum(shift for place, shift in steps.items() if then.low < place <= then.high)
-        seen.append(PairShift(then.low, then.high, level + noise(rng)))
-
-
-def heavy(rng: np.random.Generator, tails: float) -> float:
-    """Noise from Student's t, with a standard deviation of 1; normal for tails = inf."""
-    if math.isinf(tails):
-        return float(rng.standard_normal())
-    return float(rng.standard_t(tails)) / math.sqrt(tails / (tails - 2))
+    step = abs(math.log(ratio)) if ratio and ratio not in (0, 1) else max(math.log1p(rules.smallest), 2.5 * rules.noise)
+    return min(max(2 * math.log2(max(classes, 1)) + 90 * (rules.noise / step) ** 2 - 7, 3.0), float(rules.most))

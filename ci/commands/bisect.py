@@ -14,7 +14,6 @@ import click
 
 from ci.bars import bar
 from ci.bisect import axes, outcomes, show
-from ci.bisect import search as expect
 from ci.bisect.axes import (
     FEWEST,
     Axis,
@@ -28,8 +27,8 @@ from ci.bisect.axes import (
     TrialOutcome,
     settings_of,
 )
-from ci.bisect.outcomes import LiveTrials, alone
-from ci.bisect.search import replayed, search, state_of
+from ci.bisect.outcomes import LiveTrials
+from ci.bisect.search import expected_trials, replayed, search, state_of
 from ci.commands.common.measuring import here
 from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
@@ -136,7 +135,7 @@ def bisect(given: Given) -> int:
     told: outcomes.RecordedSearch | None = None
     row: Axis | None = None
     what = "place"
-    if recording and outcomes.tells_its_places(recording):
+    if recording and outcomes.names_its_places(recording):
         told = outcomes.of_file(recording)
     elif not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
@@ -263,13 +262,12 @@ def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
 def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
     """Search, and print what it came to; its last state."""
     console = err_console()
-    with alone(file):
-        live = LiveTrials(axis, planned, file, console)
-        before = live.before()
-        if before:
-            console.print(f"going on with the {len(before)} trials of {file}")
-        tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
-        ended = search(axis.places, axis.known, rules, live, before, tell)
+    live = LiveTrials(axis, planned, file, console)
+    before = live.before()
+    if before:
+        console.print(f"going on with the {len(before)} trials of {file}")
+    tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
+    ended = search(axis.places, axis.known, rules, live, before, tell)
     console.print(f"the trials are in {file}")
     return _shown(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
 
@@ -319,7 +317,7 @@ def _shown(
 def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:
     """What would be searched, and how long it takes."""
     state = state_of(axis.places, axis.known, rules, [])
-    count = expect.trials(axis.known, rules, ratio)
+    count = expected_trials(state.classes, rules, ratio)
     minutes = count * TRIAL_S[machine_kind()] / 60
     if given.as_json:
         listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -332,9 +332,6 @@ ASKED = 12
 REPEATED = 0.5
 """The trials of the two neighbours of a change must show at least this share of its step."""
 
-Seconds = Callable[[int], float]
-"""What a trial of a position against position 0 takes, seconds."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
@@ -373,9 +370,7 @@ def believe(line: Line, seen: Sequence[PairShift]) -> Belief:
     return Chain(line, seen, _places(line, first)).belief()
 
 
-def next_step(
-    line: Line, seen: Sequence[PairShift], belief: Belief | None, seconds: Seconds = lambda _: 1.0
-) -> Ask | FoundSteps:
+def next_step(line: Line, seen: Sequence[PairShift], belief: Belief | None) -> Ask | FoundSteps:
     """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first."""
     if belief is None:
         return Ask(0, line.last)
@@ -384,7 +379,7 @@ def next_step(
     found = culprits(line, belief)
     sure = [one for one in found if one.probability >= SURE]
     if not sure or (belief.two > 1 / 2 and len(sure) < 2):
-        return best(line, belief, seconds)
+        return most_telling(line, belief)
     for one in sure:
         if not repeated(one, seen):
             return Ask(one.low, one.high, fresh=True)
@@ -406,11 +401,10 @@ def repeated(one: Culprit, seen: Sequence[PairShift]) -> bool:
     return bool(fresh) and float(np.median(fresh)) / one.shift >= REPEATED
 
 
-def best(line: Line, belief: Belief, seconds: Seconds = lambda _: 1.0) -> Ask:
-    """The position whose trial against position 0 tells most about where the steps are, per second."""
+def most_telling(line: Line, belief: Belief) -> Ask:
+    """The position whose trial against position 0 tells most about where the steps are."""
     bits = information(line, belief)
-    worth = [bit / seconds(node) if node else -1.0 for node, bit in zip(belief.nodes, bits, strict=True)]
-    at = int(np.argmax(worth))
+    at = 1 + int(np.argmax(bits[1:]))  # the first node is position 0
     return Ask(0, belief.nodes[at], float(bits[at]))
 
 

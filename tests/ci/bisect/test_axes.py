@@ -27,7 +27,7 @@ from ci.bisect.axes import (
     settings_of,
     weights,
 )
-from ci.bisect.outcomes import LiveTrials, alone
+from ci.bisect.outcomes import LiveTrials
 from ci.bisect.search import search
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
@@ -109,12 +109,6 @@ def test_an_interruption_says_that_the_same_command_goes_on(tmp_path) -> None:
     live = LiveTrials(KNOBS, MeasurePlan(), tmp_path / "t.jsonl", QUIET, lambda *_: harness.INTERRUPTED)
     with pytest.raises(Interrupted, match="`ridgeline.*` goes on"):
         live(0, 3)
-
-
-def test_a_file_is_measured_into_by_one_at_a_time(tmp_path) -> None:
-    out = tmp_path / "t.jsonl"
-    with alone(out), pytest.raises(BisectError, match="is being measured by another call"), alone(out):
-        pass
 
 
 # Which commits leave a kernel's files as they were: by what its modules import, in any package, read from git.

@@ -106,7 +106,7 @@ def written(path, lines):
 
 def test_a_replay_file_is_a_row_and_its_trials_in_order(tmp_path) -> None:
     file = written(tmp_path / "r.jsonl", replay_lines(NAMES, [("v1", "v3", 1.02), ("v2", "v1", 0.5)]))
-    assert outcomes.tells_its_places(file)
+    assert outcomes.names_its_places(file)
     found = outcomes.of_file(file)
     assert [place.name for place in found.places] == NAMES
     assert [(one.low, one.high, one.shift) for one in found.outcomes] == [
@@ -118,9 +118,9 @@ def test_a_replay_file_is_a_row_and_its_trials_in_order(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"places": ["v1"]}, "places is ['v1']; allowed: a list of at least two different names"),
+        ({"places": ["v1"]}, 'places is ["v1"]; allowed: a list of at least two different names'),
         ({"places": ["v1", "v1"]}, "allowed: a list of at least two different names"),
-        ({"base": "v9"}, "base is 'v9'; allowed: one of the places of line 1"),
+        ({"base": "v9"}, 'base is "v9"; allowed: v1, v2, v3'),
         ({"base": "v3"}, "base and head are both 'v3'"),
         ({"cases": {}}, "cases is {}; allowed: an object with a case at least"),
         ({"cases": {"a": {"base": [1.0, 1.0]}}}, "head is None; allowed: a list of times"),
@@ -144,9 +144,9 @@ def test_a_file_that_is_none_is_refused(tmp_path, content, said) -> None:
     file = tmp_path / "r.jsonl"
     file.write_text(content)
     with pytest.raises(BisectError, match=said):
-        outcomes.tells_its_places(file)
+        outcomes.names_its_places(file)
     with pytest.raises(BisectError, match="cannot be read"):
-        outcomes.tells_its_places(tmp_path / "absent")
+        outcomes.names_its_places(tmp_path / "absent")
 
 
 # Which driver, from records: paired by the code that they ran, the newest ones held back to see a step again.
