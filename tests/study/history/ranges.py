@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -149,12 +148,11 @@ class RangeScore:
 
 
 def score(planted: PlantedRange, hashes: Sequence[str], dates: Sequence[int], seed: int) -> RangeScore:
-    """Record a history by `ridgeline run` and read its events; in the repository."""
-    shutil.rmtree(".ridgeline", ignore_errors=True)  # a range goes on with its own trials
+    """Record a history and read its events; in the repository."""
     with tempfile.TemporaryDirectory() as name:
         file = made_trials.write(Path(name) / "recorded.jsonl", *lines(planted, hashes, dates, seed))
         kept = ("--results", Path(name) / "results")
-        ran = kit.ridgeline("run", "..HEAD", "--replay", file, "--trials", TRIALS, *kept)
+        ran = kit.ridgeline("records", "add", file, *kept)
         assert ran.exit_code == 0, ran.output
         listed = kit.ridgeline("events", "list", "--json", *kept, "--code", Path(name) / "none")
         events = json.loads(listed.stdout)["events"]
