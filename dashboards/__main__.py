@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ def _build(wanted: argparse.Namespace, made_of: str) -> str:
     from ci.history.triage import TriageError  # the libraries of a build take a second to import
     from dashboards.build import build
 
+    gc.disable()  # a build makes few circles, and looking for them takes a fifteenth of it
     try:
         build(wanted.results, wanted.out, wanted.repo_url, made_of)
     except (files.SiteError, TriageError, OSError) as error:

@@ -17,12 +17,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ci.history import health, kept, readings
-from ci.records import derived, store
+from ci.records import curves, derived, store
 from dashboards.cases import peaks
 from dashboards.files import natural
 from dashboards.frame import NAMES, RATIO, Lane, Series, lanes, stretches
-from dashboards.machines import MEASURES
+from dashboards.machines import MEASURES, devices_by_commit, over_commits
 from dashboards.scaling import without_ranks
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
@@ -210,7 +209,7 @@ def scaling(chosen: Chosen) -> Figure:
 
 def cus(chosen: Chosen) -> Figure:
     """Bus bandwidth of one case over the number of CUs (SMs) that a collective takes."""
-    every = kept.curve_points(chosen.results)[0]
+    every = curves.curve_points(chosen.results)[0]
     wanted = {"machine": chosen.machine, "kernel": chosen.kernel, "case": chosen.case}
     found = [one for one in every if all(value in (None, getattr(one, name)) for name, value in wanted.items())]
     named = sorted({(one.machine, one.kernel, one.case) for one in found})
@@ -227,30 +226,22 @@ def cus(chosen: Chosen) -> Figure:
 
 
 def machine(chosen: Chosen) -> Figure:
-    """Clock, power, temperature and throttling of each GPU, and the noise of the machine, session by session."""
-    found = {one.machine: one for one in health.machines(readings.load(chosen.results))}
+    """What each GPU of a machine reported at work, commit by commit."""
+    found = devices_by_commit(store.load(chosen.results))
     name = chosen.machine or (next(iter(found)) if len(found) == 1 else None)
     if name not in found:
-        wrong = f"no notes are of machine {name!r}" if name else "name a machine with --machine"
+        wrong = f"no record of machine {name!r} has readings" if name else "name a machine with --machine"
         raise FigureError(f"{wrong}; there is: {', '.join(sorted(found)) or 'nothing'}")
-    sessions = found[name].sessions
-    fields = {
-        field: of
-        for field, of in MEASURES.items()
-        if any(getattr(device, field) is not None for one in sessions for device in one.devices)
-    }
-    figure, axes = _axes(len(fields) + 1, sharex=True, height=1.4 * (len(fields) + 1) + 1)
-    count = max(len(one.devices) for one in sessions)
-    for axis, (field, (label, unit, factor)) in zip(axes, fields.items(), strict=False):
-        for n in range(count):
-            values = [getattr(one.devices[n], field) if n < len(one.devices) else None for one in sessions]
-            axis.plot([np.nan if v is None else v * factor for v in values], **_look(f"GPU {n}", n, False))
+    lines = {field: over_commits(found[name], field, of[2]) for field, of in MEASURES.items()}
+    read = [field for field, of in lines.items() if any(value is not None for one in of for value in one)]
+    figure, axes = _axes(len(read), sharex=True, height=1.4 * len(read) + 1)
+    for axis, field in zip(axes, read, strict=True):
+        for n, values in enumerate(lines[field]):
+            axis.plot([np.nan if value is None else value for value in values], **_look(f"GPU {n}", n, False))
+        label, unit, _ = MEASURES[field]
         axis.set_ylabel(f"{label},\n{unit}", fontsize=7)
-    noise = [np.nan if one.noise is None else 100 * one.noise for one in sessions]
-    axes[-1].plot(noise, color="#6b7280", marker="o", markersize=3)
-    axes[-1].set_ylabel("noise between\ntrials, %", fontsize=7)
-    axes[-1].set_xlabel("session")
-    return _titled(figure, f"{name}, {found[name].product}", axes[0])
+    axes[-1].set_xticks(range(len(found[name])), [one.hash[:8] for one in found[name]], rotation=90, fontsize=6)
+    return _titled(figure, name, axes[0])
 
 
 def sweep(chosen: Chosen) -> Figure:

@@ -391,25 +391,26 @@ def code_files(site: Site) -> Iterator[tuple[str, Any]]:
     newest = sorted({one.commit: one for one in site.code}.values(), key=lambda one: one.date_ms)
     found: dict[str, dict[str, list[list[Any]]]] = {kernel: {} for kernel in site.kernels()}
     if newest:
+        changes = _last_changes(newest)
         for point in sorted(newest[-1].values, key=_rank):
             match = _LABEL.match(point.configuration)
             case, label = (match["case"], match["label"]) if match else (point.configuration, "")
             name = " ".join(filter(None, (point.arch, point.backend, label)))
-            row = [name, point.series.replace("_", " "), newest[-1].values[point], *_last_change(point, newest)]
+            row = [name, point.series.replace("_", " "), newest[-1].values[point], *changes.get(point, (None, None))]
             found.setdefault(point.kernel, {}).setdefault(case, []).append(row)
     for kernel, cases in found.items():
         yield f"code/{slug(kernel)}", {case: [_code(kernel, case, rows)] for case, rows in cases.items()}
 
 
-def _last_change(point: CodePoint, records: Sequence[CodeRecord]) -> list[Any]:
-    """The value before the last change of a count, and the commit of the change; nothing without one."""
-    now, commit = records[-1].values[point], records[-1].commit
-    for one in reversed(records[:-1]):
-        if point in one.values:
-            if one.values[point] != now:
-                return [one.values[point], [commit, ""]]
-            commit = one.commit
-    return [None, None]
+def _last_changes(records: Sequence[CodeRecord]) -> dict[CodePoint, list[Any]]:
+    """[value before, commit] of the last change of each count that ever changed.  records: oldest first."""
+    now, changes = dict[CodePoint, float | None](), dict[CodePoint, list[Any]]()
+    for record in records:
+        for point, value in record.values.items():
+            if now.setdefault(point, value) != value:
+                changes[point] = [now[point], [record.commit, ""]]
+                now[point] = value
+    return changes
 
 
 def _rank(point: CodePoint) -> tuple[Any, ...]:

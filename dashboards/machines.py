@@ -1,19 +1,19 @@
-"""Machines: what each is, whether it is as its peers are, how good the gate is there, and what was verified."""
+"""Machines: what each is, what its GPUs reported at work, and what was verified on it."""
 
 from __future__ import annotations
 
-import datetime
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ci.history import health, kept, readings
-from ci.history.health import MachineHealth
-from ci.history.kept import CanaryRun, CaseCheck, Verified
+from ci.records.checks import CaseCheck, Verified, case_checks, verified
+from ci.records.devices import DeviceAtWork, combined, devices_in
 from ci.trials.trial import Checkout, Trial
 from dashboards import charts, table
-from dashboards.frame import KEY, Lane, Site
+from dashboards.frame import FEW_TRIALS, KEY, Commit, Lane, Site, minute
 from dashboards.table import Column, Piece, Table
 
 FINGERPRINT = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
@@ -26,10 +26,10 @@ MEASURES = {
     "clock_mhz": ("clock at work", "MHz", 1.0),
     "power_w": ("power at work", "W", 1.0),
     "temperature_c": ("highest temperature", "°C", 1.0),
-    "throttled": ("held back", "%", 100.0),
+    "held_back": ("held back by heat or a fault", "%", 100.0),
     "link_gbs": ("slowest link", "GB/s", 1.0),
 }
-"""Field of a device in a session: label, unit, factor."""
+"""By field of a DeviceAtWork: label, unit, factor."""
 
 
 # ---- what a machine is ----------------------------------------------------------------------------------------------
@@ -94,107 +94,101 @@ def _rounded(value: Any, scale: float, unit: str) -> str | None:
 
 
 def machines_page(site: Site) -> dict[str, Any]:
-    """A choice of machines, and of each its facts, its sessions, the gate's canaries and what was verified."""
-    found = {one.machine: one for one in health.machines(readings.load(site.results), _peers(site))}
-    runs, run_problems = kept.canary_runs(site.results)
-    checks, problems = kept.case_checks(site.results)
-    verified = kept.verified([*checks, *_of_trials(site)])
+    """A choice of machines, and of each its facts, its GPUs commit by commit, and what was verified."""
+    checks, problems = case_checks(site.results)
+    by_machine = {
+        name: list(rows)
+        for name, rows in itertools.groupby(verified([*checks, *_of_trials(site)]), key=lambda row: row.machine)
+    }
     of_lane = {lane.machine: lane for lane in reversed(site.lanes)}
-    names = sorted({*of_lane, *found, *(run.machine for run in runs), *(row.machine for row in verified)})
-    pieces: dict[str, list[Piece]] = {}
-    for name in names:
-        own = [row for row in verified if row.machine == name]
-        lane = of_lane.get(name)
-        pieces[name] = [
-            *([table.facts(machine_facts(site, lane))] if lane else []),
-            *_health(found.get(name)),
-            *_gate([run for run in runs if run.machine == name]),
-            *_verified(own),
+    at_work = devices_by_commit(site.frame)
+    names = sorted({*of_lane, *by_machine})
+    pieces: dict[str, list[Piece]] = {
+        name: [
+            *([table.facts(machine_facts(site, of_lane[name]))] if name in of_lane else []),
+            *_devices(name, at_work.get(name, {})),
+            *_verified(by_machine.get(name, [])),
         ]
-    summary = _summary(names, of_lane, found)
-    said = [*run_problems, *problems]
-    notices = [table.text(words.replace(f"{site.results}/", ""), "problem") for words in said]
+        for name in names
+    }
+    notices = [table.text(words.replace(f"{site.results}/", ""), "problem") for words in problems]
+    summary = _summary(names, of_lane, at_work)
     listed = table.choice("machine", "machine", [[name, name] for name in names], pieces)
     return {"title": "Machines", "pieces": [summary.piece(), listed, *notices] if names else notices}
 
 
-def _peers(site: Site) -> pd.DataFrame | None:
-    peers = health.peers(site.frame) if len(site.frame) else site.frame
-    return peers if len(peers) else None
-
-
-def _summary(names: Sequence[str], lanes: Mapping[str, Lane], found: Mapping[str, MachineHealth]) -> Table:
+def _summary(names: Sequence[str], lanes: Mapping[str, Lane], at_work: Mapping[str, DevicesByCommit]) -> Table:
     columns = [
         Column("machine", "machine", "case"),
         Column("device", "device"),
-        Column("seen", "last seen", "date"),
-        Column("noise", "noise between trials", "share", "Standard deviation of the logarithm of a repeated time."),
-        Column("apart", "apart from its peers"),
+        Column("commits", "measured commits", "number"),
+        Column("newest", "newest", "commit"),
+        Column("repeats", "a ratio repeats to", "share", REPEATS_HELP),
+        Column("clock", "slowest clock at work, MHz", "number", "Of its GPUs at the newest commit that has readings."),
+        Column("held_back", "held back", "share", "Largest share of readings that heat or a fault slowed."),
     ]
     rows = []
     for name in names:
-        one, lane = found.get(name), lanes.get(name)
-        noise = [session.noise for session in one.sessions if session.noise is not None] if one else []
-        apart = "; ".join(finding.text for finding in one.standing) if one else ""
-        device = title(lane) if lane else one.product if one else ""
-        seen = _date(one.last_seen_ms) if one else ""
-        rows.append([[name, f"#machine={name}"], device, seen, noise[-1] if noise else None, apart or "nothing"])
+        lane, newest = lanes.get(name), list(at_work.get(name, {}).values())[-1:]
+        devices = newest[0] if newest else []
+        clocks = [device.clock_mhz for device in devices if device.clock_mhz is not None]
+        held_back = [device.held_back for device in devices if device.held_back is not None]
+        about = [title(lane), len(lane.commits), lane.commits[-1], _repeats(lane)] if lane else ["", None, None, None]
+        rows.append([[name, f"#machine={name}"], *about, min(clocks, default=None), max(held_back, default=None)])
     return Table("machines", "all machines", columns, rows)
 
 
-def _date(at_ms: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M}"
+REPEATS_HELP = f"Half the 99 % interval of a ratio, the median over its newest ratios of {FEW_TRIALS} trials or more."
 
 
-def _health(found: MachineHealth | None) -> Iterator[Piece]:
-    """Findings in words, and the sessions as charts."""
-    if not found:
+def _repeats(lane: Lane) -> float | None:
+    rows, newest = lane.columns, [int(series.good[-1]) for series in lane.series if len(series.good)]
+    half = [np.log(rows["ratio_high"][n] / rows["ratio_low"][n]) / 2 for n in newest if rows["trials"][n] >= FEW_TRIALS]
+    return float(np.median(known)) if (known := [width for width in half if np.isfinite(width)]) else None
+
+
+DevicesByCommit = dict[Commit, list[DeviceAtWork]]
+
+
+def devices_by_commit(frame: pd.DataFrame) -> dict[str, DevicesByCommit]:
+    """By machine and commit, oldest first: each GPU over the trials of that commit."""
+    read = frame.loc[frame["devices"] != "", ["machine", "commit", "date", "devices"]] if len(frame) else frame
+    found: dict[str, dict[Commit, list[list[DeviceAtWork]]]] = {}
+    for machine, commit, date, text in read.drop_duplicates().itertuples(index=False):
+        found.setdefault(machine, {}).setdefault(Commit(commit, minute(date)), []).append(devices_in(text))
+    return {machine: {at: combined(those) for at, those in commits.items()} for machine, commits in found.items()}
+
+
+def _devices(machine: str, by_commit: DevicesByCommit) -> Iterator[Piece]:
+    """What each GPU reported at work: a chart of each measure over the commits."""
+    if not by_commit:
         return
-    yield table.heading("Its GPUs, session by session")
-    for one in found.findings:
-        ended = f", until {_date(one.ended.at_ms)}" if one.ended else ""
-        yield table.text(f"{one.text}, since {_date(one.since.at_ms)}{ended}", "problem" if not one.ended else "")
-    days = [f"{_date(one.at_ms)} {one.commit[:8]}" for one in found.sessions]
-    count = max(len(one.devices) for one in found.sessions)
-    looks = charts.looks([f"GPU {n}" for n in range(count)], [])
+    yield table.heading("Its GPUs at work, commit by commit")
+    names = [f"{commit.date} {commit.hash[:8]}" for commit in by_commit]
+    looks = charts.looks([f"GPU {n}" for n in range(max(map(len, by_commit.values())))], [])
     units = {}
     for field, (label, unit, factor) in MEASURES.items():
-        lines = []
-        for n, (name, look) in enumerate(looks.items()):
-            values = [getattr(one.devices[n], field) if n < len(one.devices) else None for one in found.sessions]
-            if any(value is not None for value in values):
-                lines.append(charts.line(name, [None if v is None else v * factor for v in values], look))
+        lines = [
+            charts.line(name, values, look)
+            for (name, look), values in zip(looks.items(), over_commits(by_commit, field, factor), strict=True)
+            if any(value is not None for value in values)
+        ]
         if lines:
-            units[label] = _over_sessions(days, lines, label, unit)
-    noise = [None if one.noise is None else 100 * one.noise for one in found.sessions]
-    if any(value is not None for value in noise):
-        look = {"color": "--series-0", "dash": "solid"}
-        units["noise between trials"] = _over_sessions(days, [charts.line("noise", noise, look)], "noise", "%")
+            y = {"name": f"{label}, {unit}", "unit": unit, "scale": True}
+            axis = {"type": "category", "data": names, "name": "commit"}
+            units[label] = {"xAxis": axis, "yAxis": y, "series": lines}
     if units:
-        yield charts.chart(f"sessions of {found.machine}", units, 260, key="measure")
+        yield charts.chart(f"GPUs of {machine}", units, 260, key="measure")
 
 
-def _over_sessions(days: Sequence[str], lines: Sequence[charts.Option], label: str, unit: str) -> charts.Option:
-    y = {"name": f"{label}, {unit}", "unit": unit, "scale": True}
-    return {"xAxis": {"type": "category", "data": days, "name": "session"}, "yAxis": y, "series": lines}
-
-
-def _gate(runs: Sequence[CanaryRun]) -> Iterator[Piece]:
-    """How often the gate said what was planted."""
-    if not runs:
-        return
-    rows = []
-    for one in kept.quality(runs):
-        answers = ", ".join(f"{count} {outcome}" for outcome, count in one.counts.items())
-        rows.append([f"{one.planted:+.1%}" if one.planted else "nothing (A/A)", one.runs, answers, one.worst])
-    columns = [
-        Column("planted", "planted"),
-        Column("runs", "runs", "number"),
-        Column("answers", "the gate's answers, case by case"),
-        Column("worst", "farthest of a ratio from what was planted", "share"),
+def over_commits(by_commit: DevicesByCommit, field: str, factor: float) -> list[list[float | None]]:
+    """A measure of each GPU, commit by commit; None where it was not read."""
+    count = max(map(len, by_commit.values()))
+    values = [[getattr(device, field) for device in devices] for devices in by_commit.values()]
+    rows = [
+        [None if value is None else value * factor for value in row] + [None] * (count - len(row)) for row in values
     ]
-    yield table.heading("What the gate said of planted changes")
-    yield Table(f"{runs[0].machine}-gate", "planted changes", columns, rows).piece()
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:
@@ -216,8 +210,8 @@ def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:
             row.world,
             ", ".join(f"{count} {status}" for status, count in row.counts.items()),
             row.worst,
-            row.last[:16].replace("T", " "),
-            [row.commits[0], ""],
+            row.last.at[:16].replace("T", " "),
+            [row.last.commit, ""],
         ]
         for row in rows
     ]

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ci.history import kept
-from ci.history.kept import CurvePoint
+from ci.records.curves import CurvePoint, curve_points
 from dashboards import charts, table
 from dashboards.files import natural, slug
 from dashboards.frame import NAMES, UNITS, Commit, Lane, Series, Site
@@ -55,9 +54,10 @@ def scaling_files(site: Site) -> Iterator[tuple[str, Any]]:
         pieces.append(table.choice("device", "product", [[device, device] for device in shown], shown))
     else:
         pieces.append(table.text("No case of several ranks was timed.", "notice"))
-    curves = list(_curves(kept.curve_points(site.results)[0]))
-    if curves:
-        pieces += [table.heading("Bus bandwidth over the CUs (SMs) that a collective takes"), *curves]
+    points_over_cus, problems = curve_points(site.results)
+    if points_over_cus:
+        pieces += [table.heading("Bus bandwidth over the CUs (SMs) that a collective takes"), *_curves(points_over_cus)]
+    pieces += [table.text(words.replace(f"{site.results}/", ""), "problem") for words in problems]
     yield "scaling", {"title": "Scaling", "pieces": pieces}
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, ChildExit, MeasurePlan, command, follow, options
-from ci.history.kept import OWN
 from ci.judging.types import Judgement, Verdict
+from ci.records.checks import OWN
 from ci.report.words import plain
 from kernels import project
 

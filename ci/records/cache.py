@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-VERSION = 12
+VERSION = 13
 """Version of what the files hold; raise it with any change of SCHEMA or of how rows are made."""
 
 # Columns of the long frame.  Texts are kept as dictionaries (codes and distinct texts): a history repeats a few names
@@ -51,7 +51,17 @@ SCHEMA = pa.schema(
         *_fields(pa.float64(), "flops", "hbm_bytes", "link_bytes", "payload_bytes"),
         *_fields(TEXT, "status", "why", "yardstick", "case_yardstick", "method"),
         *_fields(
-            TEXT, "driver", "runtime", "library", "torch", "triton", "code", "shape", "paired_with", "compared_with"
+            TEXT,
+            "driver",
+            "runtime",
+            "library",
+            "torch",
+            "triton",
+            "code",
+            "shape",
+            "paired_with",
+            "compared_with",
+            "devices",
         ),
         *_fields(pa.float64(), "paired_ratio", "paired_low", "paired_high"),
     ]
@@ -61,6 +71,7 @@ SCHEMA = pa.schema(
 driver, torch, triton: versions; runtime: "CUDA 13.0" or "HIP 7.1"; library: "NCCL 2.28.9" or "RCCL 2.27"; "" if not
 known.  code: what the arm ran (`ci.records.pooling.Cell`), shape: the dimensions of the case as a JSON object,
 "" if not known.
+devices: each GPU while the trials of the operator ran (`ci.records.devices.devices_text`).
 paired_ratio: time of the fastest baseline / the row's time, round by round (ci.records.pooling), its 99 % interval;
 paired_with: that baseline.  NaN and "" where no baseline was timed in the same trial.
 compared_with: the commit (full hash) that was base of the newest trial with both, "" for none."""

@@ -21,13 +21,14 @@ import pyarrow as pa
 
 from ci.git.repository import history_order
 from ci.records.cache import SCHEMA, TEXT, Column, Parsed, RowCache, digest_of, table_of, unified
+from ci.records.devices import devices_at_work, devices_text
 from ci.records.imported import imported_times
 from ci.records.ledger import machine_folders
 from ci.records.pooling import PairedRatio, Place, PooledTimes, PooledTrials, pool, times_of
 from ci.records.rows import EXACT, TIME, checked, software
 from ci.records.store import notes_by_stem, place_of, recorded_trials
 from ci.trials.file import Problem
-from ci.trials.trial import DeclaredCase, Machine
+from ci.trials.trial import DeclaredCase, Machine, Trial
 
 Codes = npt.NDArray[np.signedinteger]
 
@@ -59,7 +60,7 @@ def _parsed(folder: Path, stem: str) -> Parsed:
         why = "its trials are of other machines or commits, and belong elsewhere" if trials else "it holds no trial"
         said += [] if said else [f"{folder / stem}: {why}; left out"]
         return SCHEMA.empty_table(), said
-    return _rows(pool(trials, place)), said
+    return _rows(pool(trials, place), trials), said
 
 
 def _without_notes(folder: Path, stems: Iterable[str]) -> list[str]:
@@ -140,13 +141,15 @@ def _is_timed(named: tuple[str, Sequence[Any]]) -> bool:
     return isinstance(values, list) and not all(value != value for value in values)
 
 
-def _rows(pooled: PooledTrials) -> pa.Table:
-    """A row for each cell."""
+def _rows(pooled: PooledTrials, trials: Sequence[Trial]) -> pa.Table:
+    """A row for each cell.  trials: that were pooled."""
     keys, cells = list(pooled.cells), list(pooled.cells.values())
     declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
     cases = [d.cases.get(name, DeclaredCase(name)) for d, (_, _, name) in zip(declarations, keys, strict=True)]
     times = [times_of(cell) or UNTIMED for cell in cells]
     paired = [one.paired or UNPAIRED for one in times]
+    of_operator = {name: [trial for trial in trials if trial.operator == name] for name in pooled.declarations}
+    devices = {name: devices_text(devices_at_work(those)) for name, those in of_operator.items()}
     columns: dict[str, Column] = {
         **_where(pooled.place, pooled.machine, pooled.date_ms),
         **software(pooled.environment.versions),
@@ -164,6 +167,7 @@ def _rows(pooled: PooledTrials) -> pa.Table:
         "yardstick": [cell.definition for cell in cells],
         "case_yardstick": [cell.case_definition for cell in cells],
         **{name: [getattr(cell, name) for cell in cells] for name in ("why", "method", "code")},
+        "devices": [devices[key[0]] for key in keys],
         "paired_with": [one.name for one in paired],
         "compared_with": [pooled.bases.get(key[0], "") for key in keys],
         **{f"paired_{name}": [getattr(one, name) for one in paired] for name in ("ratio", "low", "high")},

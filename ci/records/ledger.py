@@ -198,7 +198,7 @@ def causes_of(causes: Sequence[RecordedCause], base: str, head: str, machine: st
 
 SWEEPS = "sweeps"
 
-NO_MACHINES = ("imported", SWEEPS, "studies", "canary", "checks", "curves", CAUSES.folder)
+NO_MACHINES = ("imported", SWEEPS, "studies", "checks", "curves", CAUSES.folder)
 """Folders of results/ that have readers of their own."""
 
 

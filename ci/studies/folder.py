@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import kept
 from ci.records import derived, store
+from ci.records.checks import GOOD, CaseCheck, case_checks
 from ci.report.markdown import code, text
 from ci.studies import changes, plots
 from ci.studies.frame import KEYS, of_records, of_sweeps, quantity, ranks_text
@@ -318,8 +318,8 @@ def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
 
 def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Finding]:
     """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
-    newest: dict[tuple[str, str], kept.CaseCheck] = {}
-    for one in (each for folder in folders for each in kept.case_checks(folder)[0] if each.machine == machine):
+    newest: dict[tuple[str, str], CaseCheck] = {}
+    for one in (each for folder in folders for each in case_checks(folder)[0] if each.machine == machine):
         for part in study.parts:
             arms = (part.anchor, *part.arms)
             if part.check and part.operator == one.kernel and part.has(one.case, one.world) and one.backend in arms:
@@ -327,8 +327,8 @@ def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Finding]:
     return [_bits_finding(one) for one in newest.values() if one.status != "unsupported"]
 
 
-def _bits_finding(one: kept.CaseCheck) -> Finding:
-    if one.status != kept.GOOD:
+def _bits_finding(one: CaseCheck) -> Finding:
+    if one.status != GOOD:
         text = f"{one.status}: {one.why}"
     else:
         text = "the reference's bits" if one.error == 0 else f"differs from the reference by {one.error:.2g} (norm)"

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ci.history.kept import points_of
+from ci.records.curves import points_of
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read
