@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.standins.slurm import cluster_of_all, own_cluster, slurm_cluster
@@ -30,7 +34,7 @@ if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(na
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A test that measures waits for nobody: each process of the tests has a machine of its own.
-os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")
+LOCKS = os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")
 
 # A terminal's width would change every table that a test reads.
 os.environ.pop("COLUMNS", None)
@@ -45,8 +49,8 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 CPU_LIMIT_S = 5.0
 """Seconds of CPU time of a test of the fast set, its processes and what it is the first to import or to set up."""
 
-SYSTEMS = {"tab", "slurm_cluster", "own_cluster"}
-"""Fixtures that start a browser or a cluster: tests that use them are slow."""
+SYSTEMS = {"tab", "slurm_cluster", "own_cluster", "expressions"}
+"""Fixtures that start a browser, a cluster or `npm ci`: tests that use them are slow."""
 
 LONGEST = ("hostile_kernels", "own_kernels", "installed", "image_setups", "jobs", "accessibility")
 """Tests that take a minute or more: begun last, one worker would be at work while the others have ended."""
@@ -79,13 +83,18 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 
 def cpu_s(process: int | str = "self") -> float:
-    """Seconds of CPU time of a process, of all that it waited for, and of what it started and has not waited for."""
+    """Seconds of CPU time of a process, of all that it waited for, and of what it started and has not waited for.
+
+    A fork server imports torch for every test that comes later: its own seconds are nobody's.
+    """
     try:
+        shared = b"fork_server.py" in Path(f"/proc/{process}/cmdline").read_bytes()
         of_each = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
         below = [one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()]
     except OSError:  # it has just ended, or there is no /proc
         return 0.0
-    return sum(map(int, of_each)) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_s, below))
+    own = 0.0 if shared else sum(map(int, of_each)) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_s, below))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -101,6 +110,27 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     item.user_properties.append((CPU_S, spent))
     if spent > CPU_LIMIT_S and os.environ.get("CI") and not item.get_closest_marker("slow"):
         pytest.fail(f"{spent:.1f} s of CPU time: make it faster, or mark it `slow` (limit {CPU_LIMIT_S:g} s)", False)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(LOCKS, ignore_errors=True)
+
+
+STATES: dict[str, list[tuple[np.random.Generator, Any]]] = {}
+"""By module: its generators of random numbers, as its import left them."""
+
+
+def generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
+    found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
+    return [(generator, generator.bit_generator.state) for generator in found]
+
+
+@pytest.fixture(autouse=True)
+def _drawn_alike(request: pytest.FixtureRequest) -> None:
+    """A test draws the same whichever tests came before it: what fails once fails again."""
+    module: ModuleType = request.module
+    for generator, state in STATES.setdefault(module.__name__, generators(module)):
+        generator.bit_generator.state = state
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

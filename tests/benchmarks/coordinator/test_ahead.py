@@ -159,7 +159,6 @@ def test_cores_that_measure_are_not_taken():
 @pytest.mark.slow
 def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     """What the declaration of an arm and the candidates of an autotuner name, compiled by the real compiler."""
-    pytest.importorskip("triton")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     directory = make_directories()
     device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled")}

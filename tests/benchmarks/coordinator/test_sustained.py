@@ -58,24 +58,36 @@ def test_the_devices_of_a_collective_count_together_and_one_unknown_makes_all_un
     assert sustained.of_all([]) is None
 
 
-class EnergyCounter:
-    """A counter under 300 W that moves every 20 ms."""
+class PlayedCounter:
+    """A counter under 300 W that moves every `step_s`, and the clock that it is asked by, for a second."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s, self.now_s, self.asked = step_s, 0.0, list[float]()
 
     def __call__(self, device: int) -> float:
-        return 300.0 * (time.monotonic() // 0.02) * 0.02
+        self.asked.append(self.now_s)
+        return 300.0 * (self.now_s // self.step_s) * self.step_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> bool:
+        """As that of the event that ends the asking."""
+        self.now_s += seconds
+        return self.now_s >= 1.0
 
 
-def test_the_meter_follows_a_counter_in_the_background():
-    meter = EnergyMeter(EnergyCounter(), 2, None)
-    with meter.running():
-        begin = time.monotonic()
-        time.sleep(0.35)
-    found = meter.between(begin, begin + 0.35)
+def test_the_meter_follows_a_counter(monkeypatch):
+    counter = PlayedCounter(0.02)
+    monkeypatch.setattr(sustained, "time", counter)
+    meter = EnergyMeter(counter, 2, None)
+    meter._follow(counter)
+    found = meter.between(0.1, 0.9)
     assert found is not None
-    assert found.watts == pytest.approx(600.0, rel=0.3)  # other processes may stop this one between two askings
+    assert found.watts == pytest.approx(600.0, rel=0.03)
     facts = meter.facts()
     assert facts["why_absent"] is None
-    assert facts["step_s"] == pytest.approx(0.02, rel=0.5)
+    assert facts["step_s"] == pytest.approx(0.02, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -96,19 +108,14 @@ def test_what_cannot_be_read_is_said(read, why, said):
     assert meter.facts() == {"step_s": None, "poll_s": None, "why_absent": said}
 
 
-def test_a_counter_is_left_alone_while_it_cannot_move():
-    asked: list[float] = []
-
-    def read(device: int) -> float:
-        asked.append(time.monotonic())
-        return 300.0 * (time.monotonic() // 0.1) * 0.1
-
-    meter = EnergyMeter(read, 1, None)
-    with meter.running():
-        time.sleep(1.0)
-    late = [one for one in asked if one > asked[0] + 0.4]
+def test_a_counter_is_left_alone_while_it_cannot_move(monkeypatch):
+    counter = PlayedCounter(0.1)
+    monkeypatch.setattr(sustained, "time", counter)
+    meter = EnergyMeter(counter, 1, None)
+    meter._follow(counter)
+    late = [one for one in counter.asked if one > 0.4]
     assert len(late) < 0.75 * 0.6 / sustained.POLL_S
-    assert meter.facts()["step_s"] == pytest.approx(0.1, rel=0.3)
+    assert meter.facts()["step_s"] == pytest.approx(0.1, rel=0.1)
 
 
 # The order of bursts: balanced neighbours and places, next to an exhaustive search and to plain shuffling.

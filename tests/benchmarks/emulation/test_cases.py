@@ -168,7 +168,6 @@ def test_who_wrote_an_element(sums):
 
 
 def test_the_line_of_source_that_wrote_it(sums):
-    pytest.importorskip("elftools", reason="of the extra `emulate`")
     watch = LastWrite(FIRST_ADDRESS + 2 * (1008 * 4 + 2 * GAP & -GAP), 4)
     execute(**sums, watch=watch)
     line = source_line(watch.found.code, watch.found.instruction.at)

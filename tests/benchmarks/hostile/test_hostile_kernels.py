@@ -6,6 +6,7 @@ All of them are measured in one session, as in a run of all operators, so that w
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, 
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
-MARK = "86400.7"
-"""What stands in the command line of every process that a hostile kernel starts."""
+MARK = f"86400.{os.getpid():07d}"
+"""Seconds of sleep, in the command line of every process that a hostile kernel of these tests starts."""
 
 QUICK = Protocol(rounds=3, trials=1, deadline_s=6.0)
 LONGEST_SENTENCE = 1000

@@ -18,6 +18,7 @@ from benchmarks.points import Batch, PointsFile, parse
 from benchmarks.shapes import Unfit
 from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
+from tests.needed import absent
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,15 +38,11 @@ def test_the_host_clock_times_the_call_alone():
     assert taken.busy_s < 0.5 + 2 * 0.2, "waiting for the others is not work"
 
 
-needs_schedstat = pytest.mark.skipif(
-    not Path("/proc/thread-self/schedstat").exists(), reason="this kernel does not say how long a thread waits"
-)
-
-
 @pytest.mark.slow
-@needs_schedstat
 def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
     """Beside a process that never rests, on one core: half of the wall time is the other's."""
+    if not Path("/proc/thread-self/schedstat").exists():
+        absent("this kernel does not say how long a thread waits; one with CONFIG_SCHED_INFO does")
     program = (
         "import time; from benchmarks.worker import clocks, probe; probe.settle_on({core})\n"
         "def work():\n    for _ in range(4_000_000): pass\n"
@@ -70,7 +67,6 @@ def test_sleeping_is_a_part_of_it():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores of a process are Linux's")
 def test_a_process_has_one_core_and_keeps_its_memory():
     program = (
         "import os, resource, torch; from benchmarks.worker import probe; probe.settle_on({core})\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from triton import testing
 
 from benchmarks.worker import clocks
 from benchmarks.worker.scripts import bits, closure
@@ -244,7 +245,6 @@ def test_a_tolerance_is_that_of_the_coarser_type() -> None:
 def test_summary_is_that_of_triton(quantiles: Any, mode: str, found: Any) -> None:
     times = [4.0, 1.0, 3.0, 2.0]
     assert summary(times, quantiles, mode) == found
-    testing = pytest.importorskip("triton.testing")
     assert summary(times, quantiles, mode) == testing._summarize_statistics(times, quantiles, mode)
 
 

@@ -84,11 +84,7 @@ def declaration(name, kernel):
 def arm(function, size, rounds):
     try:
         function(size)
-        seconds = []
-        for _ in range(rounds):
-            start = time.perf_counter()
-            function(size)
-            seconds.append(time.perf_counter() - start)
+        seconds = [function(size) for _ in range(rounds)]
         return {
             "status": "ok",
             "seconds": seconds,

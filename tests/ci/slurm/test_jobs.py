@@ -224,6 +224,7 @@ def test_a_task_without_its_gpu_is_submitted_again(place: Place, monkeypatch: py
     assert place.end(job).state is State.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: signal.Signals) -> None:
     """However that one ends: neither a daemon, nor a job and what it started, nor a file."""
