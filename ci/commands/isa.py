@@ -64,8 +64,6 @@ ridgeline isa                                  the code of the working tree
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
 @option("--push BRANCH -> push_to", "With --range: commit the records and push them to it.")
-@flag("--every", "With --range: also commits that touch no kernels.")
-@flag("--again", "With --range: also commits that are recorded already.")
 @flag("--history", "What changed from one recorded commit to the next.")
 @project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(given: Given) -> int:
@@ -76,10 +74,8 @@ def isa(given: Given) -> int:
     """
     if sum(map(bool, (given.base, given.span, given.history))) > 1:
         raise click.UsageError("BASE HEAD, --range and --history exclude each other; give one of them")
-    if not given.span and (given.newest or given.push_to or given.every or given.again):
-        raise click.UsageError(
-            "--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD"
-        )
+    if not given.span and (given.newest or given.push_to):
+        raise click.UsageError("--newest and --push belong to --range; give for instance --range ..HEAD")
     job = IsaJob(given)
     if given.span:
         return job.record()
@@ -146,12 +142,11 @@ class IsaJob:
     def record(self) -> int:
         """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
         given, repository = self.given, Repository(self.root)
-        commits = series.commits_of(repository, given.span, given.every)[-(given.newest or 0) :]
+        commits = series.commits_of(repository, given.span)[-(given.newest or 0) :]
         if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}"):
             return 0
         asked = series.asked_of(self.wanted, series.installed_triton())
-        recorder = series.Backfill(repository, given.results, asked, self._lenient, self._tell)
-        filled = dataclasses.replace(recorder, again=given.again).fill(commits)
+        filled = series.record_range(repository, commits, given.results, asked, self._lenient, self._tell)
         if given.as_json:
             recorded = [str(path) for path in filled.recorded]
             print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})

@@ -24,18 +24,7 @@ from rich.text import Text
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
 from ci.history.exact import CodePoint, RecordedCommit, sentences
-from ci.isa.compiled import (
-    CompiledEntry,
-    CompiledTree,
-    CompileError,
-    CompileStatus,
-    Executed,
-    ExecutedLaunch,
-    IsaError,
-    Json,
-    Metrics,
-    Wanted,
-)
+from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, Executed, IsaError, Json, Metrics, Wanted
 from ci.isa.judge import entries_by_case
 from ci.judging.reach import NO_FILES, file_labels
 from ci.records import rows as asv_files
@@ -96,8 +85,6 @@ Rows = dict[str, list[Any]]
 Cell = tuple[str, str, str]
 """backend, configuration, arch"""
 
-Grid = dict[str, dict[Cell, CompiledEntry]]
-
 
 def asked_of(wanted: Wanted, triton: str | None) -> Json:
     """What was asked of the compiler when a commit was recorded; asked again, the record is left as it is.
@@ -123,19 +110,30 @@ def env_name(triton: str | None) -> str:
     return f"triton{str(triton).split('+')[0]}"
 
 
-def grid(tree: CompiledTree) -> Grid:
-    """kernel -> (backend, configuration, arch) -> entry; a configuration is a case, and its label if it has more."""
-    found: Grid = {}
-    declared = dataclasses.replace(
-        tree, entries=tuple(e for e in tree.entries if e.status is not CompileStatus.UNSUPPORTED)
-    )
-    labels = {where: {e.label for e in entries} for where, entries in entries_by_case(declared).items()}
-    for entry in declared.entries:
+def compiled_cells(tree: CompiledTree) -> dict[str, dict[Cell, Metrics | None]]:
+    """By kernel, what is declared, None where it does not compile.
+
+    A configuration is a case, with a label where the case has several.
+    """
+    entries = tuple(entry for entry in tree.entries if entry.status is not CompileStatus.UNSUPPORTED)
+    by_case = entries_by_case(dataclasses.replace(tree, entries=entries))
+    cells: dict[str, dict[Cell, Metrics | None]] = {}
+    for entry in entries:
         for case in entry.cases:
-            several = len(labels[entry.kernel, entry.backend, entry.arch, case]) > 1
-            name = f"{case} [{entry.label}]" if several else case
-            found.setdefault(entry.kernel, {})[entry.backend, name, entry.arch] = entry
-    return found
+            labels = {other.label for other in by_case[entry.kernel, entry.backend, entry.arch, case]}
+            name = f"{case} [{entry.label}]" if len(labels) > 1 else case
+            own = cells.setdefault(entry.kernel, {})
+            own[entry.backend, name, entry.arch] = entry.code.metrics if entry.code else None
+    return cells
+
+
+def executed_cells(tree: CompiledTree) -> dict[str, dict[Cell, Executed | None]]:
+    """By kernel, what launches execute, None where they could not be executed."""
+    cells: dict[str, dict[Cell, Executed | None]] = {}
+    for launch in tree.executed:
+        own = {(launch.backend, case, launch.arch): launch.counts for case in launch.cases}
+        cells.setdefault(launch.kernel, {}).update(own if launch.at else {})
+    return cells
 
 
 def rows(tree: CompiledTree, started_ms: int) -> Rows:
@@ -154,44 +152,23 @@ def benchmarks(tree: CompiledTree, date_ms: int) -> dict[str, dict[str, Any]]:
 
 def _series(tree: CompiledTree) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
     """Name, unit, parameters and values of each series, the values in the order of the parameters' product."""
-    for kernel, cells in grid(tree).items():
-        yield from _of_cells(kernel, cells, SERIES, _value)
-    launched: dict[str, dict[Cell, ExecutedLaunch]] = {}
-    for one in (launch for launch in tree.executed if launch.at):
-        launched.setdefault(one.kernel, {}).update({(one.backend, case, one.arch): one for case in one.cases})
-    for kernel, launches in launched.items():
-        yield from _of_cells(kernel, launches, EXECUTED, _executed) if launches else ()
+    tables: tuple[tuple[Mapping[str, Any], Mapping[str, Mapping[Cell, Any]]], ...]
+    tables = ((SERIES, compiled_cells(tree)), (EXECUTED, executed_cells(tree)))
+    for series, by_kernel in tables:
+        for kernel, cells in by_kernel.items():
+            axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
+            params = [[repr(value) for value in axis] for axis in axes]
+            for name, (unit, value_of) in series.items():
+                values = [_value(cells, cell, value_of) for cell in itertools.product(*axes)]
+                if any(value is None or not math.isnan(value) for value in values):
+                    yield f"{kernel}.track_isa_{name}", unit, params, values
 
 
-def _of_cells(
-    kernel: str,
-    cells: Mapping[Cell, Any],
-    series: Mapping[str, tuple[str, Any]],
-    value: Callable[[Any, Any], float | None],
-) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
-    axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
-    params = [[repr(one) for one in axis] for axis in axes]
-    entries = [cells.get((backend, name, arch)) for backend, name, arch in itertools.product(*axes)]
-    for name, (unit, value_of) in series.items():
-        values = [value(entry, value_of) for entry in entries]
-        if any(one is None or not math.isnan(one) for one in values):
-            yield f"{kernel}.track_isa_{name}", unit, params, values
-
-
-def _executed(launch: ExecutedLaunch | None, value_of: Callable[[Executed], int]) -> float | None:
-    """As `_value`: NaN for what does not exist, None for what could not be executed."""
-    if launch is None:
-        return math.nan
-    return None if launch.counts is None else value_of(launch.counts)
-
-
-def _value(entry: CompiledEntry | None, value_of: ValueOf) -> float | None:
-    if entry is None:
-        return math.nan
-    if entry.code is None:
-        return None
-    value = value_of(entry.code.metrics)
-    return math.nan if value is None else value
+def _value(cells: Mapping[Cell, Any], cell: tuple[str, ...], value_of: Callable[[Any], int | None]) -> float | None:
+    """NaN for what does not exist, None for what failed."""
+    counts = cells.get((cell[0], cell[1], cell[2]), math.nan)
+    value = counts if counts is None or counts is math.nan else value_of(counts)
+    return math.nan if value is None and counts is not None else value
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -307,63 +284,60 @@ class Filled:
         return 0 if self.recorded or self.known else 2
 
 
-def commits_of(repository: Repository, span: str, every: bool = False) -> list[Commit]:
+def commits_of(repository: Repository, span: str) -> list[Commit]:
     """The commits after A up to B of "A..B" ("..B": from the first one), oldest first, along first parents.
 
-    Those that leave the code of all operators as it was compile to what the one before does and are left out, unless
-    `every`.
+    Those that leave the code of all operators as it was compile to what the one before does and are left out.
     RangeError for another form, GitError for ends that do not exist.
     """
     start, end = repository.ends(span)
     commits = repository.commits(start, end)
-    if every or not commits:
-        return commits
+    if not commits:
+        return []
     labels = file_labels(repository, [repository.resolve(start), *commits] if start else commits)
-    past = labels if start else [NO_FILES, *labels]
-    return [one for one, before, own in zip(commits, past, labels[bool(start) :], strict=False) if own != before]
+    labels = labels if start else [NO_FILES, *labels]
+    changes = itertools.pairwise(labels)
+    return [commit for commit, (before, after) in zip(commits, changes, strict=True) if before != after]
 
 
-@dataclasses.dataclass(frozen=True)
-class Backfill:
-    """How a range is recorded: where, as what was asked for, by which compiler, and who hears of each commit.
+def record_range(
+    repository: Repository,
+    commits: Sequence[Commit],
+    results: Path,
+    asked: Json,
+    compile_tree: Compile,
+    report: Callable[[str], None],
+) -> Filled:
+    """Compile and record commits; those that are recorded as asked stay, one that cannot be compiled stops nothing.
 
-    again: also commits that are recorded as `asked` already.  Without it a range that broke off goes on where it was.
+    report: hears what became of each.
     """
+    filled = Filled()
+    for number, commit in enumerate(commits, 1):
+        place = f"{number}/{len(commits)} {commit.short}"
+        try:
+            if is_recorded(results, commit, asked):
+                filled.known.append(commit.short)
+                outcome = "recorded already"
+            else:
+                with repository.borrowed(commit) as folder:
+                    outcome = _recorded(compile_tree(folder, place), commit, results, asked, filled)
+        except (CompileError, IsaError, GitError) as error:
+            outcome = str(error)
+            filled.problems.append(f"{commit.short}: {error}")
+        report(f"{place} {commit.subject}: {outcome}")
+    return filled
 
-    repository: Repository
-    results: Path
-    asked: Json
-    compile: Compile
-    tell: Callable[[str], None]
-    again: bool = False
 
-    def fill(self, commits: Sequence[Commit]) -> Filled:
-        """Compile and record commits; one that cannot be compiled is reported, and the others go on."""
-        filled = Filled()
-        for number, commit in enumerate(commits, 1):
-            place = f"{number}/{len(commits)} {commit.short}"
-            try:
-                said = self._one(commit, place, filled)
-            except (CompileError, IsaError, GitError) as error:
-                said = str(error)
-                filled.problems.append(f"{commit.short}: {error}")
-            self.tell(f"{place} {commit.subject}: {said}")
-        return filled
-
-    def _one(self, commit: Commit, place: str, filled: Filled) -> str:
-        """Compile and record one commit; what became of it.  A commit without kernels is recorded as nothing."""
-        if not self.again and is_recorded(self.results, commit, self.asked):
-            filled.known.append(commit.short)
-            return "recorded already"
-        with self.repository.borrowed(commit) as folder:
-            tree = self.compile(folder, place)
-        lost = [f"module {name} cannot be imported: {why}" for name, why in tree.broken.items()]
-        filled.problems += [f"{commit.short}: {why}" for why in (*tree.failures.values(), *lost)]
-        if tree.failures and not tree.entries:
-            return f"{commit.short}: {next(iter(tree.failures.values()))}"
-        filled.recorded.append(record(tree, commit, self.results, None if tree.failures else self.asked))
-        if not tree.entries:
-            return "declares nothing to compile"
-        failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
-        doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
-        return plural(len(tree.entries), "configuration") + doubt
+def _recorded(tree: CompiledTree, commit: Commit, results: Path, asked: Json, filled: Filled) -> str:
+    """Record one commit; what became of it.  A commit without kernels is recorded as nothing."""
+    lost = [f"module {name} cannot be imported: {why}" for name, why in tree.broken.items()]
+    filled.problems += [f"{commit.short}: {why}" for why in (*tree.failures.values(), *lost)]
+    if tree.failures and not tree.entries:
+        return f"{commit.short}: {next(iter(tree.failures.values()))}"
+    filled.recorded.append(record(tree, commit, results, None if tree.failures else asked))
+    if not tree.entries:
+        return "declares nothing to compile"
+    failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
+    doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
+    return plural(len(tree.entries), "configuration") + doubt

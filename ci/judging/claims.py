@@ -1,8 +1,8 @@
 """What a trial says of itself, held against what we know of the run that should have produced it.
 
 A trial that a stranger's code measured is a claim.  The platform knows which commits the run was started for and when;
-the pool knows which GPU it has and how many; the default branch knows its benchmark definitions; arithmetic knows that
-samples fit into the time and under the roof of the hardware.  A trial that contradicts one of them is refused by name.
+the pool knows which GPU it has and how many; the default branch knows its benchmark definitions; the data sheet knows
+how fast the hardware is at most.  A trial that contradicts one of them is refused by name.
 
 What this cannot show: that the numbers are true.  Whoever runs code on the measuring host can write any file, with the
 right commits, moments and digests.  `UNTRUSTED` is the sentence that says so in every such report.
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.shapes import Unfit, built
 from benchmarks.trial_file import identity
 from ci.judging import live
 from ci.judging.policy import Policy
@@ -43,70 +44,72 @@ FAILED = ("failure", "cancelled", "timed_out")
 
 
 @dataclasses.dataclass(frozen=True)
-class MeasuringJob:
-    """One job of a run.  started_ms, ended_ms: milliseconds since 1970 UTC, None where it has not got so far.
-
-    runner: name of the machine that took it, "" if none did.  failed_step: the first step that did not succeed.
-    """
+class JobStep:
+    """A step of a job, in GitHub's words."""
 
     name: str
-    status: str = ""
-    conclusion: str = ""
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    runner: str = ""
-    failed_step: str = ""
+    conclusion: str | None = None
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> MeasuringJob:
-        """From GitHub's JSON; a job that no runner took has no times."""
-        runner = str(data.get("runner_name") or "")
-        started, ended = (_moment(data.get(key)) if runner else None for key in ("started_at", "completed_at"))
-        failed = (step["name"] for step in data.get("steps") or () if step.get("conclusion") in FAILED)
-        status, conclusion = (str(data.get(key) or "") for key in ("status", "conclusion"))
-        return cls(str(data["name"]), status, conclusion, started, ended, runner, str(next(failed, "")))
+
+@dataclasses.dataclass(frozen=True)
+class MeasuringJob:
+    """One job of a run, in GitHub's words.  runner_name: of the machine that took it, "" or None if none did."""
+
+    name: str
+    status: str | None = None
+    conclusion: str | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    runner_name: str | None = None
+    steps: tuple[JobStep, ...] = ()
+
+    @property
+    def window_ms(self) -> tuple[int | None, int | None]:
+        """When it ran, milliseconds since 1970 UTC; None where it has not got so far, or no runner took it."""
+        start, end = (
+            round(datetime.datetime.fromisoformat(text).timestamp() * 1000) if text and self.runner_name else None
+            for text in (self.started_at, self.completed_at)
+        )
+        return start, end
 
     def why_nothing(self, pool: str) -> str:
         """Why this job handed over no trials, in one sentence."""
-        if not self.runner:
+        if not self.runner_name:
             return f"absent: no machine of pool {pool} took the job {self.name!r}"
-        if self.failed_step:
-            return f"did not start: the job {self.name!r} ended at its step {self.failed_step!r}"
+        for step in self.steps:
+            if step.conclusion in FAILED:
+                return f"did not start: the job {self.name!r} ended at its step {step.name!r}"
         ended = self.conclusion or self.status or "unknown"
         return f"nothing was measured: the job {self.name!r} handed over no trials (it ended as {ended})"
 
 
-ASK = "`gh api repos/OWNER/NAME/actions/runs/ID/jobs` prints one"
+@dataclasses.dataclass(frozen=True)
+class RunJobs:
+    """GitHub's answer."""
+
+    jobs: tuple[MeasuringJob, ...]
 
 
-def read(path: Path, job: str = "") -> MeasuringJob:
-    """The job of that name in the file, or its only one."""
+def read(path: Path, name: str = "") -> MeasuringJob:
+    """The newest job of that name in the file, or its only one; a job that was run again stands last."""
+    made_by = "`gh api repos/OWNER/NAME/actions/runs/ID/jobs` prints one"
     try:
-        data = json.loads(path.read_bytes())
-        jobs = [MeasuringJob.of(one) for one in data["jobs"]]
+        jobs = built(RunJobs, json.loads(path.read_bytes())).jobs
+        chosen = [job for job in jobs if not name or is_called(job.name, name)]
+        [job.window_ms for job in chosen]
     except OSError as error:
-        raise RunFileError(f"{path} cannot be read: {error.strerror or error}; {ASK}") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RunFileError(f"{path} does not hold the jobs of a run ({type(error).__name__}: {error}); {ASK}") from None
-    return _chosen(jobs, job, path)
-
-
-def _chosen(jobs: Sequence[MeasuringJob], name: str, path: Path) -> MeasuringJob:
-    """The newest of that name: a job that was run again stands last."""
-    found = [one for one in jobs if not name or is_called(one.name, name)]
-    if not found or (not name and len(found) > 1):
-        known = ", ".join(repr(one.name) for one in jobs[:20]) or "none"
-        raise RunFileError(f"{path} has {len(found)} jobs called {name!r}; --job names one of: {known}")
-    return found[-1]
+        raise RunFileError(f"{path} cannot be read: {error.strerror or error}; {made_by}") from error
+    except (ValueError, Unfit) as error:
+        raise RunFileError(f"{path} does not hold the jobs of a run ({error}); {made_by}") from None
+    if not chosen or (not name and len(chosen) > 1):
+        known = ", ".join(repr(job.name) for job in jobs[:20]) or "none"
+        raise RunFileError(f"{path} has {len(chosen)} jobs called {name!r}; --job names one of: {known}")
+    return chosen[-1]
 
 
 def is_called(full: str, name: str) -> bool:
     """Whether a job has this name: that of a called workflow has the names of its callers before it, "GPU / Judge"."""
     return full == name or full.endswith(f" / {name}")
-
-
-def _moment(text: object) -> int | None:
-    return round(datetime.datetime.fromisoformat(str(text)).timestamp() * 1000) if text else None
 
 
 UNTRUSTED = (
@@ -128,7 +131,7 @@ class Expected:
     """What is known of a run from sources that its measured code cannot write.
 
     head, base: 40 hex digits.  product: of `kernels.hardware`, None for a CPU.  counts: GPUs it may have, empty: any.
-    started_ms, ended_ms: of the measuring job, milliseconds since 1970 UTC; None: not known.
+    window_ms: when the measuring job ran (`MeasuringJob.window_ms`).
     same_kernels: git says that both commits have the same kernel files, so that head alone is measured.
     unreached: operators that no changed file can reach, by the commits as git has them: they need no trial.
     reached: whether there is any other operator.
@@ -140,8 +143,7 @@ class Expected:
     base: str
     product: str | None
     counts: tuple[int, ...] = ()
-    started_ms: int | None = None
-    ended_ms: int | None = None
+    window_ms: tuple[int | None, int | None] = (None, None)
     same_kernels: bool = False
     unreached: tuple[str, ...] = ()
     reached: bool = True
@@ -151,67 +153,44 @@ class Expected:
 
 
 @dataclasses.dataclass(frozen=True)
-class RefusedTrial:
-    """A trial that does not fit its run, and the first reason."""
-
-    id: str
-    operator: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"trial {self.id} of {self.operator} is refused: {self.why}"
-
-
-@dataclasses.dataclass(frozen=True)
 class Sifted:
-    """The trials of a file that fit their run, those that do not, and what is missing between them."""
+    """The trials of a file that fit their run, a sentence on each that does not, and on what is missing between."""
 
     trials: tuple[Trial, ...]
-    refused: tuple[RefusedTrial, ...] = ()
+    refused: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class ExperimentsSifted:
-    """The experiments that fit their run, and a sentence on each kind of those that do not."""
-
-    lines: tuple[ExperimentLine, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 def sift(trials: Sequence[Trial], expected: Expected) -> Sifted:
     """Hold every trial against what is expected, then the trials against each other."""
-    reasons = {trial.id: why for trial in trials if (why := contradiction(trial, expected))}
-    reasons |= dict(_between([trial for trial in trials if trial.id not in reasons]))
-    fitting = tuple(trial for trial in trials if trial.id not in reasons)
-    refused = tuple(RefusedTrial(t.id, t.operator, reasons[t.id]) for t in trials if t.id in reasons)
-    return Sifted(fitting, refused, tuple(_gaps(trials)))
+    fitting, refused = list[Trial](), list[str]()
+    for trial in trials:
+        reason = contradiction(trial, expected)
+        if not reason and fitting and trial.machine.name != fitting[0].machine.name:
+            reason = f"it says it ran on {trial.machine.name}, others of its leg on {fitting[0].machine.name}"
+        if reason:
+            refused.append(f"trial {trial.id} of {trial.operator} is refused: {reason}")
+        else:
+            fitting.append(trial)
+    return Sifted(tuple(fitting), tuple(refused), tuple(_gaps(trials)))
 
 
 def contradiction(trial: Trial, expected: Expected) -> str:
     """Why a trial cannot be of this run, "" if it can."""
-    found = (check(trial, expected) for check in CHECKS)
-    return next((why for why in found if why), "")
+    reasons = (check(trial, expected) for check in CHECKS)
+    return next((reason for reason in reasons if reason), "")
 
 
-def of_experiments(lines: Sequence[ExperimentLine], expected: Expected, machine: str) -> ExperimentsSifted:
-    """Those whose trials fit the run but for one thing: head is changed, for something is put back.
+def experiment_contradiction(line: ExperimentLine, expected: Expected, machine: str) -> str:
+    """Why an experiment cannot be of this run, "" if it can: head of its trials is changed, for something is put back.
 
     machine: the name of the one that the other trials are of.
     """
-    checked = [(line, _of_experiment(line, expected, machine)) for line in lines]
-    said = dict.fromkeys(f"an experiment on {line.case} is left out: {why}" for line, why in checked if why)
-    return ExperimentsSifted(tuple(line for line, why in checked if not why), tuple(said))
-
-
-def _of_experiment(line: ExperimentLine, expected: Expected, machine: str) -> str:
-    """Why a line cannot be of this run, "" if it can."""
     for trial in line.trials:
-        sides = dict(trial.checkouts)
-        if "head" in sides:
-            sides["head"] = dataclasses.replace(sides["head"], dirty=False)
-        if why := contradiction(dataclasses.replace(trial, checkouts=sides), expected):
-            return why
+        sides = {role: dataclasses.replace(side, dirty=role == "base" and side.dirty)
+                 for role, side in trial.checkouts.items()}  # fmt: skip
+        if reason := contradiction(dataclasses.replace(trial, checkouts=sides), expected):
+            return reason
         if trial.machine.name != machine:
             return f"it says it ran on {trial.machine.name}, the trials that it explains on {machine}"
     return ""
@@ -248,21 +227,22 @@ def _machine(trial: Trial, expected: Expected) -> str:
     if machine.kind != "gpu" or machine.market_name != expected.product:
         said = machine.market_name or machine.device or "a machine without a known GPU"
         return f"it says it ran on {said}; the pool has {expected.product}"
-    known = hardware.by_market_name(expected.product)
-    if machine.arch != known.arch:
-        return f"it says its {expected.product} is of {machine.arch}; that product is of {known.arch}"
+    arch = hardware.by_market_name(expected.product).arch
+    if machine.arch != arch:
+        return f"it says its {expected.product} is of {machine.arch}; that product is of {arch}"
     if expected.counts and machine.count not in expected.counts:
-        allowed = " or ".join(map(str, expected.counts))
-        return f"it says it had {machine.count} GPUs; the leg was given {allowed}"
+        return f"it says it had {machine.count} GPUs; the leg was given {' or '.join(map(str, expected.counts))}"
     return ""
 
 
-def _out_of_time(trial: Trial, expected: Expected) -> str:
-    slack, first, last = 1000 * CLOCK_SLACK_S, expected.started_ms, expected.ended_ms
+def _moment(trial: Trial, expected: Expected) -> str:
+    slack, (first, last) = 1000 * CLOCK_SLACK_S, expected.window_ms
     if first is not None and trial.started_ms < first - slack:
         return f"it started at {trial.started_at}, before its run"
     if last is not None and trial.started_ms > last + slack:
         return f"it started at {trial.started_at}, after its run"
+    if first is not None and last is not None and 1000 * trial.duration_s > last - first + slack:
+        return f"it lasted {trial.duration_s:.3g} s, longer than its run"
     return ""
 
 
@@ -286,79 +266,34 @@ def _definition(trial: Trial, expected: Expected) -> str:
         return "" if ours is theirs else f"base does not declare {trial.operator} as its commit does"
     if set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
         return "it lists other cases or baselines of base than its commit declares"
-    cpu = expected.product is None
-    changed = (name for name in trial.cases.keys() & ours.cases.keys() if _differs(ours, theirs, name, cpu))
-    return next((f"its benchmark definition of {name} in base is not that of the commit" for name in changed), "")
-
-
-def _differs(ours: Declaration, theirs: Declaration, case: str, cpu: bool) -> bool:
-    """Costs are left out: they may depend on the machine, which is not ours.
-
-    So are digests on a CPU: they cover the state of the caches, hot there (ci.options.with_rounds), cold in a listing.
-    """
-    one, other = (dataclasses.replace(declared.cases[case], cost=Cost()) for declared in (ours, theirs))
-    if cpu:
-        one, other = (dataclasses.replace(side, definition=None) for side in (one, other))
-    return one != other
-
-
-def _arithmetic(trial: Trial, expected: Expected) -> str:
-    """Samples are taken one after the other, so they fit into their trial, and the trial into its run."""
-    spent = float(sum(arm.seconds.sum() for _, _, _, arm in trial.arms()))
-    if spent > trial.duration_s:
-        return f"its samples add up to {spent:.3g} s and it lasted {trial.duration_s:.3g} s"
-    if expected.started_ms is None or expected.ended_ms is None:
-        return ""
-    run_s = (expected.ended_ms - expected.started_ms) / 1000 + CLOCK_SLACK_S
-    return f"it lasted {trial.duration_s:.3g} s, longer than its run" if trial.duration_s > run_s else ""
+    # Costs may depend on the machine, which is not ours; on a CPU digests cover the state of the caches, hot there
+    # (ci.options.with_rounds), cold in a listing.
+    unlike: dict[str, Any] = {"cost": Cost()} | ({"definition": None} if expected.product is None else {})
+    for name in trial.cases.keys() & ours.cases.keys():
+        one, other = (dataclasses.replace(declared.cases[name], **unlike) for declared in (ours, theirs))
+        if one != other:
+            return f"its benchmark definition of {name} in base is not that of the commit"
+    return ""
 
 
 def _roof(trial: Trial, expected: Expected) -> str:
     """No call beats the matrix units; the cost is what base declares, in our own tree of it where there is one."""
-    if expected.product is None:
-        return ""
     declared = (expected.declared or {}).get(trial.operator) or trial.declaration()
-    device = hardware.by_market_name(expected.product)
+    if expected.product is None or not declared:
+        return ""
+    peaks = hardware.by_market_name(expected.product).peak_flops
     for case, role, backend, arm in trial.arms():
-        one = declared.cases.get(case) if declared else None
-        if one is None or not arm.ok or not one.cost.flops or one.dtype not in device.peak_flops:
-            continue
-        rate = one.cost.flops / float(np.median(arm.seconds))
-        if rate > ROOF_SLACK * device.peak_flops[one.dtype]:
-            most = device.peak_flops[one.dtype] / 1e12
-            return f"{role}/{backend} of {case} runs at {rate / 1e12:.0f} TFLOPS; {expected.product} has {most:.0f}"
+        cost, peak = declared.cases.get(case), 0.0
+        peak = peaks.get(cost.dtype, 0.0) if cost and arm.ok and cost.cost.flops else 0.0
+        rate = cost.cost.flops / float(np.median(arm.seconds)) if cost and cost.cost.flops and peak else 0.0
+        if rate > ROOF_SLACK * peak:
+            has = f"{expected.product} has {peak / 1e12:.0f}"
+            return f"{role}/{backend} of {case} runs at {rate / 1e12:.0f} TFLOPS; {has}"
     return ""
 
 
-Contradiction = Callable[[Trial, Expected], str]
-CHECKS: tuple[Contradiction, ...] = (_sides, _commits, _machine, _out_of_time, _id, _definition, _arithmetic, _roof)
+CHECKS: tuple[Callable[[Trial, Expected], str], ...] = (_sides, _commits, _machine, _moment, _id, _definition, _roof)
 """Each gives a reason against a trial, or ""."""
-
-
-# ---- trials beside each other ----------------------------------------------------------------------------------------
-
-
-def _between(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
-    """(id, reason) of trials that do not go together with earlier ones: another machine, or a copy."""
-    seen: dict[tuple[str, str, str, bytes], str] = {}
-    for trial in trials:
-        if trial.machine.name != trials[0].machine.name:
-            yield trial.id, f"it says it ran on {trial.machine.name}, others of its leg on {trials[0].machine.name}"
-        for key in _samples(trial):
-            if seen.setdefault(key, trial.id) != trial.id:
-                yield trial.id, f"its samples of {key[0]} are those of trial {seen[key]}"
-
-
-FEWEST_TO_COPY = 8
-"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
-single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
-
-
-def _samples(trial: Trial) -> Iterator[tuple[str, str, str, bytes]]:
-    """The samples of every arm that has several different ones; two runs never agree in all of them."""
-    for case, role, backend, arm in trial.arms():
-        if len(set(arm.seconds.tolist())) >= FEWEST_TO_COPY:
-            yield f"{trial.operator}/{case}", role, backend, arm.seconds.tobytes()
 
 
 def _gaps(trials: Iterable[Trial]) -> Iterator[str]:
@@ -366,10 +301,10 @@ def _gaps(trials: Iterable[Trial]) -> Iterator[str]:
     numbers: dict[tuple[str, str], set[int]] = {}
     for trial in trials:
         numbers.setdefault((trial.session, trial.operator), set()).add(trial.number)
-    for (session, operator), found in numbers.items():
-        wanted = max(found) - min(found) + 1
-        if len(found) < wanted:
-            lost = f"{wanted - len(found)} of {wanted} trials"
+    for (session, operator), there in numbers.items():
+        wanted = max(there) - min(there) + 1
+        if len(there) < wanted:
+            lost = f"{wanted - len(there)} of {wanted} trials"
             yield f"{lost} of {operator} in session {session} are not in the file"
 
 
@@ -391,25 +326,32 @@ class TrustedOutcome:
     """
 
     judgement: Judgement
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial, ...] = ()
     remarks: tuple[str, ...] = ()
     experiments: tuple[ExperimentLine, ...] = ()
 
 
 def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier: str = "pr") -> TrustedOutcome:
     """Judge the trials of a leg's files, as far as they fit what is expected of the run."""
-    trials = sorted({trial.id: trial for file in files for trial in file.trials}.values(), key=lambda one: one.order)
+    trials = sorted(
+        {trial.id: trial for file in files for trial in file.trials}.values(), key=lambda trial: trial.order
+    )
     sifted = sift(trials, expected)
-    doubts = [*_few(rejected(files)), *_few(list(map(str, sifted.refused))), *sifted.gaps]
-    doubts += _few([f"{case} was not measured" for case in missing(sifted, expected, tier)])
-    judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing(expected)
+    unmeasured = [f"{case} was not measured" for case in missing(sifted, expected, tier)]
+    remarks = [*_few(rejected(files)), *_few(sifted.refused), *sifted.gaps, *_few(unmeasured)]
+    judgement = _judged(sifted.trials, expected, policy)
     measured = {trial.operator for trial in trials}
     judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
-    judgement = doubted(judgement, doubts)
+    judgement = doubted(judgement, remarks)
     machine = sifted.trials[0].machine.name if sifted.trials else ""
-    found = of_experiments([line for file in files for line in file.experiments], expected, machine)
-    judgement = dataclasses.replace(judgement, warnings=(*judgement.warnings, *_few(list(found.left_out))))
-    return TrustedOutcome(judgement, sifted.trials, tuple(doubts), found.lines)
+    lines = [line for file in files for line in file.experiments]
+    reasons = [experiment_contradiction(line, expected, machine) for line in lines]
+    experiments = tuple(line for line, reason in zip(lines, reasons, strict=True) if not reason)
+    left_out = {
+        f"an experiment on {line.case} is left out: {why}": 0 for line, why in zip(lines, reasons, strict=True) if why
+    }
+    judgement = dataclasses.replace(judgement, warnings=(*judgement.warnings, *_few(list(left_out))))
+    return TrustedOutcome(judgement, sifted.trials, tuple(remarks), experiments)
 
 
 ALWAYS = 2
@@ -434,25 +376,21 @@ def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
 
 
 def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:
-    kind = "cpu" if expected.product is None else "gpu"
+    if not trials:
+        if not expected.reached:
+            return Judgement(Verdict.SAME, "nothing differs")
+        return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
     paired = [trial for trial in trials if trial.paired]
     if paired or not expected.same_kernels:
-        return live.judged(paired, policy, kind)
+        return live.judged(paired, policy, "cpu" if expected.product is None else "gpu")
     return live.mirrored(trials, expected.base, policy)
-
-
-def _nothing(expected: Expected) -> Judgement:
-    """What no trial says: SAME where no operator needed one."""
-    if not expected.reached:
-        return Judgement(Verdict.SAME, "nothing differs")
-    return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
 
 
 def rejected(files: Sequence[TrialFile]) -> list[str]:
     """A sentence on every line that is not a trial."""
-    return [f"{one.at(Path(file.path.name))}: {one.why}" for file in files for one in file.rejected]
+    return [f"{line.at(Path(file.path.name))}: {line.why}" for file in files for line in file.rejected]
 
 
-def _few(sentences: list[str]) -> list[str]:
+def _few(sentences: Sequence[str]) -> list[str]:
     more = len(sentences) - SHOWN
-    return sentences if more <= 0 else [*sentences[:SHOWN], f"and {more} more of this kind"]
+    return [*sentences] if more <= 0 else [*sentences[:SHOWN], f"and {more} more of this kind"]

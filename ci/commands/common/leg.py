@@ -70,7 +70,7 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
         why = (
             job.why_nothing(given.pool) if job else f"nothing was measured: pool {given.pool} handed over no trial file"
         )
-        outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
+        outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why))
     if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code))
     explanations = _explanations(outcome, expected, repository, policy)
@@ -158,8 +158,7 @@ def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Rep
         base,
         None if pool.gpu == NO_GPU else pool.gpu,
         counts,
-        job.started_ms if job else None,
-        job.ended_ms if job else None,
+        job.window_ms if job else (None, None),
         found.nothing,
         () if found.nothing else found.same,
         not (found.nothing and found.same),

@@ -153,7 +153,7 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
     assert (code, out) == (0, "0 commits recorded in results_isa, 1 known already, 0 problems.\n")
 
 
-@pytest.mark.parametrize("words", [["--newest", "3"], ["--push", "main", "main~1"], ["--history", "--every"]])
+@pytest.mark.parametrize("words", [["--newest", "3"], ["--push", "main", "main~1"], ["--history", "--newest", "2"]])
 def test_what_belongs_to_a_range_is_refused_without_one(refused, words):
     assert "belong to --range; give for instance --range ..HEAD" in refused(*words)
 

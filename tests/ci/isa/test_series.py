@@ -16,7 +16,7 @@ from ci.git.repository import Commit, RangeError, Repository
 from ci.history import exact
 from ci.isa import series
 from ci.isa.compiled import CompileError, Wanted, parse
-from ci.isa.series import Backfill, commits_of
+from ci.isa.series import commits_of, record_range
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
 from tests.kit import commits_of_one_second, git
@@ -133,18 +133,16 @@ def repository(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("span", "every", "subjects"),
+    ("span", "subjects"),
     [
-        ("main~3..main", False, ["first", "second"]),
-        ("main~3..main", True, ["first", "notes", "second"]),
-        ("..main", False, ["first", "second"]),
-        ("..", True, ["start", "first", "notes", "second"]),
-        ("main~2..", False, ["second"]),
-        ("main..main", False, []),
+        ("main~3..main", ["first", "second"]),
+        ("..main", ["first", "second"]),
+        ("main~2..", ["second"]),
+        ("main..main", []),
     ],
 )
-def test_a_range_is_the_commits_that_touch_kernels_oldest_first(repository, span, every, subjects):
-    assert [commit.subject for commit in commits_of(repository, span, every)] == subjects
+def test_a_range_is_the_commits_that_touch_kernels_oldest_first(repository, span, subjects):
+    assert [commit.subject for commit in commits_of(repository, span)] == subjects
 
 
 @pytest.mark.parametrize("span", ["main", "a...b", "", "a"])
@@ -167,11 +165,11 @@ class Compiler:
         return answer
 
 
-def fill(repository, results, answers, again=False, span=".."):
+def fill(repository, results, answers, span=".."):
     told = []
     compiler = Compiler(answers)
-    commits = commits_of(repository, span, every=True)
-    filled = Backfill(repository, results, ASKED, compiler, told.append, again).fill(commits)
+    commits = repository.commits(*repository.ends(span))
+    filled = record_range(repository, commits, results, ASKED, compiler, told.append)
     return filled, compiler, told
 
 
@@ -210,8 +208,6 @@ def test_a_range_goes_on_where_it_broke_off(repository, tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
     filled, compiler, _ = fill(repository, tmp_path, GOOD)
     assert (filled.recorded, compiler.trees, filled.exit_code) == ([], [], 0)
-    filled, compiler, _ = fill(repository, tmp_path, GOOD, again=True)
-    assert len(filled.recorded) == 4
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
 
