@@ -226,7 +226,7 @@ def submit(given: Given) -> int:
     spec = job_spec(parsed(given.arguments), given)
     if given.dry_run:
         folder = jobs_folder(given).resolve() / "ID"
-        for name, text in slurm_jobs.scripts(spec, folder).items():
+        for name, text in slurm_jobs.scripts(spec, folder, slurm_jobs.pools_of(spec)).items():
             click.echo(f"==> {folder / name}\n{text}")
         click.echo(f"==> task 0\n{shlex.join(['python', *spec.task_argv(0, folder / '0-NEW.jsonl')])}")
         if spec.finish:

@@ -198,12 +198,6 @@ class Pools:
             raise PoolsError(f"no pool {name!r}; ci/runners.toml has {', '.join(self.pools) or 'none'}")
         return self.pools[name]
 
-    def site(self, name: str) -> Site:
-        """The Slurm site of that name; PoolsError names those there are."""
-        if name not in self.sites:
-            raise PoolsError(f"no site {name!r}; ci/runners.toml has {', '.join(self.sites) or 'none'}")
-        return self.sites[name]
-
     def on_slurm(self, name: str) -> tuple[Pool, Site]:
         """A pool that Slurm leads to, and its site; PoolsError for another one."""
         pool = self.pool(name)
@@ -400,7 +394,7 @@ OF_A_KEY = {
 }
 """Options that would give a container devices, variables or mounts; which it gets is for these keys to say."""
 OURS = re.compile(r"--(export|comment|output|error|array|job-name|partition|gres|gpus|wait|requeue|no-requeue)\b")
-"""Options of sbatch that ci.slurm.batch sets."""
+"""Options of sbatch that ci.slurm.client.batch_script sets."""
 OPEN = ("docker.sock", "podman.sock", "containerd.sock")
 """Sockets that make whoever reaches them root on the host."""
 PRIVATE = ("/", "/root", "/etc", "/home", "/proc", "/sys", "/dev", "/var", "/run", "/boot")

@@ -1,4 +1,4 @@
-"""Slurm through the few commands and text formats that are the same in 22.05, 24.11 and 26.05.
+"""Slurm through the few commands and text formats that are the same in 22.05, 24.11 and 26.05, and batch scripts.
 
     slurm = Slurm()
     job = slurm.sbatch(Path("tasks.sh"), "rl-nightly-3f2a")   # a script that carries this name
@@ -15,10 +15,12 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from ci.pools.file import Pool, Pools
 
 # ---- what Slurm's commands print; Slurm's JSON changes with every version -------------------------------------------
 
@@ -202,3 +204,68 @@ def _refusal(program: str, text: str) -> SlurmError:
     if AWAY.search(text):
         return SlurmAway(f"the Slurm controller does not answer {program}: {sentence}; `scontrol ping` says more")
     return SlurmError(f"{program} refused: {sentence}")
+
+
+# ---- batch scripts ---------------------------------------------------------------------------------------------------
+
+
+def batch_script(
+    pools: Pools,
+    pool: Pool,
+    gpus: int,
+    body: str,
+    *,
+    name: str,
+    time: str,
+    chdir: str,
+    output: str,
+    tasks: Iterable[int] = (),
+    comment: str = "",
+    requeue: bool = True,
+) -> str:
+    """A batch script for so many GPUs of a pool that has a site: the options for Slurm, then a bash script.
+
+    body: with or without its #! line.  time: as --time takes it.  tasks: of an array, none for a job that is none.
+    requeue: start it again when its node is lost or somebody with priority takes the node.  Nothing of the submitter's
+    environment enters: it may hold secrets.
+    """
+    valued = {
+        "job-name": name,
+        "comment": comment,
+        "partition": pool.partition,
+        "account": pools.account(pool),
+        "gres": pool.gres_of(gpus),
+        "constraint": pool.constraint,
+        "time": time,
+        "nodes": "1",
+        "array": ranges(tasks),
+        "open-mode": "append",
+        "export": "NONE",
+        "chdir": chdir,
+        "output": output,
+    }
+    options = [f"--{option}={_quoted(value)}" for option, value in valued.items() if value]
+    options += ["--exclusive"] * pool.exclusive + ["--requeue" if requeue else "--no-requeue"]
+    for option in (*pools.sites[pool.site].sbatch, *pool.sbatch):
+        word, equals, value = option.partition("=")
+        options.append(f"{word}{equals}{_quoted(value)}")
+    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), body.removeprefix("#!/bin/bash\n")]
+    return "\n".join(lines)
+
+
+def _quoted(value: str) -> str:
+    """sbatch splits a line at blanks unless they are quoted, and takes what follows # for a remark."""
+    if not re.search(r"[\s#\"'\\]", value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Task numbers as --array takes them: 0-2,5."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

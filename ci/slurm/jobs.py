@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import json
 import re
 import secrets
@@ -25,12 +26,10 @@ from pathlib import Path
 
 from benchmarks.shapes import Unfit, built
 from ci.calling import INSTALLED, program
-from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
-from ci.pools.file import NO_GPU, Container, Isolation, Pool
-from ci.slurm.batch import Allocation, batch
-from ci.slurm.client import Slurm, SlurmError
+from ci.pools.file import NO_GPU, Container, Isolation, Pool, Pools
+from ci.slurm.client import Slurm, SlurmError, batch_script
 from ci.whole_files import replace
 from kernels import project
 
@@ -193,40 +192,34 @@ exit {incomplete}
 """The body of the last job, outside of any container: Slurm's commands are there."""
 
 
-def scripts(spec: JobSpec, folder: Path, tasks: Sequence[int] = ()) -> dict[str, str]:
+def pools_of(spec: JobSpec) -> Pools:
+    """The pools that a job chooses from.  PoolsError."""
+    return pools_file.load(Path(spec.runners) if spec.runners else None)
+
+
+def scripts(spec: JobSpec, folder: Path, pools: Pools, tasks: Sequence[int] = ()) -> dict[str, str]:
     """The three scripts of a job (of some of its tasks), by file.  PoolsError, JobError if its pool offers no such."""
-    pools = pools_file.load(Path(spec.runners) if spec.runners else None)
-    pool, site = pools.on_slurm(spec.pool)
+    pool, _ = pools.on_slurm(spec.pool)
     if "," in pool.partition:  # a task that is requeued must not come to another kind of machine
         raise JobError(f"partition {pool.partition!r} is several; a job is measured in one: make a pool of each")
     size = pool.size(spec.gpus)
-    array = Allocation.of_pool(
-        pools,
-        pool,
-        size,
-        name=PREFIX + folder.name,
-        time=spec.time or pool.time_limit,
-        output=f"{folder}/output-%a.txt",
-        chdir=spec.cwd,
-        tasks=tuple(tasks or range(spec.tasks)),
-    )
-    last = dataclasses.replace(
-        array, time=LAST_MINUTES, output=f"{folder}/output-last.txt", gres="", exclusive=False, tasks=()
-    )
-    # A job writes to its own folder beside its workspace, and to that of drained nodes where all nodes see it.
-    needed = [folder, drained.folder_of(site)] if site.shared else [folder]
+    # A job writes to its own folder beside its workspace.
+    contained = pool.container is not Container.NONE
+    mounts = [f"{folder}:{folder}"] if contained else []
 
-    def inside(pool: Pool, module: str, gpus: int, preflight: bool) -> str:
-        argv, contained = ["python", *program(module), str(folder)], pool.container is not Container.NONE
-        mounts = [f"{path}:{path}" for path in needed] if contained else []
+    def inside(pool: Pool, program_of: str, gpus: int, preflight: bool) -> str:
+        argv = ["python", *program("ci.slurm.on_nodes"), program_of, str(folder)]
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
-    no_gpu = dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE)
-    body = LAST.format(folder=shlex.quote(str(folder)), resume=resume_command(folder), incomplete=INCOMPLETE)
+    name, array = PREFIX + folder.name, tasks or range(spec.tasks)
+    no_gpu = dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE, exclusive=False)
+    last = LAST.format(folder=shlex.quote(str(folder)), resume=resume_command(folder), incomplete=INCOMPLETE)
+    batch = functools.partial(batch_script, pools, name=name, chdir=spec.cwd)
+    measuring, limit = inside(pool, "task", size, preflight=True), spec.time or pool.time_limit
     return {
-        "tasks.sh": batch(array, inside(pool, "ci.slurm.task", size, preflight=True)),
-        "last.sh": batch(last, body),
-        "union.sh": inside(no_gpu, "ci.slurm.last", 0, preflight=False),
+        "tasks.sh": batch(pool, size, measuring, time=limit, output=f"{folder}/output-%a.txt", tasks=array),
+        "last.sh": batch(no_gpu, 0, last, time=LAST_MINUTES, output=f"{folder}/output-last.txt"),
+        "union.sh": inside(no_gpu, "last", 0, preflight=False),
     }
 
 
@@ -237,8 +230,9 @@ def submit(spec: JobSpec, jobs: Path, slurm: Slurm) -> str:
     """Submit a job; returns its id.  PoolsError, JobError; SlurmError if Slurm refuses it, and then nothing is left."""
     began = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     folder = jobs.resolve() / f"{began}-{spec.name}-{secrets.token_hex(2)}"
-    texts = scripts(spec, folder)
-    pool, site = pools_file.load(Path(spec.runners) if spec.runners else None).on_slurm(spec.pool)
+    pools = pools_of(spec)
+    texts = scripts(spec, folder, pools)
+    pool, site = pools.on_slurm(spec.pool)
     # Slurm cannot even write the output of a job whose folder the node does not see.
     if site.shared and not any(folder.is_relative_to(seen) for seen in (site.shared, Path.home())):
         raise JobError(f"the nodes of site {site.name!r} see {site.shared}, not {jobs}; clone and submit there")
@@ -246,8 +240,6 @@ def submit(spec: JobSpec, jobs: Path, slurm: Slurm) -> str:
     if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
         step = "make it, with Ridgeline in it, or give the pool `venv`" if INSTALLED else "`make setup` first"
         raise JobError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: {step}")
-    if site.shared:
-        drained.folder_of(site).mkdir(parents=True, exist_ok=True)  # it is mounted into containers
     try:
         folder.mkdir(parents=True)
         replace(folder / "job.json", json.dumps(dataclasses.asdict(spec), indent=1) + "\n")
@@ -329,7 +321,7 @@ def cancel(folder: Path, slurm: Slurm) -> None:
         return
     (folder / "cancel").touch()
     slurm.scancel(PREFIX + folder.name)  # the last job, too: its dependency may never be met
-    _sbatch(folder, scripts(spec, folder), slurm, with_tasks=False)
+    _sbatch(folder, scripts(spec, folder, pools_of(spec)), slurm, with_tasks=False)
 
 
 def resume(folder: Path, slurm: Slurm) -> None:
@@ -339,7 +331,7 @@ def resume(folder: Path, slurm: Slurm) -> None:
         raise JobError(f"job {folder.name} is {place.state}; only a job of which something is missing can be resumed")
     spec = read_spec(folder)
     missing = missing_tasks(folder, spec)
-    texts = scripts(spec, folder, missing)
+    texts = scripts(spec, folder, pools_of(spec), missing)
     for name in ("result.json", "cancel", "round"):
         (folder / name).unlink(missing_ok=True)
     _sbatch(folder, texts, slurm, with_tasks=bool(missing))

@@ -25,8 +25,7 @@ from pathlib import Path
 
 from ci.github.client import GitHub
 from ci.pools.file import Pools, RunnerSettings
-from ci.slurm.batch import Allocation, batch
-from ci.slurm.client import QueueRow, Slurm
+from ci.slurm.client import QueueRow, Slurm, batch_script
 from ci.slurm.jobs import PREFIX
 
 EVENTS = ("push", "repository_dispatch", "schedule", "workflow_dispatch")
@@ -225,10 +224,12 @@ class RunnerService:
         made = self.github.post(f"{self.path}/generate-jitconfig", value)
         place, pool = self.folder / name, self.pools.pool(offer.pool)
         prepare_folder(place, made["encoded_jit_config"], self.settings)
-        allocation = Allocation.of_pool(
+        command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
+        script = batch_script(
             self.pools,
             pool,
             offer.gpus,
+            f"exec {command}\n",
             name=name,
             time=pool.time or str(pool.minutes + EXTRA_MINUTES),
             chdir=str(self.folder),
@@ -236,8 +237,7 @@ class RunnerService:
             requeue=False,
             comment=offer.name,
         )
-        command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
-        (place / "job.sh").write_text(batch(allocation, f"exec {command}\n"))
+        (place / "job.sh").write_text(script)
         return self.slurm.sbatch(place / "job.sh", name)
 
     def cancel(self, name: str, seen: Sight) -> None:

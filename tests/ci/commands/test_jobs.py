@@ -13,7 +13,6 @@ from click.testing import Result
 from ci.__main__ import main
 from ci.commands import jobs
 from ci.options import Given
-from ci.pools import drained
 from ci.pools import file as pools
 from ci.slurm.jobs import JobSpec, JobStatus, State
 from tests.kit import ridgeline
@@ -177,16 +176,6 @@ def test_containers_of_clusters(
     file.write_text(ON_SLURM)
     at = ("--runners", str(file), "--on", pool, "--array", "2", "--dry-run")
     golden(f"slurm/{pool}.txt", shown(here("submit", *at, "--", "ab", "HEAD", "HEAD"), tmp_path))
-
-
-def test_drained_nodes_are_left_out(here: Callable[..., Result], tmp_path: Path) -> None:
-    file = tmp_path / "runners.toml"
-    file.write_text(ON_SLURM)
-    found = pools.load(file)
-    for node in ("node-7", "node-3"):
-        drained.drain(node, "link 3 is down", drained.folder_of(found.sites["hpc"]))
-    at = ("--runners", str(file), "--on", "pyxis", "--dry-run")
-    assert "#SBATCH --exclude=node-3,node-7" in shown(here("submit", *at, "--", "run", "--out", "x.jsonl"), tmp_path)
 
 
 def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None]) -> None:

@@ -89,21 +89,10 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 invoke = functools.partial(ridgeline, "pools")
 
 
-def test_the_list_names_pools_and_drained_nodes() -> None:
-    assert invoke("--drain", "n7", "--reason", "link 3 is down").exit_code == 0
-    shown = invoke().output
-    assert "mi300x" in shown
-    assert "n7 is drained from our jobs since" in shown
+def test_the_list_names_pools() -> None:
+    assert "mi300x" in invoke().output
     listed = json.loads(invoke("--json").stdout)
     assert [pool["name"] for pool in listed["pools"]] == ["mi300x", "mi325x", "mi355x", "h200"]
-    assert [reason.endswith(": link 3 is down") for reason in listed["drained"]] == [True]
-    assert "n7 takes our jobs again" in invoke("--resume", "n7").output
-    assert "n7 was not drained" in invoke("--resume", "n7").output
-
-
-def test_a_dry_run_drains_nothing(own_state: Path) -> None:
-    assert "n7 would be drained" in invoke("--drain", "n7", "--reason", "r", "--dry-run").output
-    assert list(own_state.iterdir()) == []
 
 
 def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
@@ -119,9 +108,6 @@ def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
     [
         (["--show", "moon"], "no pool 'moon'; ci/runners.toml has mi300x"),
         (["--show", "mi300x", "--gpus", "3"], "offers jobs of 1, 8 GPUs, not 3"),
-        (["--drain", "n7"], "no reason to drain 'n7'; say it with --reason"),
-        (["--drain", "../n7", "--reason", "r"], "is not the name of a node"),
-        (["--resume", "n7", "--site", "moon"], "no site 'moon'"),
         (["--file", "/nowhere.toml"], "/nowhere.toml cannot be read"),
     ],
 )

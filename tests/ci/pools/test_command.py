@@ -295,7 +295,7 @@ def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
     """A node that fails measures all the same: its trials carry the reason to the verdict."""
     fake(host, "python", f'echo "looked: $*"; {"true" if fit else "false"}')
     done = host.run(KINDS["docker"], ["echo", "ran"], preflight=True)
-    assert (done.returncode, done.stdout) == (0, "looked: -m ci doctor --node --drain\nran\n")
+    assert (done.returncode, done.stdout) == (0, "looked: -m ci doctor --node\nran\n")
     assert ("no verdict will rest on times of this node" in done.stderr) is not fit
 
 

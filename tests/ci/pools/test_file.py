@@ -198,8 +198,6 @@ def test_what_is_asked_for_and_not_there() -> None:
     pools: Pools = file.parse(tomllib.loads(DOCKER))
     with pytest.raises(PoolsError, match="no pool 'x'; ci/runners.toml has m, s"):
         pools.pool("x")
-    with pytest.raises(PoolsError, match="no site 'x'"):
-        pools.site("x")
     with pytest.raises(PoolsError, match="offers jobs of 1, 8 GPUs, not 4"):
         pools.pool("m").size(4)
     with pytest.raises(PoolsError, match="'m' has no `site`.*: s"):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from benchmarks.lifetime import lives
 from ci.__main__ import main
 from ci.pools.file import Pool, PoolsError
-from ci.slurm import jobs, runner, task
+from ci.slurm import jobs, on_nodes, runner
 from ci.slurm.client import SlurmError
 from ci.slurm.jobs import PREFIX, JobError, JobSpec, JobStatus, State
 from tests.ci.slurm import torture
@@ -277,7 +277,7 @@ def test_what_cannot_be_submitted_leaves_a_sentence_and_no_job(place: Place, tmp
 
 def test_a_clone_that_moved_on_measures_nothing(place: Place) -> None:
     spec = JobSpec("test", ("-c", "print('ran')"), str(ROOT), "pool", commit="0" * 40)
-    assert "and the job was submitted at 00000000; submit it again" in task.moved_commit(spec)
+    assert "and the job was submitted at 00000000; submit it again" in on_nodes.moved_commit(spec)
 
 
 def test_the_name_of_a_job_is_no_runners() -> None:

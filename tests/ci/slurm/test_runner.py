@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ci.__main__ import main
 from ci.github.client import GitHub, GitHubError
-from ci.pools import drained, file
+from ci.pools import file
 from ci.pools.file import RunnerSettings
 from ci.slurm.client import QueueRow, Slurm
 from ci.slurm.runner import (
@@ -268,14 +268,21 @@ def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
 
 
 def test_the_slurm_job_of_a_runner(hub: RunnerHub, service: RunnerService, tmp_path: Path) -> None:
-    drained.drain("n3", "its fans", tmp_path / "drained")
     assert service.submit("rl-5", service.offers[1], service.look()) == "7"
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
     assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
         *("--job-name=rl-5", "--comment=mi300x-8", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8"),
-        *("--constraint=gfx942", "--exclusive", "--exclude=n3", "--time=105", "--nodes=1", "--no-requeue"),
-        *("--open-mode=append", "--export=NONE", f"--chdir={folder}", f"--output={folder}/rl-5.txt", "--qos=ci"),
+        *("--constraint=gfx942", "--time=105", "--nodes=1"),
+        *(
+            "--open-mode=append",
+            "--export=NONE",
+            f"--chdir={folder}",
+            f"--output={folder}/rl-5.txt",
+            "--exclusive",
+            "--no-requeue",
+            "--qos=ci",
+        ),
     ]
     assert lines[-1] == f"exec bash {place}/start.sh {place} /opt/actions-runner/run.sh"
     assert (place / "config").read_text() in hub.secrets

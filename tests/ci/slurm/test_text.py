@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ci.pools.file import Pool, Pools, Site
 from ci.slurm import client
-from ci.slurm.batch import Allocation, batch, ranges
-from ci.slurm.client import Slurm, SlurmAway, SlurmError
+from ci.slurm.client import Slurm, SlurmAway, SlurmError, batch_script, ranges
 from tests.standins.slurm import SlurmCluster, until
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "slurm"
@@ -68,32 +68,22 @@ def test_the_id_that_sbatch_prints(said: str, wanted: str) -> None:
 # The text of batch scripts.
 
 
-SMALL = Allocation("rl-x", "mi300x", "60", "/jobs/output-%a.txt", "/clone")
+HERE = {"name": "rl-x", "time": "60", "chdir": "/home/a user/clone#1", "output": "/jobs/my folder/output-%a.txt"}
 
 
 def test_all_options(golden: Callable[[str, str], None]) -> None:
-    everything = Allocation(
-        name="rl-nightly",
-        partition="mi300x",
-        time="2:00:00",
-        output="/jobs/my folder/output-%a.txt",
-        chdir="/home/a user/clone#1",
-        account="amd-frameworks",
-        gres="gpu:mi300x:8",
-        constraint="gfx942&nps1",
-        exclusive=True,
-        exclude=("node-3", "node-7"),
-        requeue=False,
-        tasks=(0, 1, 2, 5),
-        options=("--qos=benchmark", "--reservation=night run"),
-    )
-    golden("slurm/all_options.sh", batch(everything, "#!/bin/bash\necho hello\n"))
+    given = {"site": "hpc", "partition": "mi300x", "gres": "mi300x", "constraint": "gfx942&nps1", "exclusive": True}
+    pool = Pool("p", "MI300X", (8,), **given, sbatch=("--reservation=night run",))  # type: ignore[arg-type]
+    pools = Pools({"p": pool}, {"hpc": Site("hpc", account="amd-frameworks", sbatch=("--qos=benchmark",))})
+    made = batch_script(pools, pool, 8, "#!/bin/bash\necho hello\n", **HERE, tasks=(0, 1, 2, 5), requeue=False)
+    golden("slurm/all_options.sh", made)
 
 
 def test_nothing_of_the_submitter_enters_and_output_is_kept() -> None:
-    lines = SMALL.lines()
-    assert {"--export=NONE", "--open-mode=append", "--requeue", "--nodes=1"} <= set(lines)
-    assert not any(line.startswith(("--gres", "--array", "--account", "--dependency")) for line in lines)
+    pool = Pool("p", "none", (0,), site="hpc", partition="cpu")
+    lines = batch_script(Pools({"p": pool}, {"hpc": Site("hpc")}), pool, 0, "true\n", **HERE).splitlines()
+    assert {f"#SBATCH --{one}" for one in ("export=NONE", "open-mode=append", "requeue", "nodes=1")} <= set(lines)
+    assert not any(word in line for line in lines for word in ("--gres", "--array", "--account", "--dependency"))
 
 
 @pytest.mark.parametrize(

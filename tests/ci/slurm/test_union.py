@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.slurm.jobs import ROUNDS, JobSpec, State, attempt_lines, missing_tasks
-from ci.slurm.last import append_new_lines, end_job
-from ci.slurm.task import run_task
+from ci.slurm.on_nodes import append_new_lines, end_job, run_task
 
 PROGRAM = """
 import sys
