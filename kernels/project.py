@@ -119,6 +119,32 @@ def listed_packages(root: Path) -> list[str]:
     return list(layout(root).packages)
 
 
+def current_name(name: str, renamed: Mapping[str, str]) -> str:
+    """What "kernel/backend/case" is called now, by the `renamed` of a project's settings, however often it was renamed.
+
+    The name itself where they say nothing of it, "" where it was deleted.
+    """
+    for _ in renamed:  # more steps than entries would be a circle
+        kernel, backend, case = name.split("/", 2)
+        if (key := f"{kernel}/{case}") in renamed:
+            kernel, _, case = renamed[key].partition("/")
+        elif (key := f"{kernel}/{backend}") in renamed:
+            kernel, _, backend = renamed[key].partition("/")
+        elif (key := kernel) in renamed:
+            kernel = renamed[key]
+        else:
+            return name
+        if not renamed[key]:
+            return ""
+        name = f"{kernel}/{backend}/{case}"
+    return name
+
+
+def current_kernel(name: str, renamed: Mapping[str, str]) -> str:
+    """What a kernel is called now; its old name where it was deleted."""
+    return current_name(f"{name}/-/-", renamed).partition("/")[0] or name  # no backend and no case has the name -
+
+
 def _sources_of_build(tool: Any) -> list[str]:
     """The folders that pyproject.toml's [tool] names to a build tool, or to pytest, as those that packages lie in.
 
@@ -226,7 +252,9 @@ def _renamed(value: Any) -> bool:
     """Names with the same number of parts on both sides, or "" for what is gone."""
     if not isinstance(value, dict) or not all(isinstance(new, str) for new in value.values()):
         return False
-    return all(1 <= old.count("/") + 1 <= 2 and new.count("/") in (old.count("/"), 0) for old, new in value.items())
+    names = [*value, *filter(None, value.values())]
+    alike = all(new.count("/") == old.count("/") for old, new in value.items() if new)
+    return alike and all(1 <= len(name.split("/")) <= 2 and all(name.split("/")) for name in names)
 
 
 _FILE = 'a file of the project, such as "perf/{}.toml"'

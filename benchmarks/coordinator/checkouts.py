@@ -20,6 +20,7 @@ from benchmarks.reach.sources import Unreadable
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 from kernels import registry, spec
+from kernels.project import current_kernel
 
 AT_ONCE = 8
 """Processes that import at a time: each takes a core and, with an operator's module, some 400 MB (2026-11)."""
@@ -37,6 +38,7 @@ class Checkout:
     """The source of one side and the Python that runs it.  commit, date_ms, dirty: as the caller knows them.
 
     date_ms: committer date, milliseconds since 1970 UTC.
+    renamed: what the settings of head say of names that this side still has (kernels.project); it goes by the new ones.
     """
 
     role: str
@@ -45,6 +47,7 @@ class Checkout:
     date_ms: int | None = None
     dirty: bool | None = None
     python: str = sys.executable
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.path.is_dir():
@@ -81,9 +84,10 @@ def describe(checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_
         if isinstance(seen, Failed):
             raise _error(checkout, seen.failure, f"{checkout.python} cannot run the measuring process: ")
     asked = [
-        (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, "modules": modules})
+        (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, **more})
         for checkout, seen in zip(checkouts, probed, strict=True)
         for modules in [_modules(checkout)]
+        for more in [{"modules": modules, "renamed": dict(checkout.renamed)}]
         for module in modules
     ]
     answers = list(zip(asked, _answers(directory, limit_s, asked), strict=True))
@@ -169,7 +173,8 @@ def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[s
         environment["executable"] = checkout.python
     modules = {name: own[-1] for name, own in homes.items()}
     for module, one in broken.items():
-        one["declares"] = operators.declared_by(checkout.code.tree, module)
+        names = operators.declared_by(checkout.code.tree, module)
+        one["declares"] = names and [current_kernel(name, checkout.renamed) for name in names]
     return Description(dict(sorted(kernels.items())), modules, list(broken.values()), seen["devices"], environment)
 
 

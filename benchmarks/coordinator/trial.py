@@ -33,6 +33,7 @@ from benchmarks.coordinator.sustained import EnergyMeter
 from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.shapes import Json, JsonObject
+from kernels import project
 
 
 def measure(
@@ -88,7 +89,7 @@ class Session:
         roles = [checkout.role for checkout in checkouts]
         if not checkouts or len(set(roles)) < len(roles):
             raise UsageError(f"checkouts must have different roles, got: {', '.join(roles) or 'none'}")
-        self.checkouts = list(checkouts)
+        self.checkouts = _under_names_of_head(checkouts)
         self.protocol, self.selection = protocol, selection
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
@@ -221,7 +222,8 @@ class Session:
     def _filling_process(self, role: str, quiet: Quiet) -> FillingProcess:
         checkout = next(one for one in self.checkouts if one.role == role)
         device = {name: self.machine[name] for name in ("arch", "compute_units")}
-        return FillingProcess(checkout, self._directory, {**device, "folder": str(self._directory / "compiled")}, quiet)
+        about = {"folder": str(self._directory / "compiled"), "renamed": dict(checkout.renamed)}
+        return FillingProcess(checkout, self._directory, {**device, **about}, quiet)
 
     def _lanes(self) -> int:
         """How many trials are prepared side by side.  Bursts heat the device."""
@@ -338,6 +340,7 @@ class Session:
             gpu=self.machine["kind"] == "gpu",
             arch=self.machine["arch"],
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
+            renamed={one.role: dict(one.renamed) for one in self.checkouts},
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
             cores=fingerprint.cores() if self.machine["kind"] == "cpu" else (),
@@ -382,3 +385,13 @@ class Session:
             "declaration": found.kernels.get(name),
             "broken": [{key: one[key] for key in ("module", "reason", "declares")} for one in found.broken],
         }
+
+
+def _under_names_of_head(checkouts: Sequence[Checkout]) -> list[Checkout]:
+    """The checkouts, each but head with what head's settings say of its names.  Raises CheckoutError."""
+    head = next((one for one in checkouts if one.role == "head"), None)
+    try:
+        renamed = project.layout(head.path).renamed if head and len(checkouts) > 1 else {}
+    except project.ProjectError as error:
+        raise CheckoutError(f"checkout head: {error}") from None
+    return [one if one is head else dataclasses.replace(one, renamed=renamed) for one in checkouts]

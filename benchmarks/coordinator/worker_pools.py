@@ -35,7 +35,8 @@ def launch_environment() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSetting:
-    """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
+    """What the processes of the pools are told when they join.  modules: where each role declares the kernel.  renamed:
+    by role, see Checkout.
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  ledger: of the wall time.  quiet:
     who may work, where trials are side by side.  ahead: what is being compiled.  cores: of the ranks in turn, on a CPU.
@@ -56,6 +57,7 @@ class WorkerSetting:
     quiet: Quiet = dataclasses.field(default_factory=Quiet)
     ahead: CompiledAhead | None = None
     cores: Sequence[int] = ()
+    renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def request(self, role: str) -> JsonObject:
         """The request that every rank of a checkout gets.  Its heap lies in memory, where there is a place for it."""
@@ -66,6 +68,7 @@ class WorkerSetting:
         return {
             **{name: getattr(self, name) for name in own},
             "module": self.modules[role],
+            "renamed": self.renamed.get(role, {}),
             "store": str(self.directory / f"store-{os.urandom(8).hex()}"),
             "heap_directory": heaps,
         }

@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 
 from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in, syntax
 from benchmarks.reach.tree import SourceFile, SourceTree, module_name
+from kernels.project import current_kernel
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
 """Modules of the tree under test that the measuring process imports for every operator (benchmarks.worker.requests)."""
@@ -65,8 +66,10 @@ def compared(base: SourceTree, head: SourceTree) -> Reach:
     if base.layout.sources != head.layout.sources:
         return Reach(unknown="the two sides import packages from other folders")
     try:
-        homes = [declared(tree) for tree in (base, head)]
-    except (Unreadable, ValueError, SyntaxError):
+        homes = [_under_names_of(head, declared(base)), declared(head)]
+    except SyntaxError as error:
+        return Reach(unknown=f"a file with kernels is not valid Python ({error.msg}, line {error.lineno})")
+    except (Unreadable, ValueError):
         return Reach(unknown="the name of an operator cannot be read from the source without running it")
     names = dict.fromkeys([*homes[1], *homes[0]])
     if not names:
@@ -74,6 +77,15 @@ def compared(base: SourceTree, head: SourceTree) -> Reach:
     changed = {name: _changed(name, (base, homes[0]), (head, homes[1])) for name in names}
     same = tuple(name for name, files in changed.items() if not files)
     return Reach(same, {name: files for name, files in changed.items() if files})
+
+
+def _under_names_of(head: SourceTree, homes: Homes) -> Homes:
+    """Base's operators under the names that head's settings give them."""
+    renamed = head.layout.renamed
+    found: dict[str, dict[str, None]] = {}
+    for name, parts in homes.items():
+        found.setdefault(current_kernel(name, renamed), {}).update(dict.fromkeys(parts))
+    return {name: tuple(parts) for name, parts in found.items()}
 
 
 Homes = Mapping[str, tuple[str, ...]]

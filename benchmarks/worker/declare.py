@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,16 +20,19 @@ from .. import channel
 from ..naming import contract
 from ..shapes import Json, JsonObject
 from .failures import Refused, first_line
+from .renamed import named, under_current_names
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
 
 
-def declarations(module: str, modules: Sequence[str], place: Json, protocol: Json) -> JsonObject:
+def declarations(
+    module: str, modules: Sequence[str], place: Json, protocol: Json, renamed: Mapping[str, str] | None = None
+) -> JsonObject:
     """{"kernels": {name: declaration}, "homes": {name: modules}, "broken": [{"module", "reason", "detail"}]}.
 
     Of one module; what it imports is imported.  modules: of the checkout; homes: those that have the same kernel.
-    place: world is filled in per case.
+    place: world is filled in per case.  renamed: see .renamed.
     """
     registry, spec = contract("registry"), contract("spec")
     registry._modules = lambda packages, broken: iter((module,))  # in every version since the first of 2026-11
@@ -45,7 +48,9 @@ def declarations(module: str, modules: Sequence[str], place: Json, protocol: Jso
     kernels, homes = {}, {}
     for name, kernel in found.kernels.items():
         try:
-            kernels[name] = _declaration(kernel, spec, place, protocol)
+            cases = under_current_names(kernel, renamed or {})
+            name = kernel.name
+            kernels[name] = _declaration(kernel, cases, spec, place, protocol)
             homes[name] = [one for one in modules if any(kernel is held for held in _held(sys.modules.get(one)))]
         except Exception as error:
             why = f"the declaration of {name} cannot be read: {type(error).__name__}: {first_line(error)}"
@@ -62,14 +67,16 @@ def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
     return {"module": module, "reason": channel.sentence(reason), "detail": channel.lines(detail)}
 
 
-def _declaration(kernel: Any, spec: ModuleType, place: Json, protocol: Json) -> JsonObject:
+def _declaration(kernel: Any, names: Mapping[str, str], spec: ModuleType, place: Json, protocol: Json) -> JsonObject:
+    """names: of the cases, by those that the declaration gives them."""
     terms = {**protocol, "method": getattr(kernel, "protocol", None)}
     digest = getattr(kernel, "definition_digest", None) or kernel.yardstick  # its name before 2026-11-22
     costs: dict[str, dict[str, int]] = {}
     cost_errors = {}
-    for case in kernel.cases:
+    cases = [(case, named(case, names[case.name])) for case in kernel.cases]
+    for own, case in cases:
         try:
-            cost = kernel.function("cost")(case.at(spec.Place(**{**place, "world": case.world})))
+            cost = kernel.function("cost")(own.at(spec.Place(**{**place, "world": own.world})))
             costs[case.name] = {name: int(getattr(cost, name)) for name in COSTS}
         except Exception as error:
             cost_errors[case.name] = f"cost: {type(error).__name__}: {first_line(error)}"
@@ -78,9 +85,9 @@ def _declaration(kernel: Any, spec: ModuleType, place: Json, protocol: Json) -> 
         "doc": kernel.doc,
         "backends": list(kernel.backends),
         "baselines": list(kernel.baselines),
-        "cases": [{**c.describe(), "tier": c.tier} for c in kernel.cases],
+        "cases": [{**case.describe(), "tier": case.tier} for _, case in cases],
         "yardstick": digest(terms),
-        "case_yardsticks": {case.name: digest(terms, case) for case in kernel.cases},
+        "case_yardsticks": {case.name: digest(terms, case) for _, case in cases},
         "terms": kernel.definition_terms() if hasattr(kernel, "definition_terms") else {},
         "stand_ins": [name for name, one in kernel.backends.items() if getattr(one, "stand_in", False)],
         "costs": costs,

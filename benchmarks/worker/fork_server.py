@@ -56,7 +56,10 @@ QUIET = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "JE_ARROW_MALLOC_CONF": "backgrou
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
 
-OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")))
+OURS = (
+    "channel",
+    *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran", "renamed")),
+)
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 

@@ -10,7 +10,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +139,17 @@ class Service:
 
     # ---- compiling, with the device untouched --------------------------------------------------------------------
 
-    def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[JsonObject]:
+    def do_launches(
+        self, module: str, kernel: str, asked: Sequence[Any], renamed: Mapping[str, str], **device: Any
+    ) -> list[JsonObject]:
         """What has to be compiled for arms of a kernel; see benchmarks/isa/worker.py."""
-        return list(self._filling(**device).launches(self._declared(module, kernel), asked))
+        return list(self._filling(**device).launches(self._declared(module, kernel, renamed), asked))
 
-    def do_fill(self, module: str, kernel: str, case: str, backend: str, knobs: Any, **device: Any) -> dict[str, int]:
+    def do_fill(
+        self, module: str, kernel: str, case: str, backend: str, knobs: Any, renamed: Mapping[str, str], **device: Any
+    ) -> dict[str, int]:
         """Compile one of these into Triton's cache."""
-        return dict(self._filling(**device).fill(self._declared(module, kernel), case, backend, knobs))
+        return dict(self._filling(**device).fill(self._declared(module, kernel, renamed), case, backend, knobs))
 
     def _filling(self, arch: str, compute_units: int, folder: str) -> Any:
         if self._filler is None:
@@ -154,13 +158,13 @@ class Service:
             self._filler = filler(arch, compute_units, self._checkout, Path(folder))
         return self._filler
 
-    def _declared(self, module: str, kernel: str) -> Any:
-        return _kernel(importlib.import_module(module), kernel, contract("spec").Kernel)
+    def _declared(self, module: str, kernel: str, renamed: Mapping[str, str]) -> Any:
+        return _kernel(importlib.import_module(module), kernel, contract("spec").Kernel, renamed)
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
-    def do_join(self, module: str, kernel: str, **joining: Any) -> JsonObject:
-        """Take a place among the ranks and import the kernel's module."""
+    def do_join(self, module: str, kernel: str, renamed: Mapping[str, str], **joining: Any) -> JsonObject:
+        """Take a place among the ranks and import the kernel's module.  renamed: see .renamed."""
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
@@ -184,7 +188,7 @@ class Service:
             _initialise_libraries(ranks.device)
         self._known_pair = guards.KnownPair(self._numerics, ranks.device)
         before = guards.settings_now()
-        self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel, renamed)
         if found := guards.settings_disturbed(before):
             raise Refused("error", f"on the import of {module} {found}")
         self._guards = guards
@@ -342,8 +346,12 @@ def _tuning(kernel: Any, spec: Any) -> list[str]:
     ]
 
 
-def _kernel(module: Any, name: str, kind: type) -> Any:
+def _kernel(module: Any, name: str, kind: type, renamed: Mapping[str, str]) -> Any:
+    from .renamed import under_current_names
+
     for value in vars(module).values():
-        if isinstance(value, kind) and value.name == name:
-            return value
+        if isinstance(value, kind):
+            under_current_names(value, renamed)
+            if value.name == name:
+                return value
     raise RuntimeError(f"module {module.__name__} declares no kernel {name!r} any more")

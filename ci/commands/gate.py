@@ -73,6 +73,7 @@ def gate(given: Given) -> int:
         raise click.UsageError("BASE and HEAD are missing: `ridgeline gate HEAD^ HEAD` judges two recorded commits")
     ends = base, head = repository.resolve(given.base), repository.resolve(given.head)
     checkouts = [LocalCheckout(role, repository.root, end) for role, end in zip(("base", "head"), ends, strict=True)]
+    rules = dataclasses.replace(rules, renamed=reach.renamed_in(repository.root, head.hash))
     unread = recorded.unread(given.results, base.hash, head.hash, given.machine)
     for problem in unread:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)

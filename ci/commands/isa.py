@@ -37,6 +37,7 @@ from ci.options import (
     verb,
 )
 from ci.report.words import plain, plural
+from kernels import project
 
 EXAMPLES = """\
 ridgeline isa                                  the code of the working tree
@@ -127,7 +128,7 @@ class IsaJob:
         new = repository.checkout(head, "head") if head else repository.head_of_comparison()
         before = self._lenient(old.path, f"base {old.label}")
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
-        judgement = compare(before, after, policy)
+        judgement = compare(before, after, policy, project.layout(new.path).renamed)
         if not self.given.arches:
             self._tell(f"compiled for {', '.join(self.wanted.arches)}, as `check` does")
         if self.given.as_json:

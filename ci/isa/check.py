@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +19,7 @@ from ci.isa.text import lines
 from ci.judging.types import Judgement, Verdict
 from ci.trials.trial import Trial
 from ci.whole_files import replace
+from kernels import project
 
 CODE, SIDES = Path(".ridgeline/code"), ("base.json", "head.json")
 """Where the results of compiling both sides lie."""
@@ -41,13 +42,18 @@ def judged(
     compiler = TreeCompiler(root / ".ridgeline" / "isa", console)
     for name, tree in zip(SIDES, trees, strict=True):
         replace(root / CODE / name, compiler.result(tree.path, wanted, f"code of {tree.label}"))
-    return of_files(root / CODE)
+    return of_files(root / CODE, project.layout(trees[-1].path).renamed)
 
 
-def of_files(folder: Path, reading: Callable[[Path], CompiledTree] = compiled.read) -> IsaJudgement:
-    """Compare what was compiled of base and head, with this tree's policy.  Raises IsaError."""
+def of_files(
+    folder: Path, renamed: Mapping[str, str], reading: Callable[[Path], CompiledTree] = compiled.read
+) -> IsaJudgement:
+    """Compare what was compiled of base and head, with this tree's policy.  Raises IsaError.
+
+    renamed: what head's settings say of names of base (kernels.project).
+    """
     base, head = (reading(folder / name) for name in SIDES)
-    return compare(base, head, load_policy(None))
+    return compare(base, head, load_policy(None), renamed)
 
 
 def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
@@ -93,7 +99,8 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
         parts = [f"machine code was not compared: {isa.warnings[0]}"]
     parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []
     parts += [f"{right} cases right"] if right else []
-    parts += [judgement.why] if verdicts[:1] == [judgement.verdict] or not parts else []
+    if verdicts[:1] == [judgement.verdict] or not parts:  # the worst stands first
+        parts.insert(0 if judgement.verdict is Verdict.worst(verdicts) else len(parts), judgement.why)
     if unseen:
         verdicts.append(Verdict.CANNOT_TELL)
         parts.append(f"not looked at, for want of a GPU and of declared code: {', '.join(unseen)}")

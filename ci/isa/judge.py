@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-from collections.abc import Container, Iterator, Sequence
-from typing import Any
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from benchmarks.trial_file import Status
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
 from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
 from ci.judging.states import Open, verdict_of_states
 from ci.report.words import plural
+from kernels.project import current_name
 
 
 class CodeVerdict(enum.StrEnum):
@@ -94,8 +95,11 @@ class IsaJudgement:
         return tuple(d for d in self.differences if d.verdict in verdicts)
 
 
-def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJudgement:
-    """Judge head's code against base's."""
+def compare(
+    base: CompiledTree, head: CompiledTree, policy: IsaPolicy, renamed: Mapping[str, str] | None = None
+) -> IsaJudgement:
+    """Judge head's code against base's.  renamed: what head's settings say of names of base (kernels.project)."""
+    base = under_current_names(base, renamed or {})
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     counted = counted_cases(base) & counted_cases(head)
     hidden = set(base.broken) - set(head.broken)  # what base has in them is not known
@@ -115,6 +119,35 @@ def _lost_modules(base: CompiledTree, head: CompiledTree) -> str:
     """A sentence on the modules that base could import and head cannot; their kernels would only seem gone."""
     lost = [f"{module} ({why})" for module, why in head.broken.items() if module not in base.broken]
     return f"Modules with kernels can no longer be imported: {', '.join(lost)}." if lost else ""
+
+
+# ---- what head's settings say of base's names -----------------------------------------------------------------------
+
+
+def under_current_names(tree: CompiledTree, renamed: Mapping[str, str]) -> CompiledTree:
+    """The tree with each case under its current name, and without those that were deleted."""
+    if not renamed:
+        return tree
+    entries, executed = _renamed(tree.entries, renamed), _renamed(tree.executed, renamed)
+    return dataclasses.replace(tree, entries=entries, executed=executed)
+
+
+Named = TypeVar("Named", CompiledEntry, ExecutedLaunch)
+
+
+def _renamed(those: Sequence[Named], renamed: Mapping[str, str]) -> tuple[Named, ...]:
+    """Each for every kernel and backend that its cases belong to now."""
+    found = []
+    for one in those:
+        names = [current_name(f"{one.kernel}/{one.backend}/{case}", renamed) for case in one.cases]
+        cases: dict[tuple[str, str], list[str]] = {}
+        for kernel, backend, case in (name.split("/", 2) for name in names if name):
+            cases.setdefault((kernel, backend), []).append(case)
+        found += [
+            dataclasses.replace(one, kernel=kernel, backend=backend, cases=tuple(own))
+            for (kernel, backend), own in cases.items()
+        ]
+    return tuple(found)
 
 
 # ---- which configurations belong together --------------------------------------------------------------------------

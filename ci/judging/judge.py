@@ -47,6 +47,7 @@ from ci.stats.sequential import (
 from ci.stats.types import FloatArray, PairedRounds, Role
 from ci.trials.comparisons import Comparison, Status
 from ci.trials.trial import Trial
+from kernels.project import current_name
 
 # Floors against the baseline: is ours at least so many times as fast as what a user would call otherwise?
 
@@ -110,7 +111,7 @@ OUTCOMES = {
     Status.HANG: "hangs",
     Status.CRASH: "crashes",
     Status.UNSUPPORTED: "does not support it",
-    Status.SKIPPED: "was skipped",
+    Status.SKIPPED: "was not tried",
     Status.UNTIMED: "was not timed",
     Status.MISSING: "does not declare it",
     Status.UNIMPORTED: "does not import",
@@ -153,29 +154,38 @@ def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict 
 
 def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
     """The verdict on a case that head no longer declares: it passes where the settings say so."""
-    known = former(c, renamed)
-    if known is None:
-        line = f'renamed = {{"{names_of(c)[0]}" = "NEW NAME"}}'
+    name = full_name(c)
+    new = current_name(name, renamed)
+    if new == name:
+        gone, other = (
+            (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/NEW NAME") if c.head_declares else (c.kernel, "NEW NAME")
+        )
+        line = f'renamed = {{"{gone}" = "{other}"}}'
         next_step = f'if it is meant, say so in ridgeline.toml: {line}, or = "" for what was deleted'
-        return case_verdict(c, Verdict.GONE, f"{outcome_text(c, 'head')}; {next_step}")
-    called = f"is called {renamed[known]} now" if renamed[known] else "was deleted"
-    return case_verdict(c, Verdict.GONE, f"{known} {called}, as the settings say")
+        return case_verdict(c, Verdict.GONE, f"head does not declare {gone}; {next_step}")
+    called = f"is called {new} now" if new else "was deleted"
+    return case_verdict(c, Verdict.GONE, f"{called}, as the settings say")
 
 
-def former(c: Comparison, renamed: Mapping[str, str]) -> str | None:
-    """The name of a case under which the settings say that it is gone, None where they do not."""
-    return next((name for name in names_of(c) if name in renamed), None)
+def is_meant_to_be_gone(c: Comparison, renamed: Mapping[str, str]) -> bool:
+    """Whether the settings say that head gave up the name of a case."""
+    return current_name(full_name(c), renamed) != full_name(c)
 
 
-def names_of(c: Comparison) -> tuple[str, ...]:
-    """The names under which the settings may speak of a case: with its kernel, with its kernel's backend, all of it."""
-    case = c.case.rpartition("/")[2]
-    return f"{c.kernel}/{case}", f"{c.kernel}/{c.backend}", c.kernel
+def full_name(c: Comparison) -> str:
+    """ "kernel/backend/case", of a recording's case too, whatever it is called there."""
+    return f"{c.kernel}/{c.backend}/{case_name(c)}"
+
+
+def case_name(c: Comparison) -> str:
+    """The last part of the name of a case."""
+    return c.case.rpartition("/")[2]
 
 
 def former_name(c: Comparison, renamed: Mapping[str, str]) -> str:
-    """What the settings say that a new case was called before, "" where they say nothing."""
-    return next((old for old, new in renamed.items() if new and new in names_of(c)), "")
+    """What the settings say that a new case, its backend or its kernel was called before, "" where they say nothing."""
+    names = (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/{c.backend}", c.kernel)
+    return next((old for old, new in renamed.items() if new in names), "")
 
 
 def verdict_by_definition(c: Comparison) -> CaseVerdict | None:
@@ -308,7 +318,7 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
     cases = tuple(_without(settled[c.case], everywhere) for c in comparisons)
     floors = check(comparisons, policy)
     warnings = (*everywhere, *_run_warnings(cases, timed), *stand_in_times(stand_ins))
-    expected = {c.case for c in comparisons if former(c, policy.renamed) is not None}
+    expected = {c.case for c in comparisons if is_meant_to_be_gone(c, policy.renamed)}
     verdict, why = _overall(cases, floors, expected)
     return Judgement(verdict, why, cases, _groups(cases, timed), floors, warnings)
 
@@ -597,7 +607,8 @@ def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor], expected: Co
     verdict = Verdict.worst([*counting, *([Verdict.SLOWER] if missed else [])])
     new, lost = counts.pop(Verdict.NEW, 0), counts.pop(Verdict.GONE, 0)
     listed = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
-    said = [f"{sum(counts.values())} cases compared: {listed}"] if counts else []
+    compared = sum(counts.values())
+    said = [f"{compared} case{'s' * (compared != 1)} compared: {listed}"] if counts else []
     if new:
         said.append(f"{new} NEW: right, without a base to compare with")
     if lost:
@@ -632,7 +643,7 @@ def expected(effect: Effect, trials: int, settings: Settings, tail: float, progr
     now = SoFar(effect.log_ratio, (effect.high - effect.low) / 2, trials)
     later = [look for look in progress.looks if look > trials]
     likely = max((chance(now, look, rule) for look in later), default=0.0)
-    if later and likely >= settings.least_chance:
+    if later and (likely >= settings.least_chance or effect.low > 0):  # what looks slower is measured to the end
         return Outlook(True)
     stopped = f"stopped early: the chance that {progress.budget} trials decide it is {likely:.0%}; " if later else ""
     more = needed(now, rule)

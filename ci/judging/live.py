@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +16,8 @@ from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, a
 from ci.judging.judge import better_rounds, judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
-from ci.stats.sequential import Progress, decide
-from ci.trials.comparisons import Comparison, comparisons
+from ci.stats.sequential import Decision, Progress, decide
+from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
 
@@ -34,17 +35,27 @@ def judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterabl
     """
     settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
     progress = Progress(settings.looks, settings.confirming)
+    gone = undeclared(trials)
     there = Counter(f"{trial.operator}/{case}" for trial in trials for case in trial.cases)
     allowed = dict.fromkeys(there, 1)
     while True:
-        judgement = judge(comparisons(_first(trials, allowed), remarks), policy, progress)
+        judgement = judge([*comparisons(_first(trials, allowed), remarks), *gone], policy, progress)
         progress = progress.advanced(judgement.cases)
         decision = decide(progress, judgement.cases)
+        more_there = [there[operator_case(case.case)] for case in judgement.cases if case.leans_slower]
+        if decision.action == "stop" and max(more_there, default=0) > progress.budget:  # as `compare` measures on
+            progress = progress.extended(max(more_there))
+            decision = Decision("more", progress.budget, leaning_slower(judgement))
         asked = {operator_case(name) for name in decision.cases}
         more = {case: decision.trials for case in asked if there[case] > allowed.get(case, 0)}
         if decision.action == "stop" or not more:
             return judgement
         allowed |= more
+
+
+def leaning_slower(judgement: Judgement) -> tuple[str, ...]:
+    """The names of the cases that are undecided, and whose whole interval says slower."""
+    return tuple(case.case for case in judgement.cases if case.leans_slower)
 
 
 def mirrored(trials: Iterable[Trial], base: str | None, policy: Policy, warnings: Iterable[str] = ()) -> Judgement:
@@ -120,7 +131,8 @@ def compare(
     settings = policy.settings(machine_kind=kind)
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
-    scheduler = TrialScheduler(log, policy, Progress(_looks(settings.looks, plan.trials), settings.confirming), console)
+    progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
+    scheduler = TrialScheduler(log, plan, policy, progress, console)
     orders = [scheduler.next()]
 
     def told() -> str:
@@ -153,12 +165,26 @@ def orders_json(orders: Sequence[TrialOrder]) -> str:
     return json.dumps([dataclasses.asdict(order) for order in orders])
 
 
+EXTRA_S = 120.0
+"""Seconds beyond the policy's looks for cases whose whole interval says slower, and which are not decided: a pull
+request waits a little longer, and what is slower does not pass for undecided."""
+
+
+def is_asked(comparison: Comparison, plan: MeasurePlan) -> bool:
+    """Whether the options of a verb name the case of a comparison; without any they name all."""
+    case = comparison.case.rpartition("/")[2]
+    of_case = not plan.cases or any(
+        fnmatch.fnmatchcase(name, pattern) for name in (case, f"{comparison.kernel}/{case}") for pattern in plan.cases
+    )
+    return of_case and (not plan.backends or comparison.backend in plan.backends)
+
+
 class TrialScheduler:
     """Says what is measured next, from what the file holds; when that is nothing, the comparison is over."""
 
-    def __init__(self, log: Followed, policy: Policy, progress: Progress, console: Console) -> None:
-        self._log, self._policy, self._progress, self._console = log, policy, progress, console
-        self._begun, self._held = False, -1
+    def __init__(self, log: Followed, plan: MeasurePlan, policy: Policy, progress: Progress, console: Console) -> None:
+        self._log, self._plan, self._policy, self._progress, self._console = log, plan, policy, progress, console
+        self._begun, self._held, self._extra_s = False, -1, 0.0 if plan.trials else EXTRA_S
         self._last: Outcome | None = None
         self._compared: Sequence[Comparison] = ()
 
@@ -172,6 +198,9 @@ class TrialScheduler:
         judgement = self._judged()
         self._progress = self._progress.advanced(judgement.cases)
         decision = decide(self._progress, judgement.cases)
+        if decision.action == "stop" and self._extend(judgement, trials):
+            judgement = self._judged()
+            decision = decide(self._progress, judgement.cases)
         orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
         orders = [self._informed(order, trials) for order in orders]
         if not orders:
@@ -183,6 +212,19 @@ class TrialScheduler:
             return []
         self._console.print(f"{undecided}; measuring them until they have {decision.trials} trials")
         return orders
+
+    def _extend(self, judgement: Judgement, trials: Sequence[Trial]) -> bool:
+        """Move the last look, once, by the trials that EXTRA_S are enough for, if a case looks slower to the end."""
+        leaning = leaning_slower(judgement)
+        kernels = {name.partition("/")[0] for name in leaning}
+        newest = {trial.operator: trial.duration_s for trial in trials if trial.operator in kernels}
+        extra = int(self._extra_s / max(sum(newest.values()), 1e-3)) if leaning else 0
+        if extra:
+            self._extra_s = 0.0
+            self._progress = self._progress.extended(self._progress.budget + extra)
+            of_all = f"{len(leaning)} of {len(judgement.cases)} cases"
+            self._console.print(f"{of_all} look slower, not surely enough: measured on for up to {EXTRA_S:g} s")
+        return bool(extra)
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
         """The order with the rounds that tell most in a second."""
@@ -198,7 +240,8 @@ class TrialScheduler:
 
     def _judged(self) -> Judgement:
         file = self._log.read()
-        self._compared = comparisons(file.trials, remarks(file))
+        gone = [one for one in undeclared(file.trials) if is_asked(one, self._plan)]
+        self._compared = [*comparisons(file.trials, remarks(file)), *gone]
         self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
         return self._last.judgement
 

@@ -97,6 +97,17 @@ def _not_measured(plan: MeasurePlan, trials: Sequence[Trial]) -> Iterator[str]:
     for operator in plan.kernels:
         if operator not in there:
             yield f"{operator} differs and was not measured{f' ({why})' if why else ''}"
+    yield from _broken_beside(trials)
+
+
+def _broken_beside(trials: Sequence[Trial]) -> Iterator[str]:
+    """Modules that base can import, or lacks, and head cannot, and of which no operator went missing with them."""
+    newest = trials[-1].checkouts if trials else {}
+    of_base = {one.module for one in newest["base"].broken} if "base" in newest else set()
+    missing = {trial.operator for trial in trials if "head" in newest and trial.checkouts["head"].declaration is None}
+    for one in newest["head"].broken if "head" in newest else ():
+        if one.module not in of_base and not any(map(one.may_declare, missing)):
+            yield f"{one.module} of head does not import: {one.reason}"
 
 
 def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]) -> Iterator[str]:
@@ -174,6 +185,12 @@ def _blobs(root: Path, commit: str) -> dict[str, str]:
     found = [match.groups() for entry in entries if (match := tree.ENTRY.fullmatch(entry))]
     named = ((f"{path}/" if mode == tree.SUBMODULE else path, digest) for mode, digest, path in found)
     return {path: digest for path, digest in named if not any(map(tree.is_hidden, path.split("/")))}
+
+
+def renamed_in(root: Path, commit: str) -> Mapping[str, str]:
+    """What the settings of a commit say of names that were given up (kernels.project).  GitError, ProjectError."""
+    there = [name for name in FILES if succeeds(root, "cat-file", "-e", f"{commit}:{name}")]
+    return layout_of(root, commit, there).renamed
 
 
 def layout_of(root: Path, commit: str, files: Container[str]) -> Layout:

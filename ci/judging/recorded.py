@@ -20,7 +20,7 @@ from ci.records import store
 from ci.records.ledger import machine_folders
 from ci.records.pooling import Place
 from ci.stats.types import FloatArray
-from ci.trials.comparisons import Comparison, comparisons
+from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Problem, unpacked
 from ci.trials.trial import Trial
 
@@ -84,7 +84,7 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     bases, heads = ([one for one in trials if one.operator not in lock_step] for trials in (of_base, of_head))
     apart = _joined(bases, heads, base, head)
     paired = bool(both) and not apart
-    compared = [*comparisons(both), *map(relative, comparisons(apart))]
+    compared = [*comparisons(both), *map(relative, comparisons(apart)), *undeclared([*both, *apart])]
     judgement = judge(compared, policy if paired else policy.recorded())
     return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head), frozenset(lock_step))
 

@@ -121,6 +121,11 @@ class CaseVerdict:
         return self.verdict is Verdict.SLOWER
 
     @property
+    def leans_slower(self) -> bool:
+        """Whether it is undecided, and its whole interval says slower."""
+        return self.undecided and self.ci_low is not None and self.ci_low > 1
+
+    @property
     def undecided(self) -> bool:
         """Whether more trials may settle it."""
         return self.verdict is Verdict.CANNOT_TELL

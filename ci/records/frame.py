@@ -10,7 +10,7 @@ import functools
 import json
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ci.records.rows import EXACT, TIME, checked, software
 from ci.records.store import notes_by_stem, place_of, recorded_trials
 from ci.trials.file import Problem
 from ci.trials.trial import DeclaredCase, Machine, Trial
+from kernels.project import around, current_name
 
 Codes = npt.NDArray[np.signedinteger]
 
@@ -45,7 +46,7 @@ def load(results_dir: Path, machine: str | None) -> pd.DataFrame:
             problems += _without_notes(folder, stems.keys())
     rows, unused = RowCache(results_dir / ".cache").rows(records, others_go=machine is None)
     foreign, left_out = imported_times(results_dir, machine)
-    frame = assembled([rows, *foreign], results_dir)
+    frame = under_current_names(assembled([rows, *foreign], results_dir), around(results_dir).renamed)
     frame.attrs["problems"], frame.attrs["unread"] = [*unused, *problems, *left_out], len(unused)
     return frame
 
@@ -78,6 +79,29 @@ def _without_notes(folder: Path, stems: Iterable[str]) -> list[str]:
             why = f"no {path.stem}.*.notes.jsonl.gz lies beside it; {command} reads asv's numbers"
         problems += [f"{path}: {why}; left out"] if why else []
     return problems
+
+
+def under_current_names(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
+    """The frame with each series under the name that it has now (kernels.project).
+
+    The digest of a case's definition has its name in it: a series of several names goes by the rest of the definition.
+    """
+    if not renamed:
+        return frame
+    kernel, backend, case = (frame[name].astype(str) for name in SERIES)
+    whole = kernel + "/" + backend + "/" + case
+    moved = {old: new for old in whole.unique() if (new := current_name(old, renamed)) not in ("", old)}
+    if not moved:
+        return frame
+    parts = whole.replace(moved).str.split("/", n=2, expand=True)
+    yardstick, *shape = (frame[name].astype(str) for name in ("yardstick", "shape", "dtype", "world"))
+    identity = yardstick.str.cat(shape, sep=" ")
+    own = frame["case_yardstick"].astype(str).mask(whole.isin([*moved, *moved.values()]), identity)
+    columns = {name: parts[number].astype("category") for number, name in enumerate(SERIES)}
+    return frame.assign(**columns, case_yardstick=own.astype("category"))
+
+
+SERIES = ("kernel", "backend", "case")
 
 
 def assembled(tables: Sequence[pa.Table], repository: Path) -> pd.DataFrame:

@@ -213,14 +213,20 @@ def _machine_code(report: Report) -> Iterator[RenderableType]:
         yield from _bullets(list(map(Bullet, others)))
 
 
+MOST_REASONS = 3
+"""Backends whose reason not to be measured here is printed; the report of `check` has all."""
+
+
 def _rest(report: Report) -> RenderableType:
     text = Text("\n")
     for number, part in enumerate(words.folded(report.judgement.cases)):
         text.append(" · " if number else "").append(part, style="dim")
     if here := [skip for skip in report.skipped if skip.status in EXPECTED]:
-        listed = f"{len(here)} backends not measured here: .ridgeline/report.md of `ridgeline check` says why"
-        only = f"{words.plain(here[0].what)} not measured here: {words.plain(here[0].why, 120)}"
-        said = only if len(here) == 1 else listed
+        reasons = [
+            f"{words.plain(one.what)} not measured here: {words.plain(one.why, 120)}" for one in here[:MOST_REASONS]
+        ]
+        more = [f"{len(here) - MOST_REASONS} more"] if len(here) > MOST_REASONS else []
+        said = "; ".join([*reasons, *more])
         text.append(" · " if len(text) > 1 else "").append(said, style="dim")
     return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
 

@@ -84,6 +84,10 @@ class Progress:
         """Most trials of a case, confirmation apart."""
         return self.looks[-1]
 
+    def extended(self, trials: int) -> Progress:
+        """The state with its last look after so many trials: the shares of the error budget stay."""
+        return dataclasses.replace(self, looks=(*self.looks[:-1], trials))
+
     def advanced(self, cases: Iterable[CaseState]) -> Progress:
         """The state after a look: cases that look slower for the first time are remembered with their trials."""
         flagged = dict(self.flagged)

@@ -31,6 +31,7 @@ class Comparison:
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_definition, head_definition: digest of the benchmark definition; None where it is not known.
     definition_changes: what differs in it, old and new value, a sentence each; () where only the digests are known.
+    head_declares: head declares the kernel, if not this case of it.
     stands_in: a backend whose times on a CPU are shown and not judged.
     lock_step: the arms are known to have run in turn, in the same trials.
     baseline: name of the baseline in `PairedRounds.baseline_*`, None without one.
@@ -52,6 +53,7 @@ class Comparison:
     head_definition: str | None = None
     definition_changes: tuple[str, ...] = ()
     stands_in: bool = False
+    head_declares: bool = True
     baseline: str | None = None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -135,6 +137,21 @@ def comparisons(trials: Iterable[Trial], warnings: Iterable[str] = ()) -> list[C
     operators = {name: _Operator(tuple(those)) for name, those in by_operator.items()}
     made = (_OneCase(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in found)
     return [comparison for comparison in made if comparison is not None]
+
+
+def undeclared(trials: Iterable[Trial]) -> list[Comparison]:
+    """Base against head in the cases that base declares, head no longer does, and no trial has: of another tier."""
+    by_operator: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.paired:
+            by_operator.setdefault(trial.operator, []).append(trial)
+    gone = []
+    for operator in (_Operator(tuple(those)) for those in by_operator.values()):
+        base, head = (operator.newest.checkouts[role].declaration for role in ROLES)
+        known = {case for trial in operator.trials for case in trial.cases} | (head.cases.keys() if head else set())
+        left = [(name, case) for name in base.backends for case in base.cases if case not in known] if base else []
+        gone += [_OneCase(operator, backend, case).comparison(()) for backend, case in left]
+    return [one for one in gone if one is not None and one.head_status is Status.MISSING]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,6 +294,7 @@ class _OneCase:
             base_definition=operator.definition("base", self.case),
             head_definition=operator.definition("head", self.case),
             definition_changes=operator.changes(self.case),
+            head_declares=newest.checkouts["head"].declaration is not None,
             stands_in=machine.kind == "cpu" and self.backend in operator.stand_ins,
             baseline=self.baseline,
             problems=problems,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -63,6 +64,8 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
     if not base:
         raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
     expected = _expected(given, base, job, repository)
+    with contextlib.suppress(GitError, ProjectError):  # what differs is not known either then, which is said
+        policy = dataclasses.replace(policy, renamed=reach.renamed_in(repository.root, head))
     handed = handed_over(given.files)
     if handed or not expected.reached:
         outcome = decided(handed, expected, policy, "pr")
@@ -72,7 +75,7 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
         )
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why))
     if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
-        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code))
+        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code, policy.renamed))
     explanations = _explanations(outcome, expected, repository, policy)
     return _report(outcome, expected, given, repository, explanations)
 
@@ -95,10 +98,10 @@ def _explanations(
 CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
 
 
-def _with_code(judgement: Judgement, folder: Path) -> Judgement:
+def _with_code(judgement: Judgement, folder: Path, renamed: Mapping[str, str]) -> Judgement:
     """What the run says it compiled can make a verdict worse, never better."""
     try:
-        found, said = isa_check.joined(judgement, isa_check.of_files(folder, _compiled)), CLAIMED_CODE
+        found, said = isa_check.joined(judgement, isa_check.of_files(folder, renamed, _compiled)), CLAIMED_CODE
     except IsaError as error:
         found, said = judgement, f"the machine code could not be compared: {error}"
     return dataclasses.replace(found, warnings=(*found.warnings, said))
