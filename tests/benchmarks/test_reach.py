@@ -569,3 +569,18 @@ def test_what_python_imports_before_all_else_is_the_machines(tmp_path):
     machine = written(tmp_path / "site", {"sitecustomize.py": ""})
     assert "tests/sitecustomize.py" in CheckoutCode(checkout).files("perf.norms")
     assert seen(checkout, "import perf.norms", machine) == ""
+
+
+def test_a_renamed_operator_is_compared_with_itself(tmp_path):
+    base = {"ridgeline.toml": 'kernels = ["perf"]\n', "perf/norms.py": DECLARED, "mine/ops.py": "a = 1\n"}
+    renamed = {"ridgeline.toml": 'kernels = ["perf"]\nrenamed = {"rms" = "norm"}\n'}
+    head = {**base, **renamed, "perf/norms.py": DECLARED.replace("'rms'", "'norm'")}
+    sides = [of_folder(written(tmp_path / role, files)) for role, files in (("base", base), ("head", head))]
+    assert compared(*sides).differing == {"norm": ("perf/norms.py",)}
+
+
+def test_a_file_that_is_no_python_is_said(tmp_path):
+    base = {"ridgeline.toml": 'kernels = ["perf"]\n', "perf/norms.py": DECLARED}
+    head = {**base, "perf/norms.py": DECLARED + "a = = 1\n"}
+    sides = [of_folder(written(tmp_path / role, files)) for role, files in (("base", base), ("head", head))]
+    assert compared(*sides).unknown == "a file with kernels is not valid Python (invalid syntax, line 4)"

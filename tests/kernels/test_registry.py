@@ -140,3 +140,37 @@ def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, s
 def test_a_folder_in_no_clone_is_a_project_itself(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert project.place(".ridgeline/x") == Path(".ridgeline/x")
+
+
+RENAMED = {"old": "new", "k/m": "k/n", "k/n": "k/o", "k/hip": "k/rocm", "k/gone": "", "dead": "", "new/a": "new/b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "now"),
+    [
+        ("old/triton/m", "new/triton/m"),
+        ("old/triton/a", "new/triton/b"),
+        ("k/triton/m", "k/triton/o"),
+        ("k/hip/m", "k/rocm/o"),
+        ("k/hip/gone", ""),
+        ("dead/triton/m", ""),
+        ("other/triton/m", "other/triton/m"),
+    ],
+)
+def test_a_name_is_followed_to_what_it_is_now(name, now):
+    assert project.current_name(name, RENAMED) == now
+    assert project.current_name(name, {}) == name
+
+
+def test_names_that_are_given_in_a_circle_end():
+    assert project.current_name("a/t/c", {"a": "b", "b": "a"}) == "a/t/c"
+    assert project.current_kernel("dead", RENAMED) == "dead"
+
+
+@pytest.mark.parametrize(
+    "entry", ['"k/m" = "n"', '"k" = "a/b"', '"k/" = "k/n"', '"a/b/c" = "a/b/d"', '"" = "k"', '"k" = 1']
+)
+def test_a_name_of_another_form_is_refused(entry, tmp_path):
+    (tmp_path / "ridgeline.toml").write_text(f"renamed = {{{entry}}}\n")
+    with pytest.raises(ProjectError, match="renamed is .*allowed is a table such as"):
+        project.layout(tmp_path)

@@ -21,7 +21,9 @@ def test_the_definition_digest_has_two_names():
         return types.SimpleNamespace(name="toy", doc="", backends={}, baselines=(), cases=(), protocol=None, **digest)
 
     for name in ("yardstick", "definition_digest"):
-        found = declare._declaration(kernel(**{name: lambda terms, case=None: "abc"}), types.ModuleType("spec"), {}, {})
+        found = declare._declaration(
+            kernel(**{name: lambda terms, case=None: "abc"}), {}, types.ModuleType("spec"), {}, {}
+        )
         assert found["yardstick"] == "abc"
 
 

@@ -313,3 +313,14 @@ def test_equal_files_are_the_reason_where_there_are_no_others() -> None:
     found = decided(timed(Verdict.SAME), None, ran("unsupported"))
     assert found.verdict is Verdict.SAME
     assert found.why.startswith("the same kernel files on both sides; 2 cases right")
+
+
+def test_code_that_head_gave_another_name_is_compared_and_what_it_deleted_is_not_missed():
+    base = document(entry("old", cases=("one", "two")), entry("dead"))
+    head = document(entry("new", cases=("one",)), entry("new", cases=("second",)))
+    assert compare(base, head, IsaPolicy()).exit_code == 2
+    renamed = {"old": "new", "new/two": "new/second", "dead": ""}
+    judgement = compare(base, head, IsaPolicy(), renamed)
+    assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.SAME, 0)
+    head = document(entry("new", code="b", cases=("one", "second"), vgpr_spills=65, scratch_bytes=260))
+    assert compare(base, head, IsaPolicy(), renamed).verdict is CodeVerdict.SLOWER

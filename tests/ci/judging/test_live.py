@@ -217,6 +217,30 @@ def test_a_spent_budget_says_what_it_would_take(tmp_path: Path) -> None:
     assert re.fullmatch(said, sentence)
 
 
+class DriftingPlayer(Player):
+    """Head looks slower from first to last, in trials that differ too much to be sure; a trial takes 10 s."""
+
+    def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+        self.slower = (0.002, 0.010)[self.written % 2]
+        return {**super().trial(cases, roles), "duration_s": 10.0}
+
+
+@pytest.mark.parametrize(("budget", "written"), [(0, 24), (12, 12)])
+def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
+    tmp_path: Path, budget: int, written: int
+) -> None:
+    rules = policy.Policy({("default", ""): {"false_alarm": 1e-9, "same_within": 0.004}})
+    player, console = DriftingPlayer(), Console(record=True, file=io.StringIO(), width=200)
+    outcome = compare(TREES, MeasurePlan(trials=budget), rules, "gpu", tmp_path / "t.jsonl", console, player)
+    assert player.written == written
+    assert ("look slower, not surely enough: measured on for up to 120 s" in console.export_text()) == (not budget)
+    assert {case.verdict for case in outcome.judgement.cases} == {Verdict.CANNOT_TELL}, "never SAME"
+    assert all(case.leans_slower for case in outcome.judgement.cases)
+    if not budget:
+        again = looks.judged(file.read(tmp_path / "t.jsonl").trials, rules, "gpu")
+        assert to_json(again) == to_json(outcome.judgement)
+
+
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="nothing was measured"):
         compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", QUIET, lambda *_: NOTHING)

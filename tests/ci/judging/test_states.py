@@ -11,7 +11,8 @@ from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.states import STATES, Open, markdown, verdict_of_states
 from ci.judging.types import Verdict
-from ci.trials.comparisons import Comparison
+from ci.trials.comparisons import Comparison, undeclared
+from tests.ci import made_trials
 
 TELL, BROKEN, NEW, GONE, NOTHING = Verdict.CANNOT_TELL, Verdict.BROKEN, Verdict.NEW, Verdict.GONE, Open.NOTHING
 CELLS = {
@@ -63,10 +64,27 @@ def test_what_is_gone_passes_where_the_settings_say_so(old: str, new: str) -> No
     gone = Comparison("k/b/c", "k", "b", head_status=Status.MISSING)
     judgement = judge([gone], Policy())
     assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 2)
-    assert 'renamed = {"k/c" = "NEW NAME"}' in judgement.cases[0].evidence[0]
+    assert 'renamed = {"k/c" = "k/NEW NAME"}' in judgement.cases[0].evidence[0]
     judgement = judge([gone], Policy(renamed={old: new}))
     assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 0)
     assert "as the settings say" in judgement.cases[0].evidence[0]
+
+
+def test_a_case_of_a_tier_that_was_not_measured_is_gone_too() -> None:
+    both = {"triton": (made_trials.ok(), made_trials.ok())}
+    line = made_trials.paired({"m16": both})
+    line["trees"]["base"]["declaration"] = made_trials.declaration(cases=("m16", "m64", "night"))
+    line["trees"]["head"]["declaration"] = made_trials.declaration(cases=("m16", "m64"))
+    gone = undeclared([made_trials.parsed(line)])
+    assert [one.case for one in gone] == ["gemm/triton/night"], "m64 is there, and was not asked for"
+    judgement = judge(gone, Policy())
+    assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 2)
+    del line["cases"]["m16"]["arms"]["head/triton"]
+    line["trees"]["head"] |= {
+        "declaration": None,
+        "broken": [{"module": "k", "reason": "SyntaxError", "declares": None}],
+    }
+    assert undeclared([made_trials.parsed(line)]) == [], "what head declares is not known"
 
 
 def test_a_changed_definition_is_named_with_both_values() -> None:

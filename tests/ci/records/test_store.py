@@ -733,3 +733,26 @@ def test_an_interval_has_a_width_and_few_samples_their_range() -> None:
     assert (low, high) == pytest.approx((0.999e-3, 1.001e-3))
     assert pooling.interval([np.array([1.0, 3.0, 2.0])]) == (1.0, 3.0)
     assert pooling.interval([np.array([2.0])]) == pytest.approx((1.998, 2.002))
+
+
+# Names that the project's settings say were given up.
+
+
+def test_a_renamed_case_goes_on_under_its_new_name_and_what_was_deleted_keeps_its_own(
+    tmp_path: Path, results: Path, record: Callable[..., records.Recorded]
+) -> None:
+    old = declaration(cases=("m16", "m64"))
+    arms = {"head/triton": ok(), "head/blas": ok()}
+    record(trial({"m16": arms, "m64": arms}, trees={"head": tree(BASE, declared=old)}))
+    new = declaration("product", cases=("decode", "m64"))
+    line = trial({"decode": arms, "m64": arms}, trees={"head": tree(HEAD, declared=new)})
+    record({**line, "kernel": "product"})
+    assert set(records.load(results)["kernel"]) == {"gemm", "product"}
+    (tmp_path / "ridgeline.toml").write_text('renamed = {"gemm/m16" = "gemm/decode", "gemm" = "product"}\n')
+    frame = records.load(results)
+    assert set(zip(frame["kernel"], frame["case"], strict=True)) == {("product", "decode"), ("product", "m64")}
+    of_case = frame[frame["case"] == "decode"]
+    assert set(of_case["commit"]) == {BASE, HEAD}
+    assert of_case["case_yardstick"].nunique() == 1, "of which the name is a part: the rest of the definition counts"
+    (tmp_path / "ridgeline.toml").write_text('renamed = {"gemm" = ""}\n')
+    assert set(records.load(results)["kernel"]) == {"gemm", "product"}
