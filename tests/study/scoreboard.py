@@ -1,9 +1,10 @@
 """Where our kernels stand against the vendor libraries: one row per machine, kernel and backend, as Markdown.
 
     python -m tests.study.scoreboard results
-    python -m tests.study.scoreboard --sustained results
+    python -m tests.study.scoreboard --sustained --until 2026-11-28 results
 
-With --sustained: calls back to back in bursts beside spaced ones, over the cases that have both.
+With --until: as of the end of that day (UTC).  With --sustained: calls back to back in bursts beside spaced ones, over
+the cases that have both.
 
 The ratio is baseline time / our time in the newest record of a kernel, against the fastest baseline of each case.
 Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is fair, or it is not shown.
@@ -11,8 +12,8 @@ Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,17 +72,26 @@ def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
         yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} | {last} |"
 
 
-def sustained_table(results: Path) -> str:
+def sustained_table(results: Path, until: str | None = None) -> str:
     """The table of both regimes."""
-    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(beside(results))]) + "\n"
+    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(beside(results, of_days(results, until)))]) + "\n"
 
 
-def table(results: Path) -> str:
+def table(results: Path, until: str | None = None) -> str:
     """The whole table of a results folder."""
-    return "\n".join([*HEADER, *rows(records.load(results))]) + "\n"
+    return "\n".join([*HEADER, *rows(of_days(results, until))]) + "\n"
+
+
+def of_days(results: Path, until: str | None) -> pd.DataFrame:
+    """The records of a folder, those of days after `until` left out."""
+    frame = records.load(results)
+    return frame if until is None else frame[frame["date"] < pd.Timestamp(until, tz="UTC") + pd.Timedelta(days=1)]
 
 
 if __name__ == "__main__":
-    folders = [argument for argument in sys.argv[1:] if argument != "--sustained"]
-    made = sustained_table if "--sustained" in sys.argv else table
-    print(made(Path(folders[0] if folders else "results")), end="")
+    parser = argparse.ArgumentParser(prog="python -m tests.study.scoreboard")
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--sustained", action="store_true")
+    parser.add_argument("--until", metavar="YYYY-MM-DD")
+    asked = parser.parse_args()
+    print((sustained_table if asked.sustained else table)(asked.results, asked.until), end="")
