@@ -14,7 +14,7 @@ from urllib.parse import quote
 import jinja2
 
 from ci.history import words
-from ci.history.types import CommitFacts, Direction, EventKind, HistoryEvent, Moved
+from ci.history.types import CommitFacts, Direction, HistoryEvent, Moved
 from ci.report.words import interval, percent
 from dashboards import table
 from dashboards.files import slug
@@ -57,19 +57,15 @@ def narrowing(event: HistoryEvent) -> Piece | None:
 
 
 def events_page(site: Site) -> dict[str, Any]:
-    """What is open first; then what was accepted or ended; then changes of the machine code."""
+    """What is open first; then what was accepted or ended."""
     events = words.in_order_of_need(site.history.events)
     still = [one for one in events if words.is_open(one)]
-    ended = [one for one in events if not words.is_open(one) and one.kind is not EventKind.CODE]
-    code = [one for one in events if not words.is_open(one) and one.kind is EventKind.CODE]
+    ended = [one for one in events if not words.is_open(one)]
     pieces: list[Piece] = [table.heading(f"Open: {len(still)}"), *map(event_fold, still)]
     if not still:
         pieces.append(table.text("Nothing is open.", "verdict good"))
     if ended:
         pieces += [table.heading(f"Accepted or back: {len(ended)}"), *map(event_fold, ended)]
-    if code:
-        line = f"Changes of the machine code: {len(code)}"
-        pieces += [table.heading("Machine code"), table.fold([line], list(map(event_fold, code)), name="code")]
     past = site.history
     looked = f"Looked at {past.series:,} series with {past.points:,} points of {len(past.commits)} commits."
     pieces.append(table.text(" ".join([looked, *past.notes]), "small"))
@@ -109,29 +105,26 @@ def _unfolded(event: HistoryEvent) -> Iterator[Piece]:
         yield table.text(f"Why ({one.state}): {one.sentence}")
     if one := narrowing(event):
         yield one
-    if event.kind is not EventKind.CODE and event.moved:
+    if event.moved:
         key = event.moved[0].key
         ends = f"{good.hash[:8]} {bad.hash[:8]}"
         chosen = f"--kernel {key.kernel} --case {key.case} --backend {key.backend} --tier nightly"
         yield table.command(f"ridgeline ab {ends} {chosen}", "Measure both again, in turn:")
         yield table.command(f'ridgeline events ack {event.id} --owner "$USER" --reason "looking into it"', "Take it:")
-    elif event.moved and good.hash:
-        yield table.command(f"ridgeline isa {good.hash[:8]} {bad.hash[:8]}", "See the code change:")
+        if good.hash and any(cause.kind == "code" for cause in event.causes):
+            yield table.command(f"ridgeline isa {ends}", "See the code change:")
     yield _moved_table(event).piece()
 
 
 def _moved_table(event: HistoryEvent) -> Table:
-    code = event.kind is EventKind.CODE
     columns = [Column("kernel", "operator"), Column("case", "case", "case"), Column("backend", "backend")]
-    if not code:
-        columns.append(Column("change", "longer by", "change"))
-    columns.append(Column("judged_by", "judged by"))
+    columns += [Column("change", "longer by", "change"), Column("judged_by", "judged by")]
     rows = []
-    for one in sorted(event.moved, key=lambda one: (0 if code else -abs(math.log(one.step.ratio)), one.key)):
+    for one in sorted(event.moved, key=lambda one: (-abs(math.log(one.step.ratio)), one.key)):
         case = re.sub(r" \[.*\]$", "", one.key.case)
         link = f"kernels/{slug(one.key.kernel)}.html#machine={quote(event.machine)}&case={quote(case)}"
-        change = [[end - 1 for end in (one.step.ratio, one.step.ratio_low, one.step.ratio_high)]] if not code else []
-        rows.append([one.key.kernel, [one.key.case, link], one.key.backend, *change, one.judged_by])
+        change = [end - 1 for end in (one.step.ratio, one.step.ratio_low, one.step.ratio_high)]
+        rows.append([one.key.kernel, [one.key.case, link], one.key.backend, change, one.judged_by])
     return Table(f"event-{event.id}", "series that moved", columns, rows)
 
 

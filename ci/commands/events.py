@@ -45,9 +45,6 @@ from ci.trials.file import RecordError
 CAUSES = 2
 """Causes that are shown; --json has all."""
 
-FOLDED = 5
-"""More changes of the machine code than these are told as a number, beside events of other kinds."""
-
 STYLE = {Direction.SLOWER: "red", Direction.FASTER: "green"}
 
 
@@ -61,17 +58,12 @@ def needs_somebody(event: HistoryEvent) -> bool:
     return is_regression(event) and not event.owner
 
 
-def show(events: Sequence[HistoryEvent], history: History, console: Console, all_code: bool = False) -> None:
-    """One line that says what stands, the events, what was looked at.  all_code: many changes of code are listed."""
+def show(events: Sequence[HistoryEvent], history: History, console: Console) -> None:
+    """One line that says what stands, the events, what was looked at."""
     count = sum(map(is_regression, events))
     console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
-    code = sum(event.kind is EventKind.CODE for event in events)
-    folded = code > FOLDED and not all_code
     for event in words.in_order_of_need(events):
-        if not (folded and event.kind is EventKind.CODE):
-            console.print(block(event), soft_wrap=True)
-    if folded:
-        console.print(f"{plural(code, 'change')} of the machine code: `ridgeline events list --kind code`")
+        console.print(block(event), soft_wrap=True)
     looked_at = f"looked at {history.series} series with {plural(history.points, 'point')}"
     console.print(f"{looked_at} of {plural(len(history.commits), 'commit')}")
     for note in history.notes:
@@ -140,7 +132,7 @@ def events(given: Given) -> int:
     if given.as_json:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
     else:
-        show(chosen, history, out_console(), all_code=EventKind.CODE in given.kinds)
+        show(chosen, history, out_console())
     if given.summary:
         _add_to_summary(chosen, history)
     if any(map(needs_somebody, chosen)):

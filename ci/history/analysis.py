@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ci.history import series
-from ci.history.exact import RecordedCommit, Surroundings, code_events
+from ci.history.exact import RecordedCommit, Surroundings
 from ci.history.series import Tracks, coded
 from ci.history.triage import Triage
 from ci.history.types import (
@@ -144,7 +144,6 @@ def analyse(
     around = Surroundings(frame, tracks, order, code or ())
     found = list(_series_steps(tracks, order, paired, around))
     events = _events_of([(group, _event(group, tracks, around, triage)) for group in _groups(tracks, found)])
-    events += code_events(code or (), order, triage)
     by_series = itertools.groupby(sorted(found, key=lambda step: (step.key, step.bad)), key=lambda step: step.key)
     return History(
         events=tuple(sorted(events, key=lambda event: (order.place[event.first_bad.hash], event.id))),

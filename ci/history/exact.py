@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,19 +16,7 @@ from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
 from ci.history.series import Tracks
-from ci.history.triage import Triage
-from ci.history.types import (
-    Cause,
-    CommitOrder,
-    Direction,
-    EventKind,
-    EventState,
-    HistoryEvent,
-    Moved,
-    SeriesKey,
-    event_id,
-    event_of,
-)
+from ci.history.types import Cause, CommitOrder, EventKind, SeriesKey
 from ci.stats.types import Step
 
 MACHINE = "isa"
@@ -211,70 +198,6 @@ def _range(values: Sequence[float | None]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:g}"
-
-
-# Changes of the machine code: one event per commit, version of Triton and operator.
-
-
-def code_events(code: Sequence[RecordedCommit], order: CommitOrder, triage: Triage) -> list[HistoryEvent]:
-    """One event per recorded commit and operator whose code changed.
-
-    They are ACCEPTED as they stand: the next commit is compared with the new code, and whether it is worse was judged
-    at its pull request (`ridgeline isa`).  Here they explain what the times do.
-    """
-    return [event for number, one in enumerate(code) for event in _events_of_commit(one, number, order, triage)]
-
-
-def _events_of_commit(
-    record: RecordedCommit, number: int, order: CommitOrder, triage: Triage
-) -> Iterator[HistoryEvent]:
-    for kernel, same in itertools.groupby(record.steps, key=lambda step: step.kernel):
-        changed = list(same)
-        ratio = math.exp(math.fsum(math.log(ratio_of(step)) for step in changed) / len(changed))
-        way = _direction(ratio - 1)
-        name = event_id(MACHINE, f"{kernel} {record.env}", EventKind.CODE, way, record.commit)
-        event = event_of(
-            [_exact(number, 1.0, ratio, ratio)],
-            id=name,
-            kind=EventKind.CODE,
-            direction=way,
-            machine=MACHINE,
-            moved=tuple(_largest_changes(changed, record, number)),
-            first_bad=order.facts(record.commit),
-            last_good=order.facts(record.previous),
-            between=order.between(record.previous, record.commit),
-            causes=tuple(Cause("code", sentence) for sentence in sentences(changed)),
-            state=EventState.ACCEPTED,
-        )
-        yield triage.applied(event)
-
-
-def _largest_changes(changed: Sequence[CodeStep], record: RecordedCommit, number: int) -> Iterator[Moved]:
-    """Of each backend and configuration the largest change; the sentences tell all of them."""
-    largest: dict[tuple[str, str], CodeStep] = {}
-    for step in sorted(changed, key=lambda step: -abs(math.log(ratio_of(step)))):
-        for configuration in step.configurations:
-            largest.setdefault((step.backend, configuration), step)
-    for (backend, configuration), step in sorted(largest.items(), key=lambda pair: pair[0]):
-        key, ratio = SeriesKey(MACHINE, step.kernel, backend, configuration), ratio_of(step)
-        counts = _exact(number, step.before or 0.0, step.after or 0.0, ratio)
-        yield Moved(key, counts, _direction(ratio - 1), "code", record.commit, record.previous)
-
-
-def _exact(number: int, before: float, after: float, ratio: float) -> Step:
-    return Step(number, before, after, ratio, ratio, ratio, 0.0)
-
-
-def _direction(more: float) -> Direction:
-    return Direction.SLOWER if more > 0 else Direction.FASTER
-
-
-def ratio_of(step: CodeStep) -> float:
-    """New count / old count; of counts that are or were 0 the ratio of the counts + 1, of a failure 1: it has none."""
-    if step.before is None or step.after is None:
-        return 1.0
-    add = 0 if step.before and step.after else 1
-    return (step.after + add) / (step.before + add)
 
 
 # What else changed where a step is: versions, machine code, and how much was not measured in between.

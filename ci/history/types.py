@@ -34,8 +34,6 @@ class EventKind(enum.StrEnum):
     """Ours: its own seconds moved more than the library's."""
     LIBRARY = "library"
     """The vendor's library, in the denominator of the ratio."""
-    CODE = "code"
-    """What the compiler emits; exact, so every change counts."""
 
 
 class EventState(enum.StrEnum):
@@ -66,8 +64,8 @@ class SeriesKey(NamedTuple):
 class Moved:
     """A series that takes part in an event.
 
-    judged_by: "ratio" to the library of the same trial; "pairs": trials in which both commits ran, with the numbers of
-    their verdict (`ridgeline gate`); or "code".
+    judged_by: "ratio" to the library of the same trial; or "pairs": trials in which both commits ran, with the numbers
+    of their verdict (`ridgeline gate`).
     """
 
     key: SeriesKey

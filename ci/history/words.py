@@ -24,7 +24,6 @@ def headline(event: HistoryEvent) -> str:
     who = {
         EventKind.KERNEL: f"{plain(kernel, WIDEST)}, {plain(backend, WIDEST)} {event.direction}",
         EventKind.LIBRARY: f"{plain(kernel, WIDEST)}: the library {plain(backend, WIDEST)} became {event.direction}",
-        EventKind.CODE: f"{plain(kernel, WIDEST)}: machine code changed",
     }[event.kind]
     return f"{who}: {size}, {several} on {plain(event.machine, WIDEST)}"
 
@@ -70,12 +69,11 @@ def is_open(event: HistoryEvent) -> bool:
 
 
 def in_order_of_need(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """What is open and slower first, by size; then what is open; then the newest of the rest, machine code last."""
+    """What is open and slower first, by size; then what is open; then the newest of the rest."""
     return sorted(
         events,
         key=lambda event: (
             not is_open(event),
-            event.kind is EventKind.CODE,
             event.direction != "slower",
             -abs(math.log(event.ratio)) if is_open(event) else -event.first_bad.date_ms,
         ),

@@ -75,7 +75,6 @@ def test_a_headline_says_what_moved_by_how_much_and_where() -> None:
     assert words.headline(EVENT) == "gemm, triton slower: +10.0 % [+9.0, +11.0], m64 on m"
     library = dataclasses.replace(EVENT, kind=EventKind.LIBRARY)
     assert words.headline(library) == "gemm: the library triton became slower: +10.0 % [+9.0, +11.0], m64 on m"
-    assert words.headline(dataclasses.replace(EVENT, kind=EventKind.CODE)).startswith("gemm: machine code changed")
 
 
 def test_who_and_what_may_be_to_blame() -> None:
@@ -101,7 +100,6 @@ def test_what_became_of_it() -> None:
 def test_the_order_of_need() -> None:
     faster = dataclasses.replace(EVENT, id="f", direction=Direction.FASTER, ratio=0.5)
     larger = dataclasses.replace(EVENT, id="l", ratio=1.2)
-    code = dataclasses.replace(EVENT, id="c", kind=EventKind.CODE, state=EventState.ACCEPTED)
     done = dataclasses.replace(EVENT, id="d", state=EventState.BACK)
-    ordered = words.in_order_of_need([code, done, faster, EVENT, larger])
-    assert [event.id for event in ordered] == ["l", "e", "f", "d", "c"]
+    ordered = words.in_order_of_need([done, faster, EVENT, larger])
+    assert [event.id for event in ordered] == ["l", "e", "f", "d"]
