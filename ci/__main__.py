@@ -36,7 +36,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify", "Is every backend right in every case here? Times nothing."),
         "bisect": ("bisect", "Which commit, knob or environment changed a speed, with confidence."),
         "isa": ("isa", "What the compiler emits for MI300X, MI355X and H200; needs no GPU."),
-        "emulate": ("emulate", "Execute a kernel compiled for MI300X or MI355X on this CPU; needs no GPU."),
+        "emulate": ("emulate", "Any Triton program or test suite on an emulated MI300X or MI355X; needs no GPU."),
         "adopt": ("adopt", "A benchmark script of any repository under paired A/B, unchanged."),
         "gate": ("gate", "Judge one recorded commit against another; measures nothing."),
     },

@@ -39,7 +39,7 @@ ROOMS = {
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
-    "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.isa"},
+    "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.importing", "benchmarks.isa"},
     **dict.fromkeys(
         (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "pool", "verify", "executed")), {"benchmarks"}
     ),

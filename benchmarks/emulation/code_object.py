@@ -6,7 +6,8 @@ Formats: ELF, and "User Guide for AMDGPU Backend" of LLVM, sections Code Object 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,10 @@ NOTE_METADATA = 32
 
 TARGETS = {0x4C: "gfx942", 0x4F: "gfx950"}
 """Machine numbers in the ELF flags (EF_AMDGPU_MACH)."""
+
+
+REGISTERS = (".vgpr_count", ".agpr_count", ".sgpr_count", ".vgpr_spill_count", ".sgpr_spill_count")
+"""Of a kernel's metadata."""
 
 
 class NotExecutable(ValueError):
@@ -56,6 +61,8 @@ class KernelCode:
     workgroup_ids: tuple[bool, bool, bool]
     mode: int
     """What MODE is at the first instruction: rounding in bits 0 to 3, denormals in 4 to 7, then DX10_CLAMP and IEEE."""
+    registers: Mapping[str, int] = field(default_factory=dict)
+    """What the compiler took, by name: vgpr_count, agpr_count, sgpr_count and spills of the first and last."""
     file: bytes = b""
     """The whole code object, with the lines of the source if it has them."""
 
@@ -126,6 +133,7 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> Kerne
         user_sgpr_count=second >> 1 & 0x1F,
         workgroup_ids=(bool(second >> 7 & 1), bool(second >> 8 & 1), bool(second >> 9 & 1)),
         mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
+        registers={name[1:]: metadata[name] for name in REGISTERS if name in metadata},
         file=data,
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.emulation.code_object import TARGETS
-from benchmarks.emulation.pool import ENDED, Pool, missing
+from benchmarks.emulation.installed import missing
+from benchmarks.emulation.pool import ENDED, Pool
 from benchmarks.isa.compile import Cache, key_of
 from benchmarks.isa.pool import Choice, CompileSetting
 from benchmarks.shapes import Json, JsonObject

@@ -111,7 +111,9 @@ class Machine:
             try:
                 result = instruction.do(w)
             except (Fault, Unknown) as error:
-                raise type(error)(f"{error}; {self._where(instruction, w, error)}") from error
+                raised = type(error)(f"{error}; {self._where(instruction, w, error)}")
+                raised.at = instruction.at
+                raise raised from error
             w.pc = instruction.at + instruction.size
             if instruction.kind == "plain":
                 continue

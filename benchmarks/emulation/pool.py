@@ -9,7 +9,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,6 @@ PROCESSES = 2
 LIMITS = Limits(300.0, 6000)
 """Of one case and a process."""
 
-NEEDED = ("tinygrad", "elftools", "msgpack", "torch")
-"""Modules, most of the extra `emulate`, without which nothing is executed."""
-
 MODULE = "benchmarks.emulation.worker"
 
 ENDED = "ended"
@@ -42,12 +38,6 @@ class ExecutingProcess(CompileProcess):
     """One executing process, which has to list the cases before it is asked for them by their number."""
 
     what = "executing"
-
-
-def missing() -> str:
-    """What to install before anything can be executed, "" if all is there."""
-    absent = [name for name in NEEDED if find_spec(name) is None]
-    return f"{', '.join(absent)} not installed: pip install 'ridgeline[emulate]'" if absent else ""
 
 
 class Pool(contextlib.ExitStack):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +31,10 @@ class NotEmulated(code_object.NotExecutable, AttributeError):
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: arguments are addresses in `memory` and numbers, in the kernel's order; watch as Machine has it."""
+    """One launch: arguments are addresses in `memory` and numbers, in the kernel's order; watch as Machine has it.
+
+    configuration: what was compiled in, by name.
+    """
 
     code: code_object.KernelCode
     memory: Memory
@@ -40,6 +43,7 @@ class Launch:
     warps: int
     lds_bytes: int
     watch: Any = None
+    configuration: Mapping[str, Any] = field(default_factory=dict)
 
     def executed(self) -> launch.Execution:
         """Execute it alone, to its end."""
@@ -49,12 +53,15 @@ class Launch:
 
 
 class EmulatedDriver:
-    """What Triton's runtime asks of a driver, for one target; `told` gets every launch."""
+    """What Triton's runtime asks of a driver, for one target; `told` gets every launch.
 
-    def __init__(self, arch: str, told: Callable[[Launch], None]) -> None:
+    device: of torch, on which the tensors lie that kernels take.
+    """
+
+    def __init__(self, arch: str, told: Callable[[Launch], None], device: str = "cpu") -> None:
         from triton.backends.compiler import GPUTarget
 
-        self.arch, self.told = arch, told
+        self.arch, self.told, self._device = arch, told, device
         self.watch: Any = None
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
@@ -94,26 +101,80 @@ class EmulatedDriver:
         """Where tensors lie."""
         import torch
 
-        return torch.device("cpu")
+        return torch.device(self._device)
+
+    def get_device_interface(self) -> Any:
+        """torch.cuda, or what there is for the CPU."""
+        import torch
+
+        return torch.get_device_module(self._device.partition(":")[0])
+
+    def map_python_to_cpp_type(self, kind: str) -> str:
+        """As AMD's own driver names it."""
+        from triton.backends.amd.driver import ty_to_cpp
+
+        return str(ty_to_cpp(kind))
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         """What launches a compiled kernel: (grid, stream, code object, ..., arguments)."""
         kinds = list(source.signature.values())
+        configuration = {**_constants(source), **_options(metadata)}
 
         def run(x: int, y: int, z: int, stream: int, function: bytes, *rest: Any) -> None:
-            values = [value for value, kind in zip(rest[-len(kinds) :], kinds, strict=True) if kind != "constexpr"]
+            values = _flat(kinds, rest[len(rest) - len(kinds) :])
             memory = Memory()
-            arguments = [_argument(value, memory) for value in values]
-            code, grid = code_object.read(function), (x, y, z)
-            self.told(Launch(code, memory, arguments, grid, metadata.num_warps, metadata.shared, self.watch))
+            arguments = [_argument(value, at, memory, self._device) for at, value in enumerate(values)]
+            if x * y * z > 0:
+                code, shape = code_object.read(function), ((x, y, z), metadata.num_warps, metadata.shared)
+                self.told(Launch(code, memory, arguments, *shape, self.watch, configuration))
 
         return run
 
 
-def _argument(value: Any, memory: Memory) -> Any:
-    """A tensor's address, its storage made known to the memory; numbers as they are."""
+OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
+"""Compile-time options of AMD's backend that a configuration chooses."""
+
+
+def _options(metadata: Any) -> dict[str, Any]:
+    return {name: getattr(metadata, name) for name in OPTIONS if hasattr(metadata, name)}
+
+
+def _constants(source: Any) -> dict[str, Any]:
+    """Arguments that were compiled in, by name, as far as they are numbers and texts."""
+    names = getattr(source.fn, "arg_names", ()) if hasattr(source, "fn") else ()
+    found = {}
+    for place, value in getattr(source, "constants", {}).items():
+        at = place[0] if isinstance(place, tuple) and len(place) == 1 else place
+        name = names[at] if isinstance(at, int) and at < len(names) else str(at)
+        if isinstance(value, (bool, int, float, str)):
+            found[name] = value
+    return found
+
+
+def _flat(kinds: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The arguments that a kernel takes: without constants, tuples and tensor descriptors by their parts."""
+    flat: list[Any] = []
+    for kind, value in zip(kinds, values, strict=True):
+        if isinstance(kind, tuple):
+            flat += _flat(kind, tuple(value))
+        elif str(kind).startswith("tensordesc"):
+            from triton.backends.driver import decompose_descriptor
+
+            flat += decompose_descriptor(value)
+        elif kind != "constexpr":
+            flat.append(value)
+    return flat
+
+
+def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
+    """A tensor's address, its storage made known to the memory; numbers as they are.
+
+    ValueError as of Triton's own drivers, of a tensor that lies elsewhere.
+    """
     if not hasattr(value, "data_ptr"):
         return np.asarray(value if value is not None else 0)
+    if value.device.type != device.partition(":")[0]:
+        raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({value.device.type} tensor?)")
     storage = value.untyped_storage()
     if storage.nbytes() and not memory.knows(storage.data_ptr()):
         contents = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
@@ -130,7 +191,7 @@ def driving(arch: str, launched: Callable[[Launch], None]) -> Iterator[EmulatedD
     before, times = getattr(driver, "_active", None), Autotuner._bench
     active = EmulatedDriver(arch, launched)
     driver.set_active(active)
-    Autotuner._bench = _first_that_fits
+    Autotuner._bench = first_that_fits
     try:
         yield active
     finally:
@@ -141,7 +202,7 @@ CHOSEN, LATER = [0.0] * 3, [float("inf")] * 3
 """In place of times of a configuration, which an emulator cannot take."""
 
 
-def _first_that_fits(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+def first_that_fits(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
     """In place of Autotuner._bench: the first configuration that compiles and fits the device is the fastest.
 
     Nothing is launched, and the configurations after it are not compiled.

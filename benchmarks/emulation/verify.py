@@ -14,7 +14,8 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.emulation.code_object import TARGETS
-from benchmarks.emulation.pool import ENDED, Pool, missing
+from benchmarks.emulation.installed import missing
+from benchmarks.emulation.pool import ENDED, Pool
 from benchmarks.plan import UsageError, unknown_kernel
 from benchmarks.shapes import JsonObject
 from benchmarks.verify import FORMAT, VERSION, line, settled

@@ -31,7 +31,10 @@ class Fault(NotExecutable):
     """What a kernel must not do, with the wave, lane and instruction that did it.
 
     place: of an access, (which of the waves, which lane of it); before the lanes are known, which access it is.
+    at: offset of the instruction in the code's image, None where there is not one.
     """
+
+    at: int | None = None
 
     def __init__(self, message: str, place: tuple[int, int] | int | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""`ridgeline emulate`: a code object for MI300X or MI355X executed on this CPU; what it computes and what it counts."""
+"""`ridgeline emulate`: programs on an emulated MI300X or MI355X, and code objects executed alone; counts, no times."""
 
 from __future__ import annotations
 
@@ -10,15 +10,37 @@ from typing import Any
 import click
 import numpy as np
 
+from benchmarks.emulation.device.program import emulated
+from benchmarks.emulation.installed import missing
 from benchmarks.emulation.launch import LIMIT, Execution, execute
 from benchmarks.emulation.watching import Trace
-from ci.options import ANY, JSON, Given, NewFile, option, verb
+from ci.options import ANY, Given, NewFile, VerbCommand, option, several, verb
 from ci.whole_files import replace
 
 MOST_CONFLICTS = 5
 """Instructions with the most bank conflicts that are listed; --json has all."""
 
-EXAMPLE = "ridgeline emulate softmax.hsaco --grid 5,1,1 --warps 4 --arguments in.npz --out out.npz"
+EXAMPLES = """ridgeline emulate --arch gfx942 --arch gfx950 -- pytest tests
+  ridgeline emulate softmax.hsaco --grid 5,1,1 --warps 4 --arguments in.npz --out out.npz"""
+
+TARGETS = click.Choice(["gfx942", "gfx950"])
+
+PROGRAM = "program"
+"""In the context: what stands behind `--`."""
+
+
+class ProgramOrFile(VerbCommand):
+    """What stands behind `--` is a program with its arguments, as they are."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the program away before options are read."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[PROGRAM] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Both forms."""
+        return ["[OPTIONS]", "-- PROGRAM [ARGUMENTS]  |  FILE [OPTIONS]"]
 
 
 def _grid(_: click.Context, option: click.Parameter, value: str) -> tuple[int, int, int]:
@@ -28,6 +50,8 @@ def _grid(_: click.Context, option: click.Parameter, value: str) -> tuple[int, i
     sizes = [int(part) for part in parts] + [1, 1]
     return sizes[0], sizes[1], sizes[2]
 
+
+ALONE = "Options of a code object"
 
 LAST = 20
 """Lines of a trace that are shown of a launch that breaks off."""
@@ -40,29 +64,87 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
     return (int(parts[0]), int(parts[1])) if value else None
 
 
-@verb(EXAMPLE)
-@click.argument("file", type=ANY)
+@verb(EXAMPLES, "Examples", cls=ProgramOrFile)
+@click.argument("file", type=ANY, required=False)
+@several(
+    "--arch ARCH -> arches", "gfx942 (MI300X, the default) or gfx950 (MI355X); a program runs once on each.", TARGETS
+)
+@option(
+    "--configurations",
+    "Of a kernel under @triton.autotune: the first configuration that fits, or all, which are compared.",
+    click.Choice(["first", "all"]),
+    default="first",
+)
+@option(
+    "--json -> json_file",
+    "With a program: FILE gets a row for each launch. With a code object: print the result as JSON.",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="-",
+)
 @option(
     "--arguments IN.npz",
     "Arrays of the kernel's arguments, in the order of their sorted names (00_x, 01_y, ...): an "
     "array is a buffer, a 0-d array a scalar.",
     ANY,
-    required=True,
+    heading=ALONE,
 )
-@option("--grid X,Y,Z", "Workgroups.", default="1,1,1", callback=_grid)
-@option("--warps N", "Waves of 64 lanes in a workgroup.", click.IntRange(1, 16), default=4)
-@option("--out OUT.npz", "Write every buffer as it is after the launch, under its name.", NewFile())
-@option("--arch ARCH", "Refuse code for another target: gfx942 or gfx950.", click.Choice(["gfx942", "gfx950"]))
-@option("--kernel NAME", "The kernel, where the code object has several.")
-@option("--lds BYTES", "Dynamic LDS of a workgroup (default: all that the chip has).", click.IntRange(0))
-@option("--limit N", "Stop after so many instructions.", click.IntRange(1), default=LIMIT)
-@option("--trace WORKGROUP,WAVE", "Print each instruction of one wave, with what it wrote.", callback=_wave)
-@JSON
-def emulate(given: Given) -> None:
-    """Execute a compiled kernel on this CPU, on arguments from a file, without a GPU.
+@option("--grid X,Y,Z", "Workgroups.", default="1,1,1", callback=_grid, heading=ALONE)
+@option("--warps N", "Waves of 64 lanes in a workgroup.", click.IntRange(1, 16), default=4, heading=ALONE)
+@option("--out OUT.npz", "Write every buffer as it is after the launch, under its name.", NewFile(), heading=ALONE)
+@option("--kernel NAME", "The kernel, where the code object has several.", heading=ALONE)
+@option("--lds BYTES", "Dynamic LDS of a workgroup (default: all that the chip has).", click.IntRange(0), heading=ALONE)
+@option("--limit N", "Stop after so many instructions.", click.IntRange(1), default=LIMIT, heading=ALONE)
+@option(
+    "--trace WORKGROUP,WAVE", "Print each instruction of one wave, with what it wrote.", callback=_wave, heading=ALONE
+)
+def emulate(given: Given) -> int | None:
+    """Run a Triton program or its tests on an MI300X or MI355X that is emulated on this CPU, as they are: pytest, a
+    script, anything that starts Python. Or execute one compiled kernel on arguments from a file.
 
-    Prints what it executed, by instruction, and the bytes it moved: exact counts, no times.
+    It executes the machine code: right or wrong, and exact counts, no times.
     """
+    if why := missing():
+        raise click.ClickException(why)
+    if program := click.get_current_context().meta[PROGRAM]:
+        if given.file:
+            raise click.UsageError(f"{given.file} and a program behind --: name one of them")
+        return _program(program, given)
+    if given.json_file and not given.file:
+        given.file, given.json_file = Path(given.json_file), "-"
+    if not given.file or not given.arguments:
+        raise click.UsageError(
+            "name a program behind --, as in `ridgeline emulate -- pytest tests`, or a code object with its --arguments"
+        )
+    if len(given.arches) > 1:
+        raise click.UsageError("a code object is for one --arch")
+    _code_object(given)
+    return None
+
+
+def _program(command: list[str], given: Given) -> int:
+    """Run it on each target; the exit code: 0 if all passed."""
+    runs = []
+    for arch in given.arches or ["gfx942"]:
+        try:
+            run = emulated(command, arch, given.configurations)
+        except FileNotFoundError as error:
+            raise click.ClickException(str(error)) from error
+        runs.append(run)
+        for failure in run.failures:
+            click.echo(f"{arch}: {failure}", err=True)
+        click.echo(run.summary(), err=True)
+    if given.json_file:
+        rows = "".join(json.dumps(row) + "\n" for run in runs for row in run.launches)
+        if given.json_file == "-":
+            click.echo(rows, nl=False)
+        else:
+            replace(Path(given.json_file), rows.encode())
+    return 0 if all(run.passed for run in runs) else 1
+
+
+def _code_object(given: Given) -> None:
+    """Execute a code object alone, and print what it did."""
     trace = Trace(*given.trace) if given.trace else None
     try:
         with np.load(given.arguments, allow_pickle=False) as archive:
@@ -71,7 +153,8 @@ def emulate(given: Given) -> None:
             }
         done = execute(
             given.file.read_bytes(), list(arguments.values()), given.grid, given.warps,
-            arch=given.arch, kernel=given.kernel, lds_bytes=given.lds, limit=given.limit, watch=trace,
+            arch=next(iter(given.arches), None), kernel=given.kernel, lds_bytes=given.lds, limit=given.limit,
+            watch=trace,
         )  # fmt: skip
     except (OSError, ValueError, ImportError) as error:
         click.echo("".join(f"{line}\n" for line in trace.lines[-LAST:]) if trace else "", err=True, nl=False)
@@ -83,10 +166,10 @@ def emulate(given: Given) -> None:
                 f"--trace {given.trace[0]},{given.trace[1]}: there are workgroups 0 to {workgroups - 1}, "
                 f"each with waves 0 to {given.warps - 1}"
             )
-        click.echo("\n".join(trace.lines), err=given.as_json)
+        click.echo("\n".join(trace.lines), err=bool(given.json_file))
     if given.out:
         _write(Path(given.out), {name: value for name, value in arguments.items() if value.ndim})
-    click.echo(json.dumps(_as_json(done)) if given.as_json else _text(done))
+    click.echo(json.dumps(_as_json(done)) if given.json_file else _text(done))
 
 
 def _write(path: Path, buffers: dict[str, Any]) -> None:

@@ -12,14 +12,12 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
+from ...importing import Change, changing
 from ...shapes import JsonObject
 from .. import failures
 from . import drawn, own_clocks, skipping, timers
@@ -191,66 +189,6 @@ def _files(what: ScriptTask) -> JsonObject:
         name: folder for folder in reversed(outside) for name in own if os.path.isdir(os.path.join(folder, name))
     }
     return {"inside": sorted(inside), "elsewhere": elsewhere, "installed": installed}
-
-
-# Modules changed as they are imported: the timers' modules, and torch for seeds and for `--device cpu`.
-
-
-Change = Callable[[ModuleType], None]
-Choose = Callable[[str], "Change | None"]
-
-
-class ChangingFinder(MetaPathFinder):
-    """Finds what the other finders find, and has some modules changed right after they are executed."""
-
-    def __init__(self, choose: Choose) -> None:
-        self._choose = choose
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec of a module that is to be changed; None leaves all others to the other finders."""
-        change = self._choose(name)
-        if change is None:
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None and spec.loader is not None:
-                spec.loader = ChangingLoader(spec.loader, change)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-class ChangingLoader(Loader):
-    """A loader that changes the module when it has been executed; in all else it is the one that it has."""
-
-    def __init__(self, loader: Any, change: Change) -> None:
-        self._loader, self._change = loader, change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the loader does it."""
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute it, then change it."""
-        self._loader.exec_module(module)
-        self._change(module)
-
-
-@contextmanager
-def changing(choose: Choose) -> Iterator[None]:
-    """Change modules that are imported inside, and those that are there already."""
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType) and (change := choose(name)):
-            change(module)
-    finder = ChangingFinder(choose)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 # What a script does that one process a side cannot measure: several GPUs, or another program that does the timing.

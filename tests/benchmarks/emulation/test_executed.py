@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.emulation import executed, pool
+from benchmarks.emulation import executed, installed, pool
 from benchmarks.emulation.cases import cut
 from benchmarks.isa import __main__ as program
 from benchmarks.isa.pool import Choice, CompileSetting
@@ -26,7 +26,7 @@ def test_a_case_is_cut_to_a_small_shape_that_its_name_tells():
 
 
 def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pool, "NEEDED", ("tinygrad_that_is_not_there",))
+    monkeypatch.setattr(installed, "NEEDED", ("tinygrad_that_is_not_there",))
     monkeypatch.setattr(program, "compile_all", lambda *asked: [])
     asked = ["metrics", "--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
     assert program.main(asked) == program.USAGE

@@ -1,0 +1,358 @@
+"""torch's device "cuda" in the memory of this process.
+
+A tensor of the device is an EmulatedTensor: it has the dispatch keys of a CUDA tensor and says that it lies on cuda:0,
+so autograd, autocast and every rule about devices are torch's own.  Its storage is ordinary memory, in which kernels of
+Triton are executed.  Operations run on the CPU in the same dtype.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+DEVICE = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+
+MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_"))
+"""Operations that take tensors of a host beside those of a device, of any number of elements."""
+
+OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_")
+"""Operations that need a kernel of the device: others come here by its fallback."""
+
+overridden: set[str] = set()
+"""Operations for which the program has registered a kernel of its own for the device."""
+
+recorders = threading.local()
+"""`graph` of a thread: what records operations instead of changing memory (streams.Graph), while it captures."""
+
+
+class EmulatedTensor(torch.Tensor):
+    """A tensor on cuda:0.  Its own size, strides and storage are the truth; `on_cpu` is a view of them."""
+
+    @staticmethod
+    def __new__(cls, memory: torch.Tensor) -> Any:
+        """The device's tensor with the storage of a tensor of the host."""
+        return torch.Tensor._make_subclass(
+            cls, memory, memory.requires_grad, dispatch_device=True, device_for_backend_keys=DEVICE
+        )
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operation below autograd and autocast; C++ asks for the device as well."""
+        if func is torch.ops.prim.device.default:
+            return DEVICE
+        return dispatched(func, args, kwargs or {})
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        """As torch prints it, with the device."""
+        return _with_device(torch._tensor_str._str(self.detach().cpu()), self)
+
+    def __format__(self, spec: str) -> str:
+        """As a number where it is one."""
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A leaf with the same values, as torch has it."""
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support deepcopy")
+        copied = memo[id(self)] = _like(self, self.detach().clone())
+        if self.grad is not None:
+            copied.grad = self.grad.__deepcopy__(memo)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Its values, and that they lie on the device."""
+        return restored, (self.detach().cpu(), self.requires_grad, getattr(self, "_is_param", False))
+
+    def tolist(self) -> Any:
+        """As of any tensor."""
+        return self.detach().cpu().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refused as on a GPU, unless it is forced."""
+        if force:
+            return self.detach().cpu().numpy()
+        raise TypeError(
+            f"can't convert {DEVICE} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+
+    def __array__(self, dtype: Any = None) -> Any:
+        """As numpy."""
+        return self.numpy()
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing: there is one stream."""
+
+
+def _with_device(text: str, tensor: torch.Tensor) -> str:
+    end = ", requires_grad=True)" if tensor.requires_grad else ")"
+    return f"{text.removesuffix(')')}, device='{DEVICE}'{end}"
+
+
+def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Values with what `tensor` is beside its own: a parameter, a leaf that wants a gradient."""
+    return restored(values, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
+
+
+def restored(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+    """A tensor of the device with these values."""
+    tensor = values.to(DEVICE).requires_grad_(requires_grad)
+    if is_parameter:
+        tensor._is_param = True  # type: ignore[attr-defined]
+    return tensor
+
+
+def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the host over the memory of a tensor of the device."""
+    return torch.empty(0, dtype=tensor.dtype).set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
+
+
+def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the CPU, by the program's own kernel for the device where it has one.
+
+    Raises RuntimeError, as CUDA does, where tensors of the host stand beside those of the device.
+    """
+    name = func._schema.name
+    if name in overridden or func._overloadname and f"{name}.{func._overloadname}" in overridden or _is_foreign(func):
+        return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
+    return run(func, args, kwargs)
+
+
+def _is_foreign(func: Any) -> bool:
+    return func.namespace not in ("aten", "prim", "prims") and torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CUDA"
+    )
+
+
+class Moved:
+    """The tensors of one operation as the CPU has them."""
+
+    def __init__(self) -> None:
+        self.originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.of_host = False
+
+    def taken(self, value: Any) -> Any:
+        """An argument, with every tensor of the device as the CPU has it."""
+        if isinstance(value, torch.Tensor):
+            if isinstance(value, EmulatedTensor):
+                view = on_cpu(value)
+                self.originals[id(view)] = (value, view)
+                return view
+            self.of_host |= value.dim() > 0
+            return value
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self.taken, value)) if type(value) in (list, tuple) else value
+        if isinstance(value, torch.device):
+            return CPU if value.type == "cuda" else value
+        return value
+
+    def given(self, value: Any, wrap: bool) -> Any:
+        """A result, with every tensor as the device has it."""
+        if isinstance(value, torch.Tensor):
+            if pair := self.originals.get(id(value)):
+                return pair[0]
+            return allocated(EmulatedTensor(value)) if wrap and not isinstance(value, EmulatedTensor) else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.given(each, wrap) for each in value)
+        return value
+
+
+def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the CPU over the memory of its tensors."""
+    moved = Moved()
+    device = kwargs.get("device")
+    values = [moved.taken(value) for value in args]
+    named = {name: moved.taken(value) for name, value in kwargs.items()}
+    if named.get("pin_memory"):
+        named["pin_memory"] = False
+    schema = func._schema
+    if moved.of_host and moved.originals and schema.name.partition("::")[2] not in MIXED:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! "
+            f"(when checking arguments of {schema.name})"
+        )
+    func = OTHERWISE.get(schema.name, func)
+    graph = getattr(recorders, "graph", None)
+    if graph is not None:
+        result = graph.operation(func, values, named)
+    else:
+        result = func(*values, **named)
+    if schema.is_mutable:
+        for original, view in moved.originals.values():
+            _follow(original, view)
+    wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
+    return moved.given(result, wrap)
+
+
+def _softmax_of(function: Any) -> Any:
+    """A softmax that a GPU computes of fp16 in fp32, which the CPU refuses."""
+
+    def widened(tensor: torch.Tensor, dim: int, half_to_float: bool) -> Any:
+        return function(tensor.float() if half_to_float else tensor, dim, False)
+
+    widened._schema = function._schema  # type: ignore[attr-defined]
+    return widened
+
+
+def _softmax_backward_of(function: Any) -> Any:
+    """Its gradient, in the dtype of what went in."""
+
+    def widened(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
+        return function(grad, output, dim, grad.dtype).to(dtype)
+
+    widened._schema = function._schema  # type: ignore[attr-defined]
+    return widened
+
+
+def _plain_attention(*args: Any, **kwargs: Any) -> int:
+    """Which attention scaled_dot_product_attention takes: the one of plain operations (SDPBackend.MATH)."""
+    return 0
+
+
+_plain_attention._schema = torch.ops.aten._fused_sdp_choice.default._schema  # type: ignore[attr-defined]
+
+OTHERWISE = {
+    "aten::_softmax": _softmax_of(torch.ops.aten._softmax.default),
+    "aten::_log_softmax": _softmax_of(torch.ops.aten._log_softmax.default),
+    "aten::_softmax_backward_data": _softmax_backward_of(torch.ops.aten._softmax_backward_data.default),
+    "aten::_log_softmax_backward_data": _softmax_backward_of(torch.ops.aten._log_softmax_backward_data.default),
+    "aten::_fused_sdp_choice": _plain_attention,
+}
+"""Operations that the CPU does otherwise than a GPU."""
+
+
+def _follow(tensor: torch.Tensor, view: torch.Tensor) -> None:
+    """Give a tensor the size and strides that an operation in place has given to its view."""
+    if view.size() == tensor.size() and view.stride() == tensor.stride():
+        return
+    with torch._C._DisableTorchDispatch():
+        torch.ops.aten.as_strided_.default(tensor, view.size(), view.stride(), view.storage_offset())
+
+
+# Bytes of live storages.
+
+held = {"now": 0, "peak": 0}
+_storages: dict[int, Any] = {}
+
+
+def allocated(tensor: torch.Tensor) -> torch.Tensor:
+    """Count the tensor's storage, once, until it is freed."""
+    storage = tensor.untyped_storage()
+    key, size = storage._cdata, storage.nbytes()
+    if key not in _storages:
+
+        def freed(_: Any) -> None:
+            del _storages[key]
+            held["now"] -= size
+
+        _storages[key] = weakref.ref(storage, freed)
+        held["now"] += size
+        held["peak"] = max(held["peak"], held["now"])
+    return tensor
+
+
+# What C++ must know of the device.
+
+CUDA_INDEX, MOST_DEVICES, MOST_SLOTS = 1, 32, 64
+"""c10::DeviceType::CUDA; at least as many as there are device types, and virtual functions of a class."""
+
+IS_BUILT, HAS_CONTEXT = 2, 4
+"""Slots of at::AcceleratorHooksInterface behind its two destructors: isBuilt, and hasPrimaryContext behind isAvailable
+(torch 2.11 to 2.15)."""
+
+_kept_alive: list[Any] = []
+
+
+def _answering(value: int) -> int:
+    """Address of a C function that returns a number."""
+    function = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(lambda this: value)
+    _kept_alive.append(function)
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def _tell_cpp() -> None:
+    """Autograd asks C++ for the accelerator's streams and contexts; a build without a GPU has none to answer with.
+
+    The guard of the device becomes torch's own that does nothing, as for tensors without memory, which torch sets where
+    a guard counts no device; and the hooks of CUDA say that it is there.
+    """
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    c10 = ctypes.CDLL(os.path.join(folder, "libc10.so"))
+    guards = (ctypes.c_void_p * MOST_DEVICES).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
+    none = (ctypes.c_void_p * MOST_SLOTS)(*[_answering(0)] * MOST_SLOTS)
+    without_devices = ctypes.c_void_p(ctypes.addressof(none))
+    guards[CUDA_INDEX] = ctypes.addressof(without_devices)
+    torch._C._ensureCUDADeviceGuardSet()
+    get_hooks = ctypes.CDLL(os.path.join(folder, "libtorch_cpu.so"))._ZN2at6detail12getCUDAHooksEv
+    get_hooks.restype = ctypes.c_void_p
+    hooks = ctypes.c_void_p.from_address(get_hooks())
+    table = (ctypes.c_void_p * MOST_SLOTS)(*(ctypes.c_void_p * MOST_SLOTS).from_address(hooks.value or 0))
+    table[IS_BUILT] = table[HAS_CONTEXT] = _answering(1)
+    hooks.value = ctypes.addressof(table)
+    _kept_alive.extend((none, without_devices, table))
+
+
+def _register() -> None:
+    """The device's kernels: what makes tensors, copies, and a fallback for all else."""
+    of_aten, of_all = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
+    _kept_alive.extend((of_aten, of_all))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in OURS:
+            operator, _, overload = name.removeprefix("aten::").partition(".")
+            func = getattr(getattr(torch.ops.aten, operator), overload or "default")
+            of_aten.impl(name.removeprefix("aten::"), _kernel(func), "CUDA")
+        of_all.fallback(lambda func, *args, **kwargs: run(func, args, kwargs), "CUDA")
+    original = torch.library.Library.impl
+
+    def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **how: Any) -> Any:
+        if dispatch_key == "CUDA" or not dispatch_key and library.dispatch_key == "CUDA":
+            name = op_name if isinstance(op_name, str) else op_name.name()
+            overridden.add(name if "::" in name else f"{library.ns}::{name}")
+        return original(library, op_name, fn, dispatch_key, **how)
+
+    torch.library.Library.impl = impl  # type: ignore[method-assign,assignment]
+
+
+def _kernel(func: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: run(func, args, kwargs)
+
+
+def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """tensor.data = value: also between a host and a device, as module.to("cuda") does it with parameters."""
+    if isinstance(value, EmulatedTensor) == isinstance(tensor, EmulatedTensor):
+        _data.__set__(tensor, value)
+        return
+    moved = value.detach().requires_grad_(tensor.requires_grad)
+    if isinstance(tensor, torch.nn.Parameter):
+        if isinstance(moved, EmulatedTensor):
+            moved._is_param = True
+        else:
+            moved = torch.nn.Parameter(moved, tensor.requires_grad)
+    torch.utils.swap_tensors(tensor, moved)
+
+
+_data: Any = torch.Tensor.data
+
+
+def attach() -> None:
+    """Give torch the device; once in a process."""
+    _tell_cpp()
+    _register()
+    torch.Tensor.data = property(_data.__get__, _set_data)  # type: ignore[assignment]
+    torch.Tensor.pin_memory = lambda tensor, device=None: tensor.clone()  # type: ignore[method-assign,assignment]
+    torch.serialization.add_safe_globals([restored])

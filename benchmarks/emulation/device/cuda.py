@@ -1,0 +1,181 @@
+"""torch.cuda as a machine with one MI300X or MI355X has it: what it is, its memory, random numbers, and what is nothing
+to do where every launch is complete when it returns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ... import naming
+from . import backend, refusals, streams
+
+PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
+"""Which product of the architecture it is."""
+
+HIP = "7.2.0"
+"""Version of HIP that torch.version reports."""
+
+
+def hardware(arch: str) -> Any:
+    """The product in our table of hardware."""
+    table = naming.our("kernels.hardware")
+    return next(one for one in table.DEVICES if one.arch == arch and one.market_name == PRODUCTS[arch])
+
+
+class Generator(torch._C.Generator):
+    """torch.Generator, whose numbers for the device come from the CPU's generator."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        """As torch makes it."""
+        made = super().__new__(cls, device="cpu")
+        made._device = torch.device(device)
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it was asked for."""
+        return backend.DEVICE if self._device.type == "cuda" else self._device
+
+
+class _Kind(type(torch._C.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, torch._C.Generator)
+
+
+class AnyGenerator(Generator, metaclass=_Kind):
+    """The same; torch's own default generator is an instance."""
+
+
+def properties(arch: str) -> SimpleNamespace:
+    """What torch.cuda.get_device_properties gives (CDNA3 and CDNA4 ISA documents; kernels/hardware.py)."""
+    product = hardware(arch)
+    major, minor = capability(arch)
+    return SimpleNamespace(
+        name=f"AMD Instinct {product.market_name}",
+        gcnArchName=f"{arch}:sramecc+:xnack-",
+        major=major,
+        minor=minor,
+        total_memory=product.hbm_bytes,
+        multi_processor_count=product.compute_units,
+        warp_size=product.wave_size,
+        L2_cache_size=product.l2_bytes,
+        max_threads_per_block=1024,
+        max_threads_per_multi_processor=product.waves_per_simd * product.simds * product.wave_size,
+        regs_per_multiprocessor=product.vgpr_file_bytes // 4,
+        shared_memory_per_block=product.lds_bytes,
+        shared_memory_per_block_optin=product.lds_bytes,
+        shared_memory_per_multiprocessor=product.lds_bytes,
+        clock_rate=1000 * product.clock_mhz,
+        is_integrated=False,
+        is_multi_gpu_board=False,
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+        uuid="00000000-0000-0000-0000-000000000000",
+    )
+
+
+def capability(arch: str) -> tuple[int, int]:
+    """What ROCm's torch reports: gfx942 as (9, 4), gfx950 as (9, 5)."""
+    return 9, int(arch[4])
+
+
+def _host_bytes() -> int:
+    """Free memory of this machine, in which the device's tensors lie."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def attach(arch: str) -> None:
+    """Give torch.cuda, torch.version and torch's other functions what they have on a machine with the device."""
+    backend.attach()
+    facts, generator = properties(arch), torch.default_generator
+    torch.version.hip, torch.version.cuda = HIP, None  # type: ignore[assignment]
+    torch.Generator = AnyGenerator  # type: ignore[assignment,misc]
+    torch.compile = refusals.torch_compile  # type: ignore[assignment]
+    cuda = torch.cuda
+
+    def statistics(*args: Any, **kwargs: Any) -> dict[str, int]:
+        now, peak = backend.held["now"], backend.held["peak"]
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+        return {f"{kind}.all.{which}": bytes_ for kind in kinds for which, bytes_ in (("current", now), ("peak", peak))}
+
+    def reset_peak(*args: Any, **kwargs: Any) -> None:
+        backend.held["peak"] = backend.held["now"]
+
+    @contextlib.contextmanager
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        yield
+
+    class Device:
+        """torch.cuda.device and device_of: the only one is always current."""
+
+        def __init__(self, device: Any = None) -> None:
+            self.idx, self.prev_idx = 0, 0
+
+        def __enter__(self) -> None:
+            return None
+
+        def __exit__(self, *error: Any) -> None:
+            return None
+
+    replaced: dict[str, Any] = {
+        "_lazy_init": always(None), "init": always(None), "is_available": always(True),
+        "is_initialized": always(True),
+        "_is_in_bad_fork": always(False), "device_count": always(1), "current_device": always(0),
+        "set_device": always(None), "synchronize": always(None), "ipc_collect": always(None),
+        "empty_cache": always(None),
+        "device": Device, "device_of": type("device_of", (Device,), {}), "can_device_access_peer": always(False),
+        "get_device_properties": always(facts), "get_device_name": always(facts.name),
+        "get_device_capability": always((facts.major, facts.minor)), "get_arch_list": always([arch]),
+        "is_bf16_supported": always(True), "is_tf32_supported": always(False), "utilization": always(0),
+        "memory_allocated": lambda *a, **k: backend.held["now"], "memory_reserved": lambda *a, **k: backend.held["now"],
+        "max_memory_allocated": lambda *a, **k: backend.held["peak"],
+        "max_memory_reserved": lambda *a, **k: backend.held["peak"],
+        "reset_peak_memory_stats": reset_peak, "reset_max_memory_allocated": lambda *a, **k: reset_peak(),
+        "reset_accumulated_memory_stats": always(None), "memory_stats": statistics, "memory_summary": always(""),
+        "mem_get_info": lambda *a, **k: (_host_bytes(), facts.total_memory),
+        "set_per_process_memory_fraction": always(None), "memory_snapshot": always([]),
+        "manual_seed": lambda seed: generator.manual_seed(seed) and None,
+        "manual_seed_all": lambda seed: generator.manual_seed(seed) and None,
+        "seed": lambda: generator.seed() and None, "seed_all": lambda: generator.seed() and None,
+        "initial_seed": lambda: generator.initial_seed(),
+        "get_rng_state": lambda *a, **k: torch.get_rng_state(), "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": lambda state, *a, **k: torch.set_rng_state(state),
+        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]), "default_generators": (generator,),
+        "Stream": streams.Stream, "Event": streams.Event, 
+        "ExternalStream": type("ExternalStream", (streams.Stream,), {}), "stream": inside,
+        "StreamContext": lambda *a, **k: inside(), "current_stream": always(streams.CURRENT),
+        "default_stream": always(streams.CURRENT),
+        "set_stream": always(None), "CUDAGraph": streams.Graph, "graph": streams.graph,
+        "graph_pool_handle": always((0, 0)), "make_graphed_callables": streams.make_graphed_callables,
+        "is_current_stream_capturing": lambda: streams.CURRENT.is_capturing(),
+    }  # fmt: skip
+    for name, value in replaced.items():
+        setattr(cuda, name, value)
+    for module in (cuda.memory, cuda.random, cuda.streams, cuda.graphs):
+        for name, value in replaced.items():
+            if hasattr(module, name):
+                setattr(module, name, value)
+    torch.Stream, torch.Event = streams.Stream, streams.Event  # type: ignore[misc,assignment]
+    _accelerator()
+
+
+def always(value: Any) -> Any:
+    """A function that gives it, one for each name: torch's compiler knows functions apart by what they are."""
+    return lambda *args, **kwargs: value
+
+
+def _accelerator() -> None:
+    """torch.accelerator, which asks C++ for the device."""
+    for name, value in {
+        "is_available": always(True), "device_count": always(1), "current_accelerator": always(torch.device("cuda")),
+        "current_device_index": always(0), "set_device_index": always(None), "current_stream": always(streams.CURRENT),
+        "synchronize": always(None), "empty_cache": always(None),
+        "memory_allocated": lambda *a, **k: backend.held["now"],
+        "max_memory_allocated": lambda *a, **k: backend.held["peak"],
+    }.items():  # fmt: skip
+        setattr(torch.accelerator, name, value)

@@ -1,0 +1,154 @@
+"""What a Python process does that `ridgeline emulate` has started, it or a child of it: before anything is imported.
+
+The folder named by FOLDER has the settings; a process adds a row for each launch to a file of its own there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ... import naming
+from ...importing import Change, ChangingFinder
+
+FOLDER = "RIDGELINE_EMULATE"
+"""Environment variable: the folder of a run."""
+
+SETTINGS, ROWS = "settings.json", "rows-{pid}.jsonl"
+
+SITE = """\
+import os, sys
+sys.path.insert(0, {harness!r})
+from benchmarks import naming
+naming.settle()
+naming.our("benchmarks.emulation.device.session").begin()
+"""
+"""sitecustomize.py of the folder, which Python imports as it starts.  {harness}: the folder of our rooms."""
+
+
+def begin() -> None:
+    """Change torch and Triton when they are imported."""
+    folder = Path(os.environ[FOLDER])
+    settings = json.loads((folder / SETTINGS).read_text())
+    session = Session(folder, settings["arch"], settings["configurations"] == "all")
+    sys.meta_path.insert(0, ChangingFinder(session.change_of))
+    sys.meta_path.insert(0, naming.ContractFinder(f"{naming.HOUSE}.kernels", everywhere=False))
+    _own_sitecustomize(folder)
+
+
+def _own_sitecustomize(folder: Path) -> None:
+    """Import the one that Python would have imported without ours."""
+    ours = sys.modules.pop("sitecustomize", None)
+    path = list(sys.path)
+    sys.path[:] = [entry for entry in path if Path(entry or ".").resolve() != folder.resolve()]
+    try:
+        __import__("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        sys.path[:] = path
+        if ours is not None:
+            sys.modules.setdefault("sitecustomize", ours)
+
+
+class Session:
+    """The emulation in one process.  everything: all configurations of a tuned kernel are run."""
+
+    def __init__(self, folder: Path, arch: str, everything: bool) -> None:
+        self._folder, self._arch = folder, arch
+        self._changes: dict[str, Change] = {
+            "torch": self._torch,
+            "triton.runtime.driver": self._triton,
+            "triton.testing": self._testing,
+            "triton.runtime.autotuner": functools.partial(self._autotuner, everything=everything),
+            "torch.utils.cpp_extension": _refuse_extensions,
+            "torch._inductor.compile_fx": _refuse_inductor,
+        }
+
+    def change_of(self, name: str) -> Change | None:
+        """What is changed in a module, if anything is."""
+        return self._changes.get(name)
+
+    def _torch(self, torch: ModuleType) -> None:
+        from ..installed import missing
+
+        if why := missing():
+            raise ImportError(f"ridgeline emulate: {why} (for {sys.executable})")
+        from . import cuda, refusals
+
+        cuda.attach(self._arch)
+        if hasattr(torch.distributed, "init_process_group"):
+            original = torch.distributed.init_process_group
+            torch.distributed.init_process_group = refusals.process_groups(original)
+
+    def _triton(self, module: Any) -> None:
+        from ..triton_driver import EmulatedDriver
+
+        module.driver.set_active(EmulatedDriver(self._arch, self._launched, "cuda:0"))
+
+    @staticmethod
+    def _testing(module: Any) -> None:
+        from . import configurations
+
+        configurations.change_testing(module)
+
+    def _autotuner(self, module: Any, everything: bool) -> None:
+        from . import configurations
+
+        configurations.change_autotuner(module, everything, lambda sentence: self._write({"wrong": sentence}))
+
+    def _launched(self, launch: Any) -> None:
+        """Execute a launch, or give it to the graph that captures."""
+        from . import backend
+
+        graph = getattr(backend.recorders, "graph", None)
+        if graph is not None:
+            graph.launch(functools.partial(self._execute, launch))
+        else:
+            self._execute(launch)
+
+    def _execute(self, launch: Any) -> None:
+        from ..code_object import NotExecutable
+        from ..operands import Unknown
+        from ..watching import source_line
+
+        begun = time.perf_counter()
+        row: dict[str, Any] = {"kernel": launch.code.name, "arch": self._arch, "grid": launch.grid}
+        try:
+            done = launch.executed()
+        except (NotExecutable, Unknown) as error:
+            at = getattr(error, "at", None)
+            line = source_line(launch.code, at) if at is not None else ""
+            sentence = f"{error} ({line})" if line else str(error)
+            self._write(row | {"failed": sentence, "seconds": time.perf_counter() - begun})
+            raise type(error)(sentence) from error
+        self._write(
+            row
+            | {"configuration": launch.configuration, "instructions": done.total, "counts": done.counts.as_json()}
+            | {"registers": launch.code.registers, "lds_bytes": launch.lds_bytes}
+            | {"seconds": time.perf_counter() - begun}
+        )
+
+    def _write(self, row: dict[str, Any]) -> None:
+        with (self._folder / ROWS.format(pid=os.getpid())).open("a") as file:
+            file.write(json.dumps(row, default=str) + "\n")
+
+
+def _refuse_extensions(module: Any) -> None:
+    from . import refusals
+
+    for name in ("load", "load_inline"):
+        setattr(module, name, refusals.refusing(f"torch.utils.cpp_extension.{name}", "it is compiled for a GPU"))
+
+
+def _refuse_inductor(module: Any) -> None:
+    from . import configurations
+
+    module.compile_fx = configurations.refuse_inductor
