@@ -25,12 +25,13 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import doctor, preflight, program, sweeping, trial_file, verify
+from benchmarks import doctor, program, sweeping, trial_file, verify
 from benchmarks.coordinator import orders, starting
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.isa.__main__ import main as compiling
+from benchmarks.machine import limits
 from benchmarks.plan import (
     BURST_ROUNDS,
     HEAP_VARIABLE,
@@ -332,15 +333,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.node:
         return _node(arguments)
     report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
-    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
+    print(json.dumps(report, allow_nan=False) if arguments.json else limits.in_words(report["problems"]))
     return FAULTS if report["problems"] else MEASURED
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    """The preflight alone; see :mod:`benchmarks.preflight`."""
-    demand = preflight.Demand(arguments.product, arguments.gpus)
-    report = preflight.examine(None, demand, [Path(arguments.tree).resolve(), *arguments.folder])
-    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report["problems"]))
+    """The preflight alone; see :mod:`benchmarks.machine.limits`."""
+    folders = [Path(arguments.tree).resolve(), *arguments.folder]
+    report = limits.examined(limits.node_facts(None, folders, product=arguments.product, gpu_count=arguments.gpus))
+    print(json.dumps(report, allow_nan=False) if arguments.json else limits.in_words(report["problems"]))
     return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 
 

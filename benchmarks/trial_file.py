@@ -224,7 +224,7 @@ _HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "g
 """Where the symmetric heap of a number of ranks is.  homes: why one cannot be used, or GB/s [from rank][to rank]."""
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
 _PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, bounded)})
-"""The node before the run (benchmarks.preflight); a problem of level "error" forbids a verdict on its times."""
+"""The node before the run (benchmarks.machine.limits); a problem of level "error" forbids a verdict on its times."""
 _POINT = record({"backend": _part, "knobs": table(NAME, bounded)}, {})
 _SWEEP = record({"id": NAME, "rung": COUNT, "batch": COUNT, "anchor": _part, "points": table(NAME, _POINT)}, {})
 """Of a line that is no trial of the case series: a batch of a sweep (benchmarks.points), one case, a rung as trial.

@@ -107,6 +107,11 @@ def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
         )
     elif machine.get("market_name"):
         yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
+    if reasons := [why for cases in answer.get("kernels", {}).values() for why in cases.values()]:
+        runnable = reasons.count("")
+        yield Finding(
+            "ok", f"{len(answer['kernels'])} kernels: {runnable} of {len(reasons)} cases can be measured here"
+        )
     if VERSION_PROBLEMS.isdisjoint(problem["kind"] for problem in answer["problems"]):
         for name in EXAMINED:
             if environment.get(name):

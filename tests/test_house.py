@@ -38,6 +38,7 @@ ROOMS = {
     "benchmarks.coordinator": {"benchmarks", "kernels"},
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
+    "benchmarks.machine": {"benchmarks.machine", "benchmarks.plan", "benchmarks.shapes", "kernels.hardware"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
     "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.importing", "benchmarks.isa"},
     **dict.fromkeys(
@@ -81,6 +82,7 @@ NEVER = {
     "kernels": {"benchmarks", "ci", "dashboards"},
     "benchmarks": {"ci", "dashboards"},
     "benchmarks.coordinator": {"torch", "triton", "benchmarks.worker"},
+    "benchmarks.machine": {"torch", "triton", "benchmarks.worker", "benchmarks.coordinator"},
     "benchmarks.sweeping": {"torch", "triton", "benchmarks.worker"},
     "benchmarks.worker": {"benchmarks.coordinator"},
     "ci": {"torch", "triton", "dashboards"},

@@ -28,12 +28,13 @@ from benchmarks.adopted.survey import (
     keep,
     kept,
 )
-from benchmarks.coordinator import fingerprint, starting
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES, Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.machine import fingerprint
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.shapes import Json, JsonObject, built
 from benchmarks.trial_file import Status

@@ -22,9 +22,9 @@ from benchmarks import program, trial_file
 from benchmarks.bringup import report
 from benchmarks.bringup.run import Bringup, Seen
 from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose
-from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import CaseCounter
+from benchmarks.machine import fingerprint
 
 PASSED, FAILED = 0, 1
 """Exit codes beside those of benchmarks.program."""
@@ -93,7 +93,7 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
 
 def _facts(seen: Seen) -> dict[str, Any]:
     """What the report says of the machine and its versions."""
-    machine = fingerprint.fingerprint(seen.devices, {})
+    machine = fingerprint.fingerprint(seen.devices)
     devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
     named = {key: value for key, value in machine.items() if key != "name"}
     return {"machine": named, "devices": devices, "environment": dict(seen.environment)}

@@ -13,7 +13,6 @@ from typing import Any
 
 from benchmarks.bringup import report
 from benchmarks.bringup.steps import BACKENDS, HOMES, BringupStep, Needs, Row, RowStatus, failed, not_here, passed
-from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import (
@@ -28,6 +27,7 @@ from benchmarks.coordinator.ranks import (
     started,
 )
 from benchmarks.coordinator.trial import Session
+from benchmarks.machine import fingerprint
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import FAILED, Status
 

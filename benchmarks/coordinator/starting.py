@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import lifetime
 from benchmarks.lifetime import deferred
-from benchmarks.preflight.system import gpu_file
+from benchmarks.machine.system import gpu_file
 from benchmarks.shapes import Json
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"

@@ -33,7 +33,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from benchmarks.coordinator.device_state import following
+from benchmarks.machine.recorder import following
 from benchmarks.shapes import Json
 
 POLL_S = 5e-3

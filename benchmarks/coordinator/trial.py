@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from benchmarks import plan, preflight, trial_file
-from benchmarks.coordinator import ahead, device_state, fingerprint, lanes, samples
+from benchmarks import plan, trial_file
+from benchmarks.coordinator import ahead, lanes, samples
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
@@ -25,12 +25,14 @@ from benchmarks.coordinator.checkouts import (
     describe,
     listed_packages,
 )
-from benchmarks.coordinator.fingerprint import host_cache_bytes
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
 from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
 from benchmarks.coordinator.sustained import EnergyMeter
 from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
+from benchmarks.machine import fingerprint, limits
+from benchmarks.machine.gpus import open_monitor
+from benchmarks.machine.recorder import Recorder
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.shapes import Json, JsonObject
 from kernels import project
@@ -151,9 +153,10 @@ class Session:
                     f"({other.role}) sees {seen[other.role]}; they cannot be compared, check both builds"
                 )
         self.devices = self.descriptions[first.role].devices
-        self._monitor, self._why_no_state = device_state.open_monitor(self.devices)
-        self.machine = fingerprint.fingerprint(self.devices, self._monitor.static(0) if self._monitor else {})
-        self._preflight = preflight.examine({device["pci"] for device in self.devices if device.get("pci")})
+        self._monitor, self._why_no_state = open_monitor(self.devices)
+        self.machine = fingerprint.fingerprint(self.devices, self._monitor.facts(0) if self._monitor else None)
+        addresses = {device["pci"] for device in self.devices if device.get("pci")}
+        self._preflight = limits.examined(limits.node_facts(addresses))
 
     def choose(self, asked: Sequence[str]) -> list[str]:
         """Names of the kernels to measure; UsageError for what does not exist."""
@@ -259,7 +262,7 @@ class Session:
             {case.name: samples.skipped_entry(case) for case in cases if case.skip}, self._warnings(name)
         )
         used = max((case.world for case in cases if not case.skip), default=1)
-        recorder = device_state.Recorder(self._monitor, self._why_no_state, used)
+        recorder = Recorder(self._monitor, self._why_no_state, used)
         with recorder.recording() as state_so_far:
             measured(done)
             states = state_so_far()
@@ -355,7 +358,7 @@ class Session:
 
     def flush_bytes(self) -> int:
         """What is read between two samples so that the caches are cold."""
-        return plan.flush_bytes(self.machine, self.devices, host_cache_bytes())
+        return plan.flush_bytes(self.machine, self.devices, fingerprint.host_cache_bytes())
 
     def _threads(self, world: int) -> int:
         """Of a rank; on a CPU it has a core (worker.probe.settle_on)."""

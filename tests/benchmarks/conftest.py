@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.coordinator import trial
+from benchmarks.machine import fingerprint
 
 TOY = Path(__file__).parent / "toytree"
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def processes_with(text: object, place: str = "cmdline") -> list[str]:
 def small_caches() -> Iterator[None]:
     """A host with 32 MB of cache: where there are 480 MB, the flush before every sample on the CPU takes 0.1 s."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "host_cache_bytes", lambda: 32 << 20)
+        patch.setattr(fingerprint, "host_cache_bytes", lambda: 32 << 20)
         yield
 
 

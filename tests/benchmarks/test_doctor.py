@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import doctor
-from benchmarks.preflight.system import Problem
+from benchmarks.machine.limits import Problem
 from tests.benchmarks.test_sampling_plan import CPU, H200
 
 SOUND = {

@@ -11,20 +11,21 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.machine.gpus import GpuFacts
+from benchmarks.machine.system import HIDING, ROOT, gpu_file
 from benchmarks.plan import known_hardware
-from benchmarks.preflight.system import HIDING, gpu_file
 from benchmarks.shapes import Json, JsonObject
 from kernels import hardware
 
 
-def unseen_gpu(found: Sequence[Json], environment: Json, root: Path = Path("/")) -> str:
+def unseen_gpu(devices: Sequence[Json], environment: Json, root: Path = ROOT) -> str:
     """Why the GPU of this machine is not seen by torch, with the next step; "" if it is, or is hidden on purpose.
 
-    found: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
+    devices: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
     word would be taken for the GPU's.
     """
     device = gpu_file(root)
-    if found or not device or any(os.environ.get(name) in ("", "-1") for name in HIDING):
+    if devices or not device or any(os.environ.get(name) in ("", "-1") for name in HIDING):
         return ""
     torch = environment.get("torch")
     why = f"torch {torch} sees none" if torch else f"torch cannot be imported ({environment.get('torch_missing')})"
@@ -36,31 +37,31 @@ def unseen_gpu(found: Sequence[Json], environment: Json, root: Path = Path("/"))
     )
 
 
-def fingerprint(found: Sequence[Json], static: Json) -> JsonObject:
-    """The machine of a trial line.  found: worker.probe.devices(); static: Monitor.static of the first device."""
-    host = {
-        "cpu": cpu_name(),
+def fingerprint(devices: Sequence[Json], gpu: GpuFacts | None = None) -> JsonObject:
+    """The machine of a trial line.  devices: worker.probe.devices(); gpu: what the first tells of itself."""
+    gpu, first = gpu or GpuFacts(""), devices[0] if devices else {}
+    cpu, ram_bytes = cpu_name(), _ram_bytes()
+    machine = {
+        "kind": "gpu" if devices else "cpu",
+        "arch": first.get("arch", "cpu"),
+        "device": first.get("name", cpu),
+        "market_name": None,
+        "count": len(devices) or 1,
+        "compute_units": first.get("compute_units"),
+        "memory_bytes": first.get("memory_bytes", ram_bytes),
+        "power_cap_w": gpu.power_cap_w,
+        "chip_id": _chip_id(first) or gpu.chip_id or None,
+        "partition": f"{gpu.compute}/{gpu.memory}" if gpu.compute and gpu.memory else None,
+        "driver": gpu.driver or None,
+        "cpu": cpu,
         "cpu_count": cpu_count(),
-        "ram_bytes": _ram_bytes(),
+        "ram_bytes": ram_bytes,
         "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "host": None,
     }
-    first = found[0] if found else {}
-    whole = {
-        "kind": "gpu" if found else "cpu",
-        "arch": first.get("arch", "cpu"),
-        "device": first.get("name", host["cpu"]),
-        "market_name": None,
-        "count": len(found) or 1,
-        "compute_units": first.get("compute_units"),
-        "memory_bytes": first.get("memory_bytes", host["ram_bytes"]),
-        **{name: static.get(name) for name in ("power_cap_w", "chip_id", "partition", "driver")},
-        **host,
-    }
-    whole["chip_id"] = _chip_id(first) or whole["chip_id"]
-    peak = known_hardware(whole)
-    whole["market_name"] = peak.market_name if peak else None
-    return {"name": machine_name(whole), **whole}
+    known = known_hardware(machine)
+    machine["market_name"] = known.market_name if known else None
+    return {"name": machine_name(machine), **machine}
 
 
 def unknown_warning(machine: Json) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import doctor
-from benchmarks.preflight import judge, system
+from benchmarks.machine import limits, system
 from tests.benchmarks import nodes
 
 
@@ -21,7 +21,7 @@ def _no_hiding(monkeypatch):
 
 def said_of(root: Path, count: int) -> list[str]:
     """What is said of GPUs that cannot be used, where torch sees so many; each has a next step."""
-    found = list(judge.unusable([nodes.device(i) for i in range(count)], root))
+    found = list(limits.unusable_gpus([nodes.device(i) for i in range(count)], root))
     assert all(problem.next_step for problem in found)
     return [problem.text for problem in found]
 
@@ -100,7 +100,7 @@ VERSIONS = {"python": "3.11.7", "torch": "2.13.0", "triton": "3.8.0"}
 
 def problems_of(root: Path, devices: list) -> dict[str, tuple[str, str]]:
     """Level and text by kind, without those of the machine that the test runs on."""
-    found = doctor.problems(doctor.look(devices, VERSIONS, (), root))
+    found = doctor.problems(doctor.looked_at(devices, VERSIONS, (), root))
     here = ("disk", "memlock", "library", "no_device_state")
     assert all(problem.next_step for problem in found)
     return {problem.kind: (problem.level, problem.text) for problem in found if problem.kind not in here}
@@ -115,7 +115,7 @@ def test_gpus_in_different_modes_fail_a_node_and_a_setting_is_a_warning(tmp_path
     nodes.mi300x(root, 7)
     nodes.write(root / "proc/sys/kernel/numa_balancing", "1")
     found = problems_of(root, [nodes.device(i, cus=38) for i in range(7)])
-    assert found["partition"] == ("error", "GPUs in different modes: CPX/NPS4 on 7, SPX/NPS1 on 1")
+    assert found["partition"] == ("error", "partition modes differ: CPX/NPS4 on 7, SPX/NPS1 on 1")
     assert {kind: level for kind, (level, _) in found.items()} == {
         "partition": "error",
         "gpu_fault": "warning",
@@ -129,4 +129,4 @@ def test_a_gpu_in_use_by_somebody_else(tmp_path):
     nodes.write(root / "sys/class/kfd/kfd/proc/4711/vram_1003", str(41 << 30))
     nodes.write(root / "proc/4711/comm", "python")
     found = problems_of(root, [nodes.device(0), nodes.device(1)])
-    assert found["in use"] == ("error", "GPU 1 is used by somebody else: python (pid 4711)")
+    assert found["in use"] == ("error", "GPU 1 (0000:15:00.0): used by somebody else: python (pid 4711)")

@@ -1,0 +1,384 @@
+"""Is a machine fit to measure?  One list of facts, limits and sentences.
+
+An "error" fails the machine: its times would not be those of a healthy one, so no verdict rests on them.  A "warning"
+is kept beside the times.  What a machine does not tell is no problem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.machine import gpus, system
+from benchmarks.machine.gpus import GpuFacts
+from benchmarks.machine.system import HIDING, ROOT, Access, HostFacts, PciGpu
+from benchmarks.shapes import Json, JsonObject
+from kernels.hardware import by_market_name
+
+LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
+"""A trial file of the pr tier has some MB; with less than the first a run ends in the middle.  A nightly run writes
+some 100 MB of trials, Triton's cache up to 1 GB (2026-11)."""
+LEAST_SHM_BYTES = 1 << 30
+"""Buffers that ranks share: the largest all_gather of the pr tier on two CPU ranks fills 512 MB (2026-11)."""
+LEAST_MEMLOCK_BYTES = 1 << 30
+"""RCCL and NCCL lock the buffers of every rank; 64 KiB is what a container gets without --ulimit=memlock=-1."""
+BUSY_BYTES, BUSY_PERCENT = 3 << 30, 5
+"""More than a driver takes on an idle GPU (0.6 GB on H200, some 0.3 GB on MI300X), and more than a monitor's own query
+in one sample (2026-11)."""
+CLOCK_SLACK = 0.98
+"""Part of a product's top clock below which it counts as limited: parts of one product differ by a step of 15 MHz."""
+
+Level = Literal["error", "warning"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a machine.  why: it matters; "" where the text says it."""
+
+    kind: str
+    level: Level
+    text: str
+    next_step: str
+    why: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """JSON values, without a reason where there is none."""
+        return {name: value for name, value in vars(self).items() if value or name != "why"}
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeFacts:
+    """A node.  gpus: those of the run.  absent: by library, why it says nothing.
+
+    product, gpu_count: what the pool says of its machines and how many GPUs the job has; "" and 0: whatever is there.
+    """
+
+    gpus: tuple[GpuFacts, ...] = ()
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    host: HostFacts = HostFacts()
+    product: str = ""
+    gpu_count: int = 0
+
+    @property
+    def gpu_sentence(self) -> str:
+        """How many GPUs there are, and how many there should be."""
+        return f"{len(self.gpus)} GPUs can be used, and the job has {self.gpu_count}"
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether one of its GPUs is AMD's."""
+        return any(gpu.product and by_market_name(gpu.product).arch.startswith("gfx") for gpu in self.gpus)
+
+    def compact(self) -> JsonObject:
+        """As JSON values: a fact that all GPUs share stands once, one that nobody says is left out."""
+        host = {name: value for name, value in vars(self.host).items() if value is not None}
+        shown: JsonObject = {"count": len(self.gpus)}
+        for name in (field.name for field in dataclasses.fields(GpuFacts)):
+            values = [getattr(gpu, name) for gpu in self.gpus]
+            values = [list(value) if isinstance(value, tuple) else value for value in values]
+            if any(value not in (None, "") for value in values):
+                shown[name] = values[0] if all(value == values[0] for value in values) else values
+        return {"absent": dict(self.absent), **host, "gpus": shown}
+
+
+def node_facts(
+    addresses: Collection[str] | None = None, folders: Sequence[Path] = (), root: Path = ROOT, **pool: Any
+) -> NodeFacts:
+    """Everything that can be read here.  addresses: on the PCI bus, of the run's GPUs; None: all that it may use.
+
+    pool: product and gpu_count of NodeFacts.
+    """
+    present, absent = gpus.gpu_facts(root)
+    return NodeFacts(tuple(gpus.gpus_of_run(present, addresses)), absent, system.host_facts(root, folders), **pool)
+
+
+def examined(node: NodeFacts) -> JsonObject:
+    """{"problems": [{kind, level, text, next_step}], "facts": {...}} as a trial line keeps it."""
+    return {"problems": [problem.as_json() for problem in problems(node)], "facts": node.compact()}
+
+
+def in_words(problems: Sequence[Json]) -> str:
+    """Problems as JSON values, for people."""
+    reasons = [f" ({problem['why']})" if problem.get("why") else "" for problem in problems]
+    lines = [
+        f"{problem['level'].upper():9} {problem['text']}{reason}; {problem['next_step']}"
+        for problem, reason in zip(problems, reasons, strict=True)
+    ]
+    return "\n".join(lines or ["no problem found"])
+
+
+# ---- the list --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """sentence: of facts that are beyond it, of a GPU or a node; falsy for all others."""
+
+    kind: str
+    level: Level
+    sentence: Callable[[Any], object]
+    next_step: str
+    why: str = ""
+
+
+def is_busy(gpu: GpuFacts) -> bool:
+    """Whether somebody works on it, or holds much of its memory, as far as it says so."""
+    return (gpu.used_bytes or 0) > BUSY_BYTES or (gpu.busy_percent or 0) > BUSY_PERCENT
+
+
+def is_taken(gpu: GpuFacts) -> bool:
+    """Whether another process works on it.  Without a process, what one left that has just ended may fill it still."""
+    return bool(gpu.processes) and (is_busy(gpu) or (gpu.used_bytes is None and gpu.busy_percent is None))
+
+
+def users(gpu: GpuFacts) -> str:
+    """Who is on a GPU, or how much of it is taken; "" if nobody is."""
+    taken = f"{(gpu.used_bytes or 0) / 1e9:.1f} GB taken, {gpu.busy_percent or 0} % busy" if is_busy(gpu) else ""
+    return ", ".join((gpu.processes or ())[:5]) or taken
+
+
+def clock_below_top(gpu: GpuFacts) -> str:
+    """A sentence if the clock may not reach that of the product."""
+    top = by_market_name(gpu.product).clock_mhz if gpu.product else 0
+    is_limited = gpu.max_clock_mhz and gpu.max_clock_mhz < top * CLOCK_SLACK
+    return f"its clock is limited to {gpu.max_clock_mhz} of {top} MHz" if is_limited else ""
+
+
+def power_cap_below_default(gpu: GpuFacts) -> str:
+    """A sentence if its watts are limited to less than the product's."""
+    is_limited = gpu.power_cap_w and gpu.power_default_w and gpu.power_cap_w < gpu.power_default_w
+    return f"the power cap is {gpu.power_cap_w:g} W of {gpu.power_default_w:g} W" if is_limited else ""
+
+
+DMESG = "read `dmesg | grep -iE 'amdgpu|nvrm'`"
+IN_USE = "wait or stop them, or choose other GPUs"
+
+GPU_LIMITS = (
+    Limit(
+        "ECC",
+        "error",
+        lambda gpu: gpu.uncorrected and f"{gpu.uncorrected} uncorrected ECC errors since the driver was loaded",
+        "reset or replace it; until then leave it out",
+    ),
+    Limit(
+        "bad pages",
+        "error",
+        lambda gpu: gpu.bad_pages and "memory pages wait to be retired",
+        "reset the GPU (amd-smi reset, nvidia-smi -r) or reboot the node",
+    ),
+    Limit("in use", "error", lambda gpu: is_taken(gpu) and f"used by somebody else: {users(gpu)}", IN_USE),
+    Limit(
+        "in use",
+        "warning",
+        lambda gpu: users(gpu) and not is_taken(gpu) and f"used by somebody else: {users(gpu)}",
+        IN_USE,
+    ),
+    Limit(
+        "links",
+        "warning",
+        lambda gpu: gpu.link_errors and "its links count errors",
+        "`amd-smi reset --xgmierr` sets them to 0; look whether they come back",
+    ),
+    Limit(
+        "clock",
+        "warning",
+        lambda gpu: gpu.clock_limit,
+        "set it back: `sudo amd-smi set --perf-level auto`, `nvidia-smi -rgc`",
+    ),
+    Limit("clock", "warning", clock_below_top, "times belong to this limit"),
+    Limit("power cap", "warning", power_cap_below_default, "times belong to this cap; records are kept apart by it"),
+)
+
+LINKS = Limit(
+    "links",
+    "error",
+    lambda gpu: gpu.links_down and f"{gpu.links_down} of {gpu.links} links are down",
+    "read `amd-smi xgmi` or `nvidia-smi nvlink -s`; reseat or replace the GPU",
+)
+"""Of each GPU where a run has several."""
+
+ALIKE = (
+    ("product", "products", lambda gpu: gpu.product or gpu.name or gpu.chip_id, "measure one product at a time"),
+    (
+        "partition",
+        "partition modes",
+        lambda gpu: "/".join(filter(None, (gpu.compute, gpu.memory))) or "unknown",
+        "one mode for all: `sudo amd-smi set --compute-partition SPX`, `--memory-partition NPS1`",
+    ),
+    (
+        "power cap",
+        "power caps",
+        lambda gpu: gpu.power_cap_w and f"{gpu.power_cap_w:g} W",
+        "give all GPUs one cap (amd-smi set --power-cap, nvidia-smi -pl)",
+    ),
+)
+"""Kind, words, fact (falsy: not told), next step: in what the GPUs of a run must be alike."""
+
+
+def product_of_another_pool(node: NodeFacts) -> str:
+    """A sentence if no GPU is of the pool's product."""
+    products = {gpu.product or gpu.name or gpu.chip_id for gpu in node.gpus}
+    is_other = node.product and products and node.product not in products
+    return f"{len(node.gpus)} x {', '.join(products)}, and the pool is of {node.product}" if is_other else ""
+
+
+NODE_LIMITS = (
+    Limit(
+        "gpu count",
+        "error",
+        lambda node: len(node.gpus) < node.gpu_count and node.gpu_sentence,
+        f"{DMESG}; correct the pool or the allocation",
+    ),
+    Limit(
+        "gpu count",
+        "error",
+        lambda node: len(node.gpus) > node.gpu_count > 0 and node.gpu_sentence,
+        "correct the pool's isolation: the job could use GPUs of others",
+    ),
+    Limit("product", "error", product_of_another_pool, "correct gpu in ci/runners.toml"),
+    Limit(
+        "NUMA balancing",
+        "warning",
+        lambda node: node.gpus and node.host.numa_balancing and "automatic NUMA balancing is on",
+        "as root: echo 0 > /proc/sys/kernel/numa_balancing",
+    ),
+    Limit(
+        "IOMMU",
+        "warning",
+        lambda node: node.is_amd and node.host.iommu_pt is False and "the kernel was booted without iommu=pt",
+        "add it to the kernel's command line",
+    ),
+    Limit(
+        "memlock",
+        "warning",
+        lambda node: (
+            len(node.gpus) > 1
+            and is_below(node.host.memlock_bytes, LEAST_MEMLOCK_BYTES)
+            and f"a process may lock {node.host.memlock_bytes >> 10} KiB of memory only"
+        ),
+        "start the container with --ulimit=memlock=-1, or raise `ulimit -l`",
+    ),
+    Limit(
+        "shm",
+        "warning",
+        lambda node: (
+            is_below(node.host.shm_bytes, LEAST_SHM_BYTES) and f"/dev/shm has {node.host.shm_bytes >> 20} MiB free"
+        ),
+        "start the container with --shm-size=16G or --ipc=host",
+        "ranks share their buffers there",
+    ),
+    Limit(
+        "library",
+        "warning",
+        lambda node: (
+            node.absent
+            and f"the GPUs do not tell their state in full ({'; '.join(map(': '.join, node.absent.items()))})"
+        ),
+        "install nvidia-ml-py, or amdsmi of ROCm",
+    ),
+)
+
+
+def is_below(number: int | None, least: int) -> bool:
+    """Whether it is told and too small."""
+    return number is not None and number < least
+
+
+def problems(node: NodeFacts) -> list[Problem]:
+    """What is wrong with the node, errors first.  Pure."""
+    several = len(node.gpus) > 1
+    limits = (*GPU_LIMITS, LINKS) if several else GPU_LIMITS
+    beyond = [
+        *(_problem(limit, sentence) for limit in NODE_LIMITS if (sentence := limit.sentence(node))),
+        *_unlike(node.gpus),
+        *(problem for limit in limits for problem in _of_gpus(limit, node.gpus)),
+        *_disks(node.host),
+    ]
+    return sorted(beyond, key=lambda problem: problem.level != "error")
+
+
+def _problem(limit: Limit, sentence: object) -> Problem:
+    return Problem(limit.kind, limit.level, str(sentence), limit.next_step, limit.why)
+
+
+def _of_gpus(limit: Limit, gpus: Sequence[GpuFacts]) -> Iterator[Problem]:
+    """One problem for all GPUs of which the same is said."""
+    sentences = {index: sentence for index, gpu in enumerate(gpus) if (sentence := limit.sentence(gpu))}
+    for sentence in dict.fromkeys(sentences.values()):
+        indices = [index for index in sentences if sentences[index] == sentence]
+        alone, together = f"GPU {indices[0]} ({gpus[indices[0]].address})", f"GPUs {', '.join(map(str, indices))}"
+        yield _problem(limit, f"{alone if len(indices) == 1 else together}: {sentence}")
+
+
+def _unlike(gpus: Sequence[GpuFacts]) -> Iterator[Problem]:
+    for kind, words, fact, next_step in ALIKE:
+        counts = Counter(filter(None, map(fact, gpus)))
+        if len(counts) > 1:
+            listed = ", ".join(f"{value} on {number}" for value, number in counts.items())
+            yield Problem(kind, "error", f"{words} differ: {listed}", next_step)
+
+
+def _disks(host: HostFacts) -> Iterator[Problem]:
+    for folder, free in host.disk_bytes.items():
+        if free < LOW_DISK_BYTES:
+            yield Problem(
+                "disk",
+                "error" if free < LEAST_DISK_BYTES else "warning",
+                f"{free >> 20} MiB are free where {folder} lies",
+                f"free space, at least {LOW_DISK_BYTES >> 20} MiB, or put TMPDIR and TRITON_CACHE_DIR elsewhere",
+                "trials and compiled kernels are written there",
+            )
+
+
+# ---- GPUs that should be there ---------------------------------------------------------------------------------------
+
+UNHEALTHY = f"{DMESG}; reset or replace it, and measure with the others meanwhile"
+"""What to do about a GPU whose driver has given it up."""
+
+GROUP = "add this user to the groups `render` and `video`; a container needs --group-add with the number of the group"
+"""What to do about a device file that the user may not open."""
+
+
+def unusable_gpus(devices: Sequence[Mapping[str, Any]], root: Path = ROOT) -> Iterator[Problem]:
+    """Each GPU that this process should be able to use and that torch does not see (worker.probe.devices())."""
+    addresses, missing = {device["pci"] for device in devices}, False
+    is_hiding = any(name in os.environ for name in HIDING)
+    for gpu in system.pci_gpus(root):
+        if gpu.address not in addresses and not is_hiding and (fault := _fault_of(root, gpu)):
+            missing = True
+            yield _unusable(f"{gpu.address}: {fault[0]}", fault[1])
+    closed = [file for file in ("/dev/kfd", *system.kfd_nodes(root)) if system.access(root, file) is Access.DENIED]
+    if closed and not missing:
+        yield _unusable(f"no permission on {', '.join(closed[:2])} ({system.owner(root, closed[0])})", GROUP)
+
+
+def _unusable(text: str, next_step: str) -> Problem:
+    why = "what uses several GPUs may not run, or means something else, until then"
+    return Problem("gpu_fault", "warning", text, next_step, why)
+
+
+def _fault_of(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
+    """What keeps a GPU from being used and what to do, None if nothing does or it is not meant for us."""
+    if not gpu.driver:
+        next_step = f"{DMESG}; load the driver, or have the GPU looked at"
+        return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
+    has_kfd = gpu.vendor != "amd" or system.access(root, "/dev/kfd") is not Access.ABSENT
+    if not gpu.computes or not has_kfd:  # vfio-pci: it belongs to a virtual machine; or it only draws
+        return None
+    if not gpu.files:  # amdgpu makes a render node for every GPU that it could start
+        is_dropped = gpu.vendor == "amd"
+        return ("its driver has started without a render node: it is not healthy", UNHEALTHY) if is_dropped else None
+    for file in gpu.files:
+        access = system.access(root, file)
+        if access is Access.DENIED:
+            return f"no permission on {file} ({system.owner(root, file)})", GROUP
+        if access is Access.BROKEN:
+            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
+        if access is not Access.OPEN:
+            return None  # it belongs to another container or job
+    next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
+    return "its device file can be opened, but torch does not see it", next_step

@@ -1,0 +1,178 @@
+"""The machine as its kernel shows it: GPUs on the PCI bus and their device files, settings, limits and free space.
+
+Reads files only; `root` is / or a stand-in.  KFD topology: nodes/N/properties holds "name value" lines, GPUs have a
+drm_render_minor (linux: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, 2026-11).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import errno
+import os
+import re
+import resource
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path("/")
+
+HIDING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Variables that choose the GPUs of a process, or hide all of them, if they are empty or -1."""
+
+VENDORS = {"0x1002": "amd", "0x10de": "nvidia"}
+"""PCI vendor ids of AMD and NVIDIA (pci.ids)."""
+
+DISPLAY, ACCELERATOR = "0x03", "0x12"
+"""PCI base classes of GPUs: display controllers (H200: 3D, 0x0302) and processing accelerators (MI300X: 0x1200)."""
+
+DRIVERS = {"amd": "amdgpu", "nvidia": "nvidia"}
+"""The driver under which a GPU computes."""
+
+GPU_FILES = {"amd": "kfd", "nvidia": "nvidia[0-9]*"}
+"""In /dev, of a GPU that computes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PciGpu:
+    """A GPU on the PCI bus.  driver: "" if none took it.  files: device files that using it takes, as far as known."""
+
+    address: str
+    vendor: str
+    driver: str
+    files: tuple[str, ...]
+
+    @property
+    def computes(self) -> bool:
+        """Whether the driver that computes has taken it."""
+        return self.driver == DRIVERS[self.vendor]
+
+    def is_open(self, root: Path) -> bool:
+        """Whether this process may use it."""
+        return any(access(root, file) is Access.OPEN for file in self.files)
+
+
+def gpu_file(root: Path = ROOT, vendors: Sequence[str] = tuple(GPU_FILES)) -> str:
+    """A device file of a GPU that computes, "" if there is none: the KFD's, else that of the first NVIDIA GPU."""
+    return next((str(path) for vendor in vendors for path in sorted((root / "dev").glob(GPU_FILES[vendor]))), "")
+
+
+def pci_gpus(root: Path = ROOT) -> list[PciGpu]:
+    """GPUs of AMD and NVIDIA, by address.  Graphics of a laptop are among them."""
+    gpus = []
+    for folder in sorted((root / "sys/bus/pci/devices").glob("*")):
+        vendor = VENDORS.get(text_of(folder / "vendor"))
+        if vendor and text_of(folder / "class").startswith((DISPLAY, ACCELERATOR)):
+            driver = (folder / "driver").resolve().name if (folder / "driver").exists() else ""
+            files = _render_nodes(folder) if vendor == "amd" else _nvidia_files(root, folder.name)
+            gpus.append(PciGpu(folder.name, vendor, driver, tuple(files)))
+    return gpus
+
+
+def _render_nodes(folder: Path) -> list[str]:
+    return [f"/dev/dri/{path.name}" for path in sorted((folder / "drm").glob("renderD*"))]
+
+
+def _nvidia_files(root: Path, address: str) -> list[str]:
+    """/dev/nvidiaN of a GPU: /proc/driver/nvidia/gpus/ADDRESS/information names its minor number."""
+    minor = re.search(r"Device Minor:\s*(\d+)", text_of(root / f"proc/driver/nvidia/gpus/{address}/information"))
+    return [f"/dev/nvidia{minor[1]}"] if minor else []
+
+
+def kfd_nodes(root: Path = ROOT) -> dict[str, Path]:
+    """The nodes of the KFD's topology that are GPUs and that we may read, by the file of their render device."""
+    folders = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
+    minors = {
+        folder: re.search(r"^drm_render_minor (\d+)$", text_of(folder / "properties"), re.MULTILINE)
+        for folder in folders
+    }
+    return {f"/dev/dri/renderD{minor[1]}": folder for folder, minor in minors.items() if minor and int(minor[1])}
+
+
+class Access(enum.Enum):
+    """What opening a device file comes to."""
+
+    OPEN = enum.auto()
+    ABSENT = enum.auto()  # not passed to this container
+    WITHHELD = enum.auto()  # given to another job: the device controller of cgroups refuses with EPERM
+    DENIED = enum.auto()  # its mode refuses this user, with EACCES
+    BROKEN = enum.auto()  # the driver refuses
+
+
+def access(root: Path, file: str) -> Access:
+    """Open a device file as a library does, and close it.
+
+    devcgroup_check_permission (linux: security/device_cgroup.c, 2026-11) returns EPERM; a mode gives EACCES.
+    """
+    try:
+        os.close(os.open(root / file.lstrip("/"), os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return Access.ABSENT
+    except PermissionError as error:
+        return Access.WITHHELD if error.errno == errno.EPERM else Access.DENIED
+    except OSError:
+        return Access.BROKEN
+    return Access.OPEN
+
+
+def owner(root: Path, file: str) -> str:
+    """Group and mode of a device file, for a message."""
+    with contextlib.suppress(OSError):
+        stat = (root / file.lstrip("/")).stat()
+        return f"mode {stat.st_mode & 0o777:o}, group {stat.st_gid}"
+    return "unknown"
+
+
+def text_of(path: Path) -> str:
+    """What a small file holds, "" if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").strip()
+    return ""
+
+
+def number_of(path: Path) -> int | None:
+    """The number that a small file holds."""
+    text = text_of(path)
+    return int(text) if text.isdigit() else None
+
+
+# ---- the machine around the GPUs -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class HostFacts:
+    """numa_balancing: the kernel's setting.  iommu_pt: whether iommu=pt was given at boot.
+
+    memlock_bytes: how much a process may lock, None without limit.  shm_bytes, disk_bytes: free in /dev/shm and on each
+    disk that a run writes to.
+    """
+
+    numa_balancing: int | None = None
+    iommu_pt: bool | None = None
+    memlock_bytes: int | None = None
+    shm_bytes: int | None = None
+    disk_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def host_facts(root: Path = ROOT, folders: Sequence[Path] = ()) -> HostFacts:
+    """The host, with the disks of /tmp and of `folders`.  iommu=pt lets devices reach memory without translation
+    (ROCm: system optimisation of MI300X, 2026-11)."""
+    lockable = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    boot = text_of(root / "proc/cmdline")
+    disks = {str(folder): free_bytes(folder) for folder in (Path("/tmp"), *folders)}
+    return HostFacts(
+        numa_balancing=number_of(root / "proc/sys/kernel/numa_balancing"),
+        iommu_pt=bool(re.search(r"\biommu=pt\b", boot)) if boot else None,
+        memlock_bytes=None if lockable == resource.RLIM_INFINITY else lockable,
+        shm_bytes=free_bytes(root / "dev/shm") if (root / "dev/shm").is_dir() else None,
+        disk_bytes={name: free for name, free in disks.items() if free is not None},
+    )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Space on the disk that holds the folder, or would hold it; None if it cannot be asked."""
+    with contextlib.suppress(OSError, StopIteration):
+        return shutil.disk_usage(next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())).free
+    return None
