@@ -60,14 +60,9 @@ def compare_files(site: Site) -> Iterator[tuple[str, Any]]:
         timed = timed[np.argsort(rows["at"][timed], kind="stable")]
         bounds = np.searchsorted(rows["at"][timed], np.arange(len(lane.commits) + 1))
         of_commit = [timed[start:stop] for start, stop in itertools.pairwise(bounds.tolist())]
-        definition = np.where(rows["case_yardstick"] != "", rows["case_yardstick"], rows["yardstick"])
-        names = {}
-        codes = {}
-        for name, texts in (("library", rows["library"]), ("definition", definition)):
-            codes[name], found = pd.factorize(texts)
-            names[name] = [str(one) for one in found]
-        ratios = [numbers(rows[name]) for name in ("ratio", "ratio_low", "ratio_high")]
-        columns = [series, lane.drawn["value"], *ratios, codes["library"], codes["definition"]]
+        coded = {name: pd.factorize(rows[name]) for name in ("library", "definition")}
+        shown = [numbers(rows[name]) for name in ("value", "ratio", "ratio_low", "ratio_high")]
+        columns = [series, *shown, *(codes for codes, _ in coded.values())]
         for at, part in enumerate(of_commit):
             yield f"{lane.slug}/at-{at}", [column[part] for column in columns]
         listed.append(
@@ -76,7 +71,7 @@ def compare_files(site: Site) -> Iterator[tuple[str, Any]]:
                 "machine": lane.machine,
                 "commits": [[*commit, len(part)] for commit, part in zip(lane.commits, of_commit, strict=True)],
                 "usual": usual(of_commit, series),
-                **names,
+                **{name: texts.tolist() for name, (_, texts) in coded.items()},
                 "series": [
                     [one.kernel, one.case, one.backend, UNITS[lane.rate[one.kernel, one.case]], slug(one.kernel)]
                     for one in lane.series

@@ -22,7 +22,6 @@ from ci.history.types import Moved, SeriesKey
 from ci.records import rates
 from ci.records.rates import Rate
 from ci.trials.trial import Trial
-from dashboards.charts import numbers
 from dashboards.files import slug
 
 KEY = ["kernel", "case", "backend"]
@@ -50,9 +49,8 @@ Ints = npt.NDArray[np.int64]
 NotesOf = Callable[[str, str, str], Sequence[Trial]]
 """(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.trials`)."""
 
-_TEXTS = ("commit", "env", *KEY, "status", "why", "yardstick", "case_yardstick", "dtype", "tier", "shape", "method")
-_NUMBERS = ("seconds", "seconds_low", "seconds_high", "peak_share", "samples", "trials", "world")
-_DRAWN = ("value", "seconds", "seconds_low", "seconds_high", "ratio", "ratio_low", "ratio_high")
+_TEXTS = ("commit", "env", *KEY, "status", "why", "dtype", "tier", "shape", "method")
+_NUMBERS = ("seconds", "seconds_low", "seconds_high", "peak_share", "trials", "world")
 _COSTS = tuple(rates.AMOUNT.values())
 
 
@@ -94,8 +92,8 @@ class Lane:
 
     newest: a derived row of its newest commit, which says what the machine is.  columns: all its rows, series by
     series, as arrays; "at": place of the commit in `commits`; "ratio", "ratio_low", "ratio_high": see RATIO;
-    "library": whose time it is; "definition": a number for each benchmark definition of a case; "value": the rate in
-    which the case is quoted.
+    "library": whose time it is; "definition": digest of the benchmark definition of the case, else of the kernel;
+    "value": the rate in which the case is quoted.
     """
 
     machine: str
@@ -117,7 +115,7 @@ class Lane:
         again = np.zeros(len(order), bool)
         again[:-1] = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in (*keys, at)])
         order = order[~again]  # of two rows of one arm at one commit the one that comes last stays
-        columns = {name: column[order] for name, column in _columns(frame, at, moments).items()}
+        columns = {name: column[order] for name, column in _columns(frame, moments)} | {"at": at[order]}
         return cls(machine, env, frame.iloc[int(np.argmax(at))], commits, columns)
 
     @property
@@ -160,11 +158,6 @@ class Lane:
             for kernel, cases in self.cases.items()
             for case, those in cases.items()
         }
-
-    @functools.cached_property
-    def drawn(self) -> Mapping[str, Floats]:
-        """The columns of numbers in the digits of a chart."""
-        return {name: numbers(self.columns[name]) for name in _DRAWN}
 
     @functools.cached_property
     def place(self) -> Mapping[str, int]:
@@ -211,28 +204,26 @@ def change(old: tuple[float, float, float] | None, new: tuple[float, float, floa
     return Change(*(float(np.expm1(end)) for end in (middle, middle - half, middle + half)))
 
 
-def _columns(frame: pd.DataFrame, at: Ints, moments: pd.Series) -> dict[str, npt.NDArray[Any]]:
-    texts = {name: _texts(frame, name) for name in _TEXTS}
-    numbers = {name: _floats(frame, name) for name in (*_NUMBERS, *_COSTS)}
-    paired = {name: _floats(frame, f"paired_{name}") for name in ("ratio", "low", "high")}
-    known = np.isfinite(paired["ratio"])
-    library = np.where(known, _texts(frame, "paired_with"), _texts(frame, "baseline_name"))
+def _columns(frame: pd.DataFrame, moments: pd.Series) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """(name, column) in the order of the frame's rows, one after the other: a large frame's columns are a gigabyte."""
+    for name in _TEXTS:
+        yield name, _texts(frame, name)
+    for name in (*_NUMBERS, *_COSTS):
+        yield name, _floats(frame, name)
+    paired = _floats(frame, "paired_ratio")
+    known = np.isfinite(paired)
     baseline = frame["baseline"].astype("boolean").fillna(False).to_numpy(bool)
-    ratio = np.where(known, paired["ratio"], _floats(frame, "baseline_ratio"))
+    pooled = np.where(baseline, np.nan, _floats(frame, "baseline_ratio"))
+    yield "baseline", baseline
+    yield "ratio", np.where(known, paired, pooled)
+    yield "ratio_low", _floats(frame, "paired_low")
+    yield "ratio_high", _floats(frame, "paired_high")
+    yield "library", np.where(known, _texts(frame, "paired_with"), _texts(frame, "baseline_name"))
+    of_case = _texts(frame, "case_yardstick")
+    yield "definition", np.where(of_case != "", of_case, _texts(frame, "yardstick"))
     rate = _rates(frame, moments)
-    ratios = {"ratio": np.where(baseline & ~known, np.nan, ratio), "ratio_low": paired["low"]}
-    return {
-        **texts,
-        **numbers,
-        **ratios,
-        "ratio_high": paired["high"],
-        "library": library,
-        "baseline": baseline,
-        "at": at,
-        "definition": _definitions(frame, texts),
-        "rate": rate,
-        "value": _in_rates(frame, rate),
-    }
+    yield "rate", rate
+    yield "value", _in_rates(frame, rate)
 
 
 def _texts(frame: pd.DataFrame, name: str) -> npt.NDArray[Any]:
@@ -250,12 +241,6 @@ def _floats(frame: pd.DataFrame, name: str) -> Floats:
         return np.full(len(frame), np.nan)
     values = frame[name].to_numpy(np.float64, na_value=np.nan)
     return np.where(np.isfinite(values), values, np.nan)
-
-
-def _definitions(frame: pd.DataFrame, texts: Mapping[str, npt.NDArray[Any]]) -> Ints:
-    """The same number where two rows of a series may be compared: of the case's definition, else of the kernel's."""
-    own, whole = texts["case_yardstick"], texts["yardstick"]
-    return pd.factorize(np.where(own != "", own, whole))[0]
 
 
 def _rates(frame: pd.DataFrame, moments: pd.Series) -> npt.NDArray[Any]:

@@ -206,7 +206,7 @@ def ratio_lines(
         cuts = np.flatnonzero(np.isin(rows["at"][part][1:], begins)) + 1
         for level in np.split(part, cuts) if len(cuts) else ():
             middle = float(np.exp(np.mean(np.log(rows["ratio"][level]))))
-            data = _aligned(places, rows["at"][level], float(numbers(middle)))
+            data = _aligned(places, rows["at"][level], middle)
             yield charts.level(series.backend, data, look["color"])
 
 
@@ -236,16 +236,16 @@ def _line(
     few = rows["trials"][part] < FEW_TRIALS
     more: dict[str, Any] = {"hollow": np.searchsorted(places, at[few])} if few.any() else {}
     if low and np.isfinite(rows[low][part][~few]).any():
-        ends = {"low": lane.drawn[low][part], "high": lane.drawn[high][part]}
+        ends = {"low": rows[low][part], "high": rows[high][part]}
         more |= {end: _aligned(places, at, np.where(few, np.nan, values)) for end, values in ends.items()}
-    return charts.line(name, _aligned(places, at, lane.drawn[value][part]), look, **more)
+    return charts.line(name, _aligned(places, at, rows[value][part]), look, **more)
 
 
 def _aligned(places: Sequence[int], at: Any, values: Any) -> Any:
-    """Values at some commits, at the places of a chart; NaN where there is none."""
-    found = np.full(len(places), np.nan)
-    found[np.searchsorted(places, at)] = values
-    return found
+    """Values at some commits in the digits of a page, at the places of a chart; NaN where there is none."""
+    aligned = np.full(len(places), np.nan)
+    aligned[np.searchsorted(places, at)] = numbers(values)
+    return aligned
 
 
 def step_marks(
