@@ -112,4 +112,4 @@ def _roofs(hardware: Hardware, roofs: Mapping[str, float], low: float, high: flo
         name = f"roof, {', '.join(dtypes)}: {peak / 1e12:.4g} TFLOPS, {hardware.hbm_bandwidth / 1e12:.3g} TB/s"
         look = {"color": "--soft", "dash": charts.DASHES[1 + n % (len(charts.DASHES) - 1)]}
         data = np.column_stack([xs, ys]).tolist()
-        yield charts.line(name, data, look, width=1.5, symbol="none")
+        yield charts.line(name, data, look, lineStyle={"width": 1.5}, symbol="none")

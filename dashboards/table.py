@@ -85,11 +85,16 @@ class Table:
     group: str = ""
 
     def piece(self, **more: Any) -> Piece:
-        """The table as a page loads it.  more: "filter" for a field to filter by, "look"."""
+        """The table as a page loads it.  more: "filter" for a field to filter by, "look".
+
+        Of a column what goes without saying is left out: a kind "text", one part named by its key, no help.
+        """
         described = [
-            {"key": one.key, "title": one.title, "kind": one.kind, "parts": one.parts}
-            | ({"help": one.help} if one.help else {})
-            for one in self.columns
+            {"key": column.key, "title": column.title}
+            | ({"kind": column.kind} if column.kind != "text" else {})
+            | ({"parts": column.parts} if column.parts != [column.key] else {})
+            | ({"help": column.help} if column.help else {})
+            for column in self.columns
         ]
         about = {"kind": "table", "name": self.name, "caption": self.caption, "columns": described}
         return about | ({"group": self.group} if self.group else {}) | more | {"rows": self.rows}

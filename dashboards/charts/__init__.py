@@ -5,8 +5,8 @@ static/style.css), the texts of axes by their unit, when to draw, what a click o
 
 option["commits"]: xAxis.data are places in the page's list of commits.
 xAxis["unit"], yAxis["unit"]: what a value is: a unit that is printed behind it, or "s", "B", "%".
-series: "low", "high": ends of the 99 % interval of each value, drawn as bars; "hollow": indices of values of one or two
-trials, which are marked and have no bar; "tips": text of each value; "links": address of each value.
+series: "dash": of its line; "low", "high": ends of the 99 % interval of each value, drawn as bars; "hollow": indices of
+values of one or two trials, which are marked and have no bar; "tips": text of each value; "links": address of each.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def looks(own: Sequence[str], libraries: Sequence[str]) -> dict[str, dict[str, A
 
 def line(name: str, data: Sequence[Any], look: Mapping[str, Any], **more: Any) -> Option:
     """A line through values; None is a hole."""
-    style = {"type": look["dash"], "width": more.pop("width", 2)}
-    return {"type": "line", "name": name, "data": data, "color": look["color"], "lineStyle": style, **more}
+    return {"type": "line", "name": name, "data": data, **look, **more}
 
 
 def level(name: str, data: Sequence[Any], colour: str) -> Option:

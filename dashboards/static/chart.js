@@ -53,7 +53,7 @@
 
   /** A series with its hollow points, and a series of bars for its intervals. */
   function parts(series, small) {
-    const {low = [], high = [], hollow = [], tips: _tips, links: _links, level, ...own} = series,
+    const {low = [], high = [], hollow = [], tips: _tips, links: _links, level, dash, ...own} = series,
       color = colour(own.color),
       few = new Set(hollow);
     const line = own.type === "line",
@@ -72,7 +72,7 @@
       data: points,
       color,
       itemStyle: {color, ...own.itemStyle},
-      lineStyle: {...own.lineStyle, color},
+      lineStyle: {type: dash, ...own.lineStyle, color},
     };
     if (level) Object.assign(main, {symbol: "none", tooltip: {show: false}});
     const ends = own.data.flatMap((_, n) => (R.known(low[n]) ? [[n, low[n]], [n, high[n]], [n, null]] : []));
@@ -166,7 +166,7 @@
   function legend(option, off, changed) {
     const seen = new Map(option.series.filter(one => one.name !== "steps" && !one.level).map(one => [one.name, one]));
     const items = [...seen].map(([name, series]) => {
-      const dash = series.lineStyle?.type ?? "solid",
+      const dash = series.dash ?? "solid",
         mark = h("span.mark", {class: series.type === "scatter" ? "mark dot" : Array.isArray(dash) ? "mark dashed" : "mark"});
       mark.style.setProperty("--line", `var(${series.color})`);
       if (!changed) return h("span", mark, foreign(name));

@@ -68,7 +68,8 @@
 
   /** A table of a page; commits: the list of the page. */
   R.table = (piece, commits = []) => {
-    const {columns, rows, group} = piece,
+    const {rows, group} = piece,
+      columns = piece.columns.map(column => ({kind: "text", parts: [column.key], ...column})),
       grouped = columns.findIndex(({key}) => key === group),
       shownColumns = columns.filter((_, n) => n !== grouped);
     let sorted = null,

@@ -67,7 +67,7 @@ def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:
     for chart in found(made_site.data_of(site), "chart"):
         for _, option in chart["units"]:
             looks = {
-                one["name"]: (one["color"], str(one["lineStyle"]["type"]))
+                one["name"]: (one["color"], str(one["dash"]))
                 for one in option["series"]
                 if one["type"] == "line" and "level" not in one
             }
