@@ -107,6 +107,7 @@ def patch_once() -> None:
     from triton import language
     from triton.runtime import interpreter
 
+    _splat_bools(interpreter)
     patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
     patched: set[frozenset[str]] = set()
 
@@ -123,3 +124,19 @@ def patch_once() -> None:
         return launch(executor, *arguments, **named)
 
     interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_new, launch_anew
+
+
+def _splat_bools(interpreter: Any) -> None:
+    """A comparison of two scalars stays a bool as it becomes a block.
+
+    The interpreter calls it an int32, as its operands are, and Triton 3.9 refuses a mask of int32 ("mask has
+    unsupported dtype"); compilers know no such type.
+    """
+    splat = interpreter.InterpreterBuilder.create_splat
+
+    def create_splat(builder: Any, block: Any, scalar: Any) -> Any:
+        handle = splat(builder, block, scalar)
+        handle.data = handle.data.astype(bool) if scalar.data.dtype == bool else handle.data
+        return handle
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
