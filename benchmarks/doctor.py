@@ -20,7 +20,7 @@ from benchmarks.machine.system import ROOT
 from benchmarks.plan import Protocol, Selection
 from benchmarks.shapes import Json, JsonObject
 
-TESTED = {"python": ((3, 11), (3, 14)), "torch": ((2, 11), (2, 14)), "triton": ((3, 6), (3, 8))}
+TESTED = {"python": ((3, 11), (3, 14)), "torch": ((2, 11), (2, 15)), "triton": ((3, 6), (3, 9))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
 
 
