@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 FOLDER, VARIABLE = Path("/tmp/ridgeline-locks"), "RIDGELINE_LOCKS"
@@ -59,9 +59,9 @@ def lock_names(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) 
     of_node = _entries(environ, "SLURM_JOB_GPUS")  # inside a job every GPU counts from 0 (sbatch(1), 26.05)
     if len(of_node) == len(gpus):
         return {f"gpu-{number}" for number in of_node}
-    outer = dict(enumerate(_entries(environ, "ROCR_VISIBLE_DEVICES"))) if "HIP_VISIBLE_DEVICES" in environ else {}
-    places = {str(number): entry for number, entry in outer.items()} | _places_of_uuids(gpus, root)
-    return {"gpu-" + re.sub(r"[^A-Za-z0-9._-]", "_", places.get(gpu, gpu)) for gpu in gpus}
+    if "HIP_VISIBLE_DEVICES" in environ and (outer := _entries(environ, "ROCR_VISIBLE_DEVICES")):
+        gpus = [outer[int(gpu)] if gpu.isdecimal() and int(gpu) < len(outer) else gpu for gpu in gpus]
+    return {"gpu-" + re.sub(r"[^A-Za-z0-9._-]", "_", gpu) for gpu in gpus}
 
 
 def visible_gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> list[str]:
@@ -77,13 +77,6 @@ def visible_gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")
     amd = sum(1 for node in nodes if re.search(r"^simd_count [1-9]", node.read_text(), re.MULTILINE))
     nvidia = sum(1 for entry in (root / "dev").glob("nvidia[0-9]*") if entry.name[6:].isdigit())
     return [str(index) for index in range(amd or nvidia)]
-
-
-def _places_of_uuids(gpus: Sequence[str], root: Path) -> dict[str, str]:
-    """The place on the PCI bus of each NVIDIA GPU that is named by its UUID, as CUDA counts GPUs of one kind."""
-    texts = [file.read_text() for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))]
-    uuids = [match[1] if (match := re.search(r"UUID:\s*(\S+)", text)) else "" for text in texts]
-    return {gpu: str(place) for place, uuid in enumerate(uuids) for gpu in gpus if uuid.startswith(gpu)}
 
 
 def _entries(environ: Mapping[str, str], name: str) -> list[str]:

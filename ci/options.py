@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from benchmarks.shapes import LARGEST
@@ -40,8 +39,8 @@ LONGEST_DEADLINE_S = 86_400.0
 """Seconds: a step that is allowed more than a day is a mistake."""
 
 
-SHORTEST_CELL = 8
-"""Columns that a cell keeps in a log, however wide the others of its row are."""
+WIDEST_ROW = 100_000
+"""Columns of a row of a table in a log: more than any has."""
 
 
 class Parsed(click.ParamType[Any]):
@@ -322,10 +321,9 @@ def pythons(given: Given) -> dict[str, str]:
 
 
 class LogConsole(Console):
-    """A console that is no terminal: no escape codes, and a line for each row of a table.
+    """A console that is no terminal: no escape codes, and a line for each row of a table, however long.
 
-    The first column, its names, is whole, since people search a log for them: the widest others are cut, and
-    where that is not enough the lines are longer.
+    People search a log for the names of cases, so no cell is cut or wrapped.
     """
 
     def __init__(self, stderr: bool = False) -> None:
@@ -333,25 +331,9 @@ class LogConsole(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         usual = self.width
-        self.width = max([usual, *(self._one_line_a_row(one) for one in objects if isinstance(one, Table))])
+        self.width = WIDEST_ROW if any(isinstance(one, Table) for one in objects) else usual
         super().print(*objects, **how)
         self.width = usual
-
-    def _one_line_a_row(self, table: Table) -> int:
-        """Have the table cut its cells instead of wrapping them; the columns of the screen that it then takes."""
-        room = self.options.update(max_width=sys.maxsize)
-        names, *others = (
-            max(Measurement.get(self, room, cell).maximum for cell in (column.header, *column.cells))
-            for column in table.columns
-        )
-        between = len(table.columns) * (table.padding[1] + table.padding[3] + 1) + 1
-        widest = max(others, default=0)
-        while widest > SHORTEST_CELL and names + between + sum(min(width, widest) for width in others) > self.width:
-            widest -= 1
-        for number, column in enumerate(table.columns):
-            column.no_wrap, column.overflow = True, "ellipsis"
-            column.min_width, column.max_width = (names, None) if number == 0 else (None, widest)
-        return names + between + sum(min(width, widest) for width in others)
 
 
 def print_json(value: object) -> None:

@@ -37,8 +37,8 @@ from ci.studies import changes, folder, run
 from ci.studies.declared import studies, study_named
 from ci.studies.run import Left, StudyAsked, code_of, measured, ready
 from ci.studies.types import REGIMES, Study, StudyError
-from ci.sweeps.alone import alone
 from ci.sweeps.catalogue import Catalogues
+from ci.sweeps.run import lone_writer
 from ci.whole_files import replace
 from kernels import project
 
@@ -95,7 +95,7 @@ def study(given: Given) -> int:
             return _plan(chosen, checkout, given, program)
     for declared in chosen:
         file = given.out or project.place(f"{WORKING}/{declared.name}.jsonl")
-        with alone(file), OneProgram() as program:
+        with lone_writer(file), OneProgram() as program:
             program.begin()
             left = _measure(declared, checkout, given, file, program)
         code = max(code, _record(declared, file, left, given))

@@ -261,11 +261,7 @@ def identical(
     refuse_other_regime(Followed(out).read(), plan)
     console.print("both commits have the same kernel files: nothing can have changed; measuring head for the record")
     measured(measuring([head], dataclasses.replace(plan, trials=plan.trials or 1), out, console), out)
-    return as_measured(Followed(out).read(), base, policy)
-
-
-def as_measured(file: TrialFile, base: LocalCheckout, policy: Policy) -> Outcome:
-    """Trials of head alone, as if a base with the same files had been there."""
+    file = Followed(out).read()
     return Outcome(mirrored(file.trials, base.commit.hash if base.commit else None, policy, remarks(file)), file)
 
 

@@ -7,9 +7,13 @@ its numbers come from below it.  The same rows give the same bytes.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
+import functools
 import io
 import math
 import textwrap
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.stats import gmean
 
 from ci.records import derived
-from ci.studies import published
 from ci.studies.frame import quantity
 from ci.whole_files import replace
 
@@ -53,9 +55,7 @@ STYLE: dict[str, Any] = {
 
 def style() -> contextlib.AbstractContextManager[None]:
     """Figures are made and saved within it; names of elements are then the same in every call (hashsalt)."""
-    return mpl.rc_context(
-        {"svg.hashsalt": "ridgeline", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
-    )
+    return mpl.rc_context(STYLE)
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
@@ -94,55 +94,106 @@ def lines(
     for axes, (name, rows, y) in zip(grid, panels, strict=False):
         rows = rows.dropna(subset=[x, y])
         ticks = sorted(dict.fromkeys(rows[x]))
-        places = (
-            {value: place for place, value in enumerate(ticks)} if categories else {value: value for value in ticks}
-        )
+        places = dict(zip(ticks, range(len(ticks)) if categories else ticks, strict=True))
         for own_name, own in rows.groupby(rows[group].astype(str), sort=False):
             own = own.sort_values(x)
-            look = _look(groups.index(own_name), own_name in baselines)
-            axes.plot(own[x].map(places), own[y], label=own_name, **look)
+            at, look = own[x].map(places), _look(groups.index(own_name), own_name in baselines)
+            axes.plot(at, own[y], label=own_name, **look)
             if y == "ratio" and own["low"].notna().any():
-                axes.fill_between(own[x].map(places), own["low"], own["high"], color=look["color"], alpha=0.15, lw=0)
+                axes.fill_between(at, own["low"], own["high"], color=look["color"], alpha=0.15, lw=0)
         axes.set_title(name, loc="left", fontsize=9)
-        _axis(axes.xaxis, x, list(places.values()), ticks, doubling=x in DOUBLING and not categories)
+        axes.set_xlabel(_label(x))
+        doubling = x in DOUBLING and not categories
+        if doubling:
+            axes.set_xscale("log", base=2)
+        if doubling or len(ticks) <= MAX_LABELLED_POINTS:
+            axes.set_xticks(list(places.values()), list(map(_text, places)), fontsize=7)
+            axes.minorticks_off()
         if y in log_y:
             axes.set_yscale("log")
         axes.set_ylabel(_label(y))
-        _draw_published(axes, rows, x, y)
+        for line in published_beside(rows, x, y):
+            if line.level:
+                axes.axhline(line.level, **PUBLISHED, label=f"published: {line.label}")
+            else:
+                axes.plot(*zip(*line.points, strict=True), **PUBLISHED, label=f"published: {line.label}")
         decorate(axes, rows)
     _legend(figure, grid)
     return figure
 
 
-def _look(place: int, is_baseline: bool) -> dict[str, Any]:
+def _look(place: int, is_baseline: bool = False) -> dict[str, Any]:
+    look = {"marker": MARKERS[place % 6], "color": COLOURS[place % 6] if place < MAX_GROUPS else GREY}
     if is_baseline:
-        return {
-            "color": GREY,
-            "linestyle": (0, (5, 3)),
-            "marker": MARKERS[place % 6],
-            "markersize": 3,
-            "linewidth": 1.2,
-        }
-    colour = COLOURS[place % 6] if place < MAX_GROUPS else GREY
-    return {
-        "color": colour,
-        "marker": MARKERS[place % 6],
-        "markersize": 3.5,
-        "linewidth": 1.3,
-        "linestyle": "-" if place < 6 else (0, (3, 1.5)),
-    }
+        return {**look, "color": GREY, "markersize": 3, "linewidth": 1.2, "linestyle": (0, (5, 3))}
+    return {**look, "markersize": 3.5, "linewidth": 1.3, "linestyle": "-" if place < 6 else (0, (3, 1.5))}
 
 
-def _draw_published(axes: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
-    """What others have published for the shapes of some rows: a dashed line, or a level over the whole width."""
-    for line in published.shown_with(rows, x, y):
-        if line.level:
-            axes.axhline(line.level, **PUBLISHED, label=line.caption)
-        else:
-            axes.plot(*zip(*line.points, strict=True), **PUBLISHED, label=line.caption)
-
+# ---- what others have published --------------------------------------------------------------------------------------
 
 PUBLISHED: dict[str, Any] = {"color": "#9ca3af", "linestyle": (0, (1, 1.5)), "linewidth": 1.1}
+AXES = {"M": "M", "bytes": "payload_bytes"}
+"""Quantities that published points may stand over, and our column of each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedLine:
+    """What one source says of one device and method: `published.toml`.  It is never a measurement of ours.
+
+    operators: ours that it can stand beside.  points: (x, y) in the order of x; level: one y, whatever the shape.
+    world: ranks.  x: quantity of the axis, "" for a level.  y, unit: quantity and its unit.  date: of the source.
+    shape: dimensions of the cases that it is about.  dtype: "" where it does not matter.
+    """
+
+    name: str
+    label: str
+    operators: Sequence[str]
+    source: str
+    device: str
+    world: int
+    method: str
+    date: datetime.date
+    y: str
+    unit: str
+    dtype: str = ""
+    shape: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    x: str = ""
+    points: Sequence[tuple[float, float]] = ()
+    level: float | None = None
+
+    def fits(self, rows: pd.DataFrame) -> bool:
+        """Whether rows are all of its operators, and some of its dtype, number of ranks and shape.
+
+        A line over a quantity says on its label which device it is of.  A level, which some favourable shape reaches,
+        stands beside rows of its own product only.
+        """
+        products = {str(name).split()[0] for name in rows["market_name"].dropna() if str(name)}
+        wanted = {"world": self.world, **({"dtype": self.dtype} if self.dtype else {}), **self.shape}
+        return (
+            set(rows["operator"]) <= set(self.operators)
+            and all(name in rows and (rows[name] == value).any() for name, value in wanted.items())
+            and (bool(self.x) or any(product in self.device for product in products))
+        )
+
+
+@functools.cache
+def published_lines() -> tuple[PublishedLine, ...]:
+    """Every line of the file, in its order."""
+    text = Path(__file__).with_name("published.toml").read_text(encoding="utf-8")
+    return tuple(PublishedLine(**line) for line in tomllib.loads(text)["line"])
+
+
+def published_beside(
+    rows: pd.DataFrame, x: str, y: str, lines: Sequence[PublishedLine] | None = None
+) -> list[PublishedLine]:
+    """Lines that stand beside rows in a figure of y over x: a point further out than what was measured is left out."""
+    shown = []
+    for line in published_lines() if lines is None else lines:
+        if len(rows) and line.y == y and AXES.get(line.x, x) == x and line.fits(rows):
+            inside = [(at, value) for at, value in line.points if rows[x].min() <= at <= rows[x].max()]
+            if inside or line.level:
+                shown.append(dataclasses.replace(line, points=inside))
+    return shown
 
 
 # ---- other kinds -----------------------------------------------------------------------------------------------------
@@ -234,30 +285,24 @@ def roofline(title: str, rows: pd.DataFrame, group: str) -> Figure | None:
     peaks = {dtype: hardware.peak(dtype) for dtype in sorted(set(rows["dtype"].astype(str)))}
     for axes, (column, (name, bandwidth)) in zip(grid, traffic.items(), strict=False):
         own = rows[rows[column] > 0]
-        intensity, speed = own["flops"] / own[column], own["flops"] / own["seconds"] / 1e12
-        for place, (value, part) in enumerate(own.groupby(own[group].astype(str), sort=False)):
+        own = own.assign(intensity=own["flops"] / own[column], speed=own["flops"] / own["seconds"] / 1e12)
+        for value, part in own.groupby(own[group].astype(str), sort=False):
             place = groups.index(str(value))
-            look = {**_look(place, False), "linestyle": "none"}
-            axes.plot(
-                intensity[part.index], speed[part.index], **look, label=str(value) if place < MAX_GROUPS else None
-            )
+            look = {**_look(place), "linestyle": "none", "label": str(value) if place < MAX_GROUPS else None}
+            axes.plot(part["intensity"], part["speed"], **look)
+        least, most = own["intensity"].min() / 2, own["intensity"].max() * 2
         for dtype, peak in peaks.items():
-            ridge = peak / bandwidth
-            span = [min(intensity.min(), ridge) / 2, ridge, max(intensity.max(), ridge) * 2]
+            span = [min(least, peak / bandwidth / 2), peak / bandwidth, max(most, peak / bandwidth * 2)]
             axes.plot(span, [min(at * bandwidth, peak) / 1e12 for at in span], color=GREY, linewidth=1.2)
-            axes.annotate(
-                f"{dtype} {peak / 1e12:.0f} TFLOPS", (span[2], peak / 1e12), ha="right", va="bottom", fontsize=7
-            )
+            top = f"{dtype} {peak / 1e12:.0f} TFLOPS"
+            axes.annotate(top, (span[2], peak / 1e12), ha="right", va="bottom", fontsize=7)
         axes.annotate(
             f"{name} {bandwidth / 1e9:.0f} GB/s", (span[0], span[0] * bandwidth / 1e12), fontsize=7, rotation=35
         )
-        if len(own) <= MAX_LABELLED_POINTS:
-            for at, case, reached in zip(intensity, own["case"], speed, strict=True):
-                axes.annotate(str(case), (at, reached), fontsize=6, xytext=(3, -6), textcoords="offset points")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel(f"FLOP per byte of {name}")
-        axes.set_ylabel("speed of a rank, TFLOPS")
+        for row in own.itertuples() if len(own) <= MAX_LABELLED_POINTS else ():
+            at = (row.intensity, row.speed)
+            axes.annotate(str(row.case), at, fontsize=6, xytext=(3, -6), textcoords="offset points")
+        axes.set(xscale="log", yscale="log", xlabel=f"FLOP per byte of {name}", ylabel="speed of a rank, TFLOPS")
     _legend(figure, grid)
     return figure
 
@@ -319,21 +364,6 @@ def _panels(title: str, count: int, columns: int = 3, heights: Sequence[float] =
 def _label(column: str) -> str:
     of = quantity(column)
     return of.heading if of else column
-
-
-def _axis(axis: Any, column: str, places: Sequence[float], ticks: Sequence[Any], doubling: bool) -> None:
-    axis.axes.set_xlabel(_label(column))
-    if doubling:
-        axis.axes.set_xscale("log", base=2)
-    if doubling or len(ticks) <= 12:
-        axis.set_major_locator(FixedLocator(places))
-        axis.set_minor_locator(NullLocator())
-        texts = {
-            place: f"{tick:g}" if isinstance(tick, (int, float)) else str(tick)
-            for place, tick in zip(places, ticks, strict=True)
-        }
-        axis.set_major_formatter(FuncFormatter(lambda value, _: texts.get(value, f"{value:g}")))
-        axis.set_tick_params(labelsize=7)
 
 
 def _text(value: object) -> str:

@@ -54,7 +54,7 @@ def measured(
 ) -> list[Left]:
     """Measure what the file lacks, part by part; what is left then.  KeyboardInterrupt on Ctrl-C.
 
-    Nobody else may measure into the file meanwhile (ci.sweeps.run.alone).
+    Nobody else may measure into the file meanwhile (ci.sweeps.run.lone_writer).
     """
     left, spent_min = list[Left](), 0.0
     for number, part in enumerate(parts, 1):

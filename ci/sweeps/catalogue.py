@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmarks.points import Knobs, Point
 from ci.harness import OneProgram, options, produce, program, query
-from ci.sweeps.alone import SweepError
+from ci.sweeps.measured import SweepError
 from ci.trials.trial import Cost, Json
 
 Value = str | int | float | bool

@@ -23,9 +23,13 @@ from ci.judging import policy
 from ci.stats.interval import Scale, effects, samples
 from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
-from ci.sweeps.alone import SweepError as SweepError
 from ci.trials.file import read as read_file
 from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
+
+
+class SweepError(Exception):
+    """A sweep cannot be read, planned or measured; the text says why and what to do."""
+
 
 COLUMNS = (
     *("operator", "case", "backend", "point", "is_anchor", "anchor", "regime", "knobs", "config", "status", "why"),

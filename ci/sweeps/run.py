@@ -6,20 +6,21 @@ killed is resumed by the same command, and a finished point is not measured agai
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from benchmarks.reach.code import CheckoutCode
 from ci import harness
 from ci.git.repository import LocalCheckout
-from ci.sweeps.alone import alone
 from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import Measured, SweepError, gathered
 from ci.sweeps.pruning import Pruned
@@ -41,14 +42,25 @@ class Progressed:
     why: str = ""
 
 
+@contextlib.contextmanager
+def lone_writer(out: Path) -> Iterator[None]:
+    """Nobody else measures into this file meanwhile.  SweepError."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out.with_name(f".{out.name}.lock"), timeout=0):
+            yield
+    except Timeout:
+        raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
+
+
 def measure(plan: SweepPlan, console: Console) -> Progressed:
     """Measure what the file of a sweep lacks.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
-    with alone(plan.out):
+    with lone_writer(plan.out):
         return go_on(plan, console, harness.follow)
 
 
 def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
-    """As :func:`measure`, where we are :func:`alone` already.  follow: runs the measuring program."""
+    """As :func:`measure`, where we are its :func:`lone_writer` already.  follow: runs the measuring program."""
     began = time.monotonic()
     while True:
         trials = trials_of(plan)

@@ -107,15 +107,6 @@ def test_a_job_of_slurm_takes_the_gpus_of_the_node_that_are_its_own(place: Path)
     assert lock_names({"CUDA_VISIBLE_DEVICES": ""}) == {"cpu"}
 
 
-def test_a_uuid_is_the_gpu_of_that_place(tmp_path: Path) -> None:
-    for number, uuid in enumerate(("GPU-aa11", "GPU-bb22")):
-        folder = tmp_path / f"proc/driver/nvidia/gpus/0000:{number}8:00.0"
-        folder.mkdir(parents=True)
-        (folder / "information").write_text(f"Model: \t\t H200\nGPU UUID: \t {uuid}\nDevice Minor: \t 7\n")
-    environ = {"CUDA_VISIBLE_DEVICES": "GPU-bb,MIG-1,0"}
-    assert lock_names(environ, tmp_path) == {"gpu-1", "gpu-MIG-1", "gpu-0"}
-
-
 def test_an_entry_of_hip_counts_within_that_of_rocr() -> None:
     environ = {"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,2"}
     assert lock_names(environ) == {"gpu-4", "gpu-6"}

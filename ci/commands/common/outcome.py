@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from benchmarks.reach.operators import Reach
-from ci.commands.common.measuring import VerbClock, measured_before
+from ci.commands.common.measuring import VerbClock
 from ci.commands.common.tuned import with_changed_rows
 from ci.commands.common.why import explained, keep_causes
 from ci.git.repository import LocalCheckout
@@ -57,14 +57,7 @@ def _of_differing(
     """Trials of the operators that differ, and what makes their judgement less sure."""
     console = err_console()
     if found.nothing and not any(checkout.dirty for checkout in checkouts):
-        # Head alone, for the record; not even that where an earlier check on this machine did it.
-        base, head = checkouts
-        before = measured_before(head, plan, found.same) if not file.exists() else None
-        if before is None:
-            return live.identical(checkouts, plan, rules, file, console)
-        when = f"{before.path}; --all-cases measures both sides"
-        console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
-        return live.as_measured(before, base, rules)
+        return live.identical(checkouts, plan, rules, file, console)
     unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
     console.print(reach.sentence(plan, found), markup=False)
     if unreached and not part.kernels:

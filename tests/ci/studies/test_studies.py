@@ -355,8 +355,8 @@ def speeds():
 
 def test_backends_are_compared_with_a_baseline_that_was_measured():
     compared = compare_backends(speeds(), **BY_CASE)
-    assert compared.columns["triton"].wins == 2
-    assert compared.columns["triton"].geometric_mean == pytest.approx((1.25 * 0.5 * 2) ** (1 / 3))
+    assert compared.against.columns["triton"]["wins"] == 2
+    assert compared.against.columns["triton"]["geometric_mean"] == pytest.approx((1.25 * 0.5 * 2) ** (1 / 3))
     regret = {"autotune": ("loop", "triton", "ck"), "absent": ("loop",)}
     [sentence] = [one.rule for one in backend_findings(speeds(), **BY_CASE, regret=regret) if "candidates" in one.rule]
     assert sentence.startswith("autotune against the best of its candidates (loop 1, triton 2): 0.949 in the geometric")

@@ -8,7 +8,6 @@ import fcntl
 import io
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from rich.console import Console
 
 from benchmarks import lifetime
 from benchmarks.points import Point, UntimedPoint
-from ci.sweeps import alone, measured, run, show
+from ci.sweeps import measured, run, show
 from ci.sweeps.measured import Measured, SweepError, read
 from ci.sweeps.pruning import Dropped, Pruned
 from ci.sweeps.run import SweepPlan
@@ -79,23 +78,6 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     starts = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
     assert len(starts) >= 4
     assert not [pid for pid in starts if lifetime.lives(pid)], "nothing that was left behind still measures"
-
-
-def test_what_a_killed_call_left_behind_is_ended_first(tmp_path: Path) -> None:
-    plan = driver.plan(tmp_path / "sweep.jsonl")
-    marked = {**os.environ, alone.MARK: str(plan.out.resolve())}
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked)
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        entry = f"{alone.MARK}={plan.out.resolve()}".encode()
-        _wait(lambda: list(alone.processes_with(entry)), "the process has its environment")
-        run.measure(plan, Console(quiet=True))
-        assert left.wait(LIMIT_S) == -signal.SIGKILL
-        assert other.poll() is None
-        assert alone.MARK not in os.environ
-    finally:
-        left.kill()
-        other.kill()
 
 
 def test_what_is_complete_is_not_started_again(tmp_path: Path) -> None:
