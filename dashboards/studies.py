@@ -231,7 +231,7 @@ def _sweep(measured: Any, facts: Mapping[str, str]) -> Iterator[Piece]:
     """Winners of every case beside their anchor, then every point."""
     from ci.sweeps import show
 
-    versions = show.versions(measured)
+    versions = measured.versions
     named = [("machine", facts["machine"]), ("date", facts["date"]), ("commit", (measured.origin.commit or "")[:8])]
     yield table.facts([*named, ("versions", versions)])
     frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")

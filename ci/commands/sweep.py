@@ -232,7 +232,6 @@ def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     for one in ready.pruned.dropped[:3]:
         click.echo(f"    {one.point.case} {show.knob_words(dict(one.point.knobs))}: {plain(one.why, 200)}")
     click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
-    click.echo(f"  {run.model(plan.rungs_here)}")
     click.echo(f"  {show.chances(plan.rungs_here)}")
     return PASS
 

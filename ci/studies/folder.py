@@ -188,19 +188,12 @@ def foot_of(frame: pd.DataFrame, found: Sequence[Measured] = ()) -> Foot:
         dates = [str(frame["date"].max())[:10]]
     return Foot(
         f"{device} ({row['machine']})",
-        ", ".join(dict.fromkeys(versions(one) for one in found)) or ", ".join(dict.fromkeys(frame["env"].astype(str))),
+        ", ".join(dict.fromkeys(f"Python {one.environment.python}, {one.versions}" for one in found))
+        or ", ".join(dict.fromkeys(frame["env"].astype(str))),
         ", ".join(commits) or "local changes",
         dates[-1] if dates else "",
         ", ".join(dict.fromkeys(frame["regime"].astype(str))),
     )
-
-
-def versions(measured: Measured) -> str:
-    """ "Python 3.12, torch 2.11.0, Triton 3.6.0, driver 580.159.04"."""
-    said, driver = measured.environment.versions, measured.machine.driver
-    named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
-    parts = [f"{name} {str(value).split('+')[0]}" for name, value in named if value]
-    return ", ".join([f"Python {measured.environment.python}", *parts])
 
 
 # The table of a study, as CSV and Markdown.

@@ -10,14 +10,14 @@ import difflib
 import fnmatch
 import json
 import tempfile
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks.points import Knobs, Point
-from ci.harness import OneProgram, options, produce, program, query
+from ci.harness import TIERS, OneProgram, options, produce, program, query
 from ci.sweeps.measured import SweepError
 from ci.trials.trial import Cost, Json
 
@@ -31,15 +31,13 @@ Identity = str
 """What says whether two sets of knobs are the same entry: canonical JSON of all knobs, counted as in an entry."""
 
 
-KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a name"}
-"""Types of knobs, as their defaults have them, and what is allowed of each."""
-
-FITS: Mapping[str, Callable[[Any], bool]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "bool": ("true or false", (bool,)),
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "str": ("a name", (str,)),
 }
+"""Types of knobs, as their defaults have them: what is allowed of each, in words and by type."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +50,10 @@ class KnobFact:
 
     def refusal(self, value: Any) -> str:
         """What is wrong with a value, "" for one of the knob's type."""
-        kinds = [kind for kind in map(str.strip, self.kind.split("|")) if kind in FITS]
-        if not kinds or any(FITS[kind](value) for kind in kinds):
+        kinds = [KINDS[kind] for kind in map(str.strip, self.kind.split("|")) if kind in KINDS]
+        if not kinds or any(type(value) in types for _, types in kinds):
             return ""
-        allowed = " or ".join(KINDS[kind] for kind in kinds)
+        allowed = " or ".join(words for words, _ in kinds)
         return f"knob {self.name!r}: {value!r} is not {allowed}, as its default {self.default!r} is"
 
 
@@ -201,13 +199,13 @@ class Catalogue:
         for name in backends:
             if name not in self.backends:
                 raise SweepError(f"{self.operator} has no backend {name!r}; it has {', '.join(self.backends)}")
-        kept = [
-            one
-            for one in self.offers
-            if (not backends or one.backend in backends)
-            and (any(fnmatch.fnmatchcase(one.case, p) for p in cases) if cases else one.tier in tiers)
-        ]
-        return dataclasses.replace(self, offers=tuple(kept))
+        chosen = (
+            offer
+            for offer in self.offers
+            if (not backends or offer.backend in backends)
+            and (any(fnmatch.fnmatchcase(offer.case, p) for p in cases) if cases else offer.tier in tiers)
+        )
+        return dataclasses.replace(self, offers=tuple(chosen))
 
 
 def by_place(cases: Iterable[BackendOffer]) -> dict[TablePlace, list[BackendOffer]]:
@@ -219,30 +217,17 @@ def by_place(cases: Iterable[BackendOffer]) -> dict[TablePlace, list[BackendOffe
 
 
 def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[BackendOffer]:
-    """The asked cases, and those that share an entry with them.  SweepError names what fits nothing."""
-    operator = catalogue.operator
-    cases = [one for one in catalogue.offers if one.place is not NO_TABLE]
-    if not cases:
+    """Named cases with a tuned table (default: all), and those that share an entry with them.  SweepError."""
+    tabled = dataclasses.replace(
+        catalogue, offers=tuple(offer for offer in catalogue.offers if offer.place is not NO_TABLE)
+    )
+    if not tabled.offers:
         raise SweepError(
-            f"no backend of {operator} has a tuned table and knobs on this machine; `tuned=` of kernel.backend() "
-            "names one (kernels/spec.py)"
+            f"no backend of {catalogue.operator} has a tuned table and knobs on this machine; `tuned=` of "
+            "kernel.backend() names one (kernels/spec.py)"
         )
-    names, owners = sorted({one.case for one in cases}), sorted({one.backend for one in cases})
-    for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            raise SweepError(f"no case of {operator} that can be tuned fits {pattern!r}; it has {', '.join(names[:8])}")
-    for name in backends:
-        if name not in owners:
-            raise SweepError(
-                f"backend {name!r} of {operator} has no tuned table; those that have one: {', '.join(owners)}"
-            )
-    places = {
-        one.place
-        for one in cases
-        if (not backends or one.backend in backends)
-        and (not patterns or any(fnmatch.fnmatchcase(one.case, pattern) for pattern in patterns))
-    }
-    return [one for one in cases if one.place in places]
+    places = {offer.place for offer in tabled.chosen(patterns, backends, TIERS).offers}
+    return [offer for offer in tabled.offers if offer.place in places]
 
 
 def tuned_operators(tree: Path) -> list[str]:

@@ -78,6 +78,17 @@ class Measured:
     problems: tuple[str, ...] = ()
 
     @property
+    def versions(self) -> str:
+        """ "torch 2.11.0, Triton 3.6.0, driver 580.159.04"."""
+        installed = self.environment.versions
+        named = [
+            ("torch", installed.get("torch")),
+            ("Triton", installed.get("triton")),
+            ("driver", self.machine.driver),
+        ]
+        return ", ".join(f"{name} {str(version).split('+')[0]}" for name, version in named if version)
+
+    @property
     def day(self) -> datetime.date:
         """When it began, UTC."""
         return datetime.datetime.fromisoformat(self.started_at).astimezone(datetime.UTC).date()

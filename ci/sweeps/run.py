@@ -295,7 +295,9 @@ class ExpectedEffort:
 
 def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs: Rungs) -> ExpectedEffort:
     """Of these points, by case."""
-    device = device_of(catalogue.arch, catalogue.compute_units)
+    known = [device for device in hardware.DEVICES if device.arch == catalogue.arch]  # none for a CPU
+    exact = [device for device in known if device.compute_units == catalogue.compute_units]
+    device = next(iter(exact or known), None)
     seconds, samples, entering = 0.0, 0, sum(map(len, points.values()))
     for rung, rounds in enumerate(rungs.rounds):
         staying = STAYING**rung if rungs.halving and rung < 3 else STAYING**2 if rungs.halving else 1.0
@@ -309,37 +311,16 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
 
 
 def point_seconds(offer: BackendOffer, device: hardware.Hardware | None, rounds: int) -> float:
-    """Seconds of the calls of one point in a rung, its share of the anchor's left out."""
-    time = call_seconds(offer, device)
+    """Seconds of the calls of one point in the middle of a sweep in a rung, its share of the anchor's left out."""
+    cost = Cost(**{name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()})
+    flops, hbm_bytes = float(cost.flops or 0), float(cost.hbm_bytes or 0)
+    if device is None:
+        time = (flops / NOMINAL_FLOPS + hbm_bytes / NOMINAL_BYTES_S) / REACHED
+    else:
+        try:
+            time = hardware.roofline_seconds(cost, offer.dtype, device, offer.world) / REACHED
+        except ValueError:  # no peak for this dtype: memory alone
+            time = hbm_bytes / device.hbm_bandwidth / REACHED
     calls = GRAPH_CALLS if time * REACHED < SHORT_S and device else 1
     warm_up = min(5, max(3, WARM_UP_S / max(time * calls, 1e-6)))
     return (rounds + WARM_UP_ROUNDS + warm_up) * calls * (time + SPACING_S) + CHECKS * time
-
-
-def call_seconds(offer: BackendOffer, device: hardware.Hardware | None) -> float:
-    """Seconds of one call of a point in the middle of a sweep."""
-    cost = Cost(**{name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()})
-    assert cost.flops is not None
-    assert cost.hbm_bytes is not None
-    if device is None:
-        return (cost.flops / NOMINAL_FLOPS + cost.hbm_bytes / NOMINAL_BYTES_S) / REACHED
-    try:
-        return hardware.roofline_seconds(cost, offer.dtype, device, offer.world) / REACHED
-    except ValueError:  # no peak for this dtype: memory alone
-        return cost.hbm_bytes / device.hbm_bandwidth / REACHED
-
-
-def device_of(arch: str, compute_units: int | None) -> hardware.Hardware | None:
-    """A product of an architecture, by its number of compute units where several have it; None for a CPU."""
-    found = [one for one in hardware.DEVICES if one.arch == arch]
-    exact = [one for one in found if one.compute_units == compute_units]
-    return next(iter(exact or found), None)
-
-
-def model(rungs: Rungs) -> str:
-    """The model in a sentence."""
-    of = f"{100 * STAYING:.0f} % of the points of a rung enter the next" if rungs.halving else "all points in all rungs"
-    return (
-        f"expected: {START_S:g} s for a start, {POINT_S:g} s for a point and its calls at {100 * REACHED:.0f} % of the "
-        f"roofline; {of}"
-    )

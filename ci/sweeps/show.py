@@ -136,13 +136,6 @@ def _point(row: PointRow) -> dict[str, object]:
     return {name: row[name] for name in names}
 
 
-def versions(measured: Measured) -> str:
-    """The software of a sweep: "torch 2.11.0, Triton 3.6.0, driver 570.1"."""
-    said = measured.environment.versions
-    named = {"torch": said.get("torch"), "Triton": said.get("triton"), "driver": measured.machine.driver}
-    return ", ".join(f"{name} {version}" for name, version in named.items() if version)
-
-
 # What came of a sweep: by case, the best points, the winner and what is known of it, and what was not measured.
 
 
