@@ -18,7 +18,7 @@ then open site/index.html in a browser; no server is needed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: built, its path on stdout; 3: it could not be built."""
+    """Exit code 0: built, its path on stdout; 2: built without records that stderr names; 3: it could not be built."""
     parser = argparse.ArgumentParser(
         prog="python -m dashboards",
         description=(__doc__ or "").strip(),
@@ -31,24 +31,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repo-url", metavar="URL", help="link commits to URL/commit/HASH (default: no links)")
     wanted = parser.parse_args(arguments)
     made_of = files.inputs(wanted.results, wanted.repo_url)
-    if not files.stands(wanted.out, made_of) and (why := _build(wanted, made_of)):
-        print(f"error: {why}", file=sys.stderr)
-        return 3
+    unread = 0
+    if not files.stands(wanted.out, made_of):
+        from ci.history.triage import TriageError  # the libraries of a build take a second to import
+        from dashboards.build import build
+
+        gc.disable()  # a build makes few circles, and looking for them takes a fifteenth of it
+        try:
+            site = build(wanted.results, wanted.out, wanted.repo_url, made_of)
+        except (files.SiteError, TriageError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 3
+        unread = site.history.unread
+        for sentence in site.problems:
+            print(sentence, file=sys.stderr)
     print(wanted.out.absolute())
-    return 0
-
-
-def _build(wanted: argparse.Namespace, made_of: str) -> str:
-    """Build the site; why it could not be built."""
-    from ci.history.triage import TriageError  # the libraries of a build take a second to import
-    from dashboards.build import build
-
-    gc.disable()  # a build makes few circles, and looking for them takes a fifteenth of it
-    try:
-        build(wanted.results, wanted.out, wanted.repo_url, made_of)
-    except (files.SiteError, TriageError, OSError) as error:
-        return str(error)
-    return ""
+    return 2 if unread else 0
 
 
 if __name__ == "__main__":

@@ -64,15 +64,19 @@ NO_RECORDS = {
 }
 
 
-def build(results: Path, out: Path, repo_url: str | None = None, made_of: str = "") -> None:
-    """Build the site of all records in `results` into `out`, replacing an older site.
+def build(results: Path, out: Path, repo_url: str | None = None, made_of: str = "") -> Site:
+    """Build the site of all records in `results` into `out`, replacing an older site; what it was made of.
+
+    A site with problems never stands for the next one: they are said again.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     made_of: `files.inputs`.  Raises SiteError, and changes nothing, if `out` holds anything but a site.
     """
     address = repository(repo_url)
     files.check_target(out.absolute())
-    files.write(out.absolute(), site_files(read(results), address), made_of)
+    site = read(results)
+    files.write(out.absolute(), site_files(site, address), "" if site.problems else made_of)
+    return site
 
 
 def read(results: Path) -> Site:
@@ -88,7 +92,11 @@ def of_frame(frame: pd.DataFrame, results: Path, problems: Sequence[str] = ()) -
     around = results.resolve().parent
     code = around / "results_isa"
     decided = triage.load(project.around(around).events)
-    history = reading.of_frame(frame, results, code, decided) if len(frame) else History((), {})
+    history = (
+        reading.of_frame(frame, results, code, decided)
+        if len(frame)
+        else History((), {}, unread=frame.attrs.get("unread", 0))
+    )
     notes_of = functools.cache(lambda *place: store.trials(results, store.Place(*place)))
     told = [text.replace(f"{results}/", "") for text in problems]
     return Site(results, frame, lanes(frame), history, notes_of, exact.records(code, around), told)

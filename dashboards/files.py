@@ -200,8 +200,8 @@ def inputs(results: Path, repo_url: str | None = None) -> str:
     """Digest of all that a site is made of: records, machine code, decisions, git's commits, our code."""
     around = results.resolve().parent
     settings = project.around(around)
-    policy = [settings.policy] if settings.policy else []
-    trees = [results, *(around / name for name in BESIDE), settings.events, *policy]
+    named = [path for path in (settings.policy, settings.file) if path]
+    trees = [results, *(around / name for name in BESIDE), settings.events, *named]
     trees += [HOUSE / name for name in CODE]
     facts = [sys.version, repr(repo_url), *map(tree_digest, trees), *map(tree_digest, _refs(around))]
     return hashlib.sha256("\0".join(facts).encode(errors="surrogateescape")).hexdigest()

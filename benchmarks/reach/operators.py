@@ -46,11 +46,14 @@ class Reach:
     """same: operators that no changed file can reach.  differing: the others, with the changed files that reach them.
 
     unknown: why nothing can be said, so that every operator counts as differing; "" where it can.
+    new, gone: those that head alone, or base alone, declares.
     """
 
     same: tuple[str, ...] = ()
     differing: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     unknown: str = ""
+    new: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
 
     @property
     def nothing(self) -> bool:
@@ -76,7 +79,9 @@ def compared(base: SourceTree, head: SourceTree) -> Reach:
         return Reach(unknown="no operator can be read from the source without running it")
     changed = {name: _changed(name, (base, homes[0]), (head, homes[1])) for name in names}
     same = tuple(name for name, files in changed.items() if not files)
-    return Reach(same, {name: files for name, files in changed.items() if files})
+    of_base, of_head = (frozenset(one) for one in homes)
+    differing = {name: files for name, files in changed.items() if files}
+    return Reach(same, differing, new=of_head - of_base, gone=of_base - of_head)
 
 
 def _under_names_of(head: SourceTree, homes: Homes) -> Homes:

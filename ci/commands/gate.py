@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.trial_file import Status
 from ci.commands.common import leg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
@@ -37,6 +38,7 @@ from ci.records.ledger import causes_in, causes_of
 from ci.report import terminal
 from ci.report.model import Report, report_of
 from ci.report.words import plain
+from ci.trials.trial import Trial
 from ci.whole_files import replace
 
 
@@ -74,13 +76,14 @@ def gate(given: Given) -> int:
     ends = base, head = repository.resolve(given.base), repository.resolve(given.head)
     checkouts = [LocalCheckout(role, repository.root, end) for role, end in zip(("base", "head"), ends, strict=True)]
     rules = dataclasses.replace(rules, renamed=reach.renamed_in(repository.root, head.hash))
+    found = reach.of_commits(repository.root, base.hash, head.hash)
     unread = recorded.unread(given.results, base.hash, head.hash, given.machine)
     for problem in unread:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     try:
         judged = recorded.gate(given.results, base.hash, head.hash, rules, given.machine)
     except GateError:
-        if not unread and reach.of_commits(repository.root, base.hash, head.hash).nothing:
+        if not unread and found.nothing:
             same = Judgement(Verdict.SAME, "the same kernel files on both sides")  # as `ab` says, whatever is recorded
             return _told([report_of(same, (), checkouts, title="recorded commits")], [to_json(same)], given)
         if not unread:
@@ -93,15 +96,25 @@ def gate(given: Given) -> int:
         # One report per machine and environment that recorded both, with what experiments have shown on that machine.
         apart = "" if one.paired else ", recorded apart"
         title = f"recorded commits on {one.machine} ({one.env}){apart}"
-        made = report_of(one.judgement, one.trials, checkouts, title=title)
-        slow = {case.case for case in one.judgement.of(Verdict.SLOWER)}
+        of_head = {trial.operator for trial in one.trials if _is_right(trial, head.hash)}
+        unrecorded = reach.not_recorded(found, one.judgement, of_head, rules.renamed)
+        judgement = reach.doubted(one.judgement, list(unrecorded))
+        made = report_of(judgement, one.trials, checkouts, title=title)
+        slow = {case.case for case in judgement.of(Verdict.SLOWER)}
         known = causes_of(causes, made.base.commit, made.head.commit, one.machine)
         why = tuple(cause for cause in known if slow.intersection(cause.cases))
         reports.append(dataclasses.replace(made, explanations=why))
         where = {"machine": one.machine, "env": one.env, "paired": one.paired}
-        documents.append({**where, **to_json(one.judgement)})
+        documents.append({**where, **to_json(judgement)})
     code = _told(reports, documents, given)
     return NO_VERDICT if unread and code == PASS else code
+
+
+def _is_right(trial: Trial, commit: str) -> bool:
+    """Whether every arm of a commit that was tried in a trial is right, and one was."""
+    roles = {role for role, side in trial.checkouts.items() if side.commit == commit}
+    ended = [arm.status for _, role, _, arm in trial.arms() if role in roles]
+    return Status.OK in ended and not any(status.failed for status in ended)
 
 
 def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], given: Given) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, draw, follow, options, program, run_here
-from ci.options import DRY_RUN, FILE, PASS, RESULTS, Given, err_console, folder, option, verb
+from ci.options import DRY_RUN, FILE, NO_VERDICT, PASS, RESULTS, Given, err_console, folder, option, verb
 
 
 @verb("ridgeline site --out site")
@@ -18,28 +18,32 @@ from ci.options import DRY_RUN, FILE, PASS, RESULTS, Given, err_console, folder,
 @RESULTS
 @DRY_RUN
 def site(given: Given) -> int:
-    """Build the dashboard from the records: a folder that works offline."""
+    """Build the dashboard from the records: a folder that works offline.
+
+    Exit codes: 0 built, 2 built without records that cannot be read, 3 not built.
+    """
     if given.dry_run:
         click.echo(f"would build {given.out} from {given.results}")
         return 0
-    build_site(given.out, given.results, given.repo_url)
+    whole = build_site(given.out, given.results, given.repo_url)
     click.echo(given.out / "index.html")
     if given.serve is not None:
         click.echo(f"http://127.0.0.1:{given.serve}/ until Ctrl-C", err=True)
         folder = str(given.out.resolve())
         run_here("http.server", str(given.serve), "--bind", "127.0.0.1", "--directory", folder)
-    return 0
+    return PASS if whole else NO_VERDICT
 
 
-def build_site(out: Path, results: Path, repo_url: str | None = None) -> None:
-    """Build it in a process of its own: judging needs no plotting library."""
+def build_site(out: Path, results: Path, repo_url: str | None = None) -> bool:
+    """Build it in a process of its own: judging needs no plotting library.  Whether it has all that is recorded."""
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     url = repo_url or (f"{server}/{name}" if server and name else None)
     argv = program("dashboards") + options(results=results.resolve(), out=out.resolve())
     argv += options(repo_url=url)
     ended = follow(argv, err_console(), "building the site", stdout=False)
-    if ended.code:
+    if ended.code not in (PASS, NO_VERDICT):
         raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")
+    return ended.code == PASS
 
 
 # `ridgeline plot`: a figure of the records for a comment or a paper.

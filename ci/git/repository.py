@@ -109,6 +109,8 @@ class Repository:
             )
         if found is None:
             hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
+            if ".." in revision:
+                hint = f" It is a range: name its ends apart, `{revision.replace('..', ' ')}`."
             raise GitError(
                 f"{revision!r} names no commit of {self.root}.{hint} `git log --oneline` lists what is there."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from ci.git.command import succeeds
 
 PATTERNS = (
     "requirements*.txt",
@@ -27,19 +31,20 @@ MAX_NAMED = 3
 
 
 def pins_not_installed(base: Path, head: Path) -> list[str]:
-    """At most one sentence: the installed distributions whose pins differ and which one side's pin does not allow."""
-    old, new = dict(_pins(base)), dict(_pins(head))
+    """At most one sentence: on installed distributions of which a pin that changed does not allow what is installed."""
+    old, new = _pins(base), _pins(head)
     wrong = []
     for name in sorted(old.keys() | new.keys()):
-        pins, there = (old.get(name), new.get(name)), _installed(name)
-        if pins[0] != pins[1] and there and not all(pin is None or pin.specifier.contains(there, True) for pin in pins):
-            before, after = (str(pin.specifier) or "any" if pin else "none" for pin in pins)
+        gone, come = old.get(name, set()) - new.get(name, set()), new.get(name, set()) - old.get(name, set())
+        there = _installed(name) if gone or come else None
+        if there and not all(SpecifierSet(pin).contains(there, True) for pin in gone | come):
+            before, after = (", ".join(sorted(pin or "any" for pin in pins)) or "none" for pins in (gone, come))
             wrong.append(f"{name} {before} → {after}, {there} is installed")
     if not wrong:
         return []
     more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
     return [
-        f"pins differ that the environment of both sides does not follow: {'; '.join(wrong[:MAX_NAMED])}{more}; "
+        f"pins changed that the environment of both sides does not follow: {'; '.join(wrong[:MAX_NAMED])}{more}; "
         "--env-base and --env-head of `ridgeline ab --help` compare two environments"
     ]
 
@@ -51,18 +56,24 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _pins(root: Path) -> Iterator[tuple[str, Requirement]]:
-    """Every requirement at the root of a checkout, by the name of its distribution; what cannot be read is left out."""
+def _pins(root: Path) -> dict[str, set[str]]:
+    """What the files at the root of a checkout ask of each distribution, by its name; of files that git ignores,
+    nothing.  What cannot be read is left out."""
+    pins: dict[str, set[str]] = {}
     for path in sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()}):
+        if succeeds(root, "check-ignore", "--quiet", "--", path.relative_to(root).as_posix()):
+            continue
         try:
             text = path.read_text(encoding="utf-8")
-            lines = _of_toml(tomllib.loads(text)) if path.name in TOML else map(_bare, text.splitlines())
-            for line in filter(None, lines):
+            lines = list(_of_toml(tomllib.loads(text)) if path.name in TOML else map(_bare, text.splitlines()))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            continue
+        for line in filter(None, lines):
+            with contextlib.suppress(InvalidRequirement):
                 requirement = Requirement(line)
                 if requirement.marker is None or requirement.marker.evaluate():
-                    yield canonicalize_name(requirement.name), requirement
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, InvalidRequirement):
-            continue
+                    pins.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
+    return pins
 
 
 TOML = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")

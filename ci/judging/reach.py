@@ -17,7 +17,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
 from ci.trials.trial import Trial
-from kernels.project import FILES, Layout, layout
+from kernels.project import FILES, Layout, current_name, layout
 
 
 @functools.lru_cache(maxsize=4)
@@ -127,6 +127,24 @@ def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequenc
             f"head ran {', '.join(ignored[:3])}{' and more' if len(ignored) > 3 else ''}, which git ignores and the "
             'checkout of base lacks: say what makes it in ridgeline.toml, checkout = {prepare = "COMMAND"}'
         )
+
+
+def not_recorded(
+    reach: Reach, judgement: Judgement, recorded: Container[str], renamed: Mapping[str, str]
+) -> Iterator[str]:
+    """A sentence on each operator that differs between two recorded commits, and of which nothing was compared.
+
+    recorded: those that head has records of.  renamed: what head's settings say; a deletion that they name is meant.
+    """
+    compared = {case.kernel for case in judgement.cases}
+    for name in reach.differing:
+        if name in compared or (name in reach.new and name in recorded):
+            continue
+        if name not in reach.gone:
+            yield f"{name} differs and is not recorded of both commits: `ridgeline ab` measures both"
+        elif current_name(f"{name}/-/-", renamed):
+            line = f'renamed = {{"{name}" = "NEW NAME"}}'
+            yield f"head does not declare {name}; if it is meant, say so in ridgeline.toml: {line}"
 
 
 def doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:

@@ -8,7 +8,7 @@ baseline of its own trial, which the same clocks moved, and the policy's `record
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,8 @@ from ci.records.pooling import Place
 from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Problem, unpacked
-from ci.trials.trial import Trial
+from ci.trials.trial import Declaration, Trial
+from kernels.project import current_kernel, current_name
 
 
 class GateError(Exception):
@@ -82,11 +83,54 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     both = [trial for trial in of_head if _of_both(trial, base, head)]
     lock_step = {trial.operator for trial in both}
     bases, heads = ([one for one in trials if one.operator not in lock_step] for trials in (of_base, of_head))
+    declared = {one.operator: found for one in heads if (found := one.declaration())}
+    bases = [_under_names_of_head(trial, declared, policy.renamed) for trial in bases] if policy.renamed else bases
     apart = _joined(bases, heads, base, head)
     paired = bool(both) and not apart
     compared = [*comparisons(both), *map(relative, comparisons(apart)), *undeclared([*both, *apart])]
     judgement = judge(compared, policy if paired else policy.recorded())
     return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head), frozenset(lock_step))
+
+
+def _under_names_of_head(trial: Trial, of_head: Mapping[str, Declaration], renamed: Mapping[str, str]) -> Trial:
+    """A trial of base under the names that head gives its operator, backends and cases (kernels.project).
+
+    of_head: what head declares, by operator.  The digest of a case's definition has its name in it; where all else of
+    the definition is head's, it is head's.
+    """
+    operator = current_kernel(trial.operator, renamed)
+
+    def parts(backend: str, case: str) -> list[str]:
+        named = current_name(f"{trial.operator}/{backend}/{case}", renamed).split("/")
+        return named if named[0] == operator else [operator, backend, case]
+
+    def case_of(name: str) -> str:
+        return parts("-", name)[2]
+
+    def backend_of(name: str) -> str:
+        return parts(name, "-")[1]
+
+    def declared(own: Declaration) -> Declaration:
+        head, cases = of_head.get(operator), {}
+        for name, case in own.cases.items():
+            other = head.cases.get(case_of(name)) if head and head.definition == own.definition else None
+            alike = other and (case.shape, case.dtype, case.world) == (other.shape, other.dtype, other.world)
+            definition = other.definition if other and alike else case.definition
+            cases[case_of(name)] = dataclasses.replace(case, name=case_of(name), definition=definition)
+        backends, baselines = (tuple(map(backend_of, names)) for names in (own.backends, own.baselines))
+        return dataclasses.replace(own, operator=operator, backends=backends, baselines=baselines, cases=cases)
+
+    sides = {
+        role: dataclasses.replace(side, declaration=side.declaration and declared(side.declaration))
+        for role, side in trial.checkouts.items()
+    }
+    cases = {
+        case_of(name): dataclasses.replace(
+            case, arms={(role, backend_of(backend)): arm for (role, backend), arm in case.arms.items()}
+        )
+        for name, case in trial.cases.items()
+    }
+    return dataclasses.replace(trial, operator=operator, checkouts=sides, cases=cases)
 
 
 def _of_both(trial: Trial, base: Place, head: Place) -> bool:

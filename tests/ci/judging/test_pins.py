@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.judging.pins import pins_not_installed
+from tests.kit import repository
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,8 @@ from ci.judging.pins import pins_not_installed
             '[[package]]\nname = "numpy"\nversion = "2.0"',
             "1.0",
         ),
+        ("requirements.txt", "numpy==1.0\ntorch>=99", "numpy==1.0\ntorch>=99\nno such line\nnumpy>=1.0", ""),
+        ("requirements.txt", "-r other.txt\nnumpy==1.0", "-e .\nnumpy==2.0  # newer", "numpy ==1.0 → ==2.0"),
         ("notes.txt", "numpy==1.0", "numpy==2.0", ""),
     ],
 )
@@ -37,3 +40,20 @@ def test_a_pin(tmp_path: Path, file: str, old: str, new: str, said: str) -> None
         assert said in sentence
         assert f"{metadata.version('numpy')} is installed" in sentence
         assert "--env-base" in sentence
+
+
+def test_a_file_that_git_ignores_pins_nothing(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    repository(tmp_path / "head", **{".gitignore": "*.lock\n"})
+    (tmp_path / "head" / "uv.lock").write_text('[[package]]\nname = "numpy"\nversion = "1.0"\n')
+    assert pins_not_installed(tmp_path / "base", tmp_path / "head") == []
+    (tmp_path / "head" / ".gitignore").write_text("")
+    assert "numpy none → ==1.0" in pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
+
+
+def test_a_pin_of_two_files_is_what_both_say(tmp_path: Path) -> None:
+    for side, version in (("base", "1.0"), ("head", "2.0")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "constraints.txt").write_text(f"numpy=={version}\n")
+        (tmp_path / side / "requirements.txt").write_text("numpy\n")
+    assert "numpy ==1.0 → ==2.0" in pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
