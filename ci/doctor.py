@@ -185,8 +185,8 @@ def _records(results: Path) -> Iterator[Finding]:
 
 
 def _slurm() -> Finding:
-    next_step = "`ridgeline jobs submit -- verify` queues one; on a cluster use its login node"
-    absent = Finding("note", "no Slurm client here", "jobs run on this machine only", next_step)
+    next_step = "on a cluster use its login node"
+    absent = Finding("note", "no Slurm client here", "`ridgeline jobs` needs one; all else runs here", next_step)
     try:
         asked = subprocess.run(
             ["sbatch", "--version"], text=True, capture_output=True, timeout=30, stdin=subprocess.DEVNULL

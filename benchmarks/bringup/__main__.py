@@ -11,17 +11,21 @@ finished).
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import platform
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import program, trial_file
-from benchmarks.bringup import report
-from benchmarks.bringup.run import Bringup, Seen
-from benchmarks.bringup.steps import BACKENDS, BringupStep, RowStatus, all_steps, choose
+from benchmarks.bringup.run import Bringup, StepResult
+from benchmarks.bringup.steps import BACKEND, STEPS, BringupStep, RowStatus, chosen_steps
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import CaseCounter
 from benchmarks.machine import fingerprint
@@ -30,6 +34,7 @@ PASSED, FAILED = 0, 1
 """Exit codes beside those of benchmarks.program."""
 
 REPORT = Path(".ridgeline/bringup.json")
+FORMAT, VERSION = "ridgeline-bringup", 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         arguments = parser().parse_args(argv)
-        steps = choose(arguments.only, arguments.skip)
+        steps = chosen_steps(arguments.only, arguments.skip)
         return _list(steps) if arguments.dry_run else _bring_up(arguments, steps)
 
     return program.run(command, "the report has what is finished")
@@ -59,12 +64,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _list(steps: Sequence[BringupStep]) -> int:
     for step in steps:
-        print(f"{step.name:<24}{step.expected_s:>4.0f} s  {step.about}")
-    print(f"{'together':<24}{sum(step.expected_s for step in steps):>4.0f} s  expected on 2 H200; deadlines are longer")
+        print(f"{step.name:<10}{step.expected_s:>4.0f} s  {step.about}")
+    print(f"{'together':<10}{sum(step.expected_s for step in steps):>4.0f} s  expected on 2 H200; deadlines are longer")
     return PASSED
-
-
-# ---- running -----------------------------------------------------------------------------------------------------
 
 
 def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> int:
@@ -72,31 +74,74 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     trial_file.check_writable(arguments.out)
     checkout = Checkout("head", arguments.tree.resolve())
     progress = CaseCounter(len(steps), program.reporter(arguments.progress))
-    with Bringup(checkout, lambda event: progress.start(f"{BACKENDS.name}: {event['what']}")) as bringup:
+    finished: list[BringupStep] = []
+    with Bringup(checkout, lambda event: progress.start(f"{BACKEND}: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
-        seen, results, complete = bringup.look(), bringup.results, False
+        results = [bringup.probe()]
         try:
             for step in steps:
                 progress.start(step.name)
-                for line in bringup.run(step):
-                    results[line["step"]] = line
+                results += bringup.run(step)
+                finished.append(step)
                 progress.done += 1
-            complete = True
         finally:  # an interrupted bring-up has a report too, which says so
-            facts = {**_facts(seen), "complete": complete}
-            missing = [step.name for step in all_steps() if not any(map(step.has, results))]
-            whole = report.document(facts, list(results.values()), time.monotonic() - begin, missing)
-            arguments.out.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            report = {
+                **report_of(bringup, results, time.monotonic() - begin),
+                "complete": finished == list(steps),
+                "not_run": [step.name for step in STEPS if step not in finished],
+            }
+            arguments.out.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     progress.finish()
-    return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
+    return FAILED if report["counts"][RowStatus.FAIL] else PASSED
 
 
-def _facts(seen: Seen) -> dict[str, Any]:
-    """What the report says of the machine and its versions."""
-    machine = fingerprint.fingerprint(seen.devices)
-    devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
-    named = {key: value for key, value in machine.items() if key != "name"}
-    return {"machine": named, "devices": devices, "environment": dict(seen.environment)}
+# ---- the report: worth sending, nothing private ----------------------------------------------------------------------
+
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+"""Variables with such names hold values that a report never shows."""
+
+SHORTEST_PRIVATE = 4
+"""Characters; a shorter text would blank ordinary words."""
+
+
+def report_of(bringup: Bringup, results: list[StepResult], seconds: float) -> dict[str, Any]:
+    """The machine, its versions, and what became of the steps."""
+    counts = Counter(row["status"] for result in results for row in result["rows"])
+    machine = fingerprint.fingerprint(bringup.devices)
+    del machine["name"]
+    report = {
+        "format": FORMAT,
+        "version": VERSION,
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "counts": {str(status): counts[status] for status in RowStatus},
+        "machine": machine,
+        "devices": [{key: device[key] for key in device if key != "uuid"} for device in bringup.devices],
+        "environment": dict(bringup.environment),
+        "steps": results,
+    }
+    cleaned: dict[str, Any] = without_private(report, private_texts())
+    return cleaned
+
+
+def without_private(value: Any, private: dict[str, str]) -> Any:
+    """JSON values with every private text replaced."""
+    if isinstance(value, dict):
+        return {key: without_private(part, private) for key, part in value.items()}
+    if isinstance(value, list):
+        return [without_private(part, private) for part in value]
+    if isinstance(value, str):
+        for text, shown in private.items():
+            value = value.replace(text, shown)
+    return value
+
+
+def private_texts() -> dict[str, str]:
+    """Host name, home, checkout, Python's folder and values of secret variables, the longest first: what is shown."""
+    folders = {str(Path.cwd()): "<here>", sys.prefix: "<python>", str(Path.home()): "<home>", platform.node(): "<host>"}
+    secrets = {value: "<secret>" for name, value in os.environ.items() if SECRET.search(name) and len(value) > 5}
+    texts = {**folders, **secrets}
+    return {text: texts[text] for text in sorted(texts, key=len, reverse=True) if len(text) >= SHORTEST_PRIVATE}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Device code of the steps `heap` and `fences`, made of what our collectives rely on."""
+"""Device code of the step `fences`, made of what our collectives rely on."""
 
 from __future__ import annotations
 
@@ -6,24 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels._shared.collectives.device import heaps_from
-from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached, translate
-
-
-@triton.jit(do_not_specialize=["rank", "peer"])
-def push(
-    source, target, bases, signals, count, rank, peer,
-    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
-):  # fmt: skip
-    """Store source int32[count] into `target` of the peer's heap; after it, every rank sees what it was sent.
-
-    count: a multiple of BLOCK.  signals int32[WORLD, PROGRAMS], see symmetric_device.finish.
-    """
-    program = tl.program_id(0)
-    remote = translate(target, tl.load(bases + rank), tl.load(bases + peer))
-    for block in range(program, count // BLOCK, PROGRAMS):
-        at = block * BLOCK + tl.arange(0, BLOCK)
-        tl.store(remote + at, tl.load(source + at))
-    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD)
+from kernels._shared.symmetric_device import await_peers, flags_at_peers, later, raise_flags, reached, translate
 
 
 @triton.jit

@@ -121,11 +121,11 @@ class Service:
         self._refuse_other_contracts()
         return declare.listed(self._checkout, **asked)
 
-    def do_bringup(self, probe: str, context: JsonObject) -> list[JsonObject]:
+    def do_bringup(self, probe: str, place: JsonObject) -> list[JsonObject]:
         """The rows of a step of the bring-up; probe: a function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
-        kind = importlib.import_module("benchmarks.bringup.steps").StepContext
-        rows: list[JsonObject] = getattr(importlib.import_module("benchmarks.bringup.probes"), probe)(kind(**context))
+        kind = importlib.import_module("benchmarks.bringup.steps").RankPlace
+        rows: list[JsonObject] = getattr(importlib.import_module("benchmarks.bringup.probes"), probe)(kind(**place))
         return rows
 
     def do_script(self, core: int | None, **asked: Any) -> JsonObject:

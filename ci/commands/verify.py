@@ -75,12 +75,15 @@ def verify(given: Given) -> int:
 
 REPORT = ".ridgeline/bringup.json"
 
+BRINGUP_STEPS = ("heap", "fences", "rccl", "backend")
+"""Those of benchmarks.bringup, so that a wrong name is refused before this verb waits for its turn."""
+
 EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences"
 
 
 @verb(EXAMPLE)
-@several("--only STEP", "Only this step (repeatable); --dry-run lists them.")
-@several("--skip STEP", "All but this step (repeatable).")
+@several("--only STEP", "Only this step (repeatable); --dry-run lists them.", click.Choice(BRINGUP_STEPS))
+@several("--skip STEP", "All but this step (repeatable).", click.Choice(BRINGUP_STEPS))
 @option("--out", f"The report, a JSON file worth sending to us (default: {REPORT}).", NewFile())
 @option("--tree", "This source tree.", FOLDER_THERE)
 @JSON

@@ -117,7 +117,7 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "cannot be used": (lambda m: setattr(m, "results", m.results / "m/a.json"), "error", "--results"),
     "is no line of JSON": (torn, "warning", "restore it"),
     "2 damaged": (damaged, "warning", "setaside"),
-    "no Slurm": (lambda m: (m.root.parent / "sbatch").write_text("#!/bin/sh\nexit 1"), "note", "jobs submit -- verify"),
+    "no Slurm": (lambda m: (m.root.parent / "sbatch").write_text("#!/bin/sh\nexit 1"), "note", "login node"),
 }
 
 

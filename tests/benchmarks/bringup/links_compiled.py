@@ -1,4 +1,4 @@
-"""Run by test_links.py in a process per architecture: compile the kernels of `heap` and `fences`, no GPU."""
+"""Run by test_links.py in a process per architecture: compile the kernels of `fences`, no GPU."""
 
 from __future__ import annotations
 
@@ -19,17 +19,10 @@ def litmus(arch: str, world: int, ordered: bool) -> Any:
     return compiled(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch)
 
 
-def push(arch: str, world: int) -> Any:
-    arguments: dict[str, Any] = dict.fromkeys(("source", "target", "signals"), ("*i32", (1 << 24,)))
-    arguments |= {"bases": ("*i64", (world,)), "count": 1 << 24, "rank": 3, "peer": 1}
-    fixed = {"PROGRAMS": 128, "BLOCK": 4096, "WORLD": world, "LANES": max(2, world), "AMD": arch.startswith("gfx")}
-    return compiled(Compilation("push", link_device.push, arguments, fixed, {"num_warps": 8}), arch)
-
-
 def defaults(arch: str) -> None:
     """Stores of data are 16 bytes wide, nothing spills, and on AMD the ordered test drains before it raises a flag."""
     for world in (2, 8):
-        for binary in (litmus(arch, world, True), litmus(arch, world, False), push(arch, world)):
+        for binary in (litmus(arch, world, True), litmus(arch, world, False)):
             assert spilled(binary, arch) == 0
             text = binary.asm["amdgcn" if arch.startswith("gfx") else "ptx"]
             wide = r"\b(?:global|flat|buffer)_store_dwordx4" if arch.startswith("gfx") else r"\bst\.global\.v4\.b32"

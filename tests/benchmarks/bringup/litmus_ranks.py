@@ -10,7 +10,7 @@ import triton.language as tl
 
 from benchmarks.bringup import link_device, probes
 from benchmarks.bringup.probes import Litmus
-from benchmarks.bringup.steps import StepContext
+from benchmarks.bringup.steps import RankPlace
 
 PLANS = (
     Litmus("many", programs=2, rounds=6, block=64),
@@ -27,9 +27,8 @@ def nowhere(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
 def right(rank: int, world: int, directory: str) -> None:
     """As it is."""
     folder = Path(directory)
-    places = {"store": str(folder / "store"), "heap_directory": str(folder / "heap")}
-    context = StepContext(step="fences", checkout=".", rank=rank, world=world, **places)
-    print(json.dumps(probes.fences(context, PLANS)))
+    place = RankPlace(rank, world, "cpu", str(folder / "store"), str(folder / "heap"))
+    print(json.dumps(probes.fences(place, PLANS)))
 
 
 def lost(rank: int, world: int, directory: str) -> None:

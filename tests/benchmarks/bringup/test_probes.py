@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bringup import probes, steps
-from benchmarks.bringup.probes import CONTROLS, MANY, judge_litmus
-from benchmarks.bringup.steps import RowStatus, StepContext
+from benchmarks.bringup import probes
+from benchmarks.bringup.probes import CONTROLS, MANY, litmus_row
+from benchmarks.bringup.steps import RowStatus
 from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
 from tests.kernels.ranks import run_alone, run_ranks
@@ -54,40 +54,41 @@ def test_a_million_messages_per_pair_and_direction():
 
 
 def test_violations_are_a_fault_with_fences_and_expected_without():
-    row = judge_litmus(MANY, [0, 3], seconds=0.1)
-    assert row.status == RowStatus.FAIL
-    assert row.text.endswith("3 violations (rank 1: 3)")
-    assert "send us this report" in row.next_step
+    row = litmus_row(MANY, [0, 3], seconds=0.1)
+    assert row["status"] == RowStatus.FAIL
+    assert "3 violations" in row["text"]
+    assert row["text"].endswith(": rank 1: 3")
+    assert "send us this report" in row["next_step"]
     for control in CONTROLS:
-        row = judge_litmus(control, [0, control.messages * control.block], seconds=0.1)
-        assert row.status == RowStatus.PASS
-        assert "(50 % of what was sent" in row.text
-    assert judge_litmus(MANY, [0, 0], seconds=MANY.rounds * 2e-6).text.endswith("0 violations, 2.00 us per exchange")
+        row = litmus_row(control, [0, control.messages * control.block], seconds=0.1)
+        assert row["status"] == RowStatus.PASS
+        assert "(50 % of what was sent" in row["text"]
+    assert litmus_row(MANY, [0, 0], MANY.rounds * 2e-6)["text"].endswith("0 violations, 2.00 us per exchange")
 
 
 def test_gpus_without_peer_access_are_named():
-    row = probes.judge_access([(0, 1), (1, 0)], 12)
-    assert (row.status, row.text) == (RowStatus.FAIL, "no peer access for 2 of 12 pairs: 0->1, 1->0")
-    assert "iommu=pt" in row.next_step
-    assert probes.judge_access([], 12).status == RowStatus.PASS
+    row = probes.access_row([(0, 1), (1, 0)], 12)
+    assert (row["status"], row["text"]) == (RowStatus.FAIL, "12 pairs: 2 have none (0->1, 1->0)")
+    assert "iommu=pt" in row["next_step"]
+    assert probes.access_row([], 12)["status"] == RowStatus.PASS
 
 
 def test_a_slow_link_is_named():
-    rates = {f"{a}->{b}": 48.0 for a in range(4) for b in range(4) if a != b}
-    assert probes.judge_rates(rates).status == RowStatus.PASS
-    row = probes.judge_rates({**rates, "2->3": 12.0})
-    assert row.status == RowStatus.FAIL
-    assert row.text.endswith("much slower: 2->3 12 GB/s")
-    assert row.numbers["slowest"] == (12.0, "GB/s")
+    rates = [[48.0] * 4 for _ in range(4)]
+    assert probes.rates_row(rates)["status"] == RowStatus.PASS
+    rates[2][3] = 12.0
+    row = probes.rates_row(rates)
+    assert row["status"] == RowStatus.FAIL
+    assert row["text"].endswith("much slower: 2->3 12 GB/s")
+    assert row["numbers"]["slowest"] == {"value": 12.0, "unit": "GB/s"}
 
 
 def test_a_wrong_all_gather_is_a_fault():
-    context = StepContext("rccl", ".", world=2, devices=[{"arch": "gfx942"}] * 2, environment={"nccl": "2.27.7"})
-    right, wrong = (probes.judge_gather(context, good, 600.0, 2.0) for good in (True, False))
-    assert right.text == "RCCL 2.27.7, 2 ranks: all-gather of 128 MiB per rank is right, busbw 300 GB/s"
-    assert wrong.status == RowStatus.FAIL
+    seconds = (128 << 20) * 2 / 600e9
+    right, wrong = (probes.gather_row("RCCL 2.27.7", 2, 128, is_right, seconds, 2.0) for is_right in (True, False))
+    assert right["text"] == "RCCL 2.27.7, 2 ranks: all-gather of 128 MiB per rank, busbw 300 GB/s"
+    assert (right["status"], wrong["status"]) == ("pass", "fail")
 
 
-def test_every_home_of_the_heap_has_its_steps():
-    assert set(steps.HOMES) == set(symmetric_heap.CHOICES) - {symmetric_heap.AUTO}
+def test_the_variable_of_the_hint_is_that_of_the_verbs():
     assert HEAP_VARIABLE == symmetric_heap.VARIABLE

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bringup import __main__, probes, report, run
-from benchmarks.bringup.run import Bringup, Seen
-from benchmarks.bringup.steps import BACKENDS, Needs, RowStatus, all_steps, choose, failed, passed
+from benchmarks.bringup import __main__, probes, run
+from benchmarks.bringup.run import Bringup
+from benchmarks.bringup.steps import STEPS, RowStatus, chosen_steps, row
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import PlannedArm, PlannedCase, UsageError
@@ -26,13 +26,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def result_of(step: str, deadline_s: float = 60.0, checkout: Path = ROOT) -> dict:
     """The result of one step, run on this machine."""
-    chosen = next(one for one in choose([step], []) if one.name == step)
-    found = []
+    [chosen] = chosen_steps([step], [])
     with Bringup(Checkout("head", checkout), lambda event: None) as bringup:
-        bringup.seen = Seen(environment={"python": "3.11", "torch": "2.13.0"})
-        found += bringup.run(dataclasses.replace(chosen, deadline_s=deadline_s))
-    assert len(found) == 1
-    return found[0]
+        [result] = bringup.run(dataclasses.replace(chosen, deadline_s=deadline_s))
+    return result
 
 
 def row_of(result: dict) -> tuple[str, str, str]:
@@ -41,17 +38,20 @@ def row_of(result: dict) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "needs", "why"),
+    ("step", "devices", "fault", "why"),
     [
-        (Seen(lost="it hangs"), Needs.TORCH, "see devices"),
-        (Seen(environment={"torch": None}), Needs.RANKS, "see devices"),
-        (Seen(environment={"torch": "2.13"}), Needs.LINKS, "no GPU"),
-        (Seen([{"pci": ""}], {"torch": "2.13"}), Needs.RANKS, "needs 2 GPUs, torch sees 1"),
-        (Seen([{"pci": ""}] * 2, {"torch": "2.13"}), Needs.RANKS, ""),
+        ("backend", [], "it hangs", "see devices"),
+        ("fences", [], "", "no GPU"),
+        ("heap", [{"pci": ""}], "", "needs 2 GPUs, torch sees 1"),
+        ("fences", [{"pci": ""}] * 2, "", ""),
+        ("backend", [{"pci": ""}], "", ""),
     ],
 )
-def test_what_is_not_tried_says_why(seen, needs, why):
-    assert seen.lacks(needs) == why
+def test_what_is_not_tried_says_why(step, devices, fault, why):
+    [chosen] = chosen_steps([step], [])
+    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
+        bringup.devices, bringup.fault = devices, fault
+        assert bringup.obstacle(chosen) == why
 
 
 @pytest.mark.slow
@@ -97,32 +97,28 @@ def test_one_rank_that_dies_or_hangs_does_not_leave_the_other_waiting(dying, sou
 def test_a_torch_that_takes_the_first_process_down_is_a_line_of_its_own(stand_in):
     stand_in("torch", "import os; os.abort()")
     with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
-        seen = bringup.look()
-        assert seen.lost.startswith("the process was killed by SIGABRT")
-        status, text, next_step = row_of(bringup.results["devices"])
-        [rccl] = bringup.run(next(step for step in all_steps() if step.name == "rccl"))
-    assert (status, text) == ("fail", f"the first process gave no answer: {seen.lost}")
+        devices = bringup.probe()
+        [rccl] = bringup.run(chosen_steps(["rccl"], [])[0])
+    status, text, next_step = row_of(devices)
+    assert status == "fail"
+    assert text.startswith("the first process gave no answer: the process was killed by SIGABRT")
     assert "`ridgeline doctor`" in next_step
     assert row_of(rccl) == ("not here", "see devices", "")
 
 
-def test_what_torch_sees_is_the_first_row(monkeypatch):
-    eight = Seen([{"name": "AMD Instinct MI300X", "arch": "gfx942"}] * 8, {"torch": "2.13"})
-    assert eight.row().text == "8 x AMD Instinct MI300X (gfx942)"
-    missing = Seen(environment={"torch": None, "torch_missing": "ModuleNotFoundError: no torch"})
-    assert missing.row().text == "torch cannot be imported: ModuleNotFoundError: no torch"
-    monkeypatch.setattr(run.fingerprint, "unseen_gpu", lambda *_: "this machine has a GPU; use the other Python")
-    row = Seen(environment={"torch": "2.13"}).row()
-    assert (row.status, row.text, row.next_step) == ("fail", "this machine has a GPU", "use the other Python")
+def test_what_torch_sees_is_the_first_row():
+    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
+        bringup.devices = [{"name": "AMD Instinct MI300X", "arch": "gfx942"}] * 8
+        assert bringup._devices_row()["text"] == "8 x AMD Instinct MI300X (gfx942)"
+        bringup.fault = "this machine has a GPU; use the other Python"
+        row = bringup._devices_row()
+    assert (row["status"], row["text"], row["next_step"]) == ("fail", "this machine has a GPU", "use the other Python")
 
 
 @pytest.mark.slow
 def test_each_kernel_is_a_result_of_its_own(toy_tree, toy_log):
-    found = []
     with Bringup(Checkout("head", toy_tree("tree")), lambda event: None) as bringup:
-        bringup.seen = Seen(environment={"torch": "2.13.0"})
-        found += bringup.run(BACKENDS)
-    results = {result["step"]: result for result in found}
+        results = {result["step"]: result for result in bringup.run(STEPS[-1])}
     assert list(results) == ["backend/faults", "backend/pairs", "backend/steady", "backend"]
     assert {row["name"]: row["status"] for row in results["backend/steady"]["rows"]} == {
         "steady/ours": "pass", "steady/library": "pass", "steady/elsewhere": "not here",
@@ -165,30 +161,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_fences_are_not_tried_in_a_heap_that_failed(monkeypatch):
-    monkeypatch.setattr("benchmarks.bringup.run.started", lambda *_: pytest.fail("a process was started"))
-    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
-        bringup.seen = Seen([{"pci": ""}] * 2, {"torch": "2.13.0"})
-        bringup.results = {"heap/ipc": {"status": "fail"}, "heap/torch": {"status": "pass"}}
-        found = []
-        found += bringup.run(next(step for step in choose(["fences"], []) if step.name == "fences/ipc"))
-    assert row_of(found[0]) == ("not here", "heap/ipc failed", "")
-
-
-@pytest.mark.parametrize(
-    ("statuses", "home"),
-    [
-        ({"heap": "pass", "heap/ipc": "pass"}, "auto"),
-        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "pass"}, "ipc"),
-        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "fail"}, "auto"),
-    ],
-)
-def test_backends_take_the_home_that_works_where_the_usual_way_fails(statuses, home):
-    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
-        bringup.results = {step: {"status": status} for step, status in statuses.items()}
-        assert bringup.heap() == home
-
-
 # The command: what it refuses, and what is in its report.
 
 
@@ -212,7 +184,7 @@ def test_what_does_not_exist_is_refused_with_what_does(tmp_path, capsys):
     for options in (["--only", "heaps"], ["--skip", "backend/gemn"], ["--only", "rccl", "--skip", "rccl"], ["--onyl"]):
         assert exit_code(options) == 3
     said = capsys.readouterr().err
-    assert "no step 'heaps'; known: heap, heap/torch, fences/torch" in said
+    assert "no step 'heaps'; the steps are heap, fences, rccl, backend" in said
     assert "leave no step" in said
 
 
@@ -232,20 +204,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path,
 def test_the_list_of_steps_has_their_seconds(capsys):
     assert __main__.main(["--dry-run", "--only", "fences"]) == 0
     said = capsys.readouterr().out
-    assert [text.split()[0] for text in said.splitlines()[:2]] == ["fences/torch", "fences/ipc"]
-    assert "heap/torch" not in said
-    assert "together" in said
+    assert [text.split()[0] for text in said.splitlines()] == ["fences", "together"]
 
 
 def test_steps_have_names_and_deadlines_that_fit():
-    steps = all_steps()
-    assert len({step.name for step in steps}) == len(steps)
-    assert all(callable(getattr(probes, step.probe)) for step in steps if step.probe)
-    assert all(step.deadline_s > 2 * step.expected_s for step in steps)
-    assert sum(step.expected_s for step in steps) < 300, "2 H200 take less than 5 minutes"
-    assert [step.name for step in choose(["fences"], ["fences/torch"])] == ["fences/ipc"]
-    with pytest.raises(UsageError, match="known:"):
-        choose(["nosuch"], [])
+    assert all(callable(getattr(probes, step.probe)) for step in STEPS if step.probe)
+    assert all(step.deadline_s > 2 * step.expected_s for step in STEPS)
+    assert sum(step.expected_s for step in STEPS) < 300, "2 H200 take less than 5 minutes"
+    assert [step.name for step in chosen_steps([], ["fences"])] == ["heap", "rccl", "backend"]
+    with pytest.raises(UsageError, match="the steps are"):
+        chosen_steps(["nosuch"], [])
 
 
 @pytest.mark.slow
@@ -270,32 +238,26 @@ def test_an_interrupted_bring_up_has_a_report_of_what_is_finished(dying, tmp_pat
 
 
 def test_the_report_holds_nothing_private(monkeypatch):
-    monkeypatch.setattr(report.platform, "node", lambda: "gpu-node-17")
+    monkeypatch.setattr(__main__.platform, "node", lambda: "gpu-node-17")
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefgh")
     monkeypatch.setenv("SOME_KEY", "true")
-    rows = [failed("x", f"gpu-node-17: no {Path.home()}/.cache, hf_abcdefgh", "see it", detail="hf_abcdefgh").as_json()]
-    steps = [report.step_line("x", 1.0, rows)]
-    whole = report.document({"fine": True}, steps, 1.0, [])
-    text = json.dumps(whole)
-    assert "gpu-node-17" not in text
-    assert "hf_abcdefgh" not in text
-    assert whole["steps"][0]["rows"][0]["text"] == "<host>: no <home>/.cache, <secret>"
-    assert whole["fine"] is True
+    text = f"gpu-node-17: no {Path.home()}/.cache, hf_abcdefgh"
+    rows = [row("x", RowStatus.FAIL, text, "see it", "hf_abcdefgh")]
+    cleaned = __main__.without_private({"rows": rows, "fine": True}, __main__.private_texts())
+    assert "gpu-node-17" not in json.dumps(cleaned)
+    assert "hf_abcdefgh" not in json.dumps(cleaned)
+    assert cleaned["rows"][0]["text"] == "<host>: no <home>/.cache, <secret>"
+    assert cleaned["fine"] is True
 
 
-def test_the_report_is_of_bounded_size():
-    rows = [failed("x", "y" * 9000, "z" * 9000, detail="w" * 9000).as_json() for _ in range(500)]
-    assert len(rows[0]["text"]) == 600
-    assert len(rows[0]["detail"]) == 1500
-    whole = report.document({}, [report.step_line("x", 1.0, rows)], 1.0, [])
-    assert len(json.dumps(whole)) < 2 * report.LARGEST_BYTES
-    assert whole["steps"][0]["rows"][0]["detail"] == ""
-    assert whole["counts"] == {"pass": 0, "fail": 500, "not here": 0}
+def test_rows_are_of_bounded_size():
+    bounded = row("x", RowStatus.FAIL, "y" * 9000, "z" * 9000, "w" * 9000)
+    assert (len(bounded["text"]), len(bounded["detail"])) == (600, 1500)
 
 
 def test_numbers_that_are_not_finite_are_left_out():
-    row = passed("x", "y", rate=(float("inf"), "GB/s"), size=(1.23456, "GB"))
-    assert row.as_json()["numbers"] == {"size": {"value": 1.235, "unit": "GB"}}
+    numbers = row("x", RowStatus.PASS, "y", rate=(float("inf"), "GB/s"), size=(1.23456, "GB"))["numbers"]
+    assert numbers == {"size": {"value": 1.235, "unit": "GB"}}
 
 
 @pytest.mark.slow
@@ -321,11 +283,11 @@ def cost(flops: int, hbm_bytes: int) -> dict[str, int]:
 def test_the_smallest_case_of_the_most_ranks_is_tried():
     cases = [case("w2_small", 2), case("w4_large", 4), case("w4_small", 4), case("w8", 8, skip="needs 8 GPUs")]
     costs = {"w2_small": cost(0, 1), "w4_large": cost(0, 400), "w4_small": cost(0, 40), "w8": cost(0, 1)}
-    assert [one.name for one in run.smallest_first(cases, costs)] == ["w4_small", "w4_large"]
+    assert run.smallest(cases, costs).name == "w4_small"
 
 
 def test_a_case_without_a_cost_is_not_tried():
-    assert run.smallest_first([case("costless")], {}) == []
+    assert run.smallest([case("costless")], {}) is None
 
 
 def arm(status: str, why: str = "", **more) -> dict:
@@ -346,35 +308,29 @@ RIGHT = arm("ok", first_call_s=0.5, compile_s=1.5, error={"norm": 2e-4, "peak": 
     ],
 )
 def test_what_is_said_of_a_backend(entry, status, text):
-    row = run.row_of("gemm", "m16", "aiter", entry, ["aiter"])
-    assert (row.name, row.status, row.text) == ("gemm/aiter", status, text)
-    assert bool(row.next_step) == (status == RowStatus.FAIL)
+    row = run.arm_row("gemm", "m16", "aiter", entry, True)
+    assert (row["name"], row["status"], row["text"]) == ("gemm/aiter", status, text)
+    assert bool(row["next_step"]) == (status == RowStatus.FAIL)
     if status == RowStatus.PASS:
-        assert row.numbers["first_call"] == (2.0, "s")
+        assert row["numbers"]["first_call"] == {"value": 2.0, "unit": "s"}
 
 
 @pytest.mark.slow
 def test_kernels_beyond_the_time_are_left_to_verify(toy_tree, toy_log, monkeypatch):
     monkeypatch.setattr(run, "BUDGET_S", 0.0)
     checkout = Checkout("head", toy_tree("tree"))
-    found = run.tried_backends(checkout, "auto", lambda event: None)
-    by_part = {part: [row.text for row in rows] for part, _, rows in found}
-    assert by_part["backend"] == ["3 kernels"]
-    assert "not begun: the kernels before it took 0 s" in by_part["backend/steady"]
+    results = {result["step"]: result["rows"] for result in run.tried_backends(checkout, lambda event: None)}
+    assert [row["text"] for row in results["backend"]] == ["3 kernels"]
+    [ours, *_] = results["backend/steady"]
+    assert ours["text"] == "not tried: the kernels before it took 0 s"
+    assert ours["next_step"].startswith("`ridgeline verify --tier sweep --kernel steady")
     assert toy_log.read_text() == "", "nothing was called"
 
 
-def planned(*arms: PlannedArm) -> dict[str, list[PlannedCase]]:
-    return {"moe": [PlannedCase("m16", 1, arms, "events", 1, 1, 0)]}
-
-
-OURS = PlannedArm("head", "ours")
-QUICK = PlannedArm("head", "gmm", libraries="grouped_gemm 1.1", first_call_s=0.0)
-SLOW = PlannedArm("head", "aiter", libraries="amd-aiter 0.1.20", first_call_s=1800.0)
-
-
-def test_what_compiles_itself_on_first_use_comes_last():
-    found = [(part, [arm.backend for arm in cases[0].arms]) for part, _, cases in run.parts(planned(OURS, SLOW, QUICK))]
-    assert found == [("backend/moe", ["ours", "gmm"]), ("backend/moe/compiling", ["aiter"])]
-    absent = PlannedArm("head", "aiter", first_call_s=1800.0)
-    assert [part for part, _, _ in run.parts(planned(OURS, absent))] == ["backend/moe"]
+def test_what_compiles_itself_for_long_is_left_to_verify():
+    slow = PlannedArm("head", "aiter", libraries="amd-aiter 0.1.20", first_call_s=1800.0)
+    assert run.compiles_long(slow)
+    assert not run.compiles_long(dataclasses.replace(slow, libraries=""))
+    assert not run.compiles_long(dataclasses.replace(slow, first_call_s=0.0))
+    row = run.not_tried_row("moe", "m16", slow)
+    assert "amd-aiter 0.1.20 compiles itself on first use, up to 30 minutes" in row["text"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.bringup.steps import STEPS
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.harness import ChildExit, MeasurePlan
@@ -91,10 +92,10 @@ def invoke(folder: Path, *arguments: str):
 
 @pytest.mark.slow
 def test_a_bring_up_of_this_machine(tmp_path: Path) -> None:
-    done = invoke(tmp_path, "--only", "rccl", "--only", "heap/ipc")
+    done = invoke(tmp_path, "--only", "rccl", "--only", "fences")
     assert done.exit_code == 0, done.output
     assert "2 pass, 1 not here, 0 fail" in done.stdout
-    assert "heap/ipc" in done.stdout
+    assert "fences: no GPU" in done.stdout
 
 
 @pytest.mark.parametrize(("ended", "code"), [(1, 1), (0, 0), (3, 3), (-6, 3), (2, 3)])
@@ -103,6 +104,13 @@ def test_the_exit_code_is_that_of_the_steps(tmp_path: Path, monkeypatch, ended: 
     (tmp_path / "report.json").write_text(json.dumps({**empty, "environment": {}, "seconds": 1.0}))
     monkeypatch.setattr(bringup, "follow", lambda *_: ChildExit(ended, ("why",)))
     assert invoke(tmp_path).exit_code == code
+
+
+def test_the_steps_are_those_of_the_measuring_program(tmp_path: Path) -> None:
+    assert tuple(step.name for step in STEPS) == bringup.BRINGUP_STEPS
+    done = invoke(tmp_path, "--only", "heaps")
+    assert done.exit_code == 3
+    assert "'heaps' is not one of 'heap', 'fences', 'rccl', 'backend'" in done.stderr
 
 
 def test_an_interruption_says_where_the_report_is(tmp_path: Path, monkeypatch) -> None:
