@@ -85,7 +85,9 @@ def study(given: Given) -> int:
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
     chosen = list(studies().values()) if given.every else [study_named(str(given.name))]
     if given.sources:
-        return max(_render_files(declared, given) for declared in chosen)
+        for declared in chosen:
+            _render(declared, given.sources, given)
+        return PASS
     if not given.dry_run:
         wait_for_turn()
     checkout, code = one_checkout(given), PASS
@@ -98,7 +100,8 @@ def study(given: Given) -> int:
         with lone_writer(file), OneProgram() as program:
             program.begin()
             left = _measure(declared, checkout, given, file, program)
-        code = max(code, _record(declared, file, left, given))
+        _render(declared, [file], given, left)
+        code = NO_VERDICT if left else code
     return code
 
 
@@ -131,11 +134,10 @@ def _plan(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, progra
     """Points, points that need no GPU time by reason, GPU minutes expected."""
     console, asked = err_console(), _requested(checkout, given)
     known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
-    made = {one.name: ready(one, asked, known, console) for one in chosen}
+    made = {one.name: run.planned(ready(one, asked, known, console)) for one in chosen}
     if given.as_json:
-        print_json({name: run.planned(parts) for name, parts in made.items()})
-        return PASS
-    for name, parts in made.items():
+        print_json(made)
+    for name, parts in () if given.as_json else made.items():
         out_console().print(run.plan_table(name, parts))
     return PASS
 
@@ -153,41 +155,21 @@ def _measure(one: Study, checkout: LocalCheckout, given: Given, file: Path, prog
     return left
 
 
-def _record(one: Study, file: Path, left: Sequence[Left], given: Given) -> int:
-    """Record, table and figures of what was measured."""
-    for found in folder.of_files(one, [file]):
-        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
-        place = file.parent / file.stem if given.out else place
-        folder.keep_code(place, [file])
-        _rendered(one, found, place, [file.parent], given.as_json, left, keep=given.out is None)
-    return NO_VERDICT if left else PASS
+def _render(declared: Study, sources: Sequence[Path], given: Given, left: Sequence[Left] = ()) -> None:
+    """Table and figures of trial files or of the folder of records, and their record unless they go to --out.
 
-
-def _render_files(one: Study, given: Given) -> int:
-    """Table and figures of files; nothing is measured."""
-    beside = [path if path.is_dir() else path.parent for path in given.sources]
-    for found in folder.read(one, given.sources):
-        place = folder.folder_of(given.results, one.name, found.machine, found.regime)
-        folder.keep_code(place, given.sources)
-        _rendered(one, found, place, beside, given.as_json, (), keep=bool(found.lines))
-    return PASS
-
-
-def _rendered(
-    one: Study,
-    found: folder.StudyRows,
-    place: Path,
-    beside: Sequence[Path],
-    as_json: bool,
-    left: Sequence[Left],
-    keep: bool,
-) -> None:
-    """Keep the lines, write table and figures, and print them."""
-    place.mkdir(parents=True, exist_ok=True)
-    if keep:
-        [found] = folder.of_files(one, [folder.keep(place, found.lines)])
-        folder.keep_checks(place, one.name, beside)
-    checked = folder.bits(one, dict.fromkeys([*beside, place]), found.machine)
-    remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
-    foot = folder.foot_of(found.frame, found.found)
-    run.show(one, folder.render(one, found.frame, foot, place, remarks, checked), as_json)
+    left: what is not measured yet.
+    """
+    folders = [path if path.is_dir() else path.parent for path in sources]
+    remarks = [f"{one.operator}: {one.points} points are not measured yet: {one.why}" for one in left]
+    for rows in folder.read(declared, sources):
+        place = folder.folder_of(given.results, declared.name, rows.machine, rows.regime)
+        place = given.out.parent / given.out.stem if given.out else place
+        place.mkdir(parents=True, exist_ok=True)
+        folder.keep_code(place, sources)
+        if rows.lines and not given.out:
+            [rows] = folder.of_files(declared, [folder.keep(place, rows.lines)])
+            folder.keep_checks(place, declared.name, folders)
+        checked = folder.bits(declared, dict.fromkeys([*folders, place]), rows.machine)
+        foot = folder.foot_of(rows.frame, rows.found)
+        run.show(declared, folder.render(declared, rows.frame, foot, place, remarks, checked), given.as_json)

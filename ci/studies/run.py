@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -252,34 +253,34 @@ def rungs(study: Study, asked: StudyAsked) -> Rungs:
 # What `ridgeline study` prints: a plan, and what came of a study.
 
 
-def planned(parts: Sequence[ReadyPart]) -> list[dict[str, object]]:
+def planned(parts: Sequence[ReadyPart]) -> list[dict[str, Any]]:
     """A dry run as JSON values, part by part."""
     return [
         {
-            "operator": one.part.operator,
-            "arch": one.catalogue.arch,
-            "ranks": list(one.part.ranks),
-            "cases": len(one.asked),
-            "points": one.count,
-            "measured": 0 if one.part.check else one.pruned.count,
-            "checked": one.count if one.part.check else 0,
-            "left_out": one.pruned.reasons(),
-            "why": dict(Counter(each.why for each in one.pruned.dropped)),
-            "gpu_minutes": 0.0 if one.part.check else round(one.expected.minutes, 2),
+            "operator": ready_part.part.operator,
+            "arch": ready_part.catalogue.arch,
+            "ranks": list(ready_part.part.ranks),
+            "cases": len(ready_part.asked),
+            "points": ready_part.count,
+            "measured": 0 if ready_part.part.check else ready_part.pruned.count,
+            "checked": ready_part.count if ready_part.part.check else 0,
+            "left_out": ready_part.pruned.reasons(),
+            "why": dict(Counter(dropped.why for dropped in ready_part.pruned.dropped)),
+            "gpu_minutes": 0.0 if ready_part.part.check else round(ready_part.expected.minutes, 2),
         }
-        for one in parts
+        for ready_part in parts
     ]
 
 
-def plan_table(name: str, parts: Sequence[ReadyPart]) -> Table:
-    """A dry run as a table."""
-    arch = parts[0].catalogue.arch
-    table = Table("operator", "ranks", "cases", "points", "measured", "left out", "GPU min", title=f"{name} on {arch}")
-    for one, told in zip(parts, planned(parts), strict=True):
-        reasons = "; ".join(f"{count} {why}" for why, count in one.pruned.reasons().items())
-        minutes = "checked only" if one.part.check else f"{one.expected.minutes:.1f}"
-        numbers = [str(told[what]) for what in ("cases", "points", "measured")]
-        table.add_row(one.part.operator, ranks_text(one.part.ranks), *numbers, reasons, minutes)
+def plan_table(name: str, parts: Sequence[Mapping[str, Any]]) -> Table:
+    """A dry run (`planned`) as a table."""
+    title = f"{name} on {parts[0]['arch']}"
+    table = Table("operator", "ranks", "cases", "points", "measured", "left out", "GPU min", title=title)
+    for part in parts:
+        reasons = "; ".join(f"{count} {why}" for why, count in part["left_out"].items())
+        minutes = "checked only" if part["checked"] else f"{part['gpu_minutes']:.1f}"
+        numbers = [str(part[what]) for what in ("cases", "points", "measured")]
+        table.add_row(part["operator"], ranks_text(part["ranks"]), *numbers, reasons, minutes)
     return table
 
 
