@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 from filelock import FileLock, Timeout
 
-from ci.github.client import API, GitHub, GitHubError
+from ci.github.client import API, GitHub
 from ci.options import DRY_RUN, FILE, FOLDER, PASS, POOLS_FILE, USAGE, Finite, Given, flag, option, verb
 from ci.pools import file
 from ci.pools.file import Container, Pools
 from ci.report.words import plain
-from ci.slurm.client import Slurm, SlurmError
-from ci.slurm.runner import RunnerError, RunnerService, offers_of
+from ci.slurm.client import Slurm
+from ci.slurm.runner import RunnerError, RunnerService
 
 INTERVAL_S = 30.0
 """Seconds between two rounds: a round is 4 calls and one for each run at work, and GitHub allows 5,000 an hour."""
@@ -39,24 +39,27 @@ def runner(given: Given) -> int:
     "actions: read" of the repository.  --dry-run looks once and says what it would do.
     """
     pools = file.load(given.path)
+    first = service_now(given, pools)
     if given.dry_run:
-        lines, failed = do_round(service_now(given, pools), dry_run=True)
+        lines, failed = first.do_round(dry_run=True)
         click.echo("\n".join(plain(line, LONGEST_LINE) for line in lines) or "nothing to do")
         return USAGE if failed else PASS
-    first = service_now(given, pools)
     first.folder.mkdir(parents=True, exist_ok=True)
     first.folder.chmod(0o700)
-    log([f"serving {', '.join(offer.name for offer in first.offers)} of {first.settings.repository}"])
-    for name in dict.fromkeys(offer.pool for offer in first.offers):
-        if pools.pool(name).container is Container.NONE:
-            log([f"pool {name} has no container: what its jobs run can read this user's files, the service's too"])
+    offers = first.offers
+    lines = [f"serving {', '.join(offer.name for offer in offers)} of {first.settings.repository}"]
+    for pool in dict.fromkeys(offer.pool.name for offer in offers if offer.pool.container is Container.NONE):
+        lines.append(f"pool {pool} has no container: what its jobs run can read this user's files, the service's too")
     try:
         with FileLock(first.folder / "lock", timeout=0):
             logged = set[str]()
             while True:
-                lines, failed = do_round(service_now(given, pools))
-                log([line for line in lines if line not in logged])
-                logged = set(lines)  # what has not changed since the last round is not repeated
+                now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                new, failed = service_now(given, pools).do_round()
+                for line in (*lines, *new):
+                    if line not in logged:  # what has not changed since the last round is not repeated
+                        click.echo(f"{now} {plain(line, LONGEST_LINE)}")  # names in it are other people's words
+                logged, lines = set(new), []
                 if given.once:
                     return USAGE if failed else PASS
                 time.sleep(given.interval)
@@ -79,33 +82,4 @@ def service_now(given: Given, pools: Pools) -> RunnerService:
     site, settings = served[0], served[0].runner
     folder = given.folder or Path(site.shared or Path.home() / ".ridgeline") / "runner"
     github = GitHub(settings.repository, token, os.environ.get("GITHUB_API_URL") or API)
-    return RunnerService(pools, offers_of(pools, site.name), settings, folder.absolute(), github, Slurm(patience_s=0))
-
-
-def do_round(service: RunnerService, dry_run: bool = False) -> tuple[list[str], bool]:
-    """One round: what is to be logged, and whether something failed, which the next round decides again."""
-    try:
-        seen, plan = service.plan()
-    except (GitHubError, SlurmError) as error:
-        return [f"nothing is done until the next round: {error}"], True
-    lines, failed = list(plan.refused), False
-    for name, offer in (*((name, None) for name in plan.cancel), *plan.submit):
-        try:
-            if offer is None:
-                if not dry_run:
-                    service.cancel(name, seen)
-                lines.append(f"{name}: no queued job needs it; {'to be ' if dry_run else ''}cancelled")
-            else:
-                job = "to be" if dry_run else f"Slurm job {service.submit(name, offer, seen)}"
-                lines.append(f"{name}: {job} submitted to {offer.partition} for {offer.name}")
-        except (GitHubError, SlurmError) as error:
-            lines.append(f"{name}: {error}")
-            failed = True
-    return lines, failed
-
-
-def log(lines: list[str]) -> None:
-    """Lines of the log; job names and branches in them are other people's words."""
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    for line in lines:
-        click.echo(f"{now} {plain(line, LONGEST_LINE)}")
+    return RunnerService(pools, site.name, settings, folder.absolute(), github, Slurm(patience_s=0))

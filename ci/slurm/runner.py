@@ -6,7 +6,7 @@ submits what lacks a runner and cancels what nobody wants.  So it may be killed 
 GitHub gives a job to any idle runner that has its labels: a runner may run another job than the one it is named for.
 So runners that are not at work are counted against queued jobs of the same size, and those at work are left alone.
 
-Who may run is asked twice: before a job is submitted (`is_allowed`), and on the node before anything of a job runs
+Who may run is asked twice: before a job is submitted (`refusal`), and on the node before anything of a job runs
 (node/guard.sh).  Jobs run as the user of the service: code that is not trusted must run in its pool's container.
 """
 
@@ -20,12 +20,13 @@ import re
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ci.github.client import GitHub
-from ci.pools.file import Pools, RunnerSettings
-from ci.slurm.client import QueueRow, Slurm, batch_script
+from ci.github.client import GitHub, GitHubError
+from ci.pools.file import Pool, Pools, RunnerSettings
+from ci.slurm.client import QueueRow, Slurm, SlurmError, batch_script
 from ci.slurm.jobs import PREFIX
 
 EVENTS = ("push", "repository_dispatch", "schedule", "workflow_dispatch")
@@ -46,28 +47,31 @@ class RunnerError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """Jobs of one size of a pool: the labels that they ask for, and where Slurm runs them.  name: POOL-GPUS."""
+    """Jobs of one size of a pool that has labels."""
 
-    name: str
-    pool: str
+    pool: Pool
     gpus: int
-    labels: tuple[str, ...]
-    partition: str
+
+    @property
+    def name(self) -> str:
+        """POOL-GPUS."""
+        return f"{self.pool.name}-{self.gpus}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What jobs of this size ask for."""
+        return self.pool.runs_on.sized(self.gpus).labels if self.pool.runs_on else ()
 
 
 @dataclasses.dataclass(frozen=True)
 class HubJob:
-    """A job of a workflow run at GitHub.  runner: that it runs on.  path, ref, event, head: of its run: the workflow
-    file, the branch, what started it, and the repository that its code comes from."""
+    """A job of a workflow run at GitHub.  runner: that it runs on.  refusal: why it may not, "" where it may."""
 
     id: int
     labels: tuple[str, ...]
     status: str
     runner: str = ""
-    path: str = ""
-    ref: str = ""
-    event: str = ""
-    head: str = ""
+    refusal: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Sight:
     """GitHub and Slurm at one moment.  runners: ids of ours at GitHub by name; at_work: names of those with a job."""
 
     jobs: tuple[HubJob, ...]
-    runners: dict[str, int]
+    runners: Mapping[str, int]
     at_work: frozenset[str]
     rows: tuple[QueueRow, ...]
 
@@ -85,22 +89,15 @@ class Plan:
     """What a round does.  submit: names of new runners with their offers.  cancel: names of runners, with or without a
     Slurm job, that nobody wants.  refused: sentences on jobs with our labels that get none."""
 
-    submit: tuple[tuple[str, Offer], ...]
-    cancel: tuple[str, ...]
-    refused: tuple[str, ...]
+    submit: Sequence[tuple[str, Offer]]
+    cancel: Sequence[str]
+    refused: Sequence[str]
 
 
-# ---- what is served --------------------------------------------------------------------------------------------------
-
-
-def offers_of(pools: Pools, site: str) -> tuple[Offer, ...]:
+def offers_of(pools: Pools, site: str) -> list[Offer]:
     """What a site serves: its pools that have labels."""
-    return tuple(
-        Offer(f"{pool.name}-{gpus}", pool.name, gpus, pool.runs_on.sized(gpus).labels, pool.partition)
-        for pool in pools.pools.values()
-        if pool.site == site and pool.runs_on and pool.runs_on.labels
-        for gpus in pool.gpus
-    )
+    of_site = [pool for pool in pools.pools.values() if pool.site == site]
+    return [offer for pool in of_site for gpus in pool.gpus if (offer := Offer(pool, gpus)).labels]
 
 
 def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
@@ -110,57 +107,51 @@ def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
     return min(fitting, key=lambda offer: len(offer.labels), default=None)
 
 
-def is_allowed(job: HubJob, settings: RunnerSettings) -> bool:
-    """Whether a job may run on our machines: by what started it, and whose code, workflow and branch it is.
+def refusal(run: Mapping[str, Any], settings: RunnerSettings) -> str:
+    """Why jobs of a run may not run on our machines, by what started it, and whose code, workflow and branch it is;
+    "" where they may.  The node asks the same again (guard.sh)."""
+    event, path, ref = run["event"], run["path"], run["head_branch"] or ""
+    head = (run["head_repository"] or {}).get("full_name", "")
+    if (
+        event in EVENTS
+        and head.lower() == settings.repository.lower()
+        and path.partition("@")[0] in settings.workflows
+        and any(fnmatch.fnmatchcase(f"refs/heads/{ref}", pattern) for pattern in settings.refs)
+    ):
+        return ""
+    code = f"with code of {head or 'a deleted repository'}"
+    return f"{event} of {path} at {ref}, {code}, is not what [site.NAME.runner] allows"
 
-    The node asks the same again (guard.sh).
-    """
-    return (
-        job.event in EVENTS
-        and job.head.lower() == settings.repository.lower()
-        and job.path.partition("@")[0] in settings.workflows
-        and any(fnmatch.fnmatchcase(f"refs/heads/{job.ref}", pattern) for pattern in settings.refs)
-    )
 
-
-# ---- one round -------------------------------------------------------------------------------------------------------
-
-
-def plan_round(seen: Sight, offers: Sequence[Offer], settings: RunnerSettings) -> Plan:
-    """What follows from what was seen; a pure function.
+def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> Plan:
+    """What follows from what was seen; a pure function.  most: Slurm jobs at a time in one partition.
 
     A name is used once while Slurm remembers it (MinJobAge, 5 minutes by default): a runner that ends at once is not
     started again in every round.
     """
     living = {row.name: row for row in seen.rows if not row.has_ended}
-    remembered = {row.name for row in seen.rows}
-    partitions = {offer.name: offer.partition for offer in offers}
+    partitions = {offer.name: offer.pool.partition for offer in offers}
     used = Counter(partitions.get(row.comment, "") for row in living.values())
-    idle = [name for name in living if name not in seen.at_work]
-    submit, refused = list[tuple[str, Offer]](), list[str]()
-    cancel = [name for name in idle if living[name].comment not in partitions]
+    idle = [row for row in living.values() if row.name not in seen.at_work]
+    submit, cancel = list[tuple[str, Offer]](), [row.name for row in idle if row.comment not in partitions]
     for offer in offers:
-        names: dict[str, bool] = {}  # of runners for our jobs of this offer; whether the job is queued
-        for job in seen.jobs:
-            if offer_of(job, offers) is not offer:
-                continue
-            if is_allowed(job, settings):
-                names[f"{PREFIX}{job.id}"] = job.status == "queued"
-            elif job.status == "queued":
-                run = f"{job.event} of {job.path} at {job.ref}, with code of {job.head or 'a deleted repository'}"
-                refused.append(f"job {job.id} gets no runner: {run}, is not what [site.NAME.runner] allows")
-        waiting = [name for name in idle if living[name].comment == offer.name]
-        lacking = sum(names.values()) - len(waiting)
+        # Names of runners for our jobs of this offer; whether the job is queued.
+        mine = [job for job in seen.jobs if not job.refusal and offer_of(job, offers) == offer]
+        names = {f"{PREFIX}{job.id}": job.status == "queued" for job in mine}
         # Runners named for other jobs go first, and of these such that have not started.
-        waiting.sort(key=lambda name: (names.get(name, False), not living[name].is_waiting))
-        cancel += waiting[: max(0, -lacking)]
+        waiting = [row for row in idle if row.comment == offer.name]
+        waiting.sort(key=lambda row: (names.get(row.name, False), not row.is_waiting))
+        lacking = sum(names.values()) - len(waiting)
+        cancel += [row.name for row in waiting[: max(0, -lacking)]]
         # As many names are free as jobs lack a runner, if not of these jobs then of those that took their runners.
-        free = sorted(names.keys() - remembered, key=lambda name: (not names[name], name))
-        new = free[: max(0, min(lacking, settings.jobs - used[offer.partition]))]
-        used[offer.partition] += len(new)
+        free = sorted(names.keys() - {row.name for row in seen.rows}, key=lambda name: (not names[name], name))
+        new = free[: max(0, min(lacking, most - used[offer.pool.partition]))]
+        used[offer.pool.partition] += len(new)
         submit += [(name, offer) for name in new]
     orphans = seen.runners.keys() - living.keys() - seen.at_work - {name for name, _ in submit}
-    return Plan(tuple(submit), (*cancel, *sorted(orphans)), tuple(refused))
+    refused = [job for job in seen.jobs if job.refusal and job.status == "queued" and offer_of(job, offers)]
+    sentences = [f"job {job.id} gets no runner: {job.refusal}" for job in refused]
+    return Plan(submit, [*cancel, *sorted(orphans)], sentences)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,11 +159,16 @@ class RunnerService:
     """The rounds of one site.  folder: seen by every node; it has a folder for each job that is to start."""
 
     pools: Pools
-    offers: tuple[Offer, ...]
+    site: str
     settings: RunnerSettings
     folder: Path
     github: GitHub
     slurm: Slurm
+
+    @property
+    def offers(self) -> list[Offer]:
+        """What is served."""
+        return offers_of(self.pools, self.site)
 
     @property
     def path(self) -> str:
@@ -185,18 +181,11 @@ class RunnerService:
 
         Jobs come first: one that was queued then and whose runner is at work since is seen as such.
         """
-        states = (self.github.items(f"actions/runs?status={state}", "workflow_runs") for state in ACTIVE)
-        runs = {run["id"]: run for listed in states for run in listed}
+        listed = (self.github.items(f"actions/runs?status={state}", "workflow_runs") for state in ACTIVE)
+        runs = {run["id"]: run for run in itertools.chain.from_iterable(listed)}
         jobs = [
             HubJob(
-                job["id"],
-                tuple(job["labels"]),
-                job["status"],
-                job["runner_name"] or "",
-                run["path"],
-                run["head_branch"] or "",
-                run["event"],
-                (run["head_repository"] or {}).get("full_name", ""),
+                job["id"], tuple(job["labels"]), job["status"], job["runner_name"] or "", refusal(run, self.settings)
             )
             for run in runs.values()
             for job in self.github.items(f"actions/runs/{run['id']}/jobs?filter=latest", "jobs", none_for=(404,))
@@ -207,10 +196,27 @@ class RunnerService:
         rows = [row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name)]
         return Sight(tuple(jobs), {one["name"]: one["id"] for one in runners}, frozenset(at_work), tuple(rows))
 
-    def plan(self) -> tuple[Sight, Plan]:
-        """Look, and say what is to be done."""
-        seen = self.look()
-        return seen, plan_round(seen, self.offers, self.settings)
+    def do_round(self, dry_run: bool = False) -> tuple[list[str], bool]:
+        """One round: what is to be logged, and whether something failed, which the next round decides again."""
+        try:
+            seen = self.look()
+        except (GitHubError, SlurmError) as error:
+            return [f"nothing is done until the next round: {error}"], True
+        plan, to_be = plan_round(seen, self.offers, self.settings.jobs), "to be " * dry_run
+        lines, failed = list(plan.refused), False
+        for name, offer in (*((name, None) for name in plan.cancel), *plan.submit):
+            try:
+                if offer:
+                    job = "" if dry_run else f"Slurm job {self.submit(name, offer, seen)} "
+                    lines.append(f"{name}: {job}{to_be}submitted to {offer.pool.partition} for {offer.name}")
+                else:
+                    if not dry_run:
+                        self.cancel(name, seen)
+                    lines.append(f"{name}: no queued job needs it; {to_be}cancelled")
+            except (GitHubError, SlurmError) as error:
+                lines.append(f"{name}: {error}")
+                failed = True
+        return lines, failed
 
     def submit(self, name: str, offer: Offer, seen: Sight) -> str:
         """Register a runner and submit its Slurm job; returns the id.
@@ -222,7 +228,7 @@ class RunnerService:
             self.github.delete(f"{self.path}/{seen.runners[name]}")
         value = {"name": name, "runner_group_id": self.settings.group, "labels": offer.labels, "work_folder": "_work"}
         made = self.github.post(f"{self.path}/generate-jitconfig", value)
-        place, pool = self.folder / name, self.pools.pool(offer.pool)
+        place, pool = self.folder / name, offer.pool
         prepare_folder(place, made["encoded_jit_config"], self.settings)
         command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
         script = batch_script(

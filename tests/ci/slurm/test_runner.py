@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ci.__main__ import main
 from ci.github.client import GitHub, GitHubError
 from ci.pools import file
-from ci.pools.file import RunnerSettings
+from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
 from ci.slurm.runner import (
     EVENTS,
@@ -27,11 +27,10 @@ from ci.slurm.runner import (
     Plan,
     RunnerService,
     Sight,
-    is_allowed,
     offer_of,
-    offers_of,
     plan_round,
     prepare_folder,
+    refusal,
 )
 from tests.standins.runner import RunnerHub
 
@@ -42,14 +41,15 @@ SETTINGS = RunnerSettings(
     ("refs/heads/main", "refs/heads/ridgeline/*"),
     jobs=3,
 )
-ONE = Offer("mi300x-1", "mi300x", 1, ("linux", "mi300x-1"), "mi300x")
-EIGHT = Offer("mi300x-8", "mi300x", 8, ("linux", "mi300x-8"), "mi300x")
+MI300X = Pool("mi300x", "MI300X", (1, 8), runs_on=RunsOn(("linux", "mi300x-{gpus}")), partition="mi300x")
+ONE, EIGHT = Offer(MI300X, 1), Offer(MI300X, 8)
 OFFERS = (ONE, EIGHT)
 
 
 def job(number: int, status: str = "queued", offer: Offer = ONE, runner: str = "", **changed: str) -> HubJob:
-    facts = {"path": SETTINGS.workflows[0], "ref": "main", "event": "schedule", "head": "o/r"} | changed
-    return HubJob(number, offer.labels, status, runner, **facts)
+    run = {"path": SETTINGS.workflows[0], "head_branch": "main", "event": "schedule", "head": "o/r"} | changed
+    run["head_repository"] = {"full_name": run.pop("head")}  # type: ignore[assignment]
+    return HubJob(number, offer.labels, status, runner, refusal(run, SETTINGS))
 
 
 def row(number: int, state: str = "PENDING", offer: str = "mi300x-1") -> QueueRow:
@@ -59,7 +59,7 @@ def row(number: int, state: str = "PENDING", offer: str = "mi300x-1") -> QueueRo
 def plan(jobs: list[HubJob], rows: list[QueueRow], runners: tuple[str, ...] = (), most: int = 3) -> Plan:
     at_work = frozenset(job.runner for job in jobs if job.runner)
     seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, at_work, tuple(rows))
-    return plan_round(seen, OFFERS, dataclasses.replace(SETTINGS, jobs=most))
+    return plan_round(seen, OFFERS, most)
 
 
 def submitted(made: Plan) -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ def submitted(made: Plan) -> list[tuple[str, str]]:
 
 def test_each_queued_job_gets_one_runner_of_its_size() -> None:
     made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress", runner="rl-3")], [row(3, "RUNNING")])
-    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], ())
+    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], [])
     assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
 
 
@@ -79,15 +79,15 @@ def test_no_more_jobs_than_the_bound_of_a_partition() -> None:
 
 
 def test_what_nobody_wants_is_cancelled_and_what_is_at_work_is_left() -> None:
-    assert plan([], [row(1), row(2, "RUNNING")]).cancel == ("rl-1", "rl-2")
+    assert plan([], [row(1), row(2, "RUNNING")]).cancel == ["rl-1", "rl-2"]
     jobs = [job(3, "in_progress", runner="rl-1")]  # rl-1 took job 3; its own job was cancelled at GitHub
-    assert plan(jobs, [row(1, "RUNNING"), row(3)]).cancel == ("rl-3",)
-    assert plan([], [row(1, "COMPLETED")]).cancel == ()
-    assert plan([], [row(1, offer="mi250-1")]).cancel == ("rl-1",), "its pool is gone from the file"
+    assert plan(jobs, [row(1, "RUNNING"), row(3)]).cancel == ["rl-3"]
+    assert plan([], [row(1, "COMPLETED")]).cancel == []
+    assert plan([], [row(1, offer="mi250-1")]).cancel == ["rl-1"], "its pool is gone from the file"
 
 
 def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait() -> None:
-    assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ("rl-3", "rl-2")
+    assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ["rl-3", "rl-2"]
 
 
 def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one() -> None:
@@ -104,8 +104,8 @@ def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_re
 def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew() -> None:
     jobs = [job(1), job(3, "in_progress", runner="rl-3")]
     made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"))
-    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ("rl-2",))
-    assert plan([job(2, "in_progress", runner="rl-2")], [], ("rl-2",)).cancel == (), "GitHub still waits for its node"
+    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ["rl-2"])
+    assert plan([job(2, "in_progress", runner="rl-2")], [], ("rl-2",)).cancel == [], "GitHub still waits for its node"
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_ane
         ({"head": "stranger/r"}, False),
         ({"head": ""}, False),
         ({"path": ".github/workflows/evil.yml"}, False),
-        ({"ref": "topic"}, False),
-        ({"ref": "ridgeline/gpu"}, True),
+        ({"head_branch": "topic"}, False),
+        ({"head_branch": "ridgeline/gpu"}, True),
         ({"head": "O/R"}, True),
         ({"path": ".github/workflows/gpu.yml@refs/heads/main"}, True),
     ],
 )
 def test_who_may_run(changed: dict[str, str], allowed: bool) -> None:
     one = job(1, **changed)
-    assert is_allowed(one, SETTINGS) is allowed
+    assert (one.refusal == "") is allowed
     made = plan([one], [])
     assert (len(made.submit), len(made.refused)) == ((1, 0) if allowed else (0, 1))
 
@@ -155,7 +155,7 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
 
     def round_() -> Plan:
         at_work = frozenset(one.runner for one in jobs.values() if one.runner)
-        made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS)
+        made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
         for name, offer in made.submit:
             assert name not in rows
             rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
@@ -186,7 +186,7 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
     busy_rows = len(rows) - len(idle_rows)
     assert len(idle_rows) == min(len(queued_jobs), max(SETTINGS.jobs - busy_rows, 0))
     again = round_()
-    assert (again.submit, again.cancel) == ((), ())
+    assert (again.submit, again.cancel) == ([], [])
 
 
 # What a round does at GitHub, and the Slurm job of a runner.
@@ -245,7 +245,7 @@ def service(hub: RunnerHub, tmp_path: Path) -> RunnerService:
     github = GitHub("o/r", "token", hub.url, sleep=lambda seconds: None)
     slurm = Slurm({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, patience_s=0)
     os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-    return RunnerService(pools, offers_of(pools, "here"), runner_settings, tmp_path / "runner", github, slurm)
+    return RunnerService(pools, "here", runner_settings, tmp_path / "runner", github, slurm)
 
 
 @pytest.fixture(autouse=True)
@@ -262,8 +262,8 @@ def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
     hub.runners.append({**hub.runners[0], "id": 99, "name": "somebody", "busy": True})
     seen = service.look()
     (one,) = seen.jobs
-    assert (one.id, one.labels, one.path) == (made["id"], ("linux", "mi300x-1"), SETTINGS.workflows[0])
-    assert (one.ref, one.event, one.head) == ("ridgeline/gpu", "workflow_dispatch", "o/r")
+    assert (one.id, one.labels, one.runner) == (made["id"], ("linux", "mi300x-1"), "")
+    assert one.refusal.startswith("workflow_dispatch of .github/workflows/gpu.yml at ridgeline/gpu, with code of o/r")
     assert seen.runners == {"rl-1": hub.runners[0]["id"]}
 
 
