@@ -25,7 +25,6 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.reach import doubted, with_left_out
 from ci.judging.types import Judgement, Verdict
-from ci.trials.comparisons import ExperimentLine
 from ci.trials.file import TrialFile
 from ci.trials.trial import Cost, Declaration, Trial
 from kernels import hardware
@@ -181,21 +180,6 @@ def contradiction(trial: Trial, expected: Expected) -> str:
     return next((reason for reason in reasons if reason), "")
 
 
-def experiment_contradiction(line: ExperimentLine, expected: Expected, machine: str) -> str:
-    """Why an experiment cannot be of this run, "" if it can: head of its trials is changed, for something is put back.
-
-    machine: the name of the one that the other trials are of.
-    """
-    for trial in line.trials:
-        sides = {role: dataclasses.replace(side, dirty=role == "base" and side.dirty)
-                 for role, side in trial.checkouts.items()}  # fmt: skip
-        if reason := contradiction(dataclasses.replace(trial, checkouts=sides), expected):
-            return reason
-        if trial.machine.name != machine:
-            return f"it says it ran on {trial.machine.name}, the trials that it explains on {machine}"
-    return ""
-
-
 # ---- one trial -------------------------------------------------------------------------------------------------------
 
 
@@ -320,15 +304,11 @@ SHOWN = 20
 
 @dataclasses.dataclass(frozen=True)
 class TrustedOutcome:
-    """The judgement, the trials it rests on, and the sentences on everything that was not used.
-
-    experiments: what was measured to find out why a case is slower; no verdict rests on it.
-    """
+    """The judgement, the trials it rests on, and the sentences on everything that was not used."""
 
     judgement: Judgement
     trials: tuple[Trial, ...] = ()
     remarks: tuple[str, ...] = ()
-    experiments: tuple[ExperimentLine, ...] = ()
 
 
 def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier: str = "pr") -> TrustedOutcome:
@@ -343,15 +323,7 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     measured = {trial.operator for trial in trials}
     judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
     judgement = doubted(judgement, remarks)
-    machine = sifted.trials[0].machine.name if sifted.trials else ""
-    lines = [line for file in files for line in file.experiments]
-    reasons = [experiment_contradiction(line, expected, machine) for line in lines]
-    experiments = tuple(line for line, reason in zip(lines, reasons, strict=True) if not reason)
-    left_out = {
-        f"an experiment on {line.case} is left out: {why}": 0 for line, why in zip(lines, reasons, strict=True) if why
-    }
-    judgement = dataclasses.replace(judgement, warnings=(*judgement.warnings, *_few(list(left_out))))
-    return TrustedOutcome(judgement, sifted.trials, tuple(remarks), experiments)
+    return TrustedOutcome(judgement, sifted.trials, tuple(remarks))
 
 
 ALWAYS = 2

@@ -162,7 +162,7 @@ def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
         )
         line = f'renamed = {{"{gone}" = "{other}"}}'
         next_step = f'if it is meant, say so in ridgeline.toml: {line}, or = "" for what was deleted'
-        return case_verdict(c, Verdict.GONE, f"head does not declare {gone}; {next_step}")
+        return case_verdict(c, Verdict.GONE, c.head_why or f"head does not declare {gone}; {next_step}")
     called = f"is called {new} now" if new else "was deleted"
     return case_verdict(c, Verdict.GONE, f"{called}, as the settings say")
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from benchmarks.shapes import Check, bounded, built, one_of, record
 from benchmarks.trial_file import REGIMES
-from ci.trials.file import RecordError, TrialFile, unpacked
+from ci.trials.file import CAUSE, RecordError, TrialFile, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -160,7 +160,7 @@ def _plain_cause(one: RecordedCause) -> dict[str, Any]:
 CAUSES = Ledger(
     "causes",
     "a cause",
-    "ridgeline-cause",
+    CAUSE,
     {},
     lambda line: [built(RecordedCause, line | {"explanation": line})],
     lambda one: (one.machine, one.base, one.head, one.explanation.measured),

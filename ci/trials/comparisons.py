@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from benchmarks.shapes import anything, items, name, one_of, record, text
 from benchmarks.trial_file import WORST_FIRST, Status, not_looked_at
 from ci.stats.types import Clocks, PairedRounds, Role
-from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
+from ci.trials.trial import Arm, CaseResult, Declaration, Trial, ran_differently, unfit
 
 # What is known of one case on both sides, read from trials: the input of judging.
 
@@ -59,65 +56,6 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     lock_step: bool = False
 
-
-# Trials of head with something put back as it is in base, in one line of the trial file that they explain.
-#
-#     {"format": "ridgeline-experiment", "version": 1, "case": "gemm/triton/m64", "put": ["knob num_stages=3"],
-#      "trials": [{"format": "ridgeline-trial", ...}, ...], "code": []}
-#
-# The trials stand inside the line, so whoever compares base with head never takes one for a trial of head.
-
-
-FORMAT, VERSION = "ridgeline-experiment", 1
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ExperimentLine:
-    """What was measured of one case with some things put back.
-
-    case: operator/backend/case.  put: keys of what was put back (`ci.why.search.Suspect.key`); () in a line that only
-    has code.  code: what the compiler emits differently for the case, a sentence each.
-    """
-
-    case: str
-    put: tuple[str, ...]
-    trials: tuple[Trial, ...] = ()
-    code: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, data: Any) -> ExperimentLine:
-        """From the JSON value of a line.  Raises Unfit."""
-        LINE(data, "")
-        trials = tuple(Trial.of(one, json.dumps(one)) for one in data["trials"])
-        return cls(data["case"], tuple(data["put"]), trials, tuple(data["code"]))
-
-    @property
-    def key(self) -> tuple[str, tuple[str, ...]]:
-        """What it is about."""
-        return self.case, self.put
-
-    def as_json(self) -> Json:
-        """The JSON value of its line."""
-        trials = [json.loads(trial.text) for trial in self.trials]
-        said = {"case": self.case, "put": list(self.put), "trials": trials, "code": list(self.code)}
-        return {"format": FORMAT, "version": VERSION, **said}
-
-
-SENTENCE = 2000
-"""Characters of a sentence about machine code."""
-
-LINE = record(
-    {
-        "format": one_of(FORMAT),
-        "version": one_of(VERSION),
-        "case": name,
-        "put": items(name),
-        "trials": items(anything),
-        "code": items(text(SENTENCE, lines=False)),
-    },
-    {},
-)
-"""A line; each trial in it is checked as one."""
 
 ROLES: tuple[Role, Role] = ("base", "head")
 

@@ -23,8 +23,7 @@ from typing import Any
 import orjson
 
 from benchmarks.shapes import Unfit
-from ci.trials import comparisons, notes
-from ci.trials.comparisons import ExperimentLine
+from ci.trials import notes
 from ci.trials.trial import Trial
 
 LONGEST_LINE = 64_000_000
@@ -86,13 +85,13 @@ class Problem:
 class TrialFile:
     """What a file holds: its trials in the order of the file, and the lines that are not used.
 
-    experiments: what was measured to find out why a case is slower; none of its trials is among `trials`.
+    causes: lines that say why a case is slower, as they stand (`ci.records.ledger.CAUSES`).
     """
 
     path: Path
     trials: tuple[Trial, ...] = ()
     rejected: tuple[Rejected, ...] = ()
-    experiments: tuple[ExperimentLine, ...] = ()
+    causes: tuple[str, ...] = ()
 
     def problems(self, keep: bool) -> list[Problem]:
         """The rejected lines as problems; with `keep` each is kept beside the file."""
@@ -125,7 +124,7 @@ def _parsed(content: bytes) -> TrialFile:
         damage = (Rejected(merged[0], Fault.MERGE, why),)
     parsed = parse(lines, 1)
     strange = [one for one in parsed.rejected if not one.interrupted]
-    if len(strange) > 1 and not (damage or parsed.trials or parsed.experiments):
+    if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
         why = (
             f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
             "`ridgeline run --help` says how to write one, `ridgeline records import --help` reads those of other tools"
@@ -169,16 +168,16 @@ class Followed:
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
         before = self._file
         trials, rejected = (*before.trials, *found.trials), (*before.rejected, *found.rejected)
-        self._file = TrialFile(self.path, trials, rejected, (*before.experiments, *found.experiments))
+        self._file = TrialFile(self.path, trials, rejected, (*before.causes, *found.causes))
         return self._file
 
 
 def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
-    """Trials, experiments and rejected lines of lines numbered from `first`.
+    """Trials, causes and rejected lines of lines numbered from `first`.
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
-    trials, others = dict(known or {}), list[ExperimentLine | Rejected]()
+    trials, others = dict(known or {}), list[CauseLine | Rejected]()
     shared: Sequence[Any] | None = None
     for number, line in enumerate(lines, first):
         found = parse_line(line, number, shared) if line.strip() else None
@@ -194,7 +193,7 @@ def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None 
         Path(),
         tuple(trial for id_, trial in trials.items() if not known or id_ not in known),
         tuple(one for one in others if isinstance(one, Rejected)),
-        tuple(one for one in others if isinstance(one, ExperimentLine)),
+        tuple(one.text for one in others if isinstance(one, CauseLine)),
     )
 
 
@@ -210,9 +209,20 @@ class Shared:
     values: Sequence[Any]
 
 
+CAUSE = "ridgeline-cause"
+"""Format of a line that says why a case is slower."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CauseLine:
+    """A line of that format, which whoever wants it parses."""
+
+    text: str
+
+
 def parse_line(
     line: bytes, number: int = 1, shared: Sequence[Any] | None = None
-) -> Trial | ExperimentLine | Shared | Rejected:
+) -> Trial | CauseLine | Shared | Rejected:
     """What one line holds, or what is wrong with it.  shared: what the lines before say that it shares with others."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
@@ -236,13 +246,13 @@ def parse_line(
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str, shared: Sequence[Any] | None) -> Trial | ExperimentLine | Shared:
+def _read(data: Any, text: str, shared: Sequence[Any] | None) -> Trial | CauseLine | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == notes.FORMAT:
         return Shared(notes.shared_of(data))
-    if kind == comparisons.FORMAT:
-        return ExperimentLine.of(data)
+    if kind == CAUSE:
+        return CauseLine(text)
     return Trial.of(*notes.restored(data, text, shared)) if kind else Trial.of(data, text)
 
 
@@ -338,7 +348,7 @@ def read_hostile(path: Path) -> TrialFile:
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
     read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
     too_long = (Rejected(n, Fault.NOT_A_TRIAL, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
-    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), read_lines.experiments)
+    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), read_lines.causes)
 
 
 def content(path: Path) -> bytes | str:

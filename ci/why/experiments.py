@@ -11,81 +11,24 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
-from benchmarks import trial_file
 from benchmarks.reach import tree
 from benchmarks.reach.tree import SourceTree
 from ci.git.command import git
 from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
-from ci.judging import reach
 from ci.judging.judge import OUTCOMES, judge
 from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
-from ci.trials.comparisons import ExperimentLine, Status, comparisons
+from ci.trials.comparisons import Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why import search
 from ci.why.search import CauseAnswer, Slowdown, Suspect, SuspectKind, classified
 
 # Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
-
-
-class BothSides(Protocol):
-    """What is asked of the source of base and head to say what differs."""
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Paths of the files that differ, in order."""
-
-    @property
-    def sources(self) -> tuple[SourceTree, SourceTree]:
-        """The files that an operator can come from, of base and of head."""
-
-    def texts(self, name: str) -> tuple[str, str]:
-        """A file on both sides, "" where a side lacks it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CommitSides:
-    """Both sides as git has them, for who must not check them out.  root: of a repository that has both commits.
-
-    Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
-    """
-
-    root: Path
-    base: str
-    head: str
-
-    @functools.cached_property
-    def sources(self) -> tuple[SourceTree, SourceTree]:
-        """See BothSides."""
-        base, head = reach.trees_of(self.root, (self.base, self.head))
-        return base, head
-
-    @functools.cached_property
-    def changed(self) -> tuple[str, ...]:
-        """Without those that only read differently."""
-        base, head = (side.files for side in self.sources)
-        return tuple(n for n in sorted({*base, *head}) if base.get(n) != head.get(n) and not self._reads_alike(n))
-
-    def _reads_alike(self, name: str) -> bool:
-        both = all(name in side.files for side in self.sources)
-        return both and name.endswith(".py") and search.same_program(*self.texts(name))
-
-    def texts(self, name: str) -> tuple[str, str]:
-        """See BothSides."""
-        base, head = (self._text(side, name) for side in self.sources)
-        return base, head
-
-    def _text(self, side: SourceTree, name: str) -> str:
-        file = side.files.get(name)
-        if file is None or file.text:
-            return file.text if file else ""
-        return dict(reach.texts(self.root, [file.digest]))[file.digest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +53,12 @@ class Sides:
 
     @functools.cached_property
     def sources(self) -> tuple[SourceTree, SourceTree]:
-        """See BothSides."""
+        """The files that an operator can come from, of base and of head."""
         base, head = (tree.of_folder(side.path) for side in (self.base, self.head))
         return base, head
 
     def texts(self, name: str) -> tuple[str, str]:
-        """See BothSides."""
+        """A file on both sides, "" where a side lacks it."""
         base, head = (content(side.path / name) or b"" for side in (self.base, self.head))
         return decoded(base), decoded(head)
 
@@ -212,7 +155,6 @@ class Experiments:
     """Makes and measures trees between base and head.  until: time.monotonic() at which no experiment begins any more.
 
     folder: where trees and trials go; what lies there of an interrupted run is used.  say: what is done now, for a bar.
-    log: the trial file that is explained; what was measured is kept in it, for who judges elsewhere.
     """
 
     sides: Sides
@@ -223,7 +165,6 @@ class Experiments:
     say: Callable[[str], None] = lambda said: None
     trials: int = 0
     experiments: int = 0
-    log: Followed | None = None
 
     def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
         """How much slower than base head is with these put back; None when the time is over."""
@@ -240,16 +181,7 @@ class Experiments:
             unclear = classified(question.whole, question.whole, left, floor) is CauseAnswer.UNCLEAR
             if left.base_code or not unclear or time.monotonic() >= self.until:
                 break
-        self.keep(ExperimentLine(question.name, keys(put), Followed(out).read().trials))
         return left
-
-    def keep(self, line: ExperimentLine) -> None:
-        """Append a line to the log, unless it says nothing new."""
-        if self.log is None:
-            return
-        known = {one.key: one for one in self.log.read().experiments}.get(line.key)
-        if known is None or len(known.trials) < len(line.trials) or known.code != line.code:
-            trial_file.append(self.log.path, line.as_json())
 
     def _looked(self, question: Question, tree: LocalCheckout, plan: MeasurePlan, out: Path, target: int) -> Slowdown:
         """What is left after so many trials; those that the file has already count."""
@@ -266,11 +198,6 @@ class Experiments:
             raise Interrupted(f"interrupted; what was measured to explain the slow-down is in {self.folder}")
         self.trials += plan.trials if code in (MEASURED, FAULTS) else 0
         return (text.getvalue().strip().splitlines() or [""])[-1]
-
-
-def keys(put: Sequence[Suspect]) -> tuple[str, ...]:
-    """What was put back, in one order."""
-    return tuple(sorted(one.key for one in put))
 
 
 def planned(question: Question, put: Sequence[Suspect]) -> MeasurePlan:

@@ -9,9 +9,8 @@ import dataclasses
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
@@ -22,12 +21,10 @@ from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
 from ci.report.words import interval, percent
-from ci.trials.comparisons import ExperimentLine
-from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects
-from ci.why.experiments import BothSides, Experiments, Question, Sides, keys, of_trials
+from ci.why.experiments import Experiments, Question, Sides
 from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind
 
 # What was found, as sentences and as the values that a report keeps.
@@ -140,18 +137,16 @@ def explain(
     measuring: MeasureAlone = measure,
     code: Code = lambda question, trial: (),
     say: Callable[[str], None] = lambda said: None,
-    log: Path | None = None,
 ) -> tuple[Explanation, ...]:
     """The causes of every SLOWER of a judgement of (base, head), each shown by putting it back; () if none is.
 
     trials: those of the judgement.  folder: for the trees and trials of the experiments, which are no records; the
-    same call with the same folder goes on where it was interrupted.  log: a trial file to which the experiments are
-    added, for `explain_handed`.  Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
+    same call with the same folder goes on where it was interrupted.
+    Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
     """
     base, head = checkouts
     groups = slower(judgement, trials)
-    until, followed = time.monotonic() + seconds, Followed(log) if log else None
-    bench = Experiments(Sides(base, head, folder), policy, folder, until, measuring, say, log=followed)
+    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         made = [explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
@@ -227,34 +222,12 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-class CauseBench(Protocol):
-    """What answers how slow head is with something put back: by measuring it, or by what was measured elsewhere.
-
-    experiments, trials: how many it took so far.
-    """
-
-    policy: Policy
-    trials: int
-    experiments: int
-
-    @property
-    def sides(self) -> BothSides:
-        """Base and head."""
-
-    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
-        """How much slower than base head is with these put back; None where nothing tells."""
-
-    def keep(self, line: ExperimentLine) -> None:
-        """Take note of what belongs to a question beside its experiments."""
-
-
-def explained(group: SlowGroup, bench: CauseBench, plan: MeasurePlan, code: Code) -> Explanation:
+def explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan, code: Code) -> Explanation:
     """The causes of one group of cases."""
     begin, before = time.monotonic(), (bench.experiments, bench.trials)
     question = _question(group, plan)
     found = _searched(question, group, bench)
     differing = tuple(code(question, group.trial))
-    bench.keep(ExperimentLine(question.name, (), (), differing))
     return Explanation(
         tuple(case.case for case in group.cases),
         question.name,
@@ -276,7 +249,7 @@ def _question(group: SlowGroup, plan: MeasurePlan) -> Question:
     return Question(worst.kernel, worst.backend, _short(worst), whole, plan, arm.code_hash is not None)
 
 
-def _searched(question: Question, group: SlowGroup, bench: CauseBench) -> Search:
+def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Search:
     """The search among all suspects, and then among the parts of each file that explains something."""
     floor = math.log1p(bench.policy.settings(question.operator, group.trial.machine.kind).smallest_effect)
     other = "base" in question.plan.pythons or "head" in question.plan.pythons
@@ -287,7 +260,7 @@ def _searched(question: Question, group: SlowGroup, bench: CauseBench) -> Search
     return found
 
 
-def _with_parts(found: Search, question: Question, floor: float, bench: CauseBench) -> Iterator[CauseFinding]:
+def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
     put: tuple[Suspect, ...] = ()
     for one in found.findings:
         if searching.parts_first(one):
@@ -297,7 +270,7 @@ def _with_parts(found: Search, question: Question, floor: float, bench: CauseBen
 
 
 def _parts(
-    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: CauseBench
+    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Experiments
 ) -> tuple[CauseFinding, ...]:
     """Which parts of a file explain what the file explains; put: what was put back when the file was."""
     parts = suspects.parts_of(finding.suspects[0].path, bench.sides)
@@ -309,82 +282,3 @@ def _parts(
     within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
     within.run(parts)
     return tuple(within.findings)
-
-
-# Why cases are slower, told from experiments that somebody else measured: nothing is measured or checked out here.
-#
-# The search is the one of `ci.why.explain`: it asks for the same experiments in the same order, because what differs
-# between the two commits is read from git here, and its answers are the trials that were handed over with the trial
-# file. So what is believed of the host that measured is that the times are of the trees that it says, as it is of all
-# trials.
-
-
-Key = tuple[str, tuple[str, ...]]
-"""The case of an experiment, and the sorted keys of what was put back."""
-
-
-@dataclasses.dataclass
-class HandedExperiments:
-    """Answers from lines of a trial file; of several lines about the same, from the one with the most trials."""
-
-    sides: BothSides
-    policy: Policy
-    lines: Mapping[Key, ExperimentLine]
-    code: Mapping[str, tuple[str, ...]]
-    trials: int = 0
-    experiments: int = 0
-    seconds: float = 0.0
-
-    @classmethod
-    def of(cls, sides: BothSides, policy: Policy, lines: Iterable[ExperimentLine]) -> HandedExperiments:
-        """From the lines of a file."""
-        ordered = sorted(lines, key=lambda one: len(one.trials))
-        put = {(one.case, tuple(sorted(one.put))): one for one in ordered if one.put}
-        return cls(sides, policy, put, {one.case: one.code for one in ordered if not one.put})
-
-    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
-        """What an experiment came to; None where it was not made."""
-        line = self.lines.get((question.name, keys(put)))
-        if line is None:
-            return None
-        self.experiments += 1
-        self.trials += len(line.trials)
-        self.seconds += sum(trial.duration_s for trial in line.trials)
-        failed = Slowdown.failed("it could not be measured")
-        return of_trials(line.trials, question, self.policy) if line.trials else failed
-
-    def keep(self, line: ExperimentLine) -> None:
-        """Nothing: it was kept where it was measured."""
-
-    def known(self, case: str) -> bool:
-        """Whether there is any experiment on a case."""
-        return any(name == case for name, _ in self.lines)
-
-
-def explain_handed(
-    sides: BothSides, judgement: Judgement, trials: Sequence[Trial], lines: Sequence[ExperimentLine], policy: Policy
-) -> tuple[Explanation, ...]:
-    """The causes of every SLOWER of a judgement, from the experiments of its trial file; () if it has none.
-
-    Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
-    """
-    if not any(line.put for line in lines):
-        return ()
-    bench = HandedExperiments.of(sides, policy, lines)
-    groups = slower(judgement, trials)
-    made = tuple(_of_group(group, bench) for group in groups if any(bench.known(case.case) for case in group.cases))
-    return (*made, *not_examined(judgement, made, "no experiment on it was handed over"))
-
-
-def _of_group(group: SlowGroup, bench: HandedExperiments) -> Explanation:
-    """About the slowest case on which there are experiments."""
-    examined = tuple(case for case in group.cases if bench.known(case.case))
-    before = bench.seconds
-    found = explained(
-        dataclasses.replace(group, cases=examined),
-        bench,
-        MeasurePlan(),
-        lambda question, trial: bench.code.get(question.name, ()),
-    )
-    names = tuple(case.case for case in group.cases)
-    return dataclasses.replace(found, cases=names, seconds=round(bench.seconds - before, 1))

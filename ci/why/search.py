@@ -142,12 +142,6 @@ class Suspect:
     hunks: tuple[int, ...] = ()
     weight: float = 1.0
 
-    @property
-    def key(self) -> str:
-        """What tells it from every other suspect of the same two commits, for a file of experiments."""
-        parts = f" {','.join(map(str, self.hunks))}" if self.hunks else ""
-        return f"{self.kind} {self.setting or self.path or self.name}{parts}"
-
 
 @dataclasses.dataclass(frozen=True)
 class Slowdown:

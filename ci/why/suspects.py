@@ -20,7 +20,7 @@ from ci.isa.judge import launches, pairs
 from ci.isa.rules import IsaPolicy, executed_findings, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import search
-from ci.why.experiments import BothSides, Question
+from ci.why.experiments import Question, Sides
 from ci.why.search import Suspect, SuspectKind
 
 # What the compiler emits differently for a slower case: metrics, and the cache modifiers of its loads and stores.
@@ -143,7 +143,7 @@ LONGEST = 60
 """Characters of a line of source that a report shows."""
 
 
-def of_case(trial: Trial, case: str, backend: str, sides: BothSides, other_python: bool) -> list[Suspect]:
+def of_case(trial: Trial, case: str, backend: str, sides: Sides, other_python: bool) -> list[Suspect]:
     """Everything that may make a backend slower in a case that the trial has on both sides.
 
     other_python: base was run by a Python of its own, so that head can be run by it.
@@ -163,7 +163,7 @@ def of_knobs(base: Arm, head: Arm) -> Iterator[Suspect]:
             yield Suspect(SuspectKind.KNOB, name, change, setting=f"{name}={old!r}", weight=KNOBS)
 
 
-def of_files(operator: str, sides: BothSides) -> list[Suspect]:
+def of_files(operator: str, sides: Sides) -> list[Suspect]:
     """The files that differ and that the operator can depend on."""
     found = weights(operator, sides.changed, *sides.sources)
     return [Suspect(SuspectKind.FILE, name, path=name, weight=weight) for name, weight in found.items()]
@@ -197,7 +197,7 @@ def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
     return (Suspect(SuspectKind.ENVIRONMENT, named, change, weight=ENVIRONMENT),) if names else ()
 
 
-def parts_of(name: str, sides: BothSides) -> list[Suspect]:
+def parts_of(name: str, sides: Sides) -> list[Suspect]:
     """The parts of a file that can be put back one by one; those that only read differently are left out."""
     base, head = sides.texts(name)
     places = [one for one in search.hunks(base, head) if not _idle(name, base, head, one)]

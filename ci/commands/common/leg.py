@@ -23,14 +23,13 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import FILE, Given, option, together
 from ci.pools import file as pools_file
 from ci.pools.file import NO_GPU, Pool
-from ci.records.ledger import Explanation
+from ci.records.ledger import CAUSES, Explanation
 from ci.report.model import Report, ReportWarning, report_of
 from ci.report.words import plural
 from ci.trials import file
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
-from ci.why.experiments import CommitSides
-from ci.why.explain import NOT_EXAMINED, explain_handed
+from ci.why.explain import NOT_EXAMINED
 from kernels.project import ProjectError
 
 WHERE = together(
@@ -76,23 +75,29 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why))
     if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code, policy.renamed))
-    explanations = _explanations(outcome, expected, repository, policy)
+    explanations = _explanations(handed, outcome, expected) if outcome.trials else ()
     return _report(outcome, expected, given, repository, explanations)
 
 
-TOLD_CODE = "the machine code beside a cause is what the measuring host says that both sides compile to"
+TOLD_CAUSES = "why cases are slower is what the measuring host says of its own experiments; no verdict rests on it"
 
 
-def _explanations(
-    outcome: TrustedOutcome, expected: Expected, repository: Repository, policy: Policy
-) -> tuple[Explanation, ...]:
-    """Why cases are slower, from the experiments that the leg handed over; a verdict stands without them."""
-    sides = CommitSides(repository.root, expected.base, expected.head)
-    try:
-        return explain_handed(sides, outcome.judgement, outcome.trials, outcome.experiments, policy)
-    except (GitError, ProjectError) as error:
-        slow = tuple(case.case for case in outcome.judgement.of(Verdict.SLOWER))
-        return (Explanation(slow, slow[0], NOT_EXAMINED, f"not examined: {error}"),)
+def _explanations(handed: Sequence[TrialFile], outcome: TrustedOutcome, expected: Expected) -> tuple[Explanation, ...]:
+    """Why slower cases are slower, as the host says it of these commits and the machine of these trials."""
+    slow = [case.case for case in outcome.judgement.of(Verdict.SLOWER)]
+    found: dict[str, Explanation] = {}
+    for line in (line for trial_file in handed for line in trial_file.causes):
+        try:
+            causes = CAUSES.parsed(line)
+        except ValueError:  # what is no cause explains nothing
+            continue
+        for cause in causes:
+            of_run = (cause.base, cause.head) == (expected.base, expected.head)
+            if of_run and cause.machine == outcome.trials[0].machine.name and {*cause.explanation.cases} <= {*slow}:
+                found[cause.explanation.measured] = cause.explanation
+    left = tuple(case for case in slow if not any(case in cause.cases for cause in found.values()))
+    untold = Explanation(left, left[0], NOT_EXAMINED, "not examined: the host says nothing of it") if left else None
+    return (*found.values(), untold) if found and untold else tuple(found.values())
 
 
 CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
@@ -204,8 +209,8 @@ def _report(
         said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
     if outcome.trials and not expected.declared:
         said.append(UNCHECKED)
-    if any(one.code for one in explanations):
-        more.append(TOLD_CODE)
+    if explanations:
+        more.append(TOLD_CAUSES)
     return dataclasses.replace(
         made,
         base=dataclasses.replace(made.base, commit=expected.base, dirty=False),

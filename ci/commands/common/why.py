@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from benchmarks import trial_file
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
 from ci.commands.common.measuring import two_checkouts
@@ -21,8 +23,9 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
 from ci.options import RARE, option, together
-from ci.records.ledger import Explanation, RecordedCause, folder_of, record_causes
+from ci.records.ledger import CAUSES, Explanation, RecordedCause, folder_of, record_causes
 from ci.report.words import plain
+from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why.explain import DEFAULT_S, explain, explain_pair
 from ci.why.suspects import CodeDifference
@@ -70,7 +73,9 @@ def explained(
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
         with _apart(console):
-            return explain(*asked, seconds=seconds, code=code, say=say, log=file)
+            causes = explain(*asked, seconds=seconds, code=code, say=say)
+            hand_over(causes, checkouts, outcome.file.trials, file)
+            return causes
     return ()
 
 
@@ -111,6 +116,24 @@ def explained_commit(
     return ()
 
 
+def causes_of_commits(
+    explanations: Sequence[Explanation], checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]
+) -> list[RecordedCause]:
+    """The explanations as they are kept: of two commits on the machine of the trials."""
+    base, head = (side.commit.hash for side in checkouts)
+    return [RecordedCause(trials[-1].machine.name, base, head, one) for one in explanations]
+
+
+def hand_over(
+    explanations: Sequence[Explanation], checkouts: Sequence[LocalCheckout], trials: Sequence[Trial], file: Path
+) -> None:
+    """Add why cases are slower to the file of their trials, for `gate --trials`, unless it says so already."""
+    known = list(map(json.loads, Followed(file).read().causes))
+    lines = [json.loads(CAUSES.line(one)) for one in causes_of_commits(explanations, checkouts, trials)]
+    for line in (line for line in lines if line not in known):
+        trial_file.append(file, line)
+
+
 def keep_causes(
     explanations: Sequence[Explanation],
     checkouts: Sequence[LocalCheckout],
@@ -122,10 +145,9 @@ def keep_causes(
 
     Not where something else than the commits differed: uncommitted changes, knobs, environments.
     """
-    ends = [side.commit.hash for side in checkouts]
-    if explanations and len(set(ends)) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
-        where = folder_of(results, trials[-1].regime)
-        record_causes(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
+    ends = {side.commit.hash for side in checkouts}
+    if explanations and len(ends) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
+        record_causes(folder_of(results, trials[-1].regime), causes_of_commits(explanations, checkouts, trials))
 
 
 CACHE = Path(".ridgeline/isa")

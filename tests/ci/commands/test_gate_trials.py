@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import Result
 
 from ci.commands.common import leg
 from ci.judging import claims
+from ci.records.ledger import CAUSES, Explanation, RecordedCause
 from ci.report import json_report
 from tests.ci import made_trials as made
 from tests.ci.isa.documents import document_json, entry_json
@@ -151,35 +153,30 @@ def with_knob(stages: int) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def explained(scene: Scene, change: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
-    """Trials of a slower head, and experiments of the leg in which base's knob makes it as fast as base."""
-    scene.measured(0.0, lambda line: (with_knob(3)(line), line["trees"]["head"].update(dirty=True), change(line))[1])
-    equal = [json.loads(line) for line in (scene.clone / "trials.jsonl").read_text().splitlines()]
-    scene.measured(0.03, with_knob(2))
-    for case in ("m16", "m64"):
-        said = {"case": f"gemm/triton/{case}", "put": ["knob num_stages=3"], "trials": equal, "code": []}
-        told = {"case": f"gemm/triton/{case}", "put": [], "trials": [], "code": ["LDS bytes: 3 → 2"]}
-        with (scene.clone / "trials.jsonl").open("a") as file:
-            for line in (said, told):
-                file.write(json.dumps({"format": "ridgeline-experiment", "version": 1, **line}) + "\n")
+def with_cause(scene: Scene, **changes: Any) -> None:
+    """Trials of a slower head, and what the leg says why."""
+    scene.measured(0.03)
+    cases = ("gemm/triton/m16", "gemm/triton/m64")
+    cause = Explanation(cases, cases[0], "proven", "knob num_stages 3 → 2: proven", code=("LDS bytes: 3 → 2",))
+    told = RecordedCause(MACHINE["name"], scene.base, scene.head, cause)
+    with (scene.clone / "trials.jsonl").open("a") as file:
+        file.write(f"{CAUSES.line(dataclasses.replace(told, **changes))}\n")
 
 
-def test_a_cause_is_told_from_the_experiments_of_the_leg(scene: Scene) -> None:
-    explained(scene)
+def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene: Scene) -> None:
+    with_cause(scene)
     assert scene.gate().exit_code == 1
     (why,) = scene.report.explanations
-    assert why.state == "proven"
-    assert why.sentence.startswith("knob num_stages 3 → 2: putting it back leaves ")
-    assert why.code == ("LDS bytes: 3 → 2",)
-    assert leg.TOLD_CODE in map(str, scene.report.warnings)
+    assert (why.state, why.code) == ("proven", ("LDS bytes: 3 → 2",))
+    assert leg.TOLD_CAUSES in map(str, scene.report.warnings)
     assert "### Why: 2 cases" in (scene.clone / "out.md").read_text()
 
 
-def test_experiments_that_do_not_fit_the_run_are_left_out_and_change_no_verdict(scene: Scene) -> None:
-    explained(scene, lambda line: line.update(machine={**MACHINE, "name": "h200x1-ffffffff"}))
+@pytest.mark.parametrize("change", [{"machine": "h200x1-ffffffff"}, {"base": "c" * 40}, {"head": "c" * 40}])
+def test_a_cause_of_another_run_is_none_and_changes_no_verdict(scene: Scene, change: dict[str, str]) -> None:
+    with_cause(scene, **change)
     assert scene.gate().exit_code == 1
     assert scene.report.explanations == ()
-    assert any("is left out: it says it ran on h200x1-ffffffff" in one for one in scene.report.judgement.warnings)
 
 
 # ---- the platform's word ---------------------------------------------------------------------------------------------

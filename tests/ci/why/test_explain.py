@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from ci.bisect.axes import RowPlace
 from ci.commands.bisect import neighbours
 from ci.commands.common import why
-from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MEASURED, MeasureError, MeasurePlan
+from ci.commands.common.why import hand_over
+from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.harness import MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.records.ledger import causes_in
+from ci.records.ledger import CAUSES, Explanation, RecordedCause, causes_in
 from ci.report import json_report
 from ci.stats.bisection import Culprit, FoundSteps
-from ci.trials import file as hostile
 from ci.trials import file as trial_files
 from ci.trials.file import Followed
 from ci.why import suspects
-from ci.why.experiments import CommitSides, Sides
-from ci.why.explain import MOST_GROUPS, explain, explain_handed, not_examined, slower
+from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
 from tests.ci import made_trials as made
 from tests.ci.why import toy
 from tests.kit import ROOT, git
@@ -139,155 +134,21 @@ def test_a_search_is_explained_where_it_found_one_slower_neighbour(low, shift, p
     assert neighbours(None, places) is None
 
 
-# Why a case is slower, told from the experiments that a leg handed over: the same as where they were measured.
+# What is handed over with the trials: one line for each explanation, once.
 
 
-CASE = "doze/torch/n64"
-SLOW = 1.3
-
-
-class Measured:
-    """Plays measuring: a tree is slow while it has the copy in it, or the knob."""
-
-    def __init__(self, knob: bool) -> None:
-        self.knob, self.random, self.written = knob, np.random.default_rng(3), 0
-
-    def __call__(self, sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        text = (sides[1].path / "toys/doze/layout.py").read_text()
-        if "return copied(x)" in text and "def copied" not in text:
-            return MEASURED  # it does not run: there is no trial
-        put_back = any("ticks=8" in one for one in plan.knobs)
-        slow = (self.knob and not put_back) or "return copied(x)" in text
-        for _ in range(plan.trials):
-            with out.open("a") as file:
-                file.write(json.dumps(self.trial(sides, slow)) + "\n")
-        return MEASURED
-
-    def trial(self, sides: Sequence[LocalCheckout], slow: bool) -> dict:
-        self.written += 1
-        how = ((1.0, 8), (SLOW if slow else 1.0, 64 if self.knob else 8))
-        times = [list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 20))) for factor, _ in how]
-        arms = [{**made.ok(own), "knobs": {"ticks": ticks}} for own, (_, ticks) in zip(times, how, strict=True)]
-        declared = made.declaration("doze", cases=["n64"], backends=("torch", "blas"))
-        trees = {one.role: made.tree(one.commit.hash, one.dirty, declared) for one in sides}
-        return made.paired({"n64": {"torch": arms}}, self.written % 60, kernel="doze", trees=trees)
-
-
-@dataclasses.dataclass
-class Leg:
-    """A commit that is slower, what measures it, and the trial file of a comparison that found it."""
-
-    repository: Repository
-    sides: tuple[LocalCheckout, LocalCheckout]
-    measured: Measured
-    log: Path
-
-    def explained(self, **more):
-        asked = (self.sides, JUDGED, trial_files.read(self.log).trials, MeasurePlan(), RULES, self.log.parent / "why")
-        return explain(*asked, measuring=self.measured, log=self.log, **more)
-
-    def handed(self, lines):
-        commits = CommitSides(self.repository.root, *(one.commit.hash for one in self.sides))
-        return explain_handed(commits, JUDGED, trial_files.read(self.log).trials, lines, RULES)
-
-
-@pytest.fixture(params=["a knob", "a file"])
-def leg(request, tmp_path: Path) -> Leg:
-    """Slower by its knob, or by one of its files."""
-    folder = toy.repository(tmp_path / "repository")
-    toy.changed(folder, toy.KNOB if request.param == "a knob" else toy.COPY)
-    toy.committed(folder, "slower")
-    repository = Repository(folder)
-    sides = (repository.checkout("HEAD^", "base"), repository.checkout("HEAD", "head"))
-    measured = Measured(request.param == "a knob")
-    return Leg(repository, sides, measured, made.write(tmp_path / "trials.jsonl", measured.trial(sides, True)))
-
-
-RULES = policy.load()
-JUDGED = Judgement(
-    Verdict.SLOWER,
-    "1 case",
-    (CaseVerdict(CASE, "doze", "torch", Verdict.SLOWER, SLOW, SLOW - 0.01, SLOW + 0.01, trials=4),),
-)
-
-
-def test_who_judges_elsewhere_tells_the_same_cause_with_the_same_figures(leg: Leg) -> None:
-    said = ("LDS bytes: 1 → 2",)
-    (there,) = leg.explained(code=lambda question, trial: said)
-    assert there.state == "proven"
-    handed = hostile.read_hostile(leg.log)
-    assert (len(handed.trials), handed.rejected) == (1, ())
-    (here,) = leg.handed(handed.experiments)
-    assert (here.state, here.sentence, here.code) == (there.state, there.sentence, said)
-    alike = [[dataclasses.replace(one, why="") for one in found.tried] for found in (here, there)]
-    assert alike[0] == alike[1], "what a tree that does not run printed is not handed over"
-    assert here.experiments == there.experiments
-
-
-def test_what_was_measured_once_is_kept_once_and_is_no_trial_of_head(leg: Leg) -> None:
-    alone = trial_files.read(leg.log).trials
-    leg.explained()
-    before = leg.log.read_bytes()
-    leg.explained()
-    assert leg.log.read_bytes() == before
-    followed = Followed(leg.log).read()
-    assert [one.id for one in followed.trials] == [one.id for one in alone]
-    assert followed.experiments
-
-
-def test_no_line_of_the_log_is_parsed_twice(leg: Leg, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse, parsed = trial_files.parse_line, Counter[bytes]()
-
-    def counted(line: bytes, *rest: object) -> object:
-        parsed.update([line])
-        return parse(line, *rest)
-
-    trials = trial_files.read(leg.log).trials
-    monkeypatch.setattr(trial_files, "parse_line", counted)
-    explain(
-        *(leg.sides, JUDGED, trials, MeasurePlan(), RULES, leg.log.parent / "why"), measuring=leg.measured, log=leg.log
-    )
-    lines = leg.log.read_bytes().splitlines()
-    assert len(lines) > 2, "a trial, and two experiments"
-    assert {parsed[line] for line in lines[:-1]} == {1}
-
-
-def test_nothing_is_told_where_nothing_was_handed_over_and_a_missing_case_is_said(leg: Leg) -> None:
-    assert leg.handed(()) == ()
-    leg.explained()
-    other = leg.log.with_name("other.jsonl")
-    other.write_text(leg.log.read_text().replace('"case":"doze/torch/n64"', '"case":"doze/torch/n65"'))
-    (left,) = leg.handed(hostile.read_hostile(other).experiments)
-    assert (left.state, left.sentence) == ("not examined", "not examined: no experiment on it was handed over")
-
-
-def test_both_sides_differ_alike_on_disk_and_in_git(tmp_path: Path) -> None:
-    folder = toy.repository(tmp_path / "repository")
-    toy.changed(folder, toy.COPY)
-    (folder / "toys/doze/table.toml").write_text("rows = 3\n")
-    (folder / "toys/doze/comment.py").write_text("# nothing\n")
-    toy.committed(folder, "more")
-    (folder / "toys/doze/comment.py").write_text("# nothing more\n")
-    (folder / "toys/doze/table.toml").write_text("rows = 4\n\n")
-    git(folder, "commit", "--quiet", "--all", "--message", "again")
-    repository = Repository(folder)
-    for ends in (("HEAD~2", "HEAD"), ("HEAD^", "HEAD")):
-        base, head = (repository.checkout(one, role) for one, role in zip(ends, ("base", "head"), strict=True))
-        disk = Sides(base, head, tmp_path)
-        commits = CommitSides(folder, base.commit.hash, head.commit.hash)
-        assert commits.changed == disk.changed
-        assert [commits.texts(name) for name in disk.changed] == [disk.texts(name) for name in disk.changed]
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [({"put": 3}, "put is 3"), ({"trials": [{}]}, "format is null"), ({"code": ["a\nb"]}, "without control")],
-)
-def test_a_line_that_is_none_is_refused_with_its_reason(change: dict, why: str) -> None:
-    line = {"format": "ridgeline-experiment", "version": 1, "case": CASE, "put": ["knob a=1"], "trials": [], "code": []}
-    found = trial_files.parse_line(json.dumps({**line, **change}).encode())
-    assert isinstance(found, trial_files.Rejected)
-    assert why in found.why
+def test_an_explanation_is_a_line_of_the_trial_file_once_and_no_trial(tmp_path: Path) -> None:
+    log = made.write(tmp_path / "trials.jsonl", made.paired(None, 0))
+    trials = trial_files.read(log).trials
+    cause = Explanation(("gemm/triton/m16",), "gemm/triton/m16", "proven", "knob num_stages 3 → 2: proven")
+    sides = [LocalCheckout(role, tmp_path, Commit(role[0] * 40, 0, "")) for role in ("base", "head")]
+    for _ in range(2):
+        hand_over([cause], sides, trials, log)
+    handed = trial_files.read_hostile(log)
+    assert (len(handed.trials), handed.rejected) == (len(trials), ())
+    (line,) = handed.causes
+    (recorded,) = CAUSES.parsed(line)
+    assert recorded == RecordedCause(trials[-1].machine.name, "b" * 40, "h" * 40, cause)
 
 
 # `ridgeline ab` says why, on times that are measured: a knob, and an extra copy in one of two changed files.
