@@ -1,11 +1,11 @@
 """The only reader and writer of results/: the notes of each place, and asv's files, which are made of them.
 
-`results/<machine>/<commit8>-<env>.<digest>.notes.jsonl.gz` holds trial lines (:mod:`ci.trials.notes`) and is never
-changed: what is recorded later is a file of its own, named by its content.  The record of a place is the union of its
-files by the ids of trials, so it does not matter in which order, how often or by whom trials are recorded, and records
-of different branches never conflict.  What asv reads (`<commit8>-<env>.json`, machine.json, benchmarks.json) is derived
-from the notes, left out of git, and put right by :func:`make_asv_files`.  Every file is replaced as a whole, under one
-lock per results folder.
+`results/<machine>/<commit8>-<env>.<digest>.notes.jsonl.gz` holds trial lines (`ci.trials.file.packed_notes`) and is
+never changed: what is recorded later is a file of its own, named by its content.  The record of a place is the union
+of its files by the ids of trials, so it does not matter in which order, how often or by whom trials are recorded, and
+records of different branches never conflict.  What asv reads (`<commit8>-<env>.json`, machine.json, benchmarks.json)
+is derived from the notes, left out of git, and put right by :func:`make_asv_files`. Every file is replaced as a whole,
+under one lock per results folder.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from filelock import FileLock, Timeout
 from ci.records import rows as asv_files
 from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
-from ci.trials import notes
-from ci.trials.file import Problem, RecordError, TrialFile, read, same_results, set_aside, unpacked
+from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, set_aside, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -138,7 +137,7 @@ def rewrite(results_dir: Path, dry_run: bool = False) -> Rewritten:
                 done.after += _bytes(files)
                 continue
             trials_there = recorded_trials(base, [])
-            packed = notes.packed(trials_there)
+            packed = packed_notes(trials_there)
             path, content = _notes_path(base, packed.digest), packed.content
             done.after += len(content)
             if files != [path] or path.read_bytes() != content:
@@ -250,7 +249,7 @@ def _places(trial: Trial) -> tuple[list[Place], list[str]]:
 
 def _write_notes(base: Path, new: Sequence[Trial], dry_run: bool) -> Path:
     """The file of its own that holds these trials."""
-    packed = notes.packed(new)
+    packed = packed_notes(new)
     path = _notes_path(base, packed.digest)
     if not dry_run:
         _replace(path, packed.content)

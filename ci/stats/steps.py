@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,6 @@ MEDIAN_ERROR = (np.pi / 2) ** 0.5
 """Standard error of the median of normal values / that of their mean."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Tail:
-    """What is decided of a growing series: its steps so far, and the point from which on nothing is."""
-
-    start: int = 0
-    steps: tuple[Step, ...] = ()
-
-
 def find(values: FloatArray) -> list[Step]:
     """Steps of a series of positive finite values, oldest first.  ValueError for other values."""
     return find_many([values])[0]
@@ -54,47 +46,32 @@ def find(values: FloatArray) -> list[Step]:
 
 def find_many(series: Sequence[FloatArray]) -> list[list[Step]]:
     """`find` of many series, fastest where many have the same length."""
-    return [steps for _, steps in advance([Tail()] * len(series), series)]
-
-
-def advance(tails: Sequence[Tail], series: Sequence[FloatArray]) -> list[tuple[Tail, list[Step]]]:
-    """(what is decided now, all steps) of each series, given what was decided before; the same as from the start.
-
-    Of each series only the values from its tail's start on are read; they must be positive and finite.
-    """
-    return _advance(tails, series, logs=True)
+    return _found(series, logs=True)
 
 
 def find_shifts(values: FloatArray) -> list[Step]:
     """Steps of a series of any finite values, as differences; the ratio is NaN where either level is not positive."""
-    return _advance([Tail()], [values], logs=False)[0][1]
+    return _found([values], logs=False)[0]
 
 
-def _advance(tails: Sequence[Tail], series: Sequence[FloatArray], *, logs: bool) -> list[tuple[Tail, list[Step]]]:
-    now, steps = list(tails), [list(tail.steps) for tail in tails]
-    waiting = list(range(len(series)))
+def _found(series: Sequence[FloatArray], *, logs: bool) -> list[list[Step]]:
+    """Window by window: of a full one the older steps are kept, and what follows is compared with its newer part."""
+    steps: list[list[Step]] = [[] for _ in series]
+    starts, waiting = [0] * len(series), list(range(len(series)))
     while waiting:
-        full = []
-        for (start, stop), rows in _alike(now, series, waiting).items():
+        alike = defaultdict[tuple[int, int], list[int]](list)
+        for i in waiting:
+            alike[starts[i], min(starts[i] + WINDOW, len(series[i]))].append(i)
+        waiting = []
+        for (start, stop), rows in alike.items():
             seen = _scaled(np.stack([series[i][start:stop] for i in rows]), logs=logs)
             for i, found in zip(rows, _analysed(seen, start, logs=logs), strict=True):
-                steps[i] = [*now[i].steps, *found]
                 if stop < len(series[i]):
-                    now[i] = _decided(now[i], found)
-                    full.append(i)
-        waiting = full
-    return list(zip(now, steps, strict=True))
-
-
-def _alike(
-    tails: Sequence[Tail], series: Sequence[FloatArray], waiting: Sequence[int]
-) -> Mapping[tuple[int, int], list[int]]:
-    """Series by what of them is looked at: (first point, the one after the last)."""
-    found = defaultdict(list)
-    for i in waiting:
-        start = tails[i].start
-        found[start, min(start + WINDOW, len(series[i]))].append(i)
-    return found
+                    found = [step for step in found if step.index < start + WINDOW - UNDECIDED]
+                    starts[i] = max([start + WINDOW - OVERLAP, *(step.index for step in found[-1:])])
+                    waiting.append(i)
+                steps[i] += found
+    return steps
 
 
 def _scaled(values: FloatArray, *, logs: bool) -> FloatArray:
@@ -104,13 +81,6 @@ def _scaled(values: FloatArray, *, logs: bool) -> FloatArray:
         wanted = "a positive finite number: a step is a ratio" if logs else "a finite number"
         raise ValueError(f"{x[bad][0]} is not {wanted}; leave such points out")
     return np.log(x) if logs else x
-
-
-def _decided(tail: Tail, found: Sequence[Step]) -> Tail:
-    """After a full window: its older steps are kept as they are, and what follows is compared with its newer part."""
-    old = [step for step in found if step.index < tail.start + WINDOW - UNDECIDED]
-    start = max([tail.start + WINDOW - OVERLAP, *(step.index for step in old[-1:])])
-    return Tail(start, (*tail.steps, *old))
 
 
 def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:

@@ -414,7 +414,7 @@ def ran_differently(trials: Iterable[Trial]) -> tuple[str, ...]:
 class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
-    code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
+    code_hash: digest of the code objects it launched, None where they are not known.
     whole_s: of single calls, seen from the host.
     """
 
@@ -423,7 +423,6 @@ class Arm:
     why: str = ""
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
-    rank_s: tuple[float, ...] = ()
     whole_s: tuple[float, ...] = ()
 
     @classmethod
@@ -432,8 +431,8 @@ class Arm:
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
         knobs, code = data.get("knobs") or {}, data.get("code_hash")
-        ranks, whole = tuple(data.get("rank_s") or ()), tuple(data.get("whole_s") or ())
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, ranks, whole)
+        whole = tuple(data.get("whole_s") or ())
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, whole)
 
     @property
     def ok(self) -> bool:

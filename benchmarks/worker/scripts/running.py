@@ -20,7 +20,7 @@ from typing import Any
 from ...importing import Change, changing
 from ...shapes import JsonObject
 from .. import failures
-from . import drawn, own_clocks, skipping, timers
+from . import own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
 
 MOST_FILES = 2000
@@ -155,7 +155,6 @@ def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
 def _of_torch(torch: Any, to: Interceptor, seed: int, cpu: bool) -> None:
     if cpu:
         of_torch(torch)
-    drawn.of_torch(torch, lambda: to.busy)
     torch.manual_seed(seed)
 
 

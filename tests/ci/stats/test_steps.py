@@ -9,21 +9,7 @@ import pytest
 
 from ci.stats import steps as steps_noise
 from ci.stats import steps as steps_scan
-from ci.stats.steps import (
-    LEVEL,
-    TABLE,
-    WINDOW,
-    Sums,
-    Tail,
-    advance,
-    critical,
-    find,
-    find_many,
-    find_shifts,
-    p_value,
-    wander,
-    without_spikes,
-)
+from ci.stats.steps import LEVEL, TABLE, Sums, critical, find, find_many, find_shifts, p_value, wander, without_spikes
 from tests.study.series_noise import KINDS, PROMISED, gaussian
 
 
@@ -155,23 +141,13 @@ def test_values_of_any_size_are_no_quieter():
         assert [step.index for step in find_shifts(values * scale)] == [20]
 
 
-def test_point_by_point_gives_the_same_answer():
-    """Also across full windows; a tail remembers no values."""
+def test_steps_across_full_windows_are_found_and_those_that_are_decided_stay():
     places = (300, 900, 1405, 2590)
     values = stepped(2600, list(zip(places, (1.05, 1.04, 0.95, 1.06), strict=True)))
-    tail = Tail()
-    for points in (500, WINDOW, WINDOW + 1, WINDOW + 2, 1600, 2600):
-        ((tail, found),) = advance([tail], [values[:points]])
-        assert found == find(values[:points])
-        assert points - tail.start <= WINDOW
+    found = find(values)
     assert np.abs(np.array([step.index for step in found]) - places).max() <= 2
-
-
-def test_what_is_decided_stays():
-    values = stepped(2000, [(300, 1.05)])
-    tail = advance([Tail()], [values])[0][0]
-    other = np.concatenate([values[: tail.start], values[tail.start :] * 3])
-    assert find(other)[: len(tail.steps)] == list(tail.steps)
+    other = np.concatenate([values[:2048], values[2048:] * 3])
+    assert find(other)[:2] == found[:2]
 
 
 def test_running_sums_say_what_the_levels_leave():
