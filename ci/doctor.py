@@ -22,7 +22,7 @@ from rich.text import Text
 from ci import calling
 from ci.bars import printable
 from ci.git.command import GitError
-from ci.git.repository import Repository
+from ci.git.repository import ForeignError, Repository
 from ci.harness import MeasureError, query
 from ci.records.store import damage_of, notes_files
 
@@ -146,6 +146,8 @@ def _clone(root: Path) -> Finding:
             what, step = "this git repository has no commit yet", "git add what belongs to it, git commit"
             return Finding("warning", what, "there is nothing to measure or to compare", step)
         head, commits = repository.resolve("HEAD").hash, repository.length()
+    except ForeignError as error:
+        return Finding("warning", error.what, "commits cannot be compared", error.command)
     except GitError:
         return Finding(
             "warning",

@@ -8,6 +8,7 @@ import functools
 import glob
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -76,6 +77,15 @@ DUBIOUS = re.compile(r"dubious ownership in repository at '(.*?)'")
 """What git says of a repository that another user owns (git-config(1), safe.directory)."""
 
 
+class ForeignError(GitError):
+    """Another user owns the repository; command: what has git read it."""
+
+    def __init__(self, folder: str) -> None:
+        self.what = f"{folder} belongs to another user, and git does not read it"
+        self.command = f"git config --global --add safe.directory {shlex.quote(folder)}"
+        super().__init__(f"{self.what}: `{self.command}` allows it")
+
+
 class RangeError(ValueError):
     """A range of commits is not written A..B; the text says how."""
 
@@ -88,10 +98,7 @@ class Repository:
             self.root = Path(git(root, "rev-parse", "--show-toplevel"))
         except GitFailed as error:
             if foreign := DUBIOUS.search(str(error)):
-                raise GitError(
-                    f"{foreign.group(1)} belongs to another user, and git does not read it: "
-                    f"`git config --global --add safe.directory {foreign.group(1)}` allows it"
-                ) from None
+                raise ForeignError(foreign.group(1)) from None
             raise GitError(
                 f"{root} is not inside a git repository; run this in a clone, "
                 "or name the commit and a file yourself: `ridgeline run --help`"

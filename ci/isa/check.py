@@ -63,7 +63,7 @@ def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     """
     verdict, why = judgement.verdict, judgement.why
     if isa.verdict in WORSE and WORSE[isa.verdict].rank < verdict.rank:
-        verdict, why = WORSE[isa.verdict], f"{isa.why}; by the clock: {why}"
+        verdict, why = WORSE[isa.verdict], f"{isa.why.rstrip('.')}; by the clock: {why}"
     told = [sentence for case in judgement.cases for sentence in case.evidence]
     imports = ("base: module ", "head: module ")  # a module that does not import is told with its cases, if it has some
     left = [one for one in isa.warnings if not (told and one.startswith(imports))]
@@ -93,7 +93,8 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
     if isa.differences:
         verdicts.append(DECIDES.get(isa.verdict, Verdict.CANNOT_TELL))
         same = len(isa.of(CodeVerdict.SAME))
-        parts = [] if isa.verdict is CodeVerdict.SAME else [isa.why.rstrip(".")]
+        said = isa.why.rstrip(".")
+        parts = [] if isa.verdict is CodeVerdict.SAME or said in judgement.why else [said]
         parts.append(f"machine code of {', '.join(TARGETS)} equal in {same} of {len(isa.differences)} configurations")
     elif isa.warnings and unseen:
         parts = [f"machine code was not compared: {isa.warnings[0]}"]

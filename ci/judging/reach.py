@@ -14,7 +14,7 @@ from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, digest
 from benchmarks.reach.tree import SourceFile, SourceTree
 from ci.git.command import GitError, git, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
-from ci.harness import MeasurePlan
+from ci.harness import MeasureError, MeasurePlan
 from ci.judging.types import Judgement, Verdict
 from ci.trials.trial import Trial
 from kernels.project import FILES, Layout, current_name, layout
@@ -29,6 +29,14 @@ def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
 def of_commits(root: Path, base: str, head: str) -> Reach:
     """The same of two commits that git has; nothing of them is checked out.  Raises GitError."""
     return compared(*trees_of(root, (base, head)))
+
+
+def refuse_unknown(plan: MeasurePlan, reach: Reach) -> None:
+    """MeasureError for the name of an operator that neither side declares, before anything is compiled or imported."""
+    known = sorted({*reach.same, *reach.differing})
+    for name in plan.kernels if known and not reach.unknown else ():
+        if name not in known:
+            raise MeasureError(f"no kernel {name!r}; known: {', '.join(known)}")
 
 
 def narrowed(plan: MeasurePlan, reach: Reach) -> MeasurePlan:

@@ -94,8 +94,8 @@ def under_current_names(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.D
     if not moved:
         return frame
     parts = whole.replace(moved).str.split("/", n=2, expand=True)
-    yardstick, *shape = (frame[name].astype(str) for name in ("yardstick", "shape", "dtype", "world"))
-    identity = yardstick.str.cat(shape, sep=" ")
+    yardstick, shape, dtype, world = (frame[name].astype(str) for name in ("yardstick", "shape", "dtype", "world"))
+    identity = yardstick + " " + shape + " " + dtype + " " + world
     own = frame["case_yardstick"].astype(str).mask(whole.isin([*moved, *moved.values()]), identity)
     columns = {name: parts[number].astype("category") for number, name in enumerate(SERIES)}
     return frame.assign(**columns, case_yardstick=own.astype("category"))

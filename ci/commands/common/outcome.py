@@ -42,6 +42,7 @@ def compared(
     console = err_console()
     rules = dataclasses.replace(rules, renamed=project.layout(checkouts[-1].path).renamed)
     found = reach.of_checkouts(*checkouts)
+    reach.refuse_unknown(plan, found)
     if all_cases or plan.pythons or plan.knobs:
         outcome = live.compare(checkouts, plan, rules, machine_kind(), file, console)
         unsure = reach.doubts(dataclasses.replace(plan, kernels=()), found, checkouts, outcome.file.trials)

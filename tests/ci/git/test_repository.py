@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ci import doctor
 from ci.git import checkout as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order
@@ -212,3 +213,23 @@ def test_without_a_repository_or_git_there_is_no_order(tmp_path: Path, monkeypat
     commits_of_one_second(tmp_path, 1)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert history_order(tmp_path, ["1" * 40]) == {}
+
+
+def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = repo.rename(repo.with_name("a b"))
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    allow = f"git config --global --add safe.directory '{named}'"
+    with pytest.raises(GitError, match=f"belongs to another user, and git does not read it: `{allow}` allows it"):
+        Repository(named)
+    finding = doctor._clone(named)
+    assert (finding.level, finding.next_step) == ("warning", allow)
+
+
+@pytest.mark.parametrize("span", ["HEAD^..HEAD", "HEAD..HEAD"])
+def test_a_range_where_a_commit_is_expected_is_taken_apart(repo: Path, span: str) -> None:
+    with pytest.raises(
+        GitError, match=f"It is a range: name its ends apart, `{span.replace('..', ' ')}`".replace("^", r"\^")
+    ):
+        Repository(repo).resolve(span)

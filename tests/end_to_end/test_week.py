@@ -1,0 +1,207 @@
+"""The first week with Ridgeline in a repository of one's own: what changes of all kinds come to, command by command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.kit import AUTHOR, commit, git, repository, ridgeline
+
+NAP = '''\
+"""Twice a vector, after a nap."""
+import time
+
+import torch
+import triton
+import triton.language as tl
+from ridgeline.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+
+nap = Kernel(
+    "nap",
+    cases=[Case("one", tier="pr", n=64, dtype="fp32"), Case("night", n=128, dtype="fp32")],
+    tolerance=Tolerance(norm=1e-6, peak=1e-6),
+)
+nap.inputs(lambda case, seed: {"x": torch.randn(case.n)})
+nap.cost(lambda case: Cost(flops=case.n, hbm_bytes=8 * case.n))
+nap.reference(lambda case, inputs: inputs["x"] * 2)
+SECONDS = 0.001
+
+
+@nap.backend("ours")
+def ours(case, inputs):
+    out = torch.empty_like(inputs["x"])
+
+    def call():
+        time.sleep(SECONDS)
+        return torch.mul(inputs["x"], 2, out=out)
+
+    return call
+'''
+TRITON = """
+
+@triton.jit
+def double(x, out, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    inside = at < n
+    tl.store(out + at, tl.load(x + at, inside) * 2.0, inside)
+
+
+@nap.backend("triton")
+def launched(case, inputs):
+    if case.place.arch == "cpu":
+        raise Unsupported("a GPU is needed")
+    x, out = inputs["x"], torch.empty_like(inputs["x"])
+
+    def call():
+        double[(1,)](x, out, case.n, B=128)
+        return out
+
+    return call
+
+
+@nap.isa("triton")
+def compiled(case, arch):
+    vector = ("*fp32", (case.n,))
+    return [Compilation("double", double, {"x": vector, "out": vector, "n": case.n}, {"B": 128}, {}, grid=(1,))]
+"""
+SLOW = NAP.replace("SECONDS = 0.001", "SECONDS = 0.003")
+SETTINGS = 'kernels = ["perf"]\n'
+
+FEW = ("--rounds", "8", "--no-why")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one operator, on its main branch."""
+    files = {"ridgeline.toml": SETTINGS, "perf/__init__.py": "", "perf/nap.py": NAP, ".gitignore": ".ridgeline/\n"}
+    folder = repository(tmp_path / "mine", **files)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def told(done: Result) -> str:
+    """All that a command printed, in one line."""
+    return " ".join(done.output.split())
+
+
+def ended(verb: str, *words: str, says: str = "") -> tuple[str, int]:
+    """The verdict of a comparison and its exit code."""
+    done = ridgeline(verb, *words, *FEW, "--json")
+    assert says in told(done), done.output
+    return json.loads(done.stdout)["verdict"], done.exit_code
+
+
+pytestmark = pytest.mark.slow
+
+
+# ---- what base lacks, and what head gave up --------------------------------------------------------------------------
+
+
+def test_a_generated_file_that_only_head_has(root: Path) -> None:
+    imports = NAP.replace("import torch\n", "import torch\nimport made.version\n", 1)
+    ignoring = {"perf/nap.py": imports, "made/__init__.py": "", ".gitignore": ".ridgeline/\nmade/version.py\n"}
+    commit(root, **ignoring)
+    (root / "made/version.py").write_text("v = 1\n")
+    commit(root, **{"perf/nap.py": imports.replace("SECONDS = 0.001", "SECONDS = 0.003")})
+    assert ended("check", says="No module named 'made.version'") == ("CANNOT TELL", 2)
+    assert ended("check", says="head ran made/version.py, which git ignores") == ("CANNOT TELL", 2)
+    made = """checkout = {prepare = "echo v=1 >made/version.py"}\n"""
+    commit(root, **{"ridgeline.toml": SETTINGS + made})
+    assert ended("ab", "HEAD~2", "HEAD") == ("SLOWER", 1)
+
+
+def test_a_submodule_that_moved_to_a_slower_commit(root: Path, tmp_path: Path) -> None:
+    speed = repository(tmp_path / "speed", **{"__init__.py": "SECONDS = 0.001\n"})
+    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(speed), "speed")
+    commit(root, **{"perf/nap.py": NAP.replace("SECONDS = 0.001", "from speed import SECONDS")})
+    commit(root / "speed", **{"__init__.py": "SECONDS = 0.003\n"})
+    commit(root, "slower submodule")
+    assert ended("ab", "HEAD^", "HEAD") == ("SLOWER", 1)
+
+
+def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
+    head = SLOW.replace('"nap",\n', '"rest",\n').replace('"one"', '"first"').replace('"ours"', '"mine"')
+    commit(root, **{"perf/nap.py": head})
+    assert ended("ab", "HEAD^", "HEAD", says="head does not declare nap") == ("CANNOT TELL", 2)
+    renamed = 'renamed = {"nap" = "rest", "rest/one" = "rest/first", "rest/ours" = "rest/mine"}\n'
+    commit(root, **{"ridgeline.toml": SETTINGS + renamed})
+    assert ended("ab", "HEAD~2", "HEAD", says="rest/mine/first") == ("SLOWER", 1)
+
+
+def test_a_deleted_case_of_another_tier_is_no_pass_until_the_settings_say_so(root: Path) -> None:
+    commit(root, **{"perf/nap.py": NAP.replace(', Case("night", n=128, dtype="fp32")', "")})
+    assert ended("check", says="head does not declare nap/night")[1] == 2
+    commit(root, **{"ridgeline.toml": f'{SETTINGS}renamed = {{"nap/night" = ""}}\n'})
+    assert ended("check", "--base", "HEAD~2", says="was deleted, as the settings say") == ("SAME", 0)
+
+
+# ---- what head broke, and what it says of itself ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "verdict"),
+    [
+        ({"perf/nap.py": NAP.replace("SECONDS = 0.001", "SECONDS = = 1")}, ("BROKEN", 1)),
+        ({"perf/nap.py": NAP.replace('"x"], 2, out', '"x"], 3, out')}, ("BROKEN", 1)),
+        ({"perf/again.py": NAP}, ("CANNOT TELL", 2)),
+        ({"perf/new.py": "import nowhere\n" + NAP.replace('"nap"', '"new"')}, ("CANNOT TELL", 2)),
+        ({"perf/nap.py": f"print('a line', flush=True)\nimport os\nos.write(1, b'{{}}')\n{SLOW}"}, ("SLOWER", 1)),
+        ({"perf/nap.py": NAP + "# a comment\n"}, ("SAME", 0)),
+        ({"perf/nap.py": NAP.replace("\n", "\r\n")}, ("SAME", 0)),
+    ],
+    ids=["syntax", "wrong", "two of one name", "a new one that does not import", "prints", "comment", "line ends"],
+)
+def test_a_change_of_head(root: Path, head: dict[str, str], verdict: tuple[str, int]) -> None:
+    for name, text in head.items():
+        (root / name).write_bytes(text.encode())
+    commit(root, "change")
+    assert ended("ab", "HEAD^", "HEAD") == verdict
+
+
+def test_a_base_that_hangs_at_its_import_is_no_pass(root: Path) -> None:
+    commit(root, **{"perf/nap.py": f"import time\ntime.sleep(1000)\n{NAP}"})
+    commit(root, **{"perf/nap.py": SLOW})
+    assert ended("ab", "HEAD^", "HEAD", "--deadline", "20", says="hung") == ("CANNOT TELL", 2)
+
+
+def test_another_tolerance_is_named_with_both_values(root: Path) -> None:
+    commit(root, **{"perf/nap.py": NAP.replace("norm=1e-6", "norm=1e-5")})
+    assert ended("check", says="tolerance norm 1e-06, peak 1e-06 → norm 1e-05, peak 1e-06") == ("NOT COMPARABLE", 2)
+
+
+def test_a_pin_that_the_environment_does_not_follow_is_no_pass(root: Path) -> None:
+    commit(root, **{"requirements.txt": "numpy==1.0\nclick>=99\n"})
+    commit(root, **{"requirements.txt": "numpy==1.1\nclick>=99\n"})
+    done = ridgeline("check", *FEW)
+    assert done.exit_code == 2
+    assert "numpy ==1.0 → ==1.1" in told(done)
+    assert "--env-base" in told(done)
+    assert "click" not in told(done), "nobody changed it"
+
+
+# ---- an operator that is compiled ahead ------------------------------------------------------------------------------
+
+
+def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root: Path) -> None:
+    commit(root, **{"perf/nap.py": NAP + TRITON})
+    commit(root, **{"perf/nap.py": SLOW + TRITON})
+    assert ended("check", says="machine code") == ("SLOWER", 1)
+
+
+def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
+    wrong = NAP + TRITON.replace("inside = at < n", "inside = at < n - 1")
+    commit(root, **{"perf/nap.py": wrong})
+    commit(root, **{"perf/nap.py": wrong.replace("* 2.0", "* 2.0 * 1.0 + 0.0")})
+    done = ridgeline("check", *FEW)
+    assert done.exit_code != 1, done.output
+    assert "not right in base either" in told(done)
+    commit(root, **{"perf/nap.py": NAP + TRITON})
+    commit(root, **{"perf/nap.py": wrong})
+    done = ridgeline("check", *FEW)
+    assert (done.exit_code, "BROKEN" in done.output) == (1, True)
+    assert "gfx942, gfx950: wrong" in told(done)
