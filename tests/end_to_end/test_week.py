@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from tests.kit import AUTHOR, commit, git, repository, ridgeline
+from tests.kit import commit, git, repository, ridgeline, said
 
 NAP = '''\
 """Twice a vector, after a nap."""
@@ -84,15 +81,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def told(done: Result) -> str:
-    """All that a command printed, in one line."""
-    return " ".join(done.output.split())
-
-
 def ended(verb: str, *words: str, says: str = "") -> tuple[str, int]:
     """The verdict of a comparison and its exit code."""
     done = ridgeline(verb, *words, *FEW, "--json")
-    assert says in told(done), done.output
+    assert says in said(done), done.output
     return json.loads(done.stdout)["verdict"], done.exit_code
 
 
@@ -179,9 +171,9 @@ def test_a_pin_that_the_environment_does_not_follow_is_no_pass(root: Path) -> No
     commit(root, **{"requirements.txt": "numpy==1.1\nclick>=99\n"})
     done = ridgeline("check", *FEW)
     assert done.exit_code == 2
-    assert "numpy ==1.0 → ==1.1" in told(done)
-    assert "--env-base" in told(done)
-    assert "click" not in told(done), "nobody changed it"
+    assert "numpy ==1.0 → ==1.1" in said(done)
+    assert "--env-base" in said(done)
+    assert "click" not in said(done), "nobody changed it"
 
 
 # ---- an operator that is compiled ahead ------------------------------------------------------------------------------
@@ -199,9 +191,9 @@ def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
     commit(root, **{"perf/nap.py": wrong.replace("* 2.0", "* 2.0 * 1.0 + 0.0")})
     done = ridgeline("check", *FEW)
     assert done.exit_code != 1, done.output
-    assert "not right in base either" in told(done)
+    assert "not right in base either" in said(done)
     commit(root, **{"perf/nap.py": NAP + TRITON})
     commit(root, **{"perf/nap.py": wrong})
     done = ridgeline("check", *FEW)
     assert (done.exit_code, "BROKEN" in done.output) == (1, True)
-    assert "gfx942, gfx950: wrong" in told(done)
+    assert "gfx942, gfx950: wrong" in said(done)
