@@ -221,6 +221,7 @@ class Repository:
         """The revision in a checkout of its own under .ridgeline/trees, made once and reused."""
         commit = self.resolve(revision)
         path = self._worktree(commit)
+        ignored_by_git(self.root)
         check_out(self.root, path, commit.hash)
         return LocalCheckout(role, path, commit)
 
@@ -246,6 +247,14 @@ class Repository:
         lines = git(self.root, "log", "--format=%H %ct %s", *arguments).splitlines()
         parts = (line.split(" ", 2) for line in lines)
         return [Commit(commit, int(date) * 1000, subject) for commit, date, subject in parts]
+
+
+def ignored_by_git(root: Path) -> None:
+    """Make the folder for what commands write, .ridgeline, as one that git ignores whatever the project says."""
+    (root / ".ridgeline").mkdir(exist_ok=True)
+    ignores = root / ".ridgeline" / ".gitignore"
+    if not ignores.exists():
+        ignores.write_text("*\n")
 
 
 def _main_branches() -> list[str]:

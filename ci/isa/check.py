@@ -100,8 +100,9 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
         parts = [f"machine code was not compared: {isa.warnings[0]}"]
     parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []
     parts += [f"{right} cases right"] if right else []
-    if verdicts[:1] == [judgement.verdict] or not parts:  # the worst stands first
-        parts.insert(0 if judgement.verdict is Verdict.worst(verdicts) else len(parts), judgement.why)
+    if verdicts[:1] == [judgement.verdict] or not parts:  # what is no pass stands first
+        worst = judgement.verdict.exit_code and judgement.verdict is Verdict.worst(verdicts)
+        parts.insert(0 if worst else len(parts), judgement.why)
     if unseen:
         verdicts.append(Verdict.CANNOT_TELL)
         parts.append(f"not looked at, for want of a GPU and of declared code: {', '.join(unseen)}")

@@ -94,11 +94,10 @@ class TrialFile:
     causes: tuple[str, ...] = ()
 
     def problems(self, keep: bool) -> list[Problem]:
-        """The rejected lines as problems; with `keep` each is kept beside the file."""
-        return [
-            Problem(r.at(self.path), r.why, set_aside(self.path, r.line) if keep and r.line else "")
-            for r in self.rejected
-        ]
+        """The rejected lines as problems; with `keep` they are kept beside the file, in one of their own."""
+        lines = dict.fromkeys(one.line for one in self.rejected if one.line)
+        kept = set_aside(self.path, b"\n".join(lines)) if keep and lines else ""
+        return [Problem(one.at(self.path), one.why, kept if one.line else "") for one in self.rejected]
 
 
 def read(path: Path) -> TrialFile:

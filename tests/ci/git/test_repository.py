@@ -233,3 +233,9 @@ def test_a_range_where_a_commit_is_expected_is_taken_apart(repo: Path, span: str
         GitError, match=f"It is a range: name its ends apart, `{span.replace('..', ' ')}`".replace("^", r"\^")
     ):
         Repository(repo).resolve(span)
+
+
+def test_what_commands_write_is_no_change_that_git_sees(repo: Path) -> None:
+    Repository(repo).checkout("HEAD", "base")
+    assert (repo / ".ridgeline" / "trees").is_dir()
+    assert git(repo, "status", "--porcelain") == ""

@@ -22,12 +22,13 @@ from asv_runner import statistics as asv_statistics
 from scipy import special
 
 from benchmarks.trial_file import Status
+from ci.options import USAGE
 from ci.records import foreign, pooling
 from ci.records import store as records
 from ci.records.foreign_csv import ImportOptions
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
-from tests.kit import commits_of_one_second, git
+from tests.kit import commits_of_one_second, git, repository, ridgeline
 
 NAME = MACHINE["name"]
 
@@ -756,3 +757,18 @@ def test_a_renamed_case_goes_on_under_its_new_name_and_what_was_deleted_keeps_it
     assert of_case["case_yardstick"].nunique() == 1, "of which the name is a part: the rest of the definition counts"
     (tmp_path / "ridgeline.toml").write_text('renamed = {"gemm" = ""}\n')
     assert set(records.load(results)["kernel"]) == {"gemm", "product"}
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_file_of_another_kind_is_one_refusal(good: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository(tmp_path / "r"))
+    lines = [json.dumps(trial()) for _ in range(good)] + [f"{number},{2 * number},us" for number in range(3000)]
+    (tmp_path / "wrong.csv").write_text("\n".join(lines) + "\n")
+    done = ridgeline("records", "add", tmp_path / "wrong.csv")
+    assert done.exit_code == USAGE
+    refused = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
+    assert len(refused) <= 11, "a line each for the first ones"
+    if not good:
+        assert len(refused) == 1
+        assert "none of its 3,000 lines is a trial" in refused[0]
+    assert len(list(tmp_path.rglob("wrong.csv.setaside*"))) == good
