@@ -19,7 +19,7 @@ from ci.isa import text as isa_text
 from ci.isa.compiled import TARGETS, CompiledTree, TreeCompiler, Wanted, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.rules import load_policy
-from ci.isa.text import side_by_side
+from ci.isa.text import loop_diff
 from ci.options import (
     CASES,
     DRY_RUN,
@@ -60,7 +60,7 @@ ridgeline isa                                  the code of the working tree
 @option("--timeout S -> timeout_s", "Time of one compilation.", Finite(min=0.1))
 @option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
-@flag("--show", "Show the changed loop of both sides next to each other.")
+@flag("--show", "Show the changed loop as a diff.")
 @flag("--explain", "What bounds each kernel statically, as Markdown.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
@@ -137,7 +137,7 @@ class IsaJob:
         else:
             _print(isa_text.terminal(judgement))
             if self.given.show:
-                click.echo(shown(judgement, self.cache, out_console().width))
+                click.echo(changed_code(judgement, self.cache))
         return judgement.exit_code
 
     def record(self) -> int:
@@ -191,14 +191,14 @@ class IsaJob:
         return bool(self.given.dry_run)
 
 
-def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
+def changed_code(judgement: IsaJudgement, cache: Path) -> str:
     """The changed loop of every configuration that is worse (or, without such, changed), from the kept code texts."""
     blocks = []
     for difference in judgement.of(CodeVerdict.SLOWER) or judgement.of(CodeVerdict.CHANGED):
         assert difference.base is not None
         assert difference.head is not None
         base, head = ((cache / entry.emitted.asm).read_text() for entry in (difference.base, difference.head))
-        blocks.append(f"{difference.name} on {difference.arch}\n{side_by_side(base, head, width)}")
+        blocks.append(f"{difference.name} on {difference.arch}\n{loop_diff(base, head)}")
     return "\n".join(blocks)
 
 

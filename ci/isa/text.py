@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import itertools
 import re
@@ -13,10 +12,9 @@ from rich.text import Text
 
 from ci.isa.compiled import CompiledTree, CompileStatus, ExecutedLaunch, Metrics, called
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
-from ci.isa.rules import CodeFinding
 from ci.report.words import plural
 
-# Machine code of two sides next to each other: the loop that changed, or the code outside loops.
+# The loop that changed, or the code outside loops, as a diff of its instructions.
 #
 # Texts are what benchmarks.isa keeps: one instruction per line, and a line `; loop L3 depth 2` or `; no loop` where
 # another innermost loop begins.
@@ -25,107 +23,85 @@ from ci.report.words import plural
 CONTEXT = 3
 """Equal instructions shown around a change."""
 
+OUTSIDE = "no loop"
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """The instructions of one innermost loop, or of everything outside loops."""
-
-    title: str
-    lines: tuple[str, ...]
-
-    @property
-    def heat(self) -> tuple[int, int]:
-        """Loops come before the rest, those with most matrix instructions and memory accesses first."""
-        matrix = sum(bool(re.match(r"v_mfma|v_smfmac|\w*GMMA|\w*MMA\b", line)) for line in self.lines)
-        return (self.title != "no loop", matrix * 1000 + len(self.lines))
+Loop = tuple[str, tuple[str, ...]]
+"""Title and instructions of an innermost loop, or of everything outside loops."""
 
 
-def parts(text: str) -> list[Part]:
+def loops_of(text: str) -> list[Loop]:
     """The loops of a text in program order, and what is outside them."""
-    found: dict[str, list[str]] = {}
-    title = "no loop"
+    lines: dict[str, list[str]] = {}
+    title = OUTSIDE
     for line in text.splitlines():
-        if line.startswith("; loop ") or line == "; no loop":
+        if line.startswith("; loop ") or line == f"; {OUTSIDE}":
             title = line[2:]
         elif not line.startswith(";") and line.strip():
-            found.setdefault(title, []).append(line.strip())
-    return [Part(name, tuple(lines)) for name, lines in found.items()]
+            lines.setdefault(title, []).append(line.strip())
+    return [(name, tuple(instructions)) for name, instructions in lines.items()]
 
 
-def changed(base: str, head: str) -> list[tuple[Part, Part]]:
-    """Parts that differ, hottest first.  Loops are matched in program order at each depth; one side may be empty."""
-    old, new = parts(base), parts(head)
-    pairs: list[tuple[Part, Part]] = []
-    for key in dict.fromkeys([_depth(p) for p in [*new, *old]]):
-        left, right = [p for p in old if _depth(p) == key], [p for p in new if _depth(p) == key]
-        both = itertools.zip_longest(left, right, fillvalue=Part("nothing", ()))
-        pairs += [(one, two) for one, two in both if _plain(one.lines) != _plain(two.lines)]
-    return sorted(pairs, key=lambda pair: max(pair[0].heat, pair[1].heat), reverse=True)
+def changed_loops(base: str, head: str) -> list[tuple[Loop, Loop]]:
+    """Loops that differ, hottest first.  They are matched in program order at each depth; one side may be empty."""
+    old, new = loops_of(base), loops_of(head)
+    pairs: list[tuple[Loop, Loop]] = []
+    for depth in dict.fromkeys(map(_depth, (*new, *old))):
+        sides = ([loop for loop in side if _depth(loop) == depth] for side in (old, new))
+        both = itertools.zip_longest(*sides, fillvalue=("nothing", ()))
+        pairs += [(one, two) for one, two in both if _mnemonics(one) != _mnemonics(two)]
+    return sorted(pairs, key=lambda pair: max(map(_heat, pair)), reverse=True)
 
 
-def _depth(part: Part) -> str:
-    return part.title.partition(" depth ")[2] or part.title
+def _depth(loop: Loop) -> str:
+    return loop[0].partition(" depth ")[2] or loop[0]
 
 
-def _plain(lines: Sequence[str]) -> list[str]:
-    """Mnemonics: register numbers and label names are noise when code is compared by eye."""
-    return [line.split()[0] if not line.endswith(":") else "label" for line in lines]
+def _heat(loop: Loop) -> tuple[bool, int]:
+    """Loops come before the rest, those with most matrix instructions first, then the longest."""
+    matrix = sum(bool(re.match(r"v_mfma|v_smfmac|\w*GMMA|\w*MMA\b", line)) for line in loop[1])
+    return loop[0] != OUTSIDE, matrix * 1000 + len(loop[1])
 
 
-def side_by_side(base: str, head: str, width: int = 120, most: int = 200) -> str:
-    """The first changed part in two columns, `|` between changed lines, `<` and `>` for one-sided ones."""
-    found = changed(base, head)
-    if not found:
+def _mnemonics(loop: Loop) -> list[str]:
+    """Register numbers and label names are noise when code is compared by eye."""
+    return ["label" if line.endswith(":") else line.split()[0] for line in loop[1]]
+
+
+def loop_diff(base: str, head: str, most: int = 200) -> str:
+    """The first changed loop as a diff by mnemonics, `-` before base's lines and `+` before head's."""
+    changed = changed_loops(base, head)
+    if not changed:
         return "The instructions are the same; only registers or labels differ.\n"
-    one, two = found[0]
-    column = max((width - 3) // 2, 20)
-    lines = [_row(f"base: {_title(one)}", " ", f"head: {_title(two)}", column)]
-    rows = _rows(one.lines, two.lines)
-    lines += [_row(left, mark, right, column) for left, mark, right in rows[:most]]
-    if len(rows) > most:
-        lines.append(f"... {len(rows) - most} more lines")
-    if len(found) > 1:
-        lines.append(f"Also changed: {', '.join(_title(new if new.lines else old) for old, new in found[1:])}.")
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _title(part: Part) -> str:
-    return {"no loop": "outside loops", "nothing": "no such loop"}.get(part.title, part.title)
-
-
-def _rows(base: Sequence[str], head: Sequence[str]) -> list[tuple[str, str, str]]:
-    matcher = difflib.SequenceMatcher(None, _plain(base), _plain(head), autojunk=False)
-    rows: list[tuple[str, str, str]] = []
+    old, new = changed[0]
+    lines = [f"--- base: {_title(old)}", f"+++ head: {_title(new)}"]
+    matcher = difflib.SequenceMatcher(None, _mnemonics(old), _mnemonics(new), autojunk=False)
     for group in matcher.get_grouped_opcodes(CONTEXT):
-        rows += [("...", " ", "...")] if rows or group[0][1] else []
+        lines += ["..."] * (group[0][1] > 0 or len(lines) > 2)
         for tag, a, b, c, d in group:
-            for one, two in itertools.zip_longest(base[a:b], head[c:d], fillvalue=""):
-                rows.append((one, " " if tag == "equal" else "<" if not two else ">" if not one else "|", two))
-    return rows
+            lines += [f"  {line}" for line in new[1][c:d]] if tag == "equal" else []
+            lines += [f"- {line}" for line in old[1][a:b]] if tag != "equal" else []
+            lines += [f"+ {line}" for line in new[1][c:d]] if tag != "equal" else []
+    lines[most + 2 :] = [f"... {len(lines) - most - 2} more lines"] * (len(lines) > most + 2)
+    others = [_title(two if two[1] else one) for one, two in changed[1:]]
+    return "\n".join([*lines, *([f"Also changed: {', '.join(others)}."] if others else [])]) + "\n"
 
 
-def _row(left: str, mark: str, right: str, column: int) -> str:
-    left, right = (text if len(text) <= column else text[: column - 1] + "…" for text in (left, right))
-    return f"{left:<{column}} {mark} {right}"
+def _title(loop: Loop) -> str:
+    return {OUTSIDE: "outside loops", "nothing": "no such loop"}.get(loop[0], loop[0])
 
 
 STYLES = {
     CodeVerdict.BROKEN: "bold red",
     CodeVerdict.SLOWER: "bold red",
+    CodeVerdict.CANNOT_TELL: "yellow",
     CodeVerdict.CHANGED: "yellow",
     CodeVerdict.NEW: "cyan",
     CodeVerdict.GONE: "cyan",
     CodeVerdict.SAME: "green",
-    CodeVerdict.CANNOT_TELL: "yellow",
 }
-SHOWN = (
-    CodeVerdict.BROKEN,
-    CodeVerdict.SLOWER,
-    CodeVerdict.CANNOT_TELL,
-    CodeVerdict.CHANGED,
-    CodeVerdict.NEW,
-    CodeVerdict.GONE,
-)
+"""In the order in which they are shown."""
+
+SHOWN = (*(verdict for verdict in STYLES if verdict is not CodeVerdict.SAME),)
 """Verdicts that are shown configuration by configuration; SAME is only counted."""
 
 MOST_CASES = 4
@@ -134,9 +110,16 @@ MOST_CASES = 4
 def terminal(judgement: IsaJudgement) -> Text:
     """Verdict first, then what changed; `!` marks what a rule judges."""
     out = Text()
-    out.append(f"ISA: {_said(judgement.verdict)}", STYLES[judgement.verdict]).append(f"  {judgement.why}\n")
-    for difference, alike in grouped(judgement.of(*SHOWN)):
-        _append(out, difference, alike)
+    out.append(f"ISA: {verdict_text(judgement.verdict)}", STYLES[judgement.verdict]).append(f"  {judgement.why}\n")
+    for shown, alike in grouped(judgement.of(*SHOWN)):
+        out.append(f"{shown.verdict}", STYLES[shown.verdict])
+        out.append(f"  {shown.name} on {shown.arch} ({few(shown.cases)})\n")
+        for finding in shown.findings:
+            mark, style = ("!", "bold") if finding.judged else (" ", "")
+            note = f"accepted: {finding.accepted}" if finding.accepted else "follows from it" * finding.follows
+            out.append(f"    {mark} {finding.sentence}", style).append(f"  [{note}]\n" if note else "\n")
+        for line in others_text(shown, alike):
+            out.append(f"    + {line}\n")
     same = judgement.of(CodeVerdict.SAME)
     if same and judgement.verdict is not CodeVerdict.SAME:
         count = plural(len(same), "configuration")
@@ -149,24 +132,13 @@ def terminal(judgement: IsaJudgement) -> Text:
     return out
 
 
-def _append(out: Text, difference: Difference, alike: Sequence[Difference]) -> None:
-    """One configuration with its findings, then a line for those that are alike."""
-    out.append(f"{difference.verdict}", STYLES[difference.verdict])
-    out.append(f"  {difference.name} on {difference.arch} ({few(difference.cases)})\n")
-    for finding in difference.findings:
-        out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
-        out.append(f"  [{_note(finding)}]\n" if _note(finding) else "\n")
-    for line in _also(difference, alike):
-        out.append(f"    + {line}\n")
-
-
 def lines(judgement: IsaJudgement) -> Iterator[str]:
     """For the report of `check`: what all of it says, then a line for each group of configurations that differ."""
-    yield f"{_said(judgement.verdict)}: {judgement.why}"
-    for difference, alike in grouped(judgement.of(*SHOWN)):
-        found = "; ".join([finding.sentence for finding in difference.findings] + list(_also(difference, alike)))
-        where = f"{difference.name} on {difference.arch} ({few(difference.cases)})"
-        yield f"{where}: {difference.verdict}" + (f": {found}" if found else "")
+    yield f"{verdict_text(judgement.verdict)}: {judgement.why}"
+    for shown, alike in grouped(judgement.of(*SHOWN)):
+        sentences = [*(finding.sentence for finding in shown.findings), *others_text(shown, alike)]
+        where = f"{shown.name} on {shown.arch} ({few(shown.cases)}): {shown.verdict}"
+        yield ": ".join(filter(None, (where, "; ".join(sentences))))
 
 
 def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Difference]]]:
@@ -175,34 +147,27 @@ def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Di
     groups: dict[tuple[object, ...], list[Difference]] = {}
     for d in differences:
         groups.setdefault((d.verdict, d.kernel, d.backend, *(f.rule for f in d.alarms)), []).append(d)
-    return [(found[0], found[1:]) for found in groups.values()]
+    return [(members[0], members[1:]) for members in groups.values()]
 
 
-def _also(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
+def others_text(shown: Difference, alike: Sequence[Difference]) -> Iterator[str]:
     """One line per further configuration about which a rule says something else; one for all the others."""
     counts: Counter[str] = Counter()
-    for d in alike:
-        if [f.sentence for f in d.alarms] == [f.sentence for f in difference.alarms]:
-            counts[d.arch] += 1
+    for other in alike:
+        if [alarm.sentence for alarm in other.alarms] == [alarm.sentence for alarm in shown.alarms]:
+            counts[other.arch] += 1
         else:
-            label = f"[{d.label}] " if d.label else ""
-            yield f"also {label}on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
+            label = f"[{other.label}] " if other.label else ""
+            yield f"also {label}on {other.arch} ({few(other.cases)}): {other.alarms[0].sentence}"
     if counts:
-        what = "the same for" if difference.alarms else "so is" if counts.total() == 1 else "so are"
+        what = "the same for" if shown.alarms else "so is" if counts.total() == 1 else "so are"
         yield f"{what} {counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
 
 
-def _note(finding: CodeFinding) -> str:
-    """Why a finding that a rule would judge is not judged, "" if there is nothing to say."""
-    if finding.accepted:
-        return f"accepted: {finding.accepted}"
-    return "follows from it" if finding.follows else ""
-
-
-def _said(verdict: CodeVerdict) -> str:
-    return {CodeVerdict.SLOWER: "SLOWER expected", CodeVerdict.CHANGED: "CHANGED, not judged"}.get(
-        verdict, str(verdict)
-    )
+def verdict_text(verdict: CodeVerdict) -> str:
+    """What a verdict by code alone is called."""
+    names = {CodeVerdict.SLOWER: "SLOWER expected", CodeVerdict.CHANGED: "CHANGED, not judged"}
+    return names.get(verdict, str(verdict))
 
 
 def few(cases: Sequence[str], most: int = MOST_CASES) -> str:
