@@ -176,12 +176,14 @@ def _operator(site: Site, lane: Lane, one: Series, ends: tuple[float, float], sp
     if ratio:
         middle = math.sqrt(ends[0] * ends[1])
         low, high = (middle * math.sqrt(span) ** sign for sign in (-1, 1))
-        option = charts.over_commits(places, ratio, "×", "", min=round(low, 3), max=round(high, 3), one=1)
+        option = charts.over_commits(
+            places, ratio, "×", "", min=round(low, 3), max=round(high, 3), one=1, **charts.NO_END_LABELS
+        )
         large = charts.chart(f"{one.kernel}, {one.case}: ratio to the library", {"": option}, 96, small=True)
     drawn = [other for other in (one, library) if other and len(other.good) > 1]
     lines = [part for other in drawn for part in value_lines(lane, other, places, looks[other.backend], "value")]
     rate = lane.rate[one.kernel, one.case]
-    option = charts.over_commits(places, [{**part, "low": [], "high": []} for part in lines], UNITS[rate], "")
+    option = charts.over_commits(places, lines, UNITS[rate], "")
     speeds = charts.chart(f"{one.kernel}, {one.case}: {NAMES[rate]}", {"": option}, 96, small=True)
     cells = dict(zip((column.key for column in NEWEST), newest_cells(lane, one), strict=True))
     against = f" beside {cells['library']}" if cells["ratio"] else ""
@@ -204,8 +206,8 @@ def _all_cases(lane: Lane, kernel: str) -> list[str]:
     if not known:
         return [count, "no library was timed"]
     behind = sum(one[2] < 1 for one in newest if one and math.isfinite(one[2]))
-    told = f"{known[0]:.3g} to {known[-1]:.3g} ×"
-    return [told, f"{count}, {behind} series behind" if behind else f"{count}, none behind"]
+    spread = f"{known[0]:.3f} to {known[-1]:.3f} ×"
+    return [spread, f"{count}, {behind} series behind" if behind else f"{count}, none behind"]
 
 
 def _ours(lane: Lane, kernel: str) -> list[Series]:

@@ -164,7 +164,7 @@ def history_chart(site: Site, lane: Lane, those: Sequence[Series]) -> Piece:
     timed = [one for one in those if len(one.good)]
     places = np.unique(np.concatenate([lane.columns["at"][one.good] for one in timed]))
     drawn = [one for one in timed if len(one.good) > 1 or not one.baseline or len(places) == 1]
-    looks = looks_of(drawn)
+    looks = charts.looks_of(drawn)
     rate, units = lane.rate[those[0].kernel, those[0].case], {}
     ours = [one for one in drawn if np.isfinite(lane.columns["ratio"][one.good]).any() and not one.baseline]
     if ours:
@@ -181,14 +181,6 @@ def history_chart(site: Site, lane: Lane, those: Sequence[Series]) -> Piece:
     units["time"] = charts.over_commits(places, lines, "s", NAMES[Rate.TIME])
     title = f"{those[0].kernel}, {those[0].case}"
     return charts.chart(title, units, 330, zoom=len(places) > 30, key="unit")
-
-
-def looks_of(those: Sequence[Series]) -> dict[str, dict[str, Any]]:
-    """Colour and dash of the backends of a chart."""
-    return charts.looks(
-        sorted({one.backend for one in those if not one.baseline}),
-        sorted({one.backend for one in those if one.baseline}),
-    )
 
 
 def ratio_lines(
@@ -325,7 +317,7 @@ def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str,
             found.setdefault(one.backend, []).append((float(size), value, one.case))
     if len({size for those in found.values() for size, *_ in those}) < 2:
         return
-    looks, series = looks_of(every), []
+    looks, series = charts.looks_of(every), []
     symbols = dict(zip(looks, ("circle", "rect", "triangle", "diamond", "roundRect", "pin") * 9, strict=False))
     for backend, those in sorted(found.items()):
         those.sort()
@@ -334,8 +326,10 @@ def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str,
         more = {"symbol": symbols[backend], "symbolSize": 8, "tips": tips, "links": links}
         series.append(charts.points(backend, data, looks[backend]["color"], **more))
     of_payload = any(payload[int(one.good[-1])] > 0 for one in every)
-    x = {"name": "payload" if of_payload else "least HBM traffic of a rank", "unit": "B"}
-    option = charts.over(x, {"name": NAMES[rate], "unit": UNITS[rate], "type": "log"}, series)
+    x = {"name": "payload" if of_payload else "least HBM traffic of a rank", "unit": "B", "logBase": 2}
+    values = [value for those in found.values() for _, value, _ in those]
+    kind = "log" if max(values) > 10 * min(values) else "value"
+    option = charts.over(x, {"name": NAMES[rate], "unit": UNITS[rate], "type": kind}, series)
     yield table.heading("Newest speed over the size of a case")
     yield charts.chart(f"{kernel} over size", {NAMES[rate]: option}, 320)
 

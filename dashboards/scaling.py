@@ -88,8 +88,10 @@ def _product(points: Sequence[Point]) -> Iterator[Piece]:
         several = [shape for shape in shapes if len({one.world for one in own if one.shape == shape}) > 1]
         drawn = sorted(several, key=lambda shape: -max(one.bytes for one in own if one.shape == shape))[:MOST]
         if drawn:
-            pictures = [_picture(kernel, shape, [one for one in own if one.shape == shape]) for shape in drawn]
+            looks = charts.looks_of(own)
+            pictures = [_picture(kernel, shape, [one for one in own if one.shape == shape], looks) for shape in drawn]
             yield table.heading(kernel)
+            yield charts.legend(looks)
             yield {"kind": "grid", "pieces": pictures}
     columns = [
         Column("kernel", "operator"),
@@ -119,21 +121,17 @@ def _product(points: Sequence[Point]) -> Iterator[Piece]:
     yield Table("scaling", "newest numbers of several ranks", columns, rows).piece(filter=True)
 
 
-def _picture(kernel: str, shape: str, points: Sequence[Point]) -> Piece:
+def _picture(kernel: str, shape: str, points: Sequence[Point], looks: Mapping[str, Mapping[str, Any]]) -> Piece:
     worlds = sorted({one.world for one in points})
-    looks = charts.looks(
-        sorted({one.backend for one in points if not one.baseline}),
-        sorted({one.backend for one in points if one.baseline}),
-    )
     series = []
-    for backend, look in looks.items():
-        own = {one.world: one for one in points if one.backend == backend}
+    for backend in sorted({one.backend for one in points}):
+        look, own = looks[backend], {one.world: one for one in points if one.backend == backend}
         links = [own[world].link if world in own else None for world in worlds]
         data = [own[world].value if world in own else None for world in worlds]
         series.append(charts.line(backend, data, look, links=links))
     axis = {"type": "category", "data": [str(world) for world in worlds], "name": "ranks"}
     option = {"xAxis": axis, "yAxis": {"name": points[0].name, "unit": points[0].unit, "min": 0}, "series": series}
-    return charts.chart(f"{kernel}, {shape}", {points[0].name: option}, 240, named=True)
+    return charts.chart(f"{kernel}, {shape}", {points[0].name: option}, 240, named=True, legend=False)
 
 
 def _curves(points: Sequence[CurvePoint]) -> Iterator[Piece]:

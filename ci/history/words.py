@@ -11,6 +11,9 @@ from ci.report.words import interval, percent, plain
 WIDEST = 100
 """Characters of foreign words that are shown in one place."""
 
+SUBJECT = 72
+"""Characters of a commit's subject: as long as git's own advice allows."""
+
 WIDE_RANGE = 10
 """Commits of a range that were not measured, from which on it is said how to narrow it."""
 
@@ -34,7 +37,7 @@ def since(event: HistoryEvent) -> str:
     author = f" ({plain(commit.author, 40)})" if commit.author else ""
     pull = f" #{commit.pull_request}" if commit.pull_request and f"#{commit.pull_request}" not in commit.subject else ""
     others = f"; or one of {event.between} before it" if event.between else ""
-    return f"since {commit.hash[:8]} {plain(commit.subject, WIDEST)}{pull}{author}{others}".strip()
+    return f"since {commit.hash[:8]} {plain(commit.subject, SUBJECT)}{pull}{author}{others}".strip()
 
 
 def standing(event: HistoryEvent) -> str:

@@ -11,11 +11,13 @@ values of one or two trials, which are marked and have no bar; "tips": text of e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from dashboards.files import rounded
 
 Option = dict[str, Any]
 
@@ -31,6 +33,21 @@ def looks(own: Sequence[str], libraries: Sequence[str]) -> dict[str, dict[str, A
     return ours | {name: {"color": "--baseline", "dash": dash[name]} for name in libraries}
 
 
+class Arm(Protocol):
+    """What lines are drawn of."""
+
+    @property
+    def backend(self) -> str: ...
+    @property
+    def baseline(self) -> bool: ...
+
+
+def looks_of(arms: Iterable[Arm]) -> dict[str, dict[str, Any]]:
+    """Colour and dash of every backend of some arms."""
+    names = sorted({(arm.baseline, arm.backend) for arm in arms})
+    return looks([name for baseline, name in names if not baseline], [name for baseline, name in names if baseline])
+
+
 def line(name: str, data: Sequence[Any], look: Mapping[str, Any], **more: Any) -> Option:
     """A line through values; None is a hole."""
     return {"type": "line", "name": name, "data": data, **look, **more}
@@ -42,9 +59,32 @@ def level(name: str, data: Sequence[Any], colour: str) -> Option:
     return {"type": "line", "name": name, "data": data, "color": colour, "lineStyle": style, "level": True}
 
 
+def legend(looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A piece of a page: the names of the lines of several charts."""
+    return {"kind": "legend", "series": [{"type": "line", "name": name, **look} for name, look in looks.items()]}
+
+
 def points(name: str, data: Sequence[Any], colour: str, **more: Any) -> Option:
     """Points without a line."""
     return {"type": "scatter", "name": name, "data": data, "color": colour, **more}
+
+
+NO_END_LABELS: Mapping[str, Any] = {"axisLabel": {"showMinLabel": False, "showMaxLabel": False}}
+"""Of an axis whose ends are no round numbers."""
+
+
+def _axis_within_reach(series: Sequence[Option]) -> Mapping[str, Any]:
+    """Ends of an axis, where intervals reach farther beyond the values than those span: there they are cut off."""
+    with_ends = [one for one in series if "low" in one]
+    if not with_ends:
+        return {}
+    low, high = (float(pick([pick(one["data"]) for one in with_ends])) for pick in (np.nanmin, np.nanmax))
+    least = float(np.nanmin([np.nanmin(one["low"]) for one in with_ends]))
+    most = float(np.nanmax([np.nanmax(one["high"]) for one in with_ends]))
+    reach = max(high - low, abs(high) / 20)
+    if least >= low - reach and most <= high + reach:
+        return {}
+    return {"min": rounded(max(least, low - reach)), "max": rounded(min(most, high + reach)), **NO_END_LABELS}
 
 
 def over_commits(places: Sequence[int], series: Sequence[Option], unit: str, name: str, **y: Any) -> Option:
@@ -52,7 +92,7 @@ def over_commits(places: Sequence[int], series: Sequence[Option], unit: str, nam
     return {
         "commits": True,
         "xAxis": {"type": "category", "data": places},
-        "yAxis": {"name": name, "unit": unit, "scale": True, **y},
+        "yAxis": {"name": name, "unit": unit, "scale": True, **_axis_within_reach(series), **y},
         "series": series,
     }
 

@@ -162,15 +162,26 @@
 
   const same = (series, n, value) => JSON.stringify(series.data[n]) === JSON.stringify(value);
 
+  const GLYPHS = {circle: "●", rect: "■", triangle: "▲", diamond: "◆", roundRect: "▬", pin: "▼"};
+
+  /** What a series looks like: the glyph of its points, or a piece of its line. */
+  function mark({type, symbol = "circle", dash, color}) {
+    const element = h(type === "scatter" ? "span.mark.point" : "span.mark", {"aria-hidden": "true"}, type === "scatter" ? GLYPHS[symbol] : null);
+    let at = 0;
+    const stops = (Array.isArray(dash) ? dash : [9]).map((width, n) => `${n % 2 ? "transparent" : "var(--line)"} ${at}px ${(at += width)}px`);
+    element.style.setProperty("--line", `var(${color})`);
+    if (type !== "scatter") element.style.setProperty("background", `repeating-linear-gradient(90deg, ${stops.join(", ")})`);
+    return element;
+  }
+
+  R.legend = ({series}) => legend({series}, new Set(), null);
+
   /** Names of the lines with their looks; a button hides or shows one. */
   function legend(option, off, changed) {
     const seen = new Map(option.series.filter(one => one.name !== "steps" && !one.level).map(one => [one.name, one]));
     const items = [...seen].map(([name, series]) => {
-      const dash = series.dash ?? "solid",
-        mark = h("span.mark", {class: series.type === "scatter" ? "mark dot" : Array.isArray(dash) ? "mark dashed" : "mark"});
-      mark.style.setProperty("--line", `var(${series.color})`);
-      if (!changed) return h("span", mark, foreign(name));
-      return h("button", {type: "button", "aria-pressed": String(!off.has(name)), click: () => changed(name)}, mark, foreign(name));
+      if (!changed) return h("span", mark(series), foreign(name));
+      return h("button", {type: "button", "aria-pressed": String(!off.has(name)), click: () => changed(name)}, mark(series), foreign(name));
     });
     return seen.size > 1 || !changed ? h("div.legend", changed ? {role: "group", "aria-label": "lines"} : {}, items) : null;
   }
@@ -196,7 +207,7 @@
     function show() {
       const buttons = names.length > 1 ? R.press("unit", names, chosen, unit) : null;
       const toggle = name => (off.has(name) ? off.delete(name) : off.add(name), show());
-      controls.replaceChildren(...[buttons, legend(option(), off, piece.small ? null : toggle)].filter(Boolean));
+      controls.replaceChildren(...[buttons, piece.legend === false ? null : legend(option(), off, piece.small ? null : toggle)].filter(Boolean));
       if (chart) draw();
     }
 

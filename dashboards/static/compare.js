@@ -55,7 +55,7 @@
 
   R.compare = ({lanes, table, words, said}) => {
     const host = h("div"),
-      controls = h("div.tools"),
+      controls = h("div"),
       shown = h("div", {"data-busy": "1"});
     const laneOf = name => lanes.find(one => one.slug === name || one.machine === name);
 
@@ -83,10 +83,10 @@
         show().catch(R.fail);
       };
       controls.replaceChildren(
-        R.pick("before: machine", machines, before.lane.slug, slug => choose({from_machine: slug, from: ""})),
-        R.pick("commit", options(before.lane), String(before.at), at => choose({from: before.lane.commits[at][0].slice(0, 8)})),
-        R.pick("after: machine", machines, after.lane.slug, slug => choose({machine: slug, commit: "", from: "", from_machine: ""})),
-        R.pick("commit", options(after.lane), String(after.at), at => choose({commit: after.lane.commits[at][0].slice(0, 8)})),
+        h("div.tools", R.pick("before: machine", machines, before.lane.slug, slug => choose({from_machine: slug, from: ""})),
+        R.pick("commit", options(before.lane), String(before.at), at => choose({from: before.lane.commits[at][0].slice(0, 8)}))),
+        h("div.tools", R.pick("after: machine", machines, after.lane.slug, slug => choose({machine: slug, commit: "", from: "", from_machine: ""})),
+        R.pick("commit", options(after.lane), String(after.at), at => choose({commit: after.lane.commits[at][0].slice(0, 8)}))),
       );
       const [a, b] = await Promise.all([before, after].map(async side => ({...side, columns: await R.load(`${side.lane.slug}/at-${side.at}`)})));
       const rows = rowsOf(a, b, words);

@@ -27,11 +27,18 @@
   const BINARY = [[2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
   const DECIMAL = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
 
-  /** +3.96 %: three digits, because ratios repeat to 0.1 %. */
-  function signed(share) {
-    if (!known(share)) return NONE;
-    const text = Number((100 * Math.abs(share)).toPrecision(3)).toLocaleString("en-US", {maximumFractionDigits: 2});
-    return `${text === "0" ? "±" : share < 0 ? "−" : "+"}${text} %`;
+  /* A change and its interval in the digits of every report (ci.report.words): two decimals below 10 %, one below 100 %. */
+  const decimals = percents => (Math.abs(percents) < 10 ? 2 : Math.abs(percents) < 100 ? 1 : 0);
+  const sign = (percents, places) => `${percents < 0 ? "" : "+"}${percents.toFixed(places)}`;
+
+  /** "+3.96 %" of 0.0396. */
+  const signed = share => (known(share) ? `${sign(100 * share, decimals(100 * share))} %` : NONE);
+
+  /** "[+2.55, +5.55]" of two changes. */
+  function interval(low, high) {
+    const ends = [100 * low, 100 * high],
+      places = Math.min(...ends.map(decimals));
+    return `[${ends.map(end => sign(end, places)).join(", ")}]`;
   }
 
   const percent = share => (known(share) ? `${(100 * share).toFixed(1)} %` : NONE);
@@ -52,5 +59,5 @@
     return Math.abs(value) >= 1e5 ? scaled(value, DECIMAL, "") : Number(value.toPrecision(6)).toLocaleString("en-US", {maximumFractionDigits: 6});
   }
 
-  Object.assign(Ridgeline, {NONE, known, number, signed, percent, withUnit, tick});
+  Object.assign(Ridgeline, {NONE, known, number, signed, interval, percent, withUnit, tick});
 })();

@@ -23,6 +23,7 @@
     grid: ({pieces}, commits) => h("div.grid", R.pieces(pieces, commits)),
     table: R.table,
     chart: R.chart,
+    legend: R.legend,
     compare: piece => R.compare(piece),
     part: ({path, part}) => later(R.load(path).then(value => R.pieces(value[part] || []))),
     fold,

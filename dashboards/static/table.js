@@ -26,7 +26,10 @@
     ],
     interval: ([low, high]) => `${R.number(low)} to ${R.number(high)}`,
     ratio: ([value, low, high]) => [h("strong", R.withUnit(value, "×")), ends(low, high, plain)],
-    change: ([value, low, high]) => [h("strong", {class: direction(value, low, high)}, R.signed(value)), ends(low, high, R.signed)],
+    change: ([value, low, high]) => [
+      h("strong", {class: direction(value, low, high)}, R.signed(value)),
+      R.known(low) && R.known(high) ? h("span.sub", R.interval(low, high)) : null,
+    ],
     commit: ([hash, date]) => [R.commit(hash), date ? h("span.sub", date.slice(0, 10)) : null],
     case: ([name, address, about]) => [R.link(address, name), about ? h("span.sub", foreign(about)) : null],
     status: ([status, why]) => [h("span", {class: `status ${status.replaceAll(" ", "-")}`}, status), why ? h("span.sub", foreign(why)) : null],
@@ -35,7 +38,7 @@
   };
   const NUMBERS = new Set(["number", "share", "duration", "amount", "rate", "interval", "ratio", "change"]);
 
-  /** A change beyond its interval is one; so is one without an interval beyond 1 %, in words only. */
+  /** A change is one where its interval leaves 0 out. */
   const direction = (value, low, high) => (low > 0 ? "slower" : high < 0 ? "faster" : null);
 
   const main = cell => (Array.isArray(cell) ? cell[0] : cell);
