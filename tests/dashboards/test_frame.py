@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ci.report import words
 from dashboards.frame import FEW_TRIALS, Lane, change, lanes
 from tests.dashboards import node, synthetic
 
@@ -79,3 +80,14 @@ def test_the_page_computes_the_same_change() -> None:
     script = 'Ridgeline.known = value => typeof value === "number" && Number.isFinite(value);\n'
     shown = node.computed("compare.js", "Ridgeline", "input.map(([a, b]) => R.change(a, b))", pairs, script)
     assert json.loads(json.dumps(shown)) == [pytest.approx(list(change(*pair) or ())) for pair in pairs]
+
+
+def test_the_page_writes_changes_as_reports_do() -> None:
+    shares = [0.0396, -0.0255, 0.0, -0.000049, 0.0994, -0.1234, 0.99949, -0.99951, 12.347]
+    pairs = list(zip(shares, [share + 0.02 for share in shares], strict=True))
+    assert node.computed("format.js", "Ridgeline", "input.map(share => R.signed(share))", shares) == [
+        words.percent(1 + share) for share in shares
+    ]
+    assert node.computed("format.js", "Ridgeline", "input.map(ends => R.interval(...ends))", pairs) == [
+        words.interval(1 + low, 1 + high) for low, high in pairs
+    ]

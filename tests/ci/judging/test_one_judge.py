@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ci.report import words
 from tests import kit
 from tests.ci import made_trials as made
 from tests.study import simulate
@@ -53,6 +54,7 @@ def test_all_that_look_at_two_commits_say_the_same(tmp_path: Path, monkeypatch: 
     folder = kit.repository(tmp_path / "repository", **config)
     base, head = kit.git(folder, "rev-parse", "HEAD"), kit.commit(folder, **{"kernels/gemm.py": "STEPS = 2\n"})
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
     made.write(folder / "trials.jsonl", *lines(base, head))
     live = json.loads(kit.ridgeline("ab", "--replay", "trials.jsonl", "--json").stdout)
     assert kit.ridgeline("records", "add", "trials.jsonl").exit_code == 0
@@ -78,3 +80,25 @@ def test_all_that_look_at_two_commits_say_the_same(tmp_path: Path, monkeypatch: 
     assert kit.ridgeline("site").exit_code == 0
     shown = {event["id"]: event for event in json.loads((folder / "site/events.json").read_text())["events"]}
     assert {event["id"]: event["ratio"] for event in events} == {name: one["ratio"] for name, one in shown.items()}
+
+    assert kit.ridgeline("gate", base, head, "--report", "report").exit_code == 1
+    reports = {suffix: (folder / f"report{suffix}").read_text() for suffix in (".md", ".html")}
+    reports |= {verb: printed(*verb.split()) for verb in ("ab --replay trials.jsonl", f"gate {base} {head}")}
+    data = folder / "site/data" / str(events[0]["machine"])
+    histories = {"events": printed("events", "list"), "page": (folder / "site/data/events.js").read_text()}
+    histories["front page"] = (data / "front.js").read_text()
+    for case in live["cases"]:
+        size = words.percent(case["ratio"]), words.interval(case["ci_low"], case["ci_high"])
+        for where, text in reports.items():
+            assert case["verdict"] in text, where
+            if case["verdict"] in ("SLOWER", "FASTER"):
+                assert all(part in text for part in size), (where, size)
+        for where, text in histories.items():
+            assert (f"{case['verdict'].lower()}: {' '.join(size)}" in text) is (
+                case["verdict"] in ("SLOWER", "FASTER")
+            ), where
+
+
+def printed(*argv: str) -> str:
+    """What a command prints."""
+    return kit.ridgeline(*argv).stdout
