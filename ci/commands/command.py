@@ -19,7 +19,7 @@ from ci.options import ANY, DRY_RUN, JSON, NO_VERDICT, PASS, Finite, Given, full
 @JSON
 @DRY_RUN
 def command(given: Given) -> int:
-    """Answer `/ridgeline gpu SHA [POOL]`, `rerun` and `accept CASE REASON` from people with write access.
+    """Answer `/ridgeline gpu SHA [POOL]` and `accept CASE REASON` from people with write access.
 
     Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
     `sha`, `pool` and `pull_request`; `action` is "refused" or "nothing" where nothing is.
@@ -27,7 +27,6 @@ def command(given: Given) -> int:
     comment, github = read_event(given.event), of_environment()
     outcome = orders.decide(comment, github)
     if comment and outcome.action != "nothing" and not given.dry_run:
-        orders.carry_out(outcome, github)
         orders.post_answer(outcome, comment, github)
     would = "would do: " if given.dry_run else ""
     line = f"{would}{outcome.action}: {outcome.answer}" + (f"\n{outcome.lines}" if outcome.lines else "")
@@ -70,7 +69,7 @@ def start(given: Given) -> int:
 
 
 @verb('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30')
-@option("--run ID", "The run (default: the one this is a step of).", click.IntRange(1))
+@option("--run ID", "The run (default: GITHUB_RUN_ID).", click.IntRange(1), envvar="GITHUB_RUN_ID", required=True)
 @option("--job NAME", "The job of that run.", required=True)
 @option("--minutes", "How long at most.", Finite(0, 1440), default=30.0)
 def wait(given: Given) -> int:
@@ -78,7 +77,7 @@ def wait(given: Given) -> int:
 
     Needs GITHUB_TOKEN (actions: read) and GITHUB_REPOSITORY.
     """
-    taken = orders.taken(of_environment(), given.run or orders.of_run(os.environ), given.job, given.minutes)
+    taken = orders.taken(of_environment(), given.run, given.job, given.minutes)
     late = f"absent: no machine took {given.job!r} within {given.minutes:g} minutes"
     click.echo(f"a machine took {given.job!r}" if taken else late)
     return PASS if taken else NO_VERDICT

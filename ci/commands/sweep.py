@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
-from pathlib import Path
 
 import click
 
@@ -33,11 +31,9 @@ from ci.options import (
     wait_for_turn,
 )
 from ci.report.words import plain, plural
-from ci.studies import folder, plots
-from ci.studies.frame import of_sweeps
 from ci.sweeps import catalogue, grid, run, show
 from ci.sweeps.grid import Prepared, prepared
-from ci.sweeps.measured import Measured, SweepError, gathered
+from ci.sweeps.measured import SweepError, gathered
 from ci.sweeps.pruning import PointCompiler
 from ci.sweeps.run import BATCH, FOLDER, Progressed, SweepPlan, measure, sweep_id, trials_of
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
@@ -88,7 +84,6 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
     "--anchor NAME", "The backend at whose default the ratios are 1 (default: the first that is swept).", default=""
 )
 @option("--most", "Refuse more points than this.", click.IntRange(1), default=grid.MOST)
-@option("--sample N", "Draw N points of a grid per case; the same ones every time.", click.IntRange(1))
 @option("--rounds R,R,...", f"Rounds of each rung (default: {GPU}; on a CPU {CPU}).", Parsed("r,r", _rounds))
 @flag("--all -> everything", "Every point in every rung: nothing is dropped.")
 @option(
@@ -119,10 +114,9 @@ EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob 
     show_default=False,
 )
 @BUDGET
-@flag("--show -> only_show", "Measure nothing: table and figure of what is there.")
+@flag("--show -> only_show", "Measure nothing: the table of what is there.")
 @ARCH
 @COMPUTE_UNITS
-@flag("--no-figure", "Tables only.")
 @SOURCE
 @JSON
 @DRY_RUN
@@ -144,20 +138,18 @@ def sweep(given: Given) -> int:
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     ranks = show.rankings(ended.measured, ready.pruned)
-    # Beside the lines: a table, and a figure where it could be drawn.
+    # Beside the lines: a table.
     stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
     plan.out.parent.mkdir(parents=True, exist_ok=True)
     csv = stem.with_name(f"{stem.name}.csv")
     replace(csv, show.csv(ended.measured))
-    written = [str(plan.out), csv.name]
-    written += [] if given.no_figure else _drawn(stem, ended.measured)
     if given.as_json:
         left = ended.left.count if ended.left else 0
         print_json(show.document(ended.measured, ranks, left, ended.why if left else ""))
     else:
         show.terminal(ranks, out_console())
         click.echo(show.chances(plan.rungs))
-        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join(written)}")
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {plan.out}, {csv.name}")
         click.echo(_next_step(plan, ended))
     return PASS if given.only_show or not ended.left else NO_VERDICT
 
@@ -181,7 +173,7 @@ def planned(given: Given) -> tuple[Prepared, SweepPlan]:
     grids = [*(one for file in given.files for one in grid.of_file(file)), *grid.of_options(given.knobs)]
     if not grids and not given.candidates:
         raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
-    wish = grid.PointWish(tuple(grids), given.candidates, given.most, given.sample)
+    wish = grid.PointWish(tuple(grids), given.candidates, given.most)
     operator, checkout = given.operator, one_checkout(given)
     everything = catalogue.ask(operator, checkout.path, (), given.arch, given.compute_units)
     chosen = everything.chosen(given.cases, given.backends, harness.TIERS[: harness.TIERS.index(given.tier) + 1])
@@ -246,25 +238,3 @@ def _shown_only(plan: SweepPlan) -> Progressed:
         raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
     left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
     return Progressed(found[0], left, "only what is recorded was asked for")
-
-
-MOST_DRAWN = 60
-"""Points in a figure, the best ones: as many rows as a screen's height twice over."""
-
-
-def _drawn(stem: Path, measured: Measured) -> list[str]:
-    """Write the figure, the best points of every case first; its name."""
-    rows = measured.frame.dropna(subset=["ratio"]).sort_values(["case", "ratio"], kind="stable")
-    rows = rows.groupby("case", sort=False).head(max(1, MOST_DRAWN // max(rows["case"].nunique(), 1)))
-    names = [
-        f"{case}: {backend} {show.knob_words(knobs)}".strip()
-        for case, backend, knobs in zip(rows["case"], rows["backend"], rows["knobs"], strict=True)
-    ]
-    title = f"{', '.join(measured.declarations)}: points of a sweep, time / time of the default"
-    with plots.style():
-        figure = plots.intervals(title, rows, names, ("ratio", "low", "high"), "backend")
-        if figure is None:
-            return []
-        foot = folder.foot_of(of_sweeps([measured]), [measured])
-        plots.save(figure, stem.with_name(f"{stem.name}.svg"), dataclasses.asdict(foot))
-    return [f"{stem.name}.svg"]

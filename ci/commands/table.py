@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -23,10 +23,8 @@ from ci.options import (
     Given,
     Parsed,
     err_console,
-    flag,
     option,
     out_console,
-    print_json,
     print_notes,
     several,
     verb,
@@ -42,7 +40,6 @@ from ci.tables import (
     TableError,
     TableFile,
     compare,
-    read_cells,
     read_table,
     recorded_tables,
 )
@@ -95,7 +92,6 @@ NAMES = Parsed("names", _names)
 @option("--tie PERCENT", "Closer than this is a tie (default: 0).", Finite(0, 50), default=0.0)
 @option("--below", "Count ratios below this.", Finite(0, 1000), default=BOUND)
 @option("--worst", "Worst rows to list.", click.IntRange(0, 10_000), default=10)
-@flag("--ratios", "The ratio of every row, in place of means and counts.")
 @option(
     "--format -> form", "How it is printed.", click.Choice(["terminal", "markdown", "csv", "json"]), default="terminal"
 )
@@ -113,7 +109,7 @@ def table(given: Given) -> int:
     --columns, --baseline or --regret names it.  In --json, `mean` is the ratio of means and `geomean` the geometric
     mean.
 
-    STUDY prints the table of a recorded study; with --baseline, --columns or --by it goes through the same maths.
+    STUDY is a recorded study: the table that its runs have written (results/studies/STUDY/MACHINE/table.csv).
 
     Exit code: 0, or 3 where nothing can be compared.
     """
@@ -122,9 +118,6 @@ def table(given: Given) -> int:
     path = source
     if source != "-" and not Path(source).is_file():
         tables = recorded_tables(source, given.machine, given.results)
-        if choice == ColumnChoice():
-            _print_recorded(source, tables, form)
-            return PASS
         if len(tables) > 1:
             raise TableError(f"study {source} has a table of each of {', '.join(tables)}; choose one with --machine")
         path = str(*tables.values())
@@ -145,9 +138,7 @@ def table(given: Given) -> int:
     if form == "json":
         click.echo(json.dumps(document(comparison, table), indent=1, default=str))
         return PASS
-    if given.ratios:
-        _print([row_ratios(comparison, table.frame)], form)
-    elif form == "csv":
+    if form == "csv":
         names = list(dict.fromkeys(name for group in comparison.against.groups for name in group.key))
         _print([statistics_sheet("", names, comparison.against.groups, comparison.baseline, given.below)], form)
     else:
@@ -220,34 +211,6 @@ def statistics_sheet(
     )
     heads = (head.format(bound=bound) for head in STATISTICS.values())
     return Sheet(title, (*names, "backend", *heads), rows, len(names) + 1)
-
-
-def row_ratios(comparison: TableComparison, frame: pd.DataFrame) -> Sheet:
-    """The table of ratios itself: keys, then the ratio of every column but the baseline."""
-    ratios = comparison.against.ratios.drop(columns=comparison.baseline).map(ratio_text)
-    cells = frame[list(comparison.keys)].astype(str).join(ratios)
-    title = f"ratio of each row = {FORMULA[comparison.score].format(comparison.baseline)}"
-    rows = tuple((str(number), *row) for number, *row in cells.itertuples(name=None))
-    return Sheet(title, ("row", *map(str, cells)), rows, 1 + len(comparison.keys))
-
-
-def _print_recorded(study: str, tables: Mapping[str, Path], form: str) -> None:
-    """The tables of a study as they were recorded; the numbers that end a row stand on the right."""
-    shown = []
-    for machine, path in tables.items():
-        try:
-            cells = read_cells(str(path))
-        except TableError as error:
-            raise TableError(f"{error}; `ridgeline study {study}` writes it again") from None
-        is_text = cells.eq("").all() | cells.apply(pd.to_numeric, errors="coerce").isna().any()
-        texts = max((place for place, text in enumerate(is_text, 1) if text), default=0)
-        rows = tuple(cells.itertuples(index=False, name=None))
-        shown.append((machine, Sheet(f"{study} on {machine}", tuple(map(str, cells)), rows, texts)))
-    if form == "json":
-        named = [{"study": study, "machine": machine, "header": one.header, "rows": one.rows} for machine, one in shown]
-        print_json({"tables": named})
-    else:
-        _print([sheet for _, sheet in shown], form)
 
 
 def _print(shown: Iterable[Sheet], form: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import itertools
 import json
 import re
 import time
@@ -27,10 +26,9 @@ LARGEST = 5_000_000
 """Bytes of an event; a comment has at most 65,536 characters."""
 LONGEST_REASON = 500
 """Characters: a sentence or two, for whoever reads the file of decisions."""
-USAGE = "`/ridgeline gpu SHA [POOL]`, `/ridgeline rerun` or `/ridgeline accept CASE REASON`"
+USAGE = "`/ridgeline gpu SHA [POOL]` or `/ridgeline accept CASE REASON`"
 FORMS = {
     "gpu": r"(?P<what>[0-9a-fA-F]{8,40})(?:\s+(?P<pool>[a-z0-9-]{1,40}))?",
-    "rerun": r"",
     "accept": rf"`?(?P<what>[\w./:=+,@-]{{1,300}})`?\s+(?P<reason>\S.{{0,{LONGEST_REASON - 1}}})",
 }
 """What follows a verb."""
@@ -128,7 +126,6 @@ def parse(body: str) -> Order | None:
 def _wanted(verb: str) -> str:
     wanted = {
         "gpu": "`/ridgeline gpu SHA [POOL]`: SHA has 8 to 40 hex digits, those of the commit that you have read",
-        "rerun": "`/ridgeline rerun` stands alone",
         "accept": "`/ridgeline accept CASE REASON`: the case as the report names it, and why, on one line"
         f" of at most {LONGEST_REASON} characters",
     }
@@ -151,29 +148,17 @@ ASK_EVERY_S = 30.0
 2026-11)."""
 
 
-class StartError(Exception):
-    """A GPU run cannot be started; the text names the value and what is allowed."""
-
-
 def start(github: GitHub, sha: str, inputs: Mapping[str, str]) -> str:
     """Start the GPU workflow for a commit; returns the commit of the default branch whose files it runs.
 
-    inputs: further ones of the workflow; empty ones are left out.  Raises StartError, GitHubError.
+    sha: all 40 digits.  inputs: further ones of the workflow; empty ones are left out.  Raises GitHubError.
     """
-    if not re.fullmatch(r"[0-9a-f]{40}", sha):
-        raise StartError(f"{sha!r:.60} is not a full commit hash (40 hex digits): a run is for exactly one commit")
     branch = github.get("")["default_branch"]
-    if branch == REF:
-        raise StartError(f"the default branch is called {REF}: GPU runs need a ref of their own; rename the branch")
-    trusted = _newest(github, branch)
+    trusted = str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
     github.put_branch(REF, trusted)
     given = {"sha": sha, **{name: value for name, value in inputs.items() if value}}
     github.post(f"actions/workflows/{WORKFLOW}/dispatches", {"ref": REF, "inputs": given})
     return trusted
-
-
-def _newest(github: GitHub, branch: str) -> str:
-    return str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
 
 
 def taken(
@@ -203,31 +188,17 @@ def taken(
         sleep(min(ASK_EVERY_S, left))
 
 
-def of_run(environ: Mapping[str, str]) -> int:
-    """The run of which this is a step.  Raises GitHubError outside a workflow."""
-    run = environ.get("GITHUB_RUN_ID", "")
-    if not run.isdecimal():
-        raise GitHubError(f"GITHUB_RUN_ID is {run!r:.40}; a workflow's step has it, elsewhere give --run ID")
-    return int(run)
-
-
 # What is done about `/ridgeline ...`: who may ask is asked of GitHub, what is measured is exactly what was named.
 
 
 MAY = ("admin", "maintain", "write")
 """Permissions that count (docs.github.com, "Get repository permissions for a user", 2026-11-22)."""
 ANSWER = "<!-- ridgeline:answer:{} -->"
-GPU_RUN = "GPU {}"
-"""The name of a run that measures a commit (`run-name` of .github/workflows/gpu.yml)."""
-NEWEST = 300
-"""Runs started by hand among which that of a commit is looked for: a few days of a busy repository."""
-AGAIN = ("failure", "timed_out", "cancelled", "startup_failure")
-"""Conclusions of runs that `rerun` starts again; never "action_required": that is somebody's approval to give."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OrderOutcome:
-    """What is to be done.  action: "gpu", "rerun", "accept", "refused" or "nothing".
+    """What is to be done.  action: "gpu", "accept", "refused" or "nothing".
 
     answer: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
     lines: what is to be committed to the file of decisions.  pool: where to measure, "" for every pool.
@@ -270,8 +241,6 @@ def decide(comment: OrderComment | None, github: GitHub) -> OrderOutcome:
             raise GitHubError("the head of the pull request is not a commit hash of 40 hex digits")
         if order.verb == "gpu":
             answer = _gpu_answer(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
-        elif order.verb == "rerun":
-            answer = _rerun_answer(sha, github)
         else:
             today = datetime.datetime.now(datetime.UTC).date()
             lines = InAdvance(order.what, comment.pull_request, today, comment.login, order.reason, comment.url).dumps()
@@ -290,35 +259,6 @@ def _gpu_answer(order: Order, sha: str, home: str, github: GitHub) -> str:
             "for a commit of a fork write all 40 digits: another commit with the same first ones is easy to make"
         )
     return f"Measuring `{sha}` on {f'`{order.pool}`' if order.pool else 'every pool'}."
-
-
-def _rerun_answer(sha: str, github: GitHub) -> str:
-    """The answer to what runs again."""
-    if not failed_runs(github, sha):
-        raise OrderError(
-            f"there is nothing to run again for `{sha[:8]}`: every run of it passed, is running, or waits for approval"
-        )
-    return f"Running again what failed for `{sha}`."
-
-
-def failed_runs(github: GitHub, sha: str) -> list[int]:
-    """The workflow runs about a commit that did not pass and are over.
-
-    Those that measured it on GPUs ran at a commit of the default branch: they are known by their name, which only
-    people with write access can give a run that is started by hand or by `ridgeline ci start`.
-    """
-    own = github.items(f"actions/runs?head_sha={sha}", "workflow_runs")
-    started = itertools.islice(github.items("actions/runs?event=workflow_dispatch", "workflow_runs"), NEWEST)
-    measured = (run for run in started if run.get("display_title") == GPU_RUN.format(sha))
-    over = (run for run in (*own, *measured) if run.get("status") == "completed" and run.get("conclusion") in AGAIN)
-    return sorted({int(run["id"]) for run in over})
-
-
-def carry_out(outcome: OrderOutcome, github: GitHub) -> None:
-    """Run again what failed; all else is for later steps of the workflow, which have other rights."""
-    if outcome.action == "rerun":
-        for run in failed_runs(github, outcome.sha):
-            github.post(f"actions/runs/{run}/rerun-failed-jobs", repeatable=True)
 
 
 def post_answer(outcome: OrderOutcome, comment: OrderComment, github: GitHub) -> None:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import fnmatch
+import itertools
 import json
 import math
-import random
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,16 +59,13 @@ class KnobGrid:
         """Every knob that it sets."""
         return list(dict.fromkeys([*self.values, *(name for point in self.points for name in point)]))
 
-    def at(self, index: int) -> Knobs:
-        """Its point number `index`, from 0: combinations first, the last knob counting fastest."""
-        products = self.size - len(self.points)
-        if index >= products:
-            return dict(self.points[index - products])
-        found = {}
-        for name, values in reversed(list(self.values.items())):
-            index, place = divmod(index, len(values))
-            found[name] = values[place]
-        return dict(reversed(list(found.items())))
+    def knob_sets(self) -> Iterator[Knobs]:
+        """Its points: combinations first, the last knob counting fastest."""
+        if self.values:
+            yield from (
+                dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())
+            )
+        yield from self.points
 
 
 def of_options(knobs: Sequence[str]) -> list[KnobGrid]:
@@ -148,15 +145,11 @@ def _once(values: Sequence[Any], where: str) -> list[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PointWish:
-    """What is asked for.  candidates: those of the declaration too.  most: points that are not too many.
-
-    sample: so many points of each grid and case at most, drawn by chance, the same ones every time.
-    """
+    """What is asked for.  candidates: those of the declaration too.  most: points that are not too many."""
 
     grids: tuple[KnobGrid, ...] = ()
     candidates: bool = False
     most: int = MOST
-    sample: int | None = None
 
 
 def points(catalogue: Catalogue, wish: PointWish) -> dict[str, list[Point]]:
@@ -172,7 +165,7 @@ def points(catalogue: Catalogue, wish: PointWish) -> dict[str, list[Point]]:
         per_case = f" ({each} per case and backend)" if each else ""
         raise SweepError(
             f"{count:,} points in {len(catalogue.cases)} cases{per_case}, and {wish.most:,} are allowed: name fewer "
-            "values or cases (--case GLOB, --backend NAME), draw some of them (--sample N), or allow more: "
+            "values or cases (--case GLOB, --backend NAME), or allow more: "
             f"--most {count}"
         )
     found: dict[str, dict[str, Point]] = {}
@@ -195,8 +188,7 @@ def _fitting(offer: BackendOffer, wish: PointWish) -> Iterator[KnobGrid]:
 
 
 def _count(offer: BackendOffer, wish: PointWish) -> int:
-    sizes = [grid.size if wish.sample is None else min(grid.size, wish.sample) for grid in _fitting(offer, wish)]
-    return sum(sizes) + (len(offer.candidates) if wish.candidates else 0)
+    return sum(grid.size for grid in _fitting(offer, wish)) + (len(offer.candidates) if wish.candidates else 0)
 
 
 def _overrides(offer: BackendOffer, wish: PointWish) -> Iterator[Knobs]:
@@ -206,10 +198,7 @@ def _overrides(offer: BackendOffer, wish: PointWish) -> Iterator[Knobs]:
     if wish.candidates:
         yield from (offer.overrides(one) for one in offer.candidates)
     for grid in _fitting(offer, wish):
-        total = grid.size
-        some = total if wish.sample is None else min(wish.sample, total)
-        drawn = random.Random(f"{offer.case}/{offer.backend}").sample(range(total), some) if some < total else ()
-        yield from (grid.at(index) for index in sorted(drawn) or range(total))
+        yield from grid.knob_sets()
 
 
 def _refuse_unknown(catalogue: Catalogue, grid: KnobGrid) -> None:

@@ -113,7 +113,7 @@ def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(
 
 
 def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Path) -> None:
-    asked = ["--knob", "num_warps=2,5,9", "--case", "m16", "--rounds", "8,20", "--out", "s.jsonl", "--no-figure"]
+    asked = ["--knob", "num_warps=2,5,9", "--case", "m16", "--rounds", "8,20", "--out", "s.jsonl"]
     found = sweep(*asked)
     assert found.exit_code == 0, found.output
     assert "triton num_warps=5 (winner)" in found.output
@@ -129,7 +129,7 @@ def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Pa
 
 
 def test_a_budget_leaves_a_rest_and_exit_code_2(sweep: Callable[..., Result]) -> None:
-    asked = ["--knob", f"num_warps={','.join(map(str, range(1, 40)))}", "--case", "m16", "--no-figure", "--batch", "1"]
+    asked = ["--knob", f"num_warps={','.join(map(str, range(1, 40)))}", "--case", "m16", "--batch", "1"]
     found = sweep(*asked, "--budget", "0.04", "--rounds", "8,20")
     assert found.exit_code == 2, found.output
     assert "points of rung 1 of 2 (the budget of 0.04 GPU minutes is spent); `ridgeline" in found.output
@@ -137,7 +137,7 @@ def test_a_budget_leaves_a_rest_and_exit_code_2(sweep: Callable[..., Result]) ->
 
 @pytest.mark.slow
 def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
-    asked = ["--knob", "num_warps=2,3,5,6,8", "--case", "m16", "--no-figure", "--rounds", "8,20,20"]
+    asked = ["--knob", "num_warps=2,3,5,6,8", "--case", "m16", "--rounds", "8,20,20"]
     for shard in ("1/2", "2/2"):
         found = sweep(*asked, "--shard", shard, "--out", f"{shard[0]}.jsonl")
         assert found.exit_code == 0, found.output
@@ -148,13 +148,6 @@ def test_a_shard_says_what_comes_next(sweep: Callable[..., Result]) -> None:
     done = sweep(*asked, "--from", "1.jsonl", "--from", "2.jsonl", "--out", "all.jsonl")
     assert done.exit_code == 0
     assert "triton num_warps=5 (winner)" in done.output
-
-
-def test_a_figure_is_drawn_of_what_has_a_ratio(sweep: Callable[..., Result], tmp_path: Path) -> None:
-    found = sweep("--knob", "num_warps=5", "--case", "m16", "--rounds", "8", "--out", "s.jsonl")
-    assert found.exit_code == 0
-    assert "m16: triton num_warps=5" in (tmp_path / "s.svg").read_text()
-    assert (tmp_path / "s.csv").exists()
 
 
 # `ridgeline tune` from files: the table of a tree, its diff, its exit codes, and sentences for bad input.

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
-from ci.github import orders
 from ci.github.orders import FORMS, OrderError, parse, read_event
 from ci.history import triage
 from tests.standins.github import StandIn
@@ -121,32 +120,6 @@ def test_an_event_of_another_repository(github: StandIn, ask) -> None:
     assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["action"] == "refused"
 
 
-# ---- rerun ----
-
-
-def test_rerun_starts_again_what_failed_for_the_head(github: StandIn, ask) -> None:
-    runs = {}
-    for conclusion in ("failure", "success", "action_required", "cancelled"):
-        runs[conclusion] = github.run("completed", SHA, conclusion=conclusion)
-        github.job(["ubuntu"], runs[conclusion]["id"], status="completed", conclusion=conclusion)
-    github.run("in_progress", SHA)
-    github.run("completed", OTHER, conclusion="failure")
-    gpu = github.run("completed", "0" * 40, conclusion="failure", display_title=f"GPU {SHA}")
-    forged = github.run("completed", OTHER, conclusion="failure", display_title=f"GPU {SHA}", event="pull_request")
-    for run in (gpu, forged):
-        github.job(["mi300x"], run["id"], status="completed", conclusion="failure")
-    assert outcome(ask("/ridgeline rerun"))["action"] == "rerun"
-    again = [run["conclusion"] for run in github.runs if run["run_attempt"] == 2]
-    assert (len(again), len(github.told("POST", "rerun-failed-jobs"))) == (3, 3)
-    assert (gpu["run_attempt"], forged["run_attempt"]) == (2, 1)
-    assert runs["action_required"]["run_attempt"] == 1, "an approval is somebody's to give"
-
-
-def test_nothing_to_run_again(github: StandIn, ask) -> None:
-    github.run("completed", SHA, conclusion="success")
-    assert "nothing to run again" in outcome(ask("/ridgeline rerun"))["answer"]
-
-
 # ---- accept ----
 
 
@@ -182,7 +155,7 @@ def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, a
 
 
 @pytest.mark.parametrize(
-    "body", ["", "nice", f"> /ridgeline gpu {SHA}", f"text\n/ridgeline gpu {SHA}", "/ridgelines rerun"]
+    "body", ["", "nice", f"> /ridgeline gpu {SHA}", f"text\n/ridgeline gpu {SHA}", "/ridgelines gpu"]
 )
 def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
     assert outcome(ask(body))["action"] == "nothing"
@@ -201,7 +174,7 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
         (f"/ridgeline gpu {SHA} $(id)", "8 to 40 hex digits"),
         ("/ridgeline gpu main", "8 to 40 hex digits"),
         ("/ridgeline gpu $(id)abcdef0", "8 to 40 hex digits"),
-        ("/ridgeline rerun all", "stands alone"),
+        ("/ridgeline rerun", "allowed are"),
         ("/ridgeline accept gemm/triton/m64", "and why"),
         ("/ridgeline accept gemm<b> because", "and why"),
         ("/ridgeline accept gemm " + "x" * 501, "at most 500"),
@@ -245,11 +218,6 @@ def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 
 # ---- twice, and without effect ----
-
-
-def test_the_name_of_a_gpu_run_is_the_workflows() -> None:
-    text = (Path(__file__).parents[3] / ".github" / "workflows" / "gpu.yml").read_text()
-    assert f"run-name: {orders.GPU_RUN.format('${{ inputs.sha }}')}\n" in text
 
 
 @pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])

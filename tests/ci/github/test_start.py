@@ -7,8 +7,7 @@ from click.testing import CliRunner
 
 from ci.__main__ import main
 from ci.github import orders
-from ci.github.client import GitHub, GitHubError
-from ci.github.orders import StartError
+from ci.github.client import GitHub
 from tests.standins.github import StandIn
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -29,16 +28,10 @@ def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(
 
 
 @pytest.mark.parametrize("sha", ["main", "a" * 39, "A" * 40, "", "refs/pull/1/head", "a" * 40 + "\n"])
-def test_a_run_is_for_exactly_one_commit(github: StandIn, client: GitHub, sha: str) -> None:
-    with pytest.raises(StartError, match="exactly one commit"):
-        orders.start(client, sha, {})
-    assert github.dispatches == []
-
-
-def test_a_default_branch_of_that_name_is_refused(github: StandIn, client: GitHub) -> None:
-    github.default_branch = orders.REF
-    with pytest.raises(StartError, match="ref of their own"):
-        orders.start(client, SHA, {})
+def test_a_run_is_for_exactly_one_commit(github: StandIn, environ: None, sha: str) -> None:
+    done = CliRunner().invoke(main, ["start", sha])
+    assert (done.exit_code, "is not a full commit hash" in done.output) == (3, True)
+    assert github.calls == []
 
 
 class Time:
@@ -90,6 +83,7 @@ def test_the_verbs(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPat
     assert run(main, ["wait", "--job", "a / Measure", "--minutes", "0"]).exit_code == 0
 
 
-def test_outside_a_workflow_the_run_must_be_named() -> None:
-    with pytest.raises(GitHubError, match="--run ID"):
-        orders.of_run({})
+def test_outside_a_workflow_the_run_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_RUN_ID", raising=False)
+    done = CliRunner().invoke(main, ["wait", "--job", "a / Measure"])
+    assert (done.exit_code, "Missing option '--run'" in done.output) == (3, True)
