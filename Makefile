@@ -1,4 +1,5 @@
-# make check: the main job on this machine.  make test: the fast tests; make test-slow: all others.  Each first sets up
+# make check: the main job on this machine.  make test: the fast tests; make test-slow: all others but those of
+# make test-nightly.  Each first sets up
 # .venv if it is not there; where that needs torch, ci/set_up.py finds a build, in TORCH_INDEX if it names an index.
 PYTHON ?= python3
 export TORCH_INDEX
@@ -28,7 +29,7 @@ endif
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup tools light lock check test test-slow test-set-up compiled lint golden bundle pictures clean
+.PHONY: setup tools light lock check test test-slow test-nightly test-set-up compiled lint golden bundle pictures clean
 setup: $(READY)
 tools: $(TOOLS)
 
@@ -62,11 +63,15 @@ check: setup
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 test: lint compiled
-	$(PYTEST) -m "not slow" -n 3 --dist worksteal
+	$(PYTEST) -m "not slow and not nightly" -n 3 --dist worksteal
 
 # Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
 test-slow: compiled
-	$(PYTEST) -m slow -n 3 --dist loadgroup
+	$(PYTEST) -m "slow and not nightly" -n 3 --dist loadgroup
+
+# Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
+test-nightly: compiled
+	$(PYTEST) -m nightly -n 3 --dist loadgroup $(if $(SINCE),--since $(SINCE))
 
 # The set-ups that README promises, as a stranger has them: clean clones, pip without configuration, each tested Python
 # that is on this machine (PYTHONS names others).  `make check` and `make test` in each: 5.7 GB and a quarter of an hour.

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import reached
 from tests.standins.slurm import cluster_of_all, own_cluster, slurm_cluster
 
 __all__ = ["cluster_of_all", "own_cluster", "slurm_cluster"]
@@ -66,20 +67,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--operands", type=int, default=128, metavar="N", help="operands of an instruction, by pseudocode")
     parser.addoption("--seed", type=int, default=0, metavar="N", help="of these operands; 0, so that no day fails")
     parser.addoption("--every-image", action="store_true", help="set-ups in all 18 stand-ins of images, not in 6")
+    parser.addoption("--since", metavar="COMMIT", help="only tests that a change of files since then can reach")
     parser.addoption("--cpu", type=int, default=0, metavar="N", help="the N tests that take the most CPU time")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """The slow tests of a file share what they set up: one worker runs them (`--dist loadgroup`), the longest first."""
     for item in items:
         if not SYSTEMS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
         if {"slurm_cluster", "own_cluster"} & set(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("slurm_cluster"))
-        elif item.get_closest_marker("slow") and not item.get_closest_marker("xdist_group"):
+        elif not_fast(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    commit = config.getoption("--since")
+    if commit:
+        kept = reached.left(items, commit)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+
+
+def not_fast(item: pytest.Function) -> bool:
+    """Whether a test is of the slow set, or of the nightly one."""
+    return any(item.get_closest_marker(name) for name in ("slow", "nightly"))
 
 
 def cpu_s(process: int | str = "self") -> float:
@@ -108,7 +120,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     yield
     spent = cpu_s() - item.stash[SPENT]
     item.user_properties.append((CPU_S, spent))
-    if spent > CPU_LIMIT_S and os.environ.get("CI") and not item.get_closest_marker("slow"):
+    if spent > CPU_LIMIT_S and os.environ.get("CI") and not not_fast(item):
         pytest.fail(f"{spent:.1f} s of CPU time: make it faster, or mark it `slow` (limit {CPU_LIMIT_S:g} s)", False)
 
 

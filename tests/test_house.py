@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ast
-import functools
 import graphlib
 import re
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
-import pytest
+from tests.modules import PACKAGES, files, imports, named, syntax
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
 SHARED = {
@@ -94,65 +89,28 @@ LIGHT = ("kernels.spec", "kernels.registry", "kernels.project", "kernels.hardwar
 """Standard library only, and each other."""
 
 
-@functools.cache
-def files() -> dict[str, Path]:
-    """Every module of the house by its dotted name."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    paths = [Path(name) for name in listed.stdout.split() if name.endswith(".py") and (ROOT / name).exists()]
-    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT / path for path in paths}
-
-
-@functools.cache
-def imports(module: str) -> frozenset[str]:
-    """Modules that a module names in its imports, as far as they are modules."""
-    tree = ast.parse(files()[module].read_text())
-    return frozenset(name for node in ast.walk(tree) for name in _named(node, module))
-
-
-def _named(node: ast.AST, module: str) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        source = ".".join(filter(None, (_above(module, node.level), node.module)))
-        for alias in node.names:
-            whole = f"{source}.{alias.name}"
-            yield whole if whole in files() else source
-
-
-def _above(module: str, level: int) -> str:
-    """What the dots of a relative import stand for."""
-    inside = module if files()[module].name == "__init__.py" else module.rpartition(".")[0]
-    return ".".join(inside.split(".")[: len(inside.split(".")) + 1 - level]) if level else ""
-
-
 def at_load(module: str) -> set[str]:
     """Of our modules, those that loading a module loads (imports inside functions come later)."""
-    tree = ast.parse(files()[module].read_text())
+    tree = syntax(module)
     later = {n for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.Lambda)) for n in ast.walk(f)}
     typing = {
         n for i in ast.walk(tree) if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)
     }
     nodes = (node for node in ast.walk(tree) if node not in later and node not in typing)
-    return {name for node in nodes for name in _named(node, module) if name in files() and name != module}
+    return {name for node in nodes for name in named(node, module) if name in files() and name != module}
 
 
 def within(module: str, rooms: Iterable[str]) -> list[str]:
     return [room for room in rooms if module == room or module.startswith(f"{room}.")]
 
 
-@pytest.mark.parametrize("module", sorted(files()))
-def test_a_room_imports_only_what_the_table_allows(module: str) -> None:
-    ours = {name for name in imports(module) if name.partition(".")[0] in PACKAGES}
-    room = max(within(module, ROOMS), key=len)
-    assert {name for name in ours if not within(name, ROOMS[room])} == set()
-    for room in within(module, NEVER):
-        assert {name for name in imports(module) if within(name, NEVER[room])} == set()
+def test_a_room_imports_only_what_the_table_allows() -> None:
+    for module in files():
+        ours = {name for name in imports(module) if name.partition(".")[0] in PACKAGES}
+        room = max(within(module, ROOMS), key=len)
+        assert {name for name in ours if not within(name, ROOMS[room])} == set(), module
+        for room in within(module, NEVER):
+            assert {name for name in imports(module) if within(name, NEVER[room])} == set(), module
 
 
 BESIDE_FOREIGN_CODE = (
@@ -162,12 +120,12 @@ BESIDE_FOREIGN_CODE = (
 """What is imported in a process that imports a project's code, whose packages may have the names of ours."""
 
 
-@pytest.mark.parametrize("module", [name for name in sorted(files()) if within(name, BESIDE_FOREIGN_CODE)])
-def test_beside_foreign_code_our_modules_name_each_other_relatively(module: str) -> None:
-    nodes = ast.walk(ast.parse(files()[module].read_text()))
-    plain = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+def test_beside_foreign_code_our_modules_name_each_other_relatively() -> None:
     before = {"benchmarks", "benchmarks.lifetime"}  # a program that is started by its path, until it has settled
-    assert {name for name in plain if name.partition(".")[0] in PACKAGES} <= before
+    for module in (name for name in files() if within(name, BESIDE_FOREIGN_CODE)):
+        nodes = ast.walk(syntax(module))
+        plain = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+        assert {name for name in plain if name.partition(".")[0] in PACKAGES} <= before, module
 
 
 def test_verbs_are_imported_by_the_command_line_alone() -> None:
@@ -175,12 +133,11 @@ def test_verbs_are_imported_by_the_command_line_alone() -> None:
     assert {module for module in users if not module.startswith("ci.commands.")} <= {"ci.__main__"}
 
 
-@pytest.mark.parametrize("module", sorted(LIGHT))
-def test_what_every_node_reads_needs_the_standard_library_only(module: str) -> None:
-    assert {name for name in imports(module) if name.partition(".")[0] not in STDLIB} <= set(LIGHT)
+def test_what_every_node_reads_needs_the_standard_library_only() -> None:
+    for module in LIGHT:
+        assert {name for name in imports(module) if name.partition(".")[0] not in STDLIB} <= set(LIGHT), module
 
 
-@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle() -> None:
     tuple(graphlib.TopologicalSorter({module: at_load(module) for module in files()}).static_order())
 

@@ -43,7 +43,18 @@ def tool(name: str) -> str:
 
 
 def test_the_workflows_are_there() -> None:
-    wanted = ["check", "command", "comment", "gpu", "leg", "night_leg", "nightly", "pull_request", "set_up"]
+    wanted = [
+        "check",
+        "command",
+        "comment",
+        "gpu",
+        "leg",
+        "night_leg",
+        "nightly",
+        "nightly_tests",
+        "pull_request",
+        "set_up",
+    ]
     assert [f"{name}.yml" for name in wanted] == NAMES
 
 
