@@ -12,7 +12,7 @@ TOOLS  := $(VENV)/tools
 # main job has neither, and only the modules that it imports are compiled.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 SET_UP := $(BIN)/python ci/set_up.py
-USED := torch, torch.distributed, triton, pandas, scipy.stats, matplotlib.pyplot, pyarrow, jsonschema, asv.config
+USED := torch, torch.distributed, triton, pandas, scipy.stats, matplotlib.pyplot, pyarrow, asv.config
 
 # A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.

@@ -9,7 +9,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from benchmarks.shapes import number
+
+Ratio = Annotated[float, number(1e-9, 1e9)]
+"""Of two times; a report may come from a stranger."""
 
 
 class Verdict(enum.StrEnum):
@@ -71,13 +76,13 @@ class Floor:
 
     case: str
     baseline: str
-    bound: float
+    bound: Ratio
     reason: str
     state: Literal["met", "missed", "cannot tell", "absent"]
-    share: float | None = None
-    share_low: float | None = None
-    share_high: float | None = None
-    base_share: float | None = None
+    share: Ratio | None = None
+    share_low: Ratio | None = None
+    share_high: Ratio | None = None
+    base_share: Ratio | None = None
 
     @property
     def new(self) -> bool:
@@ -102,9 +107,9 @@ class CaseVerdict:
     kernel: str
     backend: str
     verdict: Verdict
-    ratio: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
+    ratio: Ratio | None = None
+    ci_low: Ratio | None = None
+    ci_high: Ratio | None = None
     p_value: float | None = None
     trials: int = 0
     rounds: int = 0
@@ -142,9 +147,9 @@ class Group:
     backend: str
     direction: Literal["slower", "faster"]
     cases: tuple[str, ...]
-    ratio: float
-    ci_low: float
-    ci_high: float
+    ratio: Ratio
+    ci_low: Ratio
+    ci_high: Ratio
     evidence: str
 
 

@@ -1,22 +1,19 @@
 """The report as JSON, and back.  A report read from a file may come from a stranger's pull request.
 
 ``verdict`` and ``cases`` hold what .github/ARCHITECTURE.md promises to machines; the rest is what the renderings need.
-Reading checks size, JSON, schema (`report.schema.json`) and finite numbers before any value is used.
+Reading checks size, JSON, finite numbers and every annotation of `Report` before any value is used.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
-from benchmarks.shapes import Unfit, built, finite
-from ci.report.model import Report
+from benchmarks.shapes import Unfit, anything, built, finite, one_of, record
+from ci.report.model import Report, ReportWarning
 
 Json = dict[str, Any]
 FORMAT, VERSION = "ridgeline-report", 1
@@ -36,6 +33,14 @@ KEYS = (
 
 WHERE_ANY = ("case_warnings", "machine_code", "ran", "explanations")
 """What is written only where there is any."""
+
+
+SHAPE = record(
+    {"format": one_of(FORMAT), "version": one_of(VERSION), **dict.fromkeys(KEYS, anything)},
+    dict.fromkeys(WHERE_ANY, anything),
+    closed=True,
+)
+"""The keys of a report; what they hold is what the annotations of `Report` say."""
 
 
 def document(report: Report) -> Json:
@@ -74,24 +79,11 @@ def loads(data: bytes) -> Report:
         value = json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_float)
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON: {str(error)[:200]}") from None
-    problem = next(_validator().iter_errors(value), None)  # the first: a stranger's file can hold millions of them
-    if problem is not None:
-        raise ReportError(f"at {problem.json_path[:120]}, rule {problem.validator}: {_broken_rule(problem)}")
-    return _report(value)
-
-
-def _broken_rule(problem: jsonschema.ValidationError) -> str:
-    """What is wrong; of what is too long, how long it may be and not the whole of it."""
-    if str(problem.validator).startswith("max"):
-        size = len(problem.instance) if isinstance(problem.instance, list | dict | str) else problem.instance
-        return f"{size}, and at most {problem.validator_value} are allowed"
-    return problem.message[:200]
-
-
-@functools.cache
-def _validator() -> jsonschema.Draft202012Validator:
-    schema = json.loads((Path(__file__).parent / "report.schema.json").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    try:
+        SHAPE(value, "")
+        return _report(value)
+    except Unfit as error:
+        raise ReportError(str(error)) from None
 
 
 def _refuse(token: str) -> float:
@@ -107,10 +99,9 @@ def _float(token: str) -> float:
 
 def _report(value: Json) -> Report:
     """Warnings about a case are told as such where the report says so (reports before 2026-11-22 do not)."""
-    known = {f"{one['case']}: {one['text']}": one for one in value.get("case_warnings", ())}
-    warnings = [known.get(text, {"text": text}) for text in value["warnings"]]
+    of_cases = built(tuple[ReportWarning, ...], value.get("case_warnings", []), "case_warnings")
+    known = {str(warning): dataclasses.asdict(warning) for warning in of_cases}
+    texts = built(tuple[str, ...], value["warnings"], "warnings")
+    warnings = [known.get(text, {"text": text}) for text in texts]
     judged = value | {"warnings": value["judgement_warnings"]}
-    try:
-        return built(Report, value | {"judgement": judged, "warnings": warnings})
-    except Unfit as error:
-        raise ReportError(str(error)) from None
+    return built(Report, value | {"judgement": judged, "warnings": warnings})

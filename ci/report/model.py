@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
+from benchmarks.shapes import form
 from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
 from ci.judging.types import CaseVerdict, Judgement, Verdict
@@ -26,7 +28,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 class Side:
     """One of the two sides: its commit (40 hex digits, or "" where there is none), a name, and its versions."""
 
-    commit: str = ""
+    commit: Annotated[str, form(re.compile(r"[0-9a-f]{40}"), "40 hex digits, or none", empty=True)] = ""
     name: str = ""
     dirty: bool = False
     environment: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)

@@ -152,7 +152,7 @@ def test_a_report_that_is_refused_is_told_where_that_is_wanted(github: StandIn, 
     refused = posted('{"verdict": "@all http://evil.example"}', "--missing", "absent")
     assert refused.exit_code == 3
     (body,) = github.bodies(7)
-    assert "CANNOT TELL: the report is refused: at " in body
+    assert "CANNOT TELL: the report is refused: format is missing" in body
     assert "http://evil" not in body
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -338,15 +338,15 @@ def test_a_file_of_too_many_bytes_is_told_from_one_that_is_no_json(tmp_path: Pat
         (b'{"verdict": NaN}', "NaN"),
         (b'{"verdict": 1e999}', "too large"),
         (b" " * (json_report.SIZE_LIMIT + 1), "larger than"),
-        (b"[]", "not of type 'object'"),
+        (b"[]", "allowed: a table"),
         (broken_document(lambda d: d.update(version=2)), "version"),
         (broken_document(lambda d: d.update(extra=1)), "extra"),
         (broken_document(lambda d: d.update(verdict="<b>")), "verdict"),
         (broken_document(lambda d: d["cases"][0].update(ratio="1")), "ratio"),
         (broken_document(lambda d: d["cases"][0].update(ratio=-1)), "ratio"),
         (broken_document(lambda d: d["head"].update(commit="HEAD")), "commit"),
-        (broken_document(lambda d: d.update(why="x" * 5000)), "why"),
-        (broken_document(lambda d: d.update(title="x" * 301)), "title, rule maxLength"),
+        (broken_document(lambda d: d.update(why=["x"])), "why"),
+        (broken_document(lambda d: d.update(title=7)), "title"),
         (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
     ],
 )
@@ -356,25 +356,10 @@ def test_a_file_that_is_not_a_report(data: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["cases", "warnings", "floors", "groups", "skipped", "case_warnings"])
-def test_millions_of_entries_are_counted_before_they_are_looked_at(key: str) -> None:
+def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key: str) -> None:
     data = broken_document(lambda document: document.update({key: [0] * 2_000_000}))
-    with pytest.raises(json_report.ReportError, match=f"at \\$.{key}, rule maxItems: 2000000, and at most"):
+    with pytest.raises(json_report.ReportError, match=rf"{key}\[0\]"):
         json_report.loads(data)
-
-
-def test_every_list_of_the_schema_is_counted_before_it_is_looked_at() -> None:
-    def nodes(value: object) -> Iterator[dict]:
-        if isinstance(value, dict):
-            yield value
-        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-            yield from nodes(inner)
-
-    schema = json.loads((Path(json_report.__file__).parent / "report.schema.json").read_text())
-    for node in nodes(schema):
-        for bound, looked in (("maxItems", "items"), ("maxProperties", "additionalProperties")):
-            if node.get("type") in ("array", "object") and bound in node and looked in node:
-                assert list(node).index(bound) < list(node).index(looked)
-            assert not (node.get("type") == "array" and "maxItems" not in node)
 
 
 def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
