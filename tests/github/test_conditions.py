@@ -179,6 +179,15 @@ def test_what_makes_the_job_red(tmp_path: Path, fail_on: str, codes: list[int]) 
     assert found == codes
 
 
+def test_a_command_is_emulated_as_it_is_written(tmp_path: Path) -> None:
+    program = tmp_path / "ridgeline"
+    program.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 1\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EMULATE": 'pytest -k "not slow"', "ARCH": "gfx950"}
+    done = subprocess.run(["bash", str(FOLDER / "emulate.sh")], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "emulate|--arch|gfx950|--|pytest|-k|not slow|")
+
+
 def test_a_wrong_fail_on_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho installed\n")

@@ -7,8 +7,9 @@ case "${FAIL_ON:=regression}" in
 esac
 install=(python -m pip install --quiet --disable-pip-version-check)
 [ -z "${REQUIREMENTS:-}" ] || "${install[@]}" -r "$REQUIREMENTS"
+extra=${EMULATE:+emulate}
 if python -c 'import torch' 2>/dev/null; then
-  "${install[@]}" "$HERE"
+  "${install[@]}" "$HERE${extra:+[$extra]}"
 else
-  python "$HERE/ci/set_up.py" install -c "$HERE/constraints.txt" "$HERE[cpu]"
+  python "$HERE/ci/set_up.py" install -c "$HERE/constraints.txt" "$HERE[cpu${extra:+,$extra}]"
 fi

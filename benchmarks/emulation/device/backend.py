@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from . import arithmetic
+
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
@@ -127,7 +129,7 @@ def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     Raises RuntimeError, as CUDA does, where tensors of the host stand beside those of the device.
     """
     name = func._schema.name
-    if name in overridden or func._overloadname and f"{name}.{func._overloadname}" in overridden or _is_foreign(func):
+    if not overridden.isdisjoint((name, f"{name}.{func._overloadname}")) or _is_foreign(func):
         return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
     return run(func, args, kwargs)
 
@@ -185,7 +187,7 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! "
             f"(when checking arguments of {schema.name})"
         )
-    func = OTHERWISE.get(schema.name, func)
+    func = arithmetic.as_on_a_gpu(func)
     graph = getattr(recorders, "graph", None)
     if graph is not None:
         result = graph.operation(func, values, named)
@@ -196,43 +198,6 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
     return moved.given(result, wrap)
-
-
-def _softmax_of(function: Any) -> Any:
-    """A softmax that a GPU computes of fp16 in fp32, which the CPU refuses."""
-
-    def widened(tensor: torch.Tensor, dim: int, half_to_float: bool) -> Any:
-        return function(tensor.float() if half_to_float else tensor, dim, False)
-
-    widened._schema = function._schema  # type: ignore[attr-defined]
-    return widened
-
-
-def _softmax_backward_of(function: Any) -> Any:
-    """Its gradient, in the dtype of what went in."""
-
-    def widened(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
-        return function(grad, output, dim, grad.dtype).to(dtype)
-
-    widened._schema = function._schema  # type: ignore[attr-defined]
-    return widened
-
-
-def _plain_attention(*args: Any, **kwargs: Any) -> int:
-    """Which attention scaled_dot_product_attention takes: the one of plain operations (SDPBackend.MATH)."""
-    return 0
-
-
-_plain_attention._schema = torch.ops.aten._fused_sdp_choice.default._schema  # type: ignore[attr-defined]
-
-OTHERWISE = {
-    "aten::_softmax": _softmax_of(torch.ops.aten._softmax.default),
-    "aten::_log_softmax": _softmax_of(torch.ops.aten._log_softmax.default),
-    "aten::_softmax_backward_data": _softmax_backward_of(torch.ops.aten._softmax_backward_data.default),
-    "aten::_log_softmax_backward_data": _softmax_backward_of(torch.ops.aten._log_softmax_backward_data.default),
-    "aten::_fused_sdp_choice": _plain_attention,
-}
-"""Operations that the CPU does otherwise than a GPU."""
 
 
 def _follow(tensor: torch.Tensor, view: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,34 +61,27 @@ def emulated(command: Sequence[str], arch: str, configurations: str = "first") -
 
     FileNotFoundError if there is no such program.
     """
-    program = _resolved(command)
     with tempfile.TemporaryDirectory(prefix="ridgeline-emulate-") as name:
         folder = Path(name)
         (folder / SETTINGS).write_text(json.dumps({"arch": arch, "configurations": configurations}))
         (folder / "sitecustomize.py").write_text(SITE.format(harness=str(HARNESS)))
         begun = time.monotonic()
-        code = subprocess.run(program, env=_environment(folder)).returncode
+        environment = _environment(folder)
+        program = shutil.which(command[0], path=environment["PATH"])
+        if program is None:
+            raise FileNotFoundError(f"{command[0]}: no such program")
+        code = subprocess.run([program, *command[1:]], env=environment).returncode
         rows = list(_rows(folder))
     wrong = [row["wrong"] for row in rows if "wrong" in row]
     launches = [row for row in rows if "kernel" in row]
     return Emulated(arch, code, launches, wrong, time.monotonic() - begun)
 
 
-def _resolved(command: Sequence[str]) -> list[str]:
-    """The command; `python` and programs of this Python's environment are this one's, wherever PATH looks first."""
-    name, *rest = command
-    if name in ("python", "python3"):
-        return [sys.executable, *rest]
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if os.sep not in name and beside.is_file() else shutil.which(name)
-    if found is None:
-        raise FileNotFoundError(f"{name}: no such program")
-    return [found, *rest]
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, **QUIET, FOLDER: str(folder), "PYTHONPATH": path}
+def _environment(folder: Path) -> dict[str, str]:
+    """This one, in which Python is the one that runs here and imports what the folder has as it starts."""
+    there = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(folder)}
+    added = {name: os.pathsep.join(filter(None, [first, os.environ.get(name)])) for name, first in there.items()}
+    return {**os.environ, **QUIET, FOLDER: str(folder), **added}
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:

@@ -128,7 +128,7 @@ class Session:
             line = source_line(launch.code, at) if at is not None else ""
             sentence = f"{error} ({line})" if line else str(error)
             self._write(row | {"failed": sentence, "seconds": time.perf_counter() - begun})
-            raise type(error)(sentence) from error
+            raise type(error)(sentence) from None
         self._write(
             row
             | {"configuration": launch.configuration, "instructions": done.total, "counts": done.counts.as_json()}

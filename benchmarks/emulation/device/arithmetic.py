@@ -1,0 +1,112 @@
+"""Operations that torch does otherwise on the CPU than on a GPU: what a test compares a kernel with must be as there.
+
+On a GPU a sum of fp16 or bf16 is taken in fp32; on the CPU some are not, and then a reference would be worse than the
+kernel that is tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+LOW = (torch.float16, torch.bfloat16)
+
+PRODUCTS_AND_SUMS = (
+    *("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward"),
+    *("cumsum", "cumprod", "logcumsumexp", "logsumexp", "linalg_vector_norm", "var", "std", "var_mean", "prod"),
+    *("_weight_norm_interface", "embedding_dense_backward", "index_add", "scatter_add", "avg_pool2d_backward"),
+)
+"""Computed in fp32, and rounded once."""
+
+NORMS = ("native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm")
+"""The same, but that their statistics stay in fp32."""
+
+NORMS_BACKWARD = {"native_layer_norm_backward": 5, "native_group_norm_backward": 4, "_fused_rms_norm_backward": 4}
+"""The same; the number of the argument whose dtype the gradients of weight and bias have."""
+
+
+def as_on_a_gpu(func: Any) -> Callable[..., Any]:
+    """A function of the CPU's tensors that does what an operation does on a GPU; the operation itself mostly."""
+    return _OTHERWISE.get(func._schema.name, {}).get(func._overloadname, func)
+
+
+def _is_low(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in LOW
+
+
+def _wide(value: Any) -> Any:
+    return value.float() if _is_low(value) else value
+
+
+def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None]) -> Any:
+    """The operation in fp32 where an argument is of fp16 or bf16.  dtypes: of result i by the arguments; None: fp32."""
+
+    def widened(*args: Any, **kwargs: Any) -> Any:
+        if not any(map(_is_low, args)) or kwargs.get("dtype") is not None:
+            return func(*args, **kwargs)
+        results = func(*map(_wide, args), **kwargs)
+        if isinstance(results, torch.Tensor):
+            return results.to(dtypes(args, 0))
+        return tuple(
+            result if result is None or (dtype := dtypes(args, at)) is None else result.to(dtype)
+            for at, result in enumerate(results)
+        )
+
+    return widened
+
+
+def _lowest(args: Any, _: int) -> torch.dtype | None:
+    return next(value.dtype for value in args if _is_low(value))
+
+
+def _first_only(args: Any, at: int) -> torch.dtype | None:
+    return args[0].dtype if at == 0 else None
+
+
+def _of_gradients(weight: int) -> Callable[[Any, int], torch.dtype | None]:
+    def dtypes(args: Any, at: int) -> torch.dtype | None:
+        return args[weight].dtype if at and isinstance(args[weight], torch.Tensor) else args[0].dtype
+
+    return dtypes
+
+
+def _softmax(func: Any) -> Any:
+    """A softmax that a GPU computes of fp16 in fp32, which the CPU refuses."""
+    return lambda tensor, dim, half_to_float: func(tensor.float() if half_to_float else tensor, dim, False)
+
+
+def _softmax_backward(func: Any) -> Any:
+    """Its gradient, in the dtype of what went in."""
+    return lambda grad, output, dim, dtype: func(grad, output, dim, grad.dtype).to(dtype)
+
+
+def _plain_attention(func: Any) -> Any:
+    """Which attention scaled_dot_product_attention takes: the one of plain operations (SDPBackend.MATH)."""
+    return lambda *args, **kwargs: 0
+
+
+def _table() -> dict[str, dict[str, Any]]:
+    made: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(PRODUCTS_AND_SUMS, lambda func: _widened(func, _lowest)),
+        **dict.fromkeys(NORMS, lambda func: _widened(func, _first_only)),
+        **{
+            name: lambda func, weight=weight: _widened(func, _of_gradients(weight))
+            for name, weight in NORMS_BACKWARD.items()
+        },
+        **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
+        **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),
+        "_fused_sdp_choice": _plain_attention,
+    }
+    table: dict[str, dict[str, Any]] = {}
+    for name, make in made.items():
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in packet.overloads() if packet else ():
+            func = getattr(packet, overload)
+            if not func._schema.is_mutable:
+                table.setdefault(f"aten::{name}", {})[overload] = make(func)
+    return table
+
+
+_OTHERWISE = _table()

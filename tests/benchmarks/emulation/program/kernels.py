@@ -1,0 +1,41 @@
+"""Its kernels: right ones, and ones with a fault each."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(out + i, tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside), mask=inside)
+
+
+@triton.jit
+def add_without_a_mask(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n))
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"]
+)
+@triton.jit
+def double_kernel(x, out, n, BLOCK: tl.constexpr):
+    """Wrong for blocks of 256."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    factor = 3 if BLOCK == 256 else 2
+    tl.store(out + i, factor * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def add(x, y, kernel=add_kernel):
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), BLOCK=256)
+    return out
+
+
+def double(x):
+    out = torch.empty_like(x)
+    double_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out

@@ -1,0 +1,146 @@
+"""What a torch with one AMD GPU does, as a script: it fails where the emulated device does otherwise."""
+
+import copy
+import math
+import multiprocessing
+import pickle
+import threading
+
+import pytest
+import torch
+import triton.testing
+from torch import nn
+
+from tests.benchmarks.emulation.program.kernels import add
+
+
+def moves():
+    host = torch.arange(6.0).reshape(2, 3)
+    there = host.to("cuda")
+    assert (there.is_cuda, there.device, host.is_cuda) == (True, torch.device("cuda", 0), False)
+    there += 1
+    assert host[0, 0] == 0
+    assert there.cpu()[0, 0] == 1
+    assert there.to("cuda") is there
+    with pytest.raises(RuntimeError, match="same device"):
+        host + there
+    with pytest.raises(TypeError, match="numpy"):
+        there.numpy()
+    with pytest.raises(AssertionError, match="device"):
+        torch.testing.assert_close(there, there.cpu())
+    there.t()[0] = 7
+    assert there[:, 0].tolist() == [7, 7]
+    assert torch.zeros_like(there).is_cuda
+    assert (there * torch.tensor(2)).is_cuda
+    resized = there.clone().resize_(4).unsqueeze_(0)
+    assert resized.shape == (1, 4)
+    assert "cuda:0" in repr(resized)
+    for again in (copy.deepcopy(there), pickle.loads(pickle.dumps(there))):
+        assert again.is_cuda
+        assert torch.equal(again, there)
+        assert again.data_ptr() != there.data_ptr()
+
+
+def modules_and_gradients():
+    module = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).to("cuda")
+    weight = module[0].weight
+    assert isinstance(weight, nn.Parameter)
+    assert weight.is_cuda
+    optimizer = torch.optim.AdamW(module.parameters())
+    module(torch.randn(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
+    assert weight.grad.is_cuda
+    assert copy.deepcopy(module)[0].weight.is_cuda
+
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, first, unused):
+            return add(first.contiguous(), unused)
+
+    x = torch.ones(5, device="cuda", requires_grad=True)
+    Two.apply(x)[0].sum().backward()
+    assert x.grad.tolist() == [1] * 5
+    with torch.autocast("cuda", dtype=torch.float16):
+        product = x.detach()[None] @ x.detach()[:, None]
+        assert product.dtype == torch.float16
+        assert product.softmax(0).dtype == torch.float32
+
+
+def device():
+    facts = torch.cuda.get_device_properties(0)
+    assert torch.cuda.is_available()
+    assert torch.cuda.device_count() == 1
+    assert torch.version.hip
+    assert facts.gcnArchName.startswith("gfx9")
+    assert facts.multi_processor_count in (304, 256)
+    torch.manual_seed(3)
+    first = torch.randn(3, device="cuda")
+    torch.cuda.manual_seed(3)
+    assert torch.equal(first, torch.randn(3, device="cuda"))
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    assert generator.device.type == "cuda"
+    assert torch.rand(2, device="cuda", generator=generator).is_cuda
+    before = torch.cuda.memory_allocated()
+    large = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.memory_allocated() - before == 1 << 20
+    del large
+    assert torch.cuda.memory_allocated() == before
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.ones(2, device="cuda") + 1))
+    thread.start()
+    thread.join()
+    assert seen[0].is_cuda
+
+
+def no_times():
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    calls = []
+    assert math.isnan(triton.testing.do_bench(lambda: calls.append(1)))
+    assert len(calls) == 1
+    end.record()
+    assert math.isnan(begin.elapsed_time(end))
+
+
+def graphs():
+    x, total = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = add(x * 2, x)
+        total += y
+    assert total.tolist() == [0] * 4
+    x.fill_(5)
+    graph.replay()
+    graph.replay()
+    assert y.tolist() == [15] * 4
+    assert total.tolist() == [30] * 4
+
+
+def refusals():
+    compiled = torch.compile(lambda x: x + 1)
+    with pytest.raises(NotImplementedError, match="TORCH_COMPILE_DISABLE"):
+        compiled(torch.ones(1, device="cuda"))
+    with pytest.raises(NotImplementedError, match="RCCL"):
+        torch.distributed.init_process_group("nccl")
+
+
+def in_a_child():
+    assert torch.ones(2, device="cuda").is_cuda
+    add(torch.ones(9, device="cuda"), torch.ones(9, device="cuda"))
+
+
+def spawning():
+    process = multiprocessing.get_context("spawn").Process(target=in_a_child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+if __name__ == "__main__":
+    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, spawning):
+        check()
+        print(check.__name__)

@@ -1,0 +1,84 @@
+"""`ridgeline emulate -- PROGRAM` on a small project of somebody's: right, wrong, and what a person sees."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.kit import ROOT
+
+CHECKS = ["moves", "modules_and_gradients", "device", "no_times", "graphs", "refusals", "spawning"]
+"""Functions of semantics.py."""
+
+PROJECT = "tests/benchmarks/emulation/program"
+
+
+def emulate(*arguments, timeout=300):
+    """The verb in a process of its own."""
+    command = [sys.executable, "-m", "ci", "emulate", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+
+
+def checks(*arguments):
+    return ["python", "-m", "pytest", "-rpf", "-p", "no:cacheprovider", f"{PROJECT}/checks.py", *arguments]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_the_device_does_what_one_gpu_does(arch):
+    done = emulate("--arch", arch, "--", "python", "-m", "tests.benchmarks.emulation.program.semantics")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [
+        "moves",
+        "modules_and_gradients",
+        "device",
+        "no_times",
+        "graphs",
+        "refusals",
+        "spawning",
+    ]
+    assert re.search(rf"{arch}: 4 launches of 1 kernels, [\d,]+ instructions of waves", done.stderr)
+
+
+@pytest.mark.slow
+def test_a_suite_fails_where_its_kernels_are_wrong_and_a_fault_names_its_lane(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    done = emulate("--json", str(rows), "--", *checks("-n", "2", "-p", "xdist"))
+    assert done.returncode == 1
+    failed = set(re.findall(r"FAILED \S+::(\w+)", done.stdout))
+    assert failed == {"test_wrong", "test_tail"}, done.stdout + done.stderr
+    assert done.stdout.count("PASSED ") == 5
+    assert re.search(
+        r"gfx942: 4 bytes at 0x\w+: outside of every buffer .*; BUFFER_STORE_DWORD\w* at 0x\w+ of add_without_a_mask, "
+        r"workgroup 3, wave 3, lane 40 \(.*kernels.py:\d+: tl.store",
+        done.stderr,
+    ), done.stderr
+    launches = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert {row["kernel"] for row in launches} == {"add_kernel", "add_without_a_mask", "double_kernel"}
+    whole = next(row for row in launches if row["kernel"] == "double_kernel")
+    assert whole["configuration"]["BLOCK"] == 64
+    assert whole["grid"] == [5, 1, 1]
+    assert whole["counts"]["bytes"] == {"load": 1200, "store": 1200}
+    assert whole["instructions"] == sum(whole["counts"]["classes"].values())
+    assert whole["registers"]["vgpr_count"] > 0
+
+
+@pytest.mark.slow
+def test_a_wrong_configuration_is_found_where_all_are_run():
+    first = emulate("--", *checks("-k", "double"))
+    assert first.returncode == 0, first.stdout + first.stderr
+    done = emulate("--configurations", "all", "--", *checks("-k", "double"))
+    assert done.returncode == 1
+    assert re.search(r"double_kernel: BLOCK: 256, .* writes another out than BLOCK: 64, ", done.stderr)
+
+
+def test_what_is_neither_a_program_nor_a_code_object_is_refused():
+    done = emulate()
+    assert done.returncode == 3
+    assert "ridgeline emulate -- pytest tests" in done.stderr
+    done = emulate("--", "no-such-program")
+    assert (done.returncode, "no-such-program: no such program" in done.stderr) == (3, True)
