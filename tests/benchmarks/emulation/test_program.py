@@ -62,7 +62,7 @@ def test_a_suite_fails_where_its_kernels_are_wrong_and_a_fault_names_its_lane(tm
     whole = next(row for row in launches if row["kernel"] == "double_kernel")
     assert whole["configuration"]["BLOCK"] == 64
     assert whole["grid"] == [5, 1, 1]
-    assert whole["counts"]["bytes"] == {"load": 1200, "store": 1200}
+    assert whole["counts"]["bytes"] == {"load": 4 * 1200, "store": 1200}  # each of 4 waves loads the block of 64
     assert whole["instructions"] == sum(whole["counts"]["classes"].values())
     assert whole["registers"]["vgpr_count"] > 0
 
