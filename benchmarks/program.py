@@ -396,7 +396,8 @@ class Tally:
         found += [f"no kernel {name!r} in any module that imports" for name in dict.fromkeys(self.undeclared)]
         if not self.count(Status.OK):
             counts = [f"{n} {status}" for status in sorted(Status) if (n := self.count(status))]
-            found.append(f"nothing was measured: {', '.join(counts) or 'no case of this tier'}")
+            if counts or not self.undeclared:  # else it is said
+                found.append(f"nothing was measured: {', '.join(counts) or 'no case of this tier'}")
         return found
 
     def as_json(self) -> JsonObject:

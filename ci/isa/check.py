@@ -17,6 +17,7 @@ from ci.isa.judge import CodeVerdict, IsaJudgement, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import lines
 from ci.judging.types import Judgement, Verdict
+from ci.report.words import plural
 from ci.trials.trial import Trial
 from ci.whole_files import replace
 from kernels import project
@@ -68,9 +69,10 @@ def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     imports = ("base: module ", "head: module ")  # a module that does not import is told with its cases, if it has some
     left = [one for one in isa.warnings if not (told and one.startswith(imports))]
     warnings = tuple(f"machine code: {warning}" for warning in left)
-    return dataclasses.replace(
-        judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *warnings), machine_code=tuple(lines(isa))
-    )
+    nothing = isa.verdict is CodeVerdict.CANNOT_TELL and not isa.differences  # no backend declares any
+    code = () if nothing else tuple(lines(isa))
+    warnings = (*judgement.warnings, *warnings)
+    return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=warnings, machine_code=code)
 
 
 def compiled_in(isa: IsaJudgement) -> set[str]:
@@ -99,7 +101,7 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
     elif isa.warnings and unseen:
         parts = [f"machine code was not compared: {isa.warnings[0]}"]
     parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []
-    parts += [f"{right} cases right"] if right else []
+    parts += [f"{plural(right, 'case')} right"] if right else []
     if verdicts[:1] == [judgement.verdict] or not parts:  # what is no pass stands first
         worst = judgement.verdict.exit_code and judgement.verdict is Verdict.worst(verdicts)
         parts.insert(0 if worst else len(parts), judgement.why)
