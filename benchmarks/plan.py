@@ -149,6 +149,10 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     for pattern in selection.cases:
         if not fnmatch.filter([*cases, *full], pattern):
             raise UsageError(f"no case fits {pattern!r}; known: {', '.join(cases)}")
+        tiers = {c["tier"] for k in chosen for c in k["cases"] if _fits(c["name"], k["kernel"], [pattern])}
+        if not tiers.intersection(tiers_of(selection.tier)):
+            first = min(tiers, key=TIERS.index)
+            raise UsageError(f"no case of tier {selection.tier} fits {pattern!r}; with --tier {first} there is one")
     for name in selection.backends:
         if name not in backends:
             raise UsageError(f"no backend {name!r}; known: {', '.join(backends)}")

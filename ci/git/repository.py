@@ -109,7 +109,7 @@ class Repository:
         if revision.startswith("-"):
             raise GitError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
         first, dots, second = revision.partition("...")
-        found = self.merge_base(first, second) if dots else self._hash(f"{revision}^{{commit}}")
+        found = self.merge_base(first, second) if dots else self._commit(revision)
         if found is None and not self.has_history():
             raise GitError(
                 f"{self.root} has no commit yet; `git add` what belongs to it, `git commit`, then run this again"
@@ -122,6 +122,10 @@ class Repository:
                 f"{revision!r} names no commit of {self.root}.{hint} `git log --oneline` lists what is there."
             )
         return self._log("-1", found)[0]
+
+    def _commit(self, revision: str) -> str | None:
+        """The hash of the commit that a revision names.  ":/TEXT" takes nothing behind it (gitrevisions(7))."""
+        return self._hash(f"{revision}^{{commit}}") or self._hash(f"{self._hash(revision)}^{{commit}}")
 
     def merge_base(self, one: str, other: str) -> str | None:
         """The newest commit that two revisions have in common; None if one is unknown or there is none."""

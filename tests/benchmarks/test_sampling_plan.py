@@ -208,3 +208,10 @@ def test_kernels_and_tiers_that_do_not_exist():
     assert plan.choose_kernels([], [{"b": {}}, {"a": {}}], []) == ["a", "b"]
     with pytest.raises(UsageError, match="tier 'daily' is not one of pr, nightly, sweep"):
         plan.tiers_of("daily")
+
+
+def test_a_case_of_another_tier_is_named_with_the_tier_that_has_it():
+    declared = {"kernel": "k", "backends": ["b"], "knobs": {}, "cases": [{"name": "m", "tier": "nightly"}]}
+    with pytest.raises(UsageError, match="no case of tier pr fits 'k/m'; with --tier nightly there is one"):
+        plan.check_selection(plan.Selection("pr", ("k/m",)), [{"k": declared}], ["k"])
+    plan.check_selection(plan.Selection("nightly", ("k/m",)), [{"k": declared}], ["k"])
