@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -35,92 +34,8 @@ from ci.options import (
 )
 from ci.report.words import interval, percent, plain, plural
 from ci.stats.steps import SHORTEST, find_many, find_shifts
-from ci.stats.types import FloatArray, Step
+from ci.stats.types import Step
 from ci.tables import ABSENT, TableError, read_cells
-
-COLUMNS = ("value", "time", "series", "commit", "unit")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Series:
-    """One series, in order of time where the file has times.
-
-    values: as they are, NaN where there is none.  commits: of each value, empty where the file has none.
-    """
-
-    name: str
-    values: FloatArray
-    commits: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SeriesFile:
-    """A whole file.  notes: what was not as expected, as sentences."""
-
-    series: list[Series]
-    notes: list[str]
-
-
-def read(path: str) -> SeriesFile:
-    """The series of a file, or of stdin where the path is `-`.
-
-    TableError says what is wrong with a file of which nothing can be read; OSError where it cannot be opened.
-    """
-    cells = read_cells(path)
-    header = list(map(str, cells))
-    cells = cells.set_axis([name.lower() for name in header], axis=1)
-    if "value" not in cells:
-        raise TableError(
-            f"{plain(path)} has no column `value`: its first line is {plain(','.join(header), 80)!r}. "
-            "A series CSV starts with a header: value, and if you have them series, commit, time"
-        )
-    texts = cells["value"].str.lower()
-    values = pd.to_numeric(cells["value"], errors="coerce").astype(float)
-    troubles: dict[str, tuple[str, pd.Series[bool]]] = {
-        "rows without a value": ("value", texts == ""),
-        "rows with the value NaN": ("value", texts.isin(ABSENT) & (texts != "")),
-        "rows with an infinite value": ("value", values.abs() == np.inf),
-        "rows with a value that is not a number": ("value", values.isna() & ~texts.isin(ABSENT)),
-    }
-    rows = cells.assign(value=values.where(np.isfinite(values)))
-    if "time" in cells:
-        rows["time"] = pd.to_numeric(cells["time"], errors="coerce").astype(float)
-        if rows["time"].isna().all():  # dates, as seconds since 1970 UTC
-            dates = pd.to_datetime(cells["time"], errors="coerce", utc=True, format="mixed")
-            rows["time"] = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
-        unreadable = "rows without a readable time; they stay behind the row before them"
-        troubles[unreadable] = ("time", ~np.isfinite(rows["time"]))
-    notes = [
-        f"{what}: {which.sum()} (first: row {which.argmax() + 1}, {plain(cells[column].iloc[which.argmax()], 40)!r})"
-        for what, (column, which) in troubles.items()
-        if which.any()
-    ]
-    single = [("stdin" if path == "-" else Path(path).name, rows)]
-    groups = rows.groupby("series", sort=False) if "series" in rows else single
-    return SeriesFile([_series(str(name), own, notes) for name, own in groups], notes)
-
-
-def _series(name: str, rows: pd.DataFrame, notes: list[str]) -> Series:
-    """One series by time; where that is equal or unknown, as in the file."""
-    if "unit" in rows and len(units := Counter(rows["unit"][rows["value"].notna()])) > 1:
-        seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units.most_common(5))
-        raise TableError(
-            f"series {plain(name, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
-            "each unit a series of its own"
-        )
-    if "time" in rows:
-        known = rows["time"].replace([np.inf, -np.inf], np.nan).ffill().fillna(-np.inf)
-        if not known.is_monotonic_increasing:
-            notes.append(f"series {plain(name, 40)!r} is put in order of time")
-            rows = rows.loc[known.sort_values(kind="stable").index]
-    commits = rows["commit"].tolist() if "commit" in rows else []
-    if repeated := len(commits) - len(set(commits)):
-        notes.append(f"series {plain(name, 40)!r} has {plural(repeated, 'row')} of a commit again; each is a point")
-    return Series(name, rows["value"].to_numpy(), commits)
-
-
-# ---- steps ----------------------------------------------------------------------------------------------------------
-
 
 Better = Literal["lower", "higher"]
 
@@ -130,18 +45,77 @@ SMALLEST = Settings.recorded_smallest_effect
 ROWS = 40
 """Most rows of the table: one screen."""
 
-WIDE = 1e4
-"""Largest / smallest value beyond which a mixed unit is likelier than a change of speed."""
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeriesSteps:
-    """A series, its steps with indices among its rows, and how many of its rows have a value."""
+    """A series in order of time where the file has times.
 
-    series: Series
+    commits: of each row, empty where the file has none.  points: how many rows have a value.  steps: with indices among
+    the rows.  notes: why it may have none.
+    """
+
+    name: str
+    commits: Sequence[str]
     points: int
-    steps: list[Step]
-    notes: tuple[str, ...]
+    steps: Sequence[Step]
+    notes: Sequence[str]
+
+
+def read(path: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The rows of each series of a file (stdin for `-`), `value` NaN where there is none; what was not as expected.
+
+    TableError says what is wrong with a file of which nothing can be read; OSError where it cannot be opened.
+    """
+    cells = read_cells(path)
+    header = list(map(str, cells))
+    rows = cells.set_axis([name.lower() for name in header], axis=1)
+    if "value" not in rows:
+        raise TableError(
+            f"{plain(path)} has no column `value`: its first line is {plain(','.join(header), 80)!r}. "
+            "A series CSV starts with a header: value, and if you have them series, commit, time"
+        )
+    texts, notes = rows["value"].str.lower(), list[str]()
+    rows["value"] = pd.to_numeric(rows["value"], errors="coerce").astype(float)
+    troubles = {
+        "rows without a value": texts.isin(ABSENT),
+        "rows with an infinite value": rows["value"].abs() == np.inf,
+        "rows with a value that is not a number": rows["value"].isna() & ~texts.isin(ABSENT),
+    }
+    for what, which in troubles.items():
+        if which.any():
+            first = which.idxmax()
+            notes.append(f"{what}: {which.sum()} (first: row {first}, {plain(texts[first], 40)!r})")
+    rows["value"] = rows["value"].where(np.isfinite(rows["value"]))
+    if "time" in rows:
+        moments = pd.to_numeric(rows["time"], errors="coerce").astype(float)
+        if moments.isna().all():  # dates, as seconds since 1970 UTC
+            dates = pd.to_datetime(rows["time"], errors="coerce", utc=True, format="mixed")
+            moments = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+        if moments.isna().any():
+            notes.append(f"rows without a readable time: {moments.isna().sum()}; they stay behind the row before them")
+        rows["time"] = moments
+    groups = rows.groupby("series", sort=False) if "series" in rows else [(_file_name(path), rows)]
+    return {str(name): _in_order(str(name), own, notes) for name, own in groups}, notes
+
+
+def _file_name(path: str) -> str:
+    return "stdin" if path == "-" else Path(path).name
+
+
+def _in_order(name: str, rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The rows of a series by time; where that is equal or unknown, as in the file.  TableError where units differ."""
+    units = rows["unit"][rows["value"].notna()].value_counts() if "unit" in rows else ()
+    if len(units) > 1:
+        seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units[:5].items())
+        raise TableError(
+            f"series {plain(name, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
+            "each unit a series of its own"
+        )
+    moments = rows["time"].ffill().fillna(-np.inf) if "time" in rows else pd.Series(0.0, rows.index)
+    if not moments.is_monotonic_increasing:
+        notes.append(f"series {plain(name, 40)!r} is put in order of time")
+        rows = rows.loc[moments.sort_values(kind="stable").index]
+    return rows
 
 
 @verb("ridgeline detect history.csv --better lower")
@@ -166,42 +140,35 @@ def detect(given: Given) -> int:
     """
     better = given.better
     with bar(err_console(), f"reading {plain(given.file, 80)}"):
-        whole = read(given.file)
-        found = _with_steps(whole)
+        rows, notes = read(given.file)
+        series = _with_steps(rows)
+    regressions = {one.name for one in series if regressed(one.steps, better, given.smallest)}
     if given.as_json:
-        print_json(_document(found, whole, better, given.smallest))
+        print_json({"series": [_document(one, better, one.name in regressions) for one in series], "notes": notes})
     else:
-        _show(found, whole, better, given.smallest)
-    if any(regressed(one.steps, better, given.smallest) for one in found):
+        _show(series, notes, better, len(regressions))
+    if regressions:
         return REGRESSION
-    return PASS if any(one.points >= 2 * SHORTEST for one in found) else NO_VERDICT
+    return PASS if any(one.points >= 2 * SHORTEST for one in series) else NO_VERDICT
 
 
-def _with_steps(file: SeriesFile) -> list[SeriesSteps]:
+def _with_steps(rows_of: dict[str, pd.DataFrame]) -> list[SeriesSteps]:
     """Every series with its steps: as ratios, or as differences where a value is not positive and has no ratio."""
-    measured = [np.flatnonzero(np.isfinite(series.values)) for series in file.series]
-    values = [series.values[at] for series, at in zip(file.series, measured, strict=True)]
-    ratios = iter(find_many([own for own in values if (own > 0).all()]))
-    steps = [next(ratios) if (own > 0).all() else find_shifts(own) for own in values]
-    return [
-        SeriesSteps(
-            series,
-            len(at),
-            [dataclasses.replace(step, index=int(at[step.index])) for step in own],
-            tuple(_remarks(series, at)),
-        )
-        for series, at, own in zip(file.series, measured, steps, strict=True)
-    ]
-
-
-def _remarks(series: Series, at: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Iterator[str]:
-    values, name = series.values[at], plain(series.name, 80)
-    if len(at) < 2 * SHORTEST:
-        yield f"{name}: {plural(len(at), 'point')}; {2 * SHORTEST} are the fewest that can show a step"
-    elif (worst := float(values.min())) <= 0:
-        yield f"{name}: {worst:g} is not positive and has no ratio; its steps are differences"
-    elif values.max() > WIDE * values.min():
-        yield f"{name}: values from {values.min():g} to {values.max():g}; are units mixed in it?"
+    measured = {name: np.flatnonzero(rows["value"].notna()) for name, rows in rows_of.items()}
+    values = {name: rows["value"].to_numpy()[measured[name]] for name, rows in rows_of.items()}
+    ratios = iter(find_many([own for own in values.values() if (own > 0).all()]))
+    series = []
+    for name, rows in rows_of.items():
+        at, own, notes = measured[name], values[name], list[str]()
+        steps = next(ratios) if (own > 0).all() else find_shifts(own)
+        if len(own) < 2 * SHORTEST:
+            notes = [f"{plural(len(own), 'point')}; {2 * SHORTEST} are the fewest that can show a step"]
+        elif (worst := float(own.min())) <= 0:
+            notes = [f"{worst:g} is not positive and has no ratio; its steps are differences"]
+        commits = rows["commit"].tolist() if "commit" in rows else []
+        placed = [dataclasses.replace(step, index=int(at[step.index])) for step in steps]
+        series.append(SeriesSteps(name, commits, len(own), placed, [f"{plain(name, 80)}: {note}" for note in notes]))
+    return series
 
 
 def direction(step: Step, better: Better) -> str:
@@ -209,7 +176,7 @@ def direction(step: Step, better: Better) -> str:
     return "slower" if (step.after > step.before) == (better == "lower") else "faster"
 
 
-def regressed(steps: list[Step], better: Better, smallest: float) -> bool:
+def regressed(steps: Sequence[Step], better: Better, smallest: float) -> bool:
     """Does a slower step still stand: is the last level nearer to the one after it than to the one before?
 
     smallest: share of the level before by which the last one must differ to count.
@@ -223,43 +190,30 @@ def regressed(steps: list[Step], better: Better, smallest: float) -> bool:
     )
 
 
-def _document(found: list[SeriesSteps], whole: SeriesFile, better: Better, smallest: float) -> dict[str, object]:
+def _document(series: SeriesSteps, better: Better, is_regression: bool) -> dict[str, object]:
     """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
-    series = []
-    for one in found:
-        changes = []
-        for step in one.steps:
-            told = {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(step).items()}
-            commit = one.series.commits[step.index] if one.series.commits else None
-            changes.append({"commit": commit, **told, "direction": direction(step, better)})
-        known = {"name": one.series.name, "points": one.points, "changes": changes}
-        series.append({**known, "regressed": regressed(one.steps, better, smallest), "notes": list(one.notes)})
-    return {"series": series, "notes": whole.notes}
+    changes = []
+    for step in series.steps:
+        numbers = {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(step).items()}
+        commit = series.commits[step.index] if series.commits else None
+        changes.append({"commit": commit, **numbers, "direction": direction(step, better)})
+    facts = {"name": series.name, "points": series.points, "changes": changes}
+    return {**facts, "regressed": is_regression, "notes": list(series.notes)}
 
 
-def _show(found: list[SeriesSteps], whole: SeriesFile, better: Better, smallest: float) -> None:
+def _show(series: Sequence[SeriesSteps], notes: Sequence[str], better: Better, slower: int) -> None:
     console = out_console()
-    rows = [(one.series, step) for one in found for step in one.steps]
-    slower = sum(regressed(one.steps, better, smallest) for one in found)
-    console.print(f"{len(found)} series, {plural(len(rows), 'change')}; {slower} end slower")
-    if rows:
-        console.print(_table(rows[:ROWS], better))
-    if len(rows) > ROWS:
-        console.print(f"and {plural(len(rows) - ROWS, 'more change')}; --json has all of them")
-    notes = [*whole.notes, *(note for one in found for note in one.notes)]
-    print_notes(console, notes, ROWS)
-
-
-def _table(rows: list[tuple[Series, Step]], better: Better) -> Table:
+    steps = [(one, step) for one in series for step in one.steps]
+    console.print(f"{len(series)} series, {plural(len(steps), 'change')}; {slower} end slower")
     table = Table("series", "at", "commit", "change", "99 % interval", "before", "after", "p", "", box=None)
-    for series, step in rows:
+    for one, step in steps[:ROWS]:
         ratio = step.ratio if math.isfinite(step.ratio) else None
         low, high = (step.ratio_low, step.ratio_high) if ratio else (None, None)
         way = direction(step, better)
         cells = (
-            plain(series.name, 60),
+            plain(one.name, 60),
             str(step.index),
-            plain(series.commits[step.index], 40)[:12] if series.commits else "-",
+            plain(one.commits[step.index], 40)[:12] if one.commits else "-",
             percent(ratio),
             interval(low, high),
             f"{step.before:.4g}",
@@ -267,4 +221,8 @@ def _table(rows: list[tuple[Series, Step]], better: Better) -> Table:
             f"{step.p_value:.1g}",
         )
         table.add_row(*map(Text, cells), Text(way, style="red" if way == "slower" else "green"))
-    return table
+    if steps:
+        console.print(table)
+    if len(steps) > ROWS:
+        console.print(f"and {plural(len(steps) - ROWS, 'more change')}; --json has all of them")
+    print_notes(console, [*notes, *(note for one in series for note in one.notes)], ROWS)

@@ -235,17 +235,9 @@ def test_gaps_are_left_out_counted_and_keep_their_place(tmp_path):
     assert (code, series["points"]) == (REGRESSION, 94)
     assert (series["changes"][0]["index"], series["changes"][0]["commit"]) == (60, "c60")
     notes = "\n".join(found["notes"])
-    assert "without a value: 1 (first: row 6" in notes
+    assert "without a value: 3 (first: row 6" in notes
     assert "infinite value: 2 (first: row 8, 'inf')" in notes
     assert "not a number: 1 (first: row 10, 'fast')" in notes
-
-
-def test_repeated_commits_are_points_and_said():
-    values = levels((60, 1.0), (40, 1.1))
-    text = "value,commit\n" + "\n".join(f"{float(value)},c{i // 2}" for i, value in enumerate(values))
-    _, found = answer("-", given=text)
-    assert found["series"][0]["points"] == 100
-    assert found["notes"] == ["series 'stdin' has 50 rows of a commit again; each is a point"]
 
 
 def test_series_keep_their_order_and_names(tmp_path):
@@ -288,11 +280,9 @@ def test_what_cannot_be_read_is_one_sentence(text, said):
     assert "Traceback" not in result.output
 
 
-def test_units_that_agree_and_units_that_seem_mixed():
+def test_units_that_agree():
     one = "value,unit\n" + "\n".join(f"{value},us" for value in levels((20, 1.0)))
     assert answer("-", given=one)[1]["series"][0]["notes"] == []
-    two = "value\n" + "\n".join(map(str, levels((20, 1.0), (20, 1e6))))
-    assert "are units mixed" in answer("-", given=two)[1]["series"][0]["notes"][0]
 
 
 @pytest.mark.parametrize("points", [1, 5])
