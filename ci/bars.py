@@ -53,15 +53,15 @@ class Bars(Progress):
                 if task.finished or (not task.completed and task is not self.tasks[0]):
                     continue
                 of = f" {task.completed:,.0f}/{task.total:,.0f}" if task.total else ""
-                said = f"{task.description}{of}, {task.elapsed or 0:.0f} s"
-                self.console.print(said, markup=False, highlight=False, soft_wrap=True)
+                line = f"{task.description}{of}, {task.elapsed or 0:.0f} s"
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def bar(console: Console, what: str, *columns: ProgressColumn) -> Bars:
     """Bars with one task, of unknown length."""
-    found = Bars(console, *(columns or (SpinnerColumn(), TextColumn("{task.description}", markup=False))))
-    found.add_task(what, total=None)
-    return found
+    bars = Bars(console, *(columns or (SpinnerColumn(), TextColumn("{task.description}", markup=False))))
+    bars.add_task(what, total=None)
+    return bars
 
 
 def printable(line: str) -> str:
@@ -116,13 +116,13 @@ class ProgressBars:
 
 def event_in(line: str) -> ProgressEvent | None:
     """The progress in a line, None if it is something else: {"done", "total", "what"} or {"done", "total", "arch"}."""
-    found = json_object(line) if line.startswith("{") else None
-    if found is None or not ({"done", "total"} <= found.keys() and {"what", "arch"} & found.keys()):
+    event = json_object(line) if line.startswith("{") else None
+    if event is None or not ({"done", "total"} <= event.keys() and {"what", "arch"} & event.keys()):
         return None
-    done, total = found["done"], found["total"]
+    done, total = event["done"], event["total"]
     if not isinstance(done, int | float) or not isinstance(total, int | float | None):
         return None
-    return ProgressEvent(str(found.get("arch", "")), str(found.get("what", "")), done, total)
+    return ProgressEvent(str(event.get("arch", "")), str(event.get("what", "")), done, total)
 
 
 def json_object(text: str) -> dict[str, Any] | None:

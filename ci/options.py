@@ -57,13 +57,13 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _seconds(said: str) -> float:
+def _seconds(text: str) -> float:
     try:
-        seconds = float(said)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
-        raise ValueError(f"{said!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}")
+        raise ValueError(f"{text!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}")
     return seconds
 
 
@@ -71,14 +71,14 @@ SECONDS = Parsed("seconds", _seconds)
 """A finite number of seconds within a day."""
 
 
-def _knob(said: str) -> str:
+def _knob(text: str) -> str:
     """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
-    key, equals, setting = said.partition("=")
+    key, equals, setting = text.partition("=")
     role, dot, name = key.rpartition(".")
     if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
         allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
-        raise ValueError(f"{said!r}: expected {allowed}, such as num_stages=3")
-    return said
+        raise ValueError(f"{text!r}: expected {allowed}, such as num_stages=3")
+    return text
 
 
 class NewFile(click.Path):
@@ -112,8 +112,8 @@ class Finite(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; a usage error for what is none."""
-        found = super().convert(value, param, ctx)
-        return found if math.isfinite(found) else self.fail(f"{value!r} is not a finite number", param, ctx)
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number", param, ctx)
 
 
 ANY = click.Path(path_type=Path)
@@ -275,9 +275,9 @@ SOURCE = together(
 
 def plan(given: Given | None = None, **more: Any) -> MeasurePlan:
     """What is measured, by the options of a verb and `more`; what was not asked for keeps its default."""
-    asked = {**vars(given or Given()), **more}
+    wanted = {**vars(given or Given()), **more}
     known = [field.name for field in dataclasses.fields(MeasurePlan)]
-    made = MeasurePlan(**{name: asked[name] for name in known if asked.get(name) is not None})
+    made = MeasurePlan(**{name: wanted[name] for name in known if wanted.get(name) is not None})
     if made.burst_s and made.regime == REGIMES[0]:
         raise click.UsageError("--burst is the length of a burst of sustained calls; it needs --regime sustained")
     return made
@@ -297,13 +297,13 @@ def with_rounds(plan: MeasurePlan, kind: str = "") -> MeasurePlan:
 
 def pairs(option: str, values: tuple[str, ...]) -> dict[str, str]:
     """LABEL=VALUE arguments by label."""
-    found = {}
+    by_label = {}
     for value in values:
         key, equals, rest = value.partition("=")
         if not (key and equals and rest):
             raise click.BadParameter(f"{value!r}: LABEL=VALUE is expected", param_hint=option)
-        found[key] = rest
-    return found
+        by_label[key] = rest
+    return by_label
 
 
 def wait_for_turn() -> None:
@@ -316,8 +316,8 @@ def wait_for_turn() -> None:
 
 def pythons(given: Given) -> dict[str, str]:
     """The Pythons of the sides that have one of their own, by role."""
-    asked = {"base": given.env_base, "head": given.env_head}
-    return {role: python for role, python in asked.items() if python}
+    wanted = {"base": given.env_base, "head": given.env_head}
+    return {role: python for role, python in wanted.items() if python}
 
 
 class LogConsole(Console):

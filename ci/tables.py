@@ -211,16 +211,16 @@ def _statistics(
     counts = {"wins": ~tied & (log > 0), "ties": tied, "losses": ~tied & (log < 0), "below": pairs["ratio"] < bound}
     table = pairs.assign(group=codes[pairs["group"]], log=log, **counts)
     grouped = table.groupby(["group", "column"], sort=False)
-    found = grouped["ratio"].agg(rows="size", mean_of_ratios="mean", worst="min", best="max")
+    statistics = grouped["ratio"].agg(rows="size", mean_of_ratios="mean", worst="min", best="max")
     sums = grouped[["value", "base", *counts]].sum()
     over, under = ("value", "base") if score == "higher" else ("base", "value")
-    found = found.join(sums[list(counts)]).assign(
+    statistics = statistics.join(sums[list(counts)]).assign(
         ratio_of_means=sums[over] / sums[under], geometric_mean=np.exp(grouped["log"].mean())
     )
     whole = ["rows", *counts]
     every = pd.MultiIndex.from_product([range(groups), columns])
-    found = found.reindex(every).fillna(dict.fromkeys(whole, 0)).astype(dict.fromkeys(whole, int))
-    records: list[Statistics] = found.to_dict("records")  # type: ignore[assignment]
+    statistics = statistics.reindex(every).fillna(dict.fromkeys(whole, 0)).astype(dict.fromkeys(whole, int))
+    records: list[Statistics] = statistics.to_dict("records")  # type: ignore[assignment]
     for start in range(0, len(records), len(columns)):
         yield dict(zip(columns, records[start : start + len(columns)], strict=True))
 

@@ -77,7 +77,7 @@ def wait(given: Given) -> int:
 
     Needs GITHUB_TOKEN (actions: read) and GITHUB_REPOSITORY.
     """
-    taken = orders.taken(of_environment(), given.run, given.job, given.minutes)
+    taken = orders.machine_took_job(of_environment(), given.run, given.job, given.minutes)
     late = f"absent: no machine took {given.job!r} within {given.minutes:g} minutes"
     click.echo(f"a machine took {given.job!r}" if taken else late)
     return PASS if taken else NO_VERDICT

@@ -35,7 +35,7 @@ from ci.options import (
 )
 from ci.studies import changes, folder, run
 from ci.studies.declared import studies, study_named
-from ci.studies.run import Left, StudyAsked, code_of, measured, ready
+from ci.studies.run import Left, StudyRequest, code_of, measured, ready
 from ci.studies.types import REGIMES, Study, StudyError
 from ci.sweeps.catalogue import Catalogues
 from ci.sweeps.run import lone_writer
@@ -123,18 +123,18 @@ def _list(as_json: bool) -> int:
     return PASS
 
 
-def _requested(checkout: LocalCheckout, given: Given) -> StudyAsked:
+def _requested(checkout: LocalCheckout, given: Given) -> StudyRequest:
     """What the options of the command line ask for."""
     device, repeats = (given.arch, given.compute_units), (given.trials, given.rounds)
     regime: str = given.regime or ""
-    return StudyAsked(checkout.path, given.cases, *device, regime, *repeats, not given.no_compile, given.budget)
+    return StudyRequest(checkout.path, given.cases, *device, regime, *repeats, not given.no_compile, given.budget)
 
 
 def _plan(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, program: OneProgram) -> int:
     """Points, points that need no GPU time by reason, GPU minutes expected."""
-    console, asked = err_console(), _requested(checkout, given)
-    known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
-    made = {one.name: run.planned(ready(one, asked, known, console)) for one in chosen}
+    console, request = err_console(), _requested(checkout, given)
+    known = Catalogues(request.tree, (name for declared in chosen for name in declared.operators), program, console)
+    made = {declared.name: run.planned(ready(declared, request, known, console)) for declared in chosen}
     if given.as_json:
         print_json(made)
     for name, parts in () if given.as_json else made.items():
@@ -142,16 +142,16 @@ def _plan(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, progra
     return PASS
 
 
-def _measure(one: Study, checkout: LocalCheckout, given: Given, file: Path, program: OneProgram) -> list[Left]:
+def _measure(declared: Study, checkout: LocalCheckout, given: Given, file: Path, program: OneProgram) -> list[Left]:
     """Measure what the file lacks; what is left then.  StudyError if the file has nothing at all."""
-    console, asked = err_console(), _requested(checkout, given)
-    known = Catalogues(asked.tree, one.operators, program, console)
-    parts = ready(one, asked, known, console)
-    left = measured(one, parts, checkout, asked, file, program, console)
-    if one.code:
-        replace(changes.code_file(file), changes.as_text(code_of(one, parts, asked, known, console)))
+    console, request = err_console(), _requested(checkout, given)
+    known = Catalogues(request.tree, declared.operators, program, console)
+    parts = ready(declared, request, known, console)
+    left = measured(declared, parts, checkout, request, file, program, console)
+    if declared.code:
+        replace(changes.code_file(file), changes.as_text(code_of(declared, parts, request, known, console)))
     if not file.exists():
-        raise StudyError(f"the study {one.name} measured nothing: {run.why_nothing(parts, left)}")
+        raise StudyError(f"the study {declared.name} measured nothing: {run.why_nothing(parts, left)}")
     return left
 
 

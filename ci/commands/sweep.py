@@ -49,19 +49,19 @@ COMPUTE_UNITS = option("--compute-units N", "With --arch: of a device with this 
 NO_COMPILE = flag("--no-compile", "Do not compile ahead: no point is pruned by its code.")
 
 
-def _shard(said: str) -> tuple[int, int]:
+def _shard(text: str) -> tuple[int, int]:
     """K/N: one of N parts of the points."""
-    number, _, count = said.partition("/")
+    number, _, count = text.partition("/")
     if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 1000):
-        raise ValueError(f"{said!r}: expected K/N such as 3/8, with K from 1 to N")
+        raise ValueError(f"{text!r}: expected K/N such as 3/8, with K from 1 to N")
     return int(number), int(count)
 
 
-def _rounds(said: str) -> tuple[int, ...]:
+def _rounds(text: str) -> tuple[int, ...]:
     """R,R,...: rounds of each rung."""
-    parts = said.split(",")
+    parts = text.split(",")
     if not all(part.isdigit() and 2 <= int(part) <= 10_000 for part in parts):
-        raise ValueError(f"{said!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000")
+        raise ValueError(f"{text!r}: expected rounds of each rung such as 8,20,40,40,40, each from 2 to 10000")
     return tuple(map(int, parts))
 
 
@@ -170,7 +170,7 @@ def _next_step(plan: SweepPlan, ended: Progressed) -> str:
 
 def planned(given: Given) -> tuple[Prepared, SweepPlan]:
     """What would be measured, and how.  SweepError names what is wrong before anything runs."""
-    grids = [*(one for file in given.files for one in grid.of_file(file)), *grid.of_options(given.knobs)]
+    grids = [*(own for file in given.files for own in grid.of_file(file)), *grid.of_options(given.knobs)]
     if not grids and not given.candidates:
         raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
     wish = grid.PointWish(tuple(grids), given.candidates, given.most)
@@ -200,30 +200,30 @@ def planned(given: Given) -> tuple[Prepared, SweepPlan]:
         budget_min=given.budget,
         deadline_s=given.deadline,
         heap=given.heap or "",
-        world=ready.catalogue.world(ready.pruned.kept),
+        world=ready.catalogue.world(ready.pruned.to_measure),
     )
     return ready, plan
 
 
 def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     """What would be measured, what not and why, and how long it takes."""
-    found = run.expected(ready.catalogue, plan.dealt, plan.rungs_here)
+    effort = run.expected(ready.catalogue, plan.dealt, plan.rungs_here)
     reasons = ready.pruned.reasons()
-    asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
+    count = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
     if as_json:
-        points = {case: [one.as_json() for one in own] for case, own in plan.dealt.items()}
+        points = {case: [point.as_json() for point in own] for case, own in plan.dealt.items()}
         pruned = [
             {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in ready.pruned.dropped
         ]
-        told = {"points": points, "pruned": pruned, "reasons": reasons, "asked": asked, "arch": ready.catalogue.arch}
-        print_json({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)})
+        facts = {"points": points, "pruned": pruned, "reasons": reasons, "asked": count, "arch": ready.catalogue.arch}
+        print_json({**facts, "samples": effort.samples, "gpu_minutes": round(effort.minutes, 2)})
         return PASS
-    click.echo(f"{asked} points of {plan.operator} in {plural(len(ready.asked), 'case')} on {ready.catalogue.arch}")
+    click.echo(f"{count} points of {plan.operator} in {plural(len(ready.asked), 'case')} on {ready.catalogue.arch}")
     for what, count in reasons.items():
         click.echo(f"  {count} are not measured: {what}")
-    for one in ready.pruned.dropped[:3]:
-        click.echo(f"    {one.point.case} {show.knob_words(dict(one.point.knobs))}: {plain(one.why, 200)}")
-    click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
+    for point in ready.pruned.dropped[:3]:
+        click.echo(f"    {point.point.case} {show.knob_words(dict(point.point.knobs))}: {plain(point.why, 200)}")
+    click.echo(f"would measure {effort.points} points into {plan.out}, about {effort.minutes:.1f} GPU minutes")
     click.echo(f"  {show.chances(plan.rungs_here)}")
     return PASS
 
@@ -233,8 +233,8 @@ def _printed(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
 
 def _shown_only(plan: SweepPlan) -> Progressed:
     trials = trials_of(plan)
-    found = gathered(trials)
-    if not found:
+    sweeps = gathered(trials)
+    if not sweeps:
         raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
     left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
-    return Progressed(found[0], left, "only what is recorded was asked for")
+    return Progressed(sweeps[0], left, "only what is recorded was asked for")

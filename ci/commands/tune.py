@@ -115,7 +115,7 @@ def _measured(operator: str, given: Given, checkout: LocalCheckout) -> list[Entr
     compiler = PointCompiler(checkout.path, err_console())
     plan = tuning.tuning_sweep(offers, cases, checkout, compiler, given.budget, given.verify)
     if given.dry_run:
-        minutes = run.expected(offers, plan.pruned.kept, plan.rungs).minutes
+        minutes = run.expected(offers, plan.pruned.to_measure, plan.rungs).minutes
         click.echo(f"{operator}: {len(by_place(cases))} entries on {offers.arch}, for {len(cases)} cases and backends")
         for reason, count in plan.pruned.reasons().items():
             click.echo(f"  {count} points are not measured: {reason}")

@@ -161,7 +161,7 @@ def start(github: GitHub, sha: str, inputs: Mapping[str, str]) -> str:
     return trusted
 
 
-def taken(
+def machine_took_job(
     github: GitHub,
     run: int,
     job: str,

@@ -75,9 +75,9 @@ def asked_action(text: str | None) -> str:
     Raises InitError.
     """
     if text is None:
-        found = SOURCE.fullmatch(origin())
-        asked = f"{found['name']}@{found['commit']}" if found else ""
-        return asked if ACTION.fullmatch(asked) else ""
+        match = SOURCE.fullmatch(origin())
+        action = f"{match['name']}@{match['commit']}" if match else ""
+        return action if ACTION.fullmatch(action) else ""
     if not ACTION.fullmatch(text):
         raise InitError(
             f"--action {text!r} is not OWNER/NAME@COMMIT with all 40 digits of a commit; "
@@ -88,13 +88,15 @@ def asked_action(text: str | None) -> str:
 
 def planned(wanted: SetUp) -> tuple[NewText, ...]:
     """Every file of the set-up.  Raises project.ProjectError where the settings that are there cannot be used."""
-    found = project.around(wanted.root)
-    known = found.file is not None and found.root == wanted.root.resolve()
-    package = found.kernels[0] if known else wanted.package
+    project_now = project.around(wanted.root)
+    known = project_now.file is not None and project_now.root == wanted.root.resolve()
+    package = project_now.kernels[0] if known else wanted.package
     wanted = dataclasses.replace(wanted, package=package)
-    results = found.results.relative_to(found.root).as_posix() if known else "results"
-    runners = found.runners.relative_to(found.root).as_posix() if known and found.runners else ""
-    settings = found.file.name if known and found.file else "ridgeline.toml"
+    results = project_now.results.relative_to(project_now.root).as_posix() if known else "results"
+    runners = ""
+    if known and project_now.runners:
+        runners = project_now.runners.relative_to(project_now.root).as_posix()
+    settings = project_now.file.name if known and project_now.file else "ridgeline.toml"
     return tuple(_files(wanted, results, runners or f"{wanted.folder}/runners.toml", settings))
 
 
@@ -128,9 +130,9 @@ def lacking(root: Path) -> tuple[str, ...]:
 
 def write(root: Path, files: tuple[NewText, ...], ignored: tuple[str, ...]) -> None:
     """Write what is not there.  Raises WriteError."""
-    for one in files:
-        if not one.there:
-            replace(root / one.path, one.text)
+    for file_to_be in files:
+        if not file_to_be.there:
+            replace(root / file_to_be.path, file_to_be.text)
     if ignored:
         file = root / ".gitignore"
         before = file.read_text(encoding="utf-8") if file.is_file() else ""

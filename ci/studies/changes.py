@@ -157,7 +157,9 @@ def compiled(study: Study, points: PointsOf, arch: str, units: int | None, compi
             Batch(case, part.anchor, tuple(own)) for case, own in points(part, target, count).items() if own
         )
         if batches:
-            answer = compiler.told(part.operator, batches, target, count, f"compiling {part.operator} for {target}")
+            answer = compiler.compile_points(
+                part.operator, batches, target, count, f"compiling {part.operator} for {target}"
+            )
             codes += _codes(answer["points"], part.operator, target)
     return codes
 

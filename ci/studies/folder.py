@@ -68,7 +68,7 @@ def keep(folder: Path, lines: Iterable[str]) -> Path:
     path = folder / RECORD
     old = gzip.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
     by_id = {json.loads(line)["id"]: line for line in (*old, *lines) if line.strip()}
-    ordered = sorted(by_id.items(), key=lambda one: (json.loads(one[1])["started_at"], one[0]))
+    ordered = sorted(by_id.items(), key=lambda entry: (json.loads(entry[1])["started_at"], entry[0]))
     text = "".join(f"{line}\n" for _, line in ordered)
     replace(path, gzip.compress(text.encode(), mtime=0))
     return path
@@ -103,7 +103,7 @@ def render(
 
 def keep_checks(folder: Path, study: str, beside: Iterable[Path]) -> None:
     """Take over the checks that were made with a trial file."""
-    for path in (one / CHECKS / f"{study}.jsonl" for one in beside):
+    for path in (folder_of_checks / CHECKS / f"{study}.jsonl" for folder_of_checks in beside):
         if path.exists() and path.parent.parent != folder:
             replace(folder / CHECKS / path.name, path.read_bytes())
 
@@ -150,28 +150,28 @@ def waiting(study: Study, frame: pd.DataFrame) -> list[str]:
     """A sentence for each part of a study without a time, and for each kind of point that has none."""
     count = int(frame["count"].max()) if len(frame) else 0
     timed = frame[frame["status"] == "ok"]
-    found = []
-    for part in (one for one in study.parts if not one.check):
+    sentences = []
+    for part in (part for part in study.parts if not part.check):
         there = set(timed["world"][timed["operator"] == part.operator])
         lacking = [world for world in part.ranks if world not in there]
         if small := [world for world in lacking if world <= count]:
-            found.append(f"{part.operator} on {ranks_text(small)} is not measured yet")
+            sentences.append(f"{part.operator} on {ranks_text(small)} is not measured yet")
         if large := [world for world in lacking if world > count]:
             needs = f"waits for a machine with {ranks_text(large).replace('rank', 'GPU')}"
-            found.append(f"{part.operator} on {ranks_text(large)} {needs}; this one has {count}")
-    return [*found, *untimed(frame[frame["world"] <= count])]
+            sentences.append(f"{part.operator} on {ranks_text(large)} {needs}; this one has {count}")
+    return [*sentences, *untimed(frame[frame["world"] <= count])]
 
 
 def untimed(frame: pd.DataFrame) -> list[str]:
     """Points without a time, counted by operator, backend and status, with the reason that most of them have."""
-    said = frame.loc[frame["status"] != "ok", ["operator", "backend", "status", "why"]].astype(str)
-    found = []
-    for (operator, backend, status), own in said.groupby(["operator", "backend", "status"])["why"]:
+    rows = frame.loc[frame["status"] != "ok", ["operator", "backend", "status", "why"]].astype(str)
+    sentences = []
+    for (operator, backend, status), own in rows.groupby(["operator", "backend", "status"])["why"]:
         why = Counter(own)
         [(first, count)] = why.most_common(1)
         others = f" ({count} of them; {len(why) - 1} other reasons)" if len(why) > 1 else ""
-        found.append(f"{operator}, {backend}: {len(own)} {status}: {first}{others}")
-    return found
+        sentences.append(f"{operator}, {backend}: {len(own)} {status}: {first}{others}")
+    return sentences
 
 
 # ---- where numbers come from -----------------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ def foot_of(frame: pd.DataFrame, found: Sequence[Measured] = ()) -> Foot:
     row = frame.iloc[0]
     hardware = derived.hardware_of(row)
     device = hardware.market_name if hardware else str(row["device"])
-    commits = list(dict.fromkeys(str(one)[:8] for one in frame["commit"] if str(one)))
-    dates = sorted(one.started_at[:10] for one in found if one.started_at)
+    commits = list(dict.fromkeys(str(sweep)[:8] for sweep in frame["commit"] if str(sweep)))
+    dates = sorted(sweep.started_at[:10] for sweep in found if sweep.started_at)
     if not dates and "date" in frame:
         dates = [str(frame["date"].max())[:10]]
     return Foot(
         f"{device} ({row['machine']})",
-        ", ".join(dict.fromkeys(f"Python {one.environment.python}, {one.versions}" for one in found))
+        ", ".join(dict.fromkeys(f"Python {sweep.environment.python}, {sweep.versions}" for sweep in found))
         or ", ".join(dict.fromkeys(frame["env"].astype(str))),
         ", ".join(commits) or "local changes",
         dates[-1] if dates else "",
@@ -211,8 +211,8 @@ def as_markdown(table: pd.DataFrame, title: str, remarks: Iterable[str] = ()) ->
     rule = "|".join("---:" if right else "---" for right in numeric)
     rows = [_row(table, row) for row in table.itertuples(index=False, name=None)]
     lines = [f"# {text(title)}", "", f"| {' | '.join(map(text, heads))} |", f"|{rule}|", *rows]
-    told = [f"- {text(remark, 400)}" for remark in remarks]
-    return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
+    bullets = [f"- {text(remark, 400)}" for remark in remarks]
+    return "\n".join([*lines, *([""] if bullets else []), *bullets]) + "\n"
 
 
 def _row(table: pd.DataFrame, row: Sequence[object]) -> str:
@@ -255,13 +255,13 @@ class StudyRows:
 def of_files(study: Study, paths: Iterable[Path]) -> list[StudyRows]:
     """The lines of a study in trial files, by machine and regime; of a point measured twice the newest counts."""
     by_machine: dict[str, list[Measured]] = {}
-    for one in read_all(paths):
-        by_machine.setdefault(one.origin.machine, []).append(one)
+    for sweep in read_all(paths):
+        by_machine.setdefault(sweep.origin.machine, []).append(sweep)
     return [rows for machine, found in by_machine.items() for rows in _of_machine(study, machine, found)]
 
 
 def _of_machine(study: Study, machine: str, found: Iterable[Measured]) -> Iterator[StudyRows]:
-    ordered = tuple(sorted(found, key=lambda one: one.started_at))
+    ordered = tuple(sorted(found, key=lambda sweep: sweep.started_at))
     frame = of_sweeps(ordered)
     points = [name for name in KEYS if name not in ("env", "commit")]
     mine = frame[_belongs(frame, study.parts)].drop_duplicates(points, keep="last")
@@ -269,8 +269,8 @@ def _of_machine(study: Study, machine: str, found: Iterable[Measured]) -> Iterat
         cases = set(zip(rows["operator"], rows["case"], strict=True))
         lines = tuple(
             trial.text
-            for one in ordered
-            for trial in one.trials
+            for sweep in ordered
+            for trial in sweep.trials
             if trial.sweep and trial.sweep.regime == regime and {(trial.operator, c) for c in trial.cases} & cases
         )
         rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
@@ -288,7 +288,7 @@ def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
 def of_results(study: Study, results: Path) -> list[StudyRows]:
     """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
     rows = of_records(store.load(results), study.parts).sort_values(ORDER, kind="stable")
-    return [StudyRows(str(name), found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
+    return [StudyRows(str(name), own.reset_index(drop=True)) for name, own in rows.groupby("machine", sort=True)]
 
 
 def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
@@ -297,13 +297,13 @@ def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
     A folder is one of records (`results`), or the folder of a study on a machine.
     """
     files = [path / RECORD if (path / RECORD).exists() else path for path in sources]
-    found = of_files(study, [path for path in files if path.is_file()])
+    rows = of_files(study, [path for path in files if path.is_file()])
     for folder in (path for path in files if path.is_dir()):
-        found += of_results(study, folder)
-    if not any(len(one.frame) for one in found):
-        said = ", ".join(map(str, sources))
-        raise StudyError(f"{said}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
-    return found
+        rows += of_results(study, folder)
+    if not any(len(own.frame) for own in rows):
+        named = ", ".join(map(str, sources))
+        raise StudyError(f"{named}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
+    return rows
 
 
 # ---- equal bits ------------------------------------------------------------------------------------------------------
@@ -312,18 +312,19 @@ def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
 def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Finding]:
     """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
     newest: dict[tuple[str, str], CaseCheck] = {}
-    for one in (each for folder in folders for each in case_checks(folder)[0] if each.machine == machine):
+    for check in (each for folder in folders for each in case_checks(folder)[0] if each.machine == machine):
         for part in study.parts:
             arms = (part.anchor, *part.arms)
-            if part.check and part.operator == one.kernel and part.has(one.case, one.world) and one.backend in arms:
-                newest[one.case, one.backend] = one
-    return [_bits_finding(one) for one in newest.values() if one.status != "unsupported"]
+            is_case = part.operator == check.kernel and part.has(check.case, check.world)
+            if part.check and is_case and check.backend in arms:
+                newest[check.case, check.backend] = check
+    return [_bits_finding(check) for check in newest.values() if check.status != "unsupported"]
 
 
-def _bits_finding(one: CaseCheck) -> Finding:
-    if one.status != GOOD:
-        text = f"{one.status}: {one.why}"
+def _bits_finding(check: CaseCheck) -> Finding:
+    if check.status != GOOD:
+        text = f"{check.status}: {check.why}"
     else:
-        text = "the reference's bits" if one.error == 0 else f"differs from the reference by {one.error:.2g} (norm)"
-    rule = f"Equal bits, {one.case}, {one.backend}: {text}"
-    return Finding(rule, float("nan"), f"{rule} (checked {one.at[:10]})")
+        text = "the reference's bits" if check.error == 0 else f"differs from the reference by {check.error:.2g} (norm)"
+    rule = f"Equal bits, {check.case}, {check.backend}: {text}"
+    return Finding(rule, float("nan"), f"{rule} (checked {check.at[:10]})")

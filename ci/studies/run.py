@@ -48,7 +48,7 @@ def measured(
     study: Study,
     parts: Sequence[ReadyPart],
     checkout: LocalCheckout,
-    asked: StudyAsked,
+    request: StudyRequest,
     out: Path,
     program: OneProgram,
     console: Console,
@@ -60,21 +60,21 @@ def measured(
     left, spent_min = list[Left](), 0.0
     for number, part in enumerate(parts, 1):
         operator = part.part.operator
-        console.print(f"{study.name}, part {number} of {len(parts)}: {operator}, {len(part.asked)} cases")
+        console.print(f"{study.name}, part {number} of {len(parts)}: {operator}, {len(part.points)} cases")
         count, began = part.pruned.count, time.monotonic()
         if part.part.check:
             _check(part, checkout, out.parent / CHECKS / f"{study.name}.jsonl", program, console)
         elif count:
-            ended = go_on(_plan(study, part, checkout, asked, out, spent_min), console, program.follow)
+            ended = go_on(_plan(study, part, checkout, request, out, spent_min), console, program.follow)
             left += [Left(operator, ended.left.count, ended.why)] if ended.left else []
         spent_min += (time.monotonic() - began) / 60 * part.world
     return left
 
 
 def _plan(
-    study: Study, part: ReadyPart, checkout: LocalCheckout, asked: StudyAsked, out: Path, spent_min: float
+    study: Study, part: ReadyPart, checkout: LocalCheckout, request: StudyRequest, out: Path, spent_min: float
 ) -> SweepPlan:
-    operator, regime = part.part.operator, asked.regime or study.regime
+    operator, regime = part.part.operator, request.regime or study.regime
     return SweepPlan(
         sweep_id(operator, checkout, part.rungs, regime),
         operator,
@@ -84,7 +84,7 @@ def _plan(
         out,
         part.rungs,
         regime,
-        budget_min=None if asked.budget_min is None else max(asked.budget_min - spent_min, 0.0),
+        budget_min=None if request.budget_min is None else max(request.budget_min - spent_min, 0.0),
         world=part.world,
         shared=True,
         whole_calls=WHOLE_CALLS if study.whole_call else 0,
@@ -93,8 +93,8 @@ def _plan(
 
 def _check(part: ReadyPart, checkout: LocalCheckout, out: Path, program: OneProgram, console: Console) -> None:
     """Compare every arm with the reference; MeasureError if that could not be done."""
-    backends = list(dict.fromkeys(point.backend for own in part.asked.values() for point in own))
-    plan = MeasurePlan("sweep", [part.part.operator], list(part.asked), backends)
+    backends = list(dict.fromkeys(point.backend for own in part.points.values() for point in own))
+    plan = MeasurePlan("sweep", [part.part.operator], list(part.points), backends)
     if measure([checkout], plan, out, console, "verify", by=program) not in (MEASURED, FAULTS, NOTHING):
         raise MeasureError(f"the checks of {part.part.operator} broke off; what is finished is in {out}")
 
@@ -107,13 +107,13 @@ def points(part: StudyPart, catalogue: Catalogue, cases: Sequence[str] = ()) -> 
 
     cases: patterns, only these.  Raises StudyError where nothing matches, or a declared knob does not exist.
     """
-    own = [offer for offer in catalogue.offers if part.has(offer.case, offer.world)]
-    if not own:
-        asked = f"{', '.join(part.cases[:4])} on {ranks_text(part.ranks)}"
-        raise StudyError(f"no case of {part.operator} matches {asked}; it has {some(catalogue.cases)}")
+    offers = [offer for offer in catalogue.offers if part.has(offer.case, offer.world)]
+    if not offers:
+        wanted_cases = f"{', '.join(part.cases[:4])} on {ranks_text(part.ranks)}"
+        raise StudyError(f"no case of {part.operator} matches {wanted_cases}; it has {some(catalogue.cases)}")
     wanted = Tried(cases=tuple(cases))
     by_case: dict[str, dict[str, BackendOffer]] = {}
-    for offer in own:
+    for offer in offers:
         if wanted.at(offer.case):
             by_case.setdefault(offer.case, {})[offer.backend] = offer
     return {case: list(_points(part, case, offers, catalogue.arch)) for case, offers in by_case.items()}
@@ -157,7 +157,7 @@ def combinations(tried: Tried) -> list[Knobs]:
 
 
 @dataclasses.dataclass(frozen=True)
-class StudyAsked:
+class StudyRequest:
     """Where and how a study is done.  cases: patterns, only these.  arch, compute_units: None for this machine's.
 
     trials, rounds: over those of the declaration; None to keep them.  budget_min: GPU minutes, None for any.
@@ -176,77 +176,77 @@ class StudyAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadyPart:
-    """A part of a study.  asked: its points by case; compiler: by whose code some need no time, None for none."""
+    """A part of a study.  points: by case; compiler: by whose code some need no time, None for none."""
 
     part: StudyPart
     catalogue: Catalogue
-    asked: Mapping[str, Sequence[Point]]
+    points: Mapping[str, Sequence[Point]]
     compiler: PointCompiler | None
     rungs: Rungs
 
     @functools.cached_property
     def pruned(self) -> Pruned:
         """What is left to be measured.  Compiling ahead takes seconds: it waits until it is the part's turn."""
-        return prune(self.catalogue, self.asked, self.anchors, self.compiler)
+        return prune(self.catalogue, self.points, self.anchors, self.compiler)
 
     @property
     def anchors(self) -> dict[str, str]:
         """The anchor of each case."""
-        return dict.fromkeys(self.asked, self.part.anchor)
+        return dict.fromkeys(self.points, self.part.anchor)
 
     @property
     def count(self) -> int:
         """Points and plain arms that were asked for."""
-        return sum(map(len, self.asked.values()))
+        return sum(map(len, self.points.values()))
 
     @property
     def expected(self) -> ExpectedEffort:
         """What measuring it takes."""
-        return expected(self.catalogue, self.pruned.kept, self.rungs)
+        return expected(self.catalogue, self.pruned.to_measure, self.rungs)
 
     @property
     def world(self) -> int:
         """The most ranks of its cases."""
-        return self.catalogue.world(self.asked)
+        return self.catalogue.world(self.points)
 
 
-def ready(study: Study, asked: StudyAsked, known: Catalogues, console: Console) -> list[ReadyPart]:
+def ready(study: Study, request: StudyRequest, known: Catalogues, console: Console) -> list[ReadyPart]:
     """Every part of a study that has a case among those asked for.  StudyError, SweepError or MeasureError if not."""
-    made = list(_parts(study, asked, known, console))
+    made = list(_parts(study, request, known, console))
     if not made:
-        raise SweepError(f"no case of the study {study.name} fits {', '.join(asked.cases)}")
+        raise SweepError(f"no case of the study {study.name} fits {', '.join(request.cases)}")
     return made
 
 
-def _parts(study: Study, asked: StudyAsked, known: Catalogues, console: Console) -> Iterator[ReadyPart]:
+def _parts(study: Study, request: StudyRequest, known: Catalogues, console: Console) -> Iterator[ReadyPart]:
     for part in study.parts:
-        catalogue = known.of(part.operator, asked.arch, asked.compute_units)
-        found = points(part, catalogue, asked.cases)
-        if found:
-            compiler = PointCompiler(asked.tree, console, launched=asked.arch is None, program=known.program)
-            ahead = asked.compile_ahead and not part.check
-            yield ReadyPart(part, catalogue, found, compiler if ahead else None, rungs(study, asked))
+        catalogue = known.of(part.operator, request.arch, request.compute_units)
+        points_of_part = points(part, catalogue, request.cases)
+        if points_of_part:
+            compiler = PointCompiler(request.tree, console, launched=request.arch is None, program=known.program)
+            ahead = request.compile_ahead and not part.check
+            yield ReadyPart(part, catalogue, points_of_part, compiler if ahead else None, rungs(study, request))
 
 
 def code_of(
-    study: Study, parts: Sequence[ReadyPart], asked: StudyAsked, known: Catalogues, console: Console
+    study: Study, parts: Sequence[ReadyPart], request: StudyRequest, known: Catalogues, console: Console
 ) -> list[changes.PointCode]:
     """The machine code of all points, for the device that measures and AMD's."""
 
     def points_of(part: StudyPart, arch: str, units: int | None) -> Mapping[str, Sequence[Point]]:
-        return points(part, known.of(part.operator, arch, units), asked.cases)
+        return points(part, known.of(part.operator, arch, units), request.cases)
 
     device = parts[0].catalogue
-    compiler = PointCompiler(asked.tree, console, program=known.program)
+    compiler = PointCompiler(request.tree, console, program=known.program)
     return changes.compiled(study, points_of, device.arch, device.compute_units, compiler)
 
 
-def rungs(study: Study, asked: StudyAsked) -> Rungs:
+def rungs(study: Study, request: StudyRequest) -> Rungs:
     """Few rounds for all and more for the best, or all rounds of all trials for every point."""
     kind = machine_kind()
-    if study.halving and not asked.trials:
+    if study.halving and not request.trials:
         return Rungs.of(study.operators[0], kind)
-    count, rounds = asked.trials or study.trials, asked.rounds or study.rounds
+    count, rounds = request.trials or study.trials, request.rounds or study.rounds
     return Rungs.of(study.operators[0], kind, (rounds,) * count, halving=False)
 
 
@@ -260,7 +260,7 @@ def planned(parts: Sequence[ReadyPart]) -> list[dict[str, Any]]:
             "operator": ready_part.part.operator,
             "arch": ready_part.catalogue.arch,
             "ranks": list(ready_part.part.ranks),
-            "cases": len(ready_part.asked),
+            "cases": len(ready_part.points),
             "points": ready_part.count,
             "measured": 0 if ready_part.part.check else ready_part.pruned.count,
             "checked": ready_part.count if ready_part.part.check else 0,
@@ -286,14 +286,14 @@ def plan_table(name: str, parts: Sequence[Mapping[str, Any]]) -> Table:
 
 def why_nothing(parts: Sequence[ReadyPart], left: Sequence[Left]) -> str:
     """Why a study has no line."""
-    said = [one.why for one in left] + [each.why for part in parts for each in part.pruned.dropped]
-    return "; ".join(list(dict.fromkeys(said))[:3]) or "no point is left"
+    reasons = [part_left.why for part_left in left] + [each.why for part in parts for each in part.pruned.dropped]
+    return "; ".join(list(dict.fromkeys(reasons))[:3]) or "no point is left"
 
 
 def show(study: Study, made: Rendered, as_json: bool) -> None:
     """Where everything is, the rules and what is missing; the table is in table.md and table.csv."""
     if as_json:
-        click.echo(json.dumps(told(study, made), indent=1))
+        click.echo(json.dumps(result_document(study, made), indent=1))
         return
     console = out_console()
     console.print(f"[bold]{study.title}[/bold]")
@@ -302,7 +302,7 @@ def show(study: Study, made: Rendered, as_json: bool) -> None:
         console.print(f"- {line}", markup=False)
 
 
-def told(study: Study, made: Rendered) -> dict[str, object]:
+def result_document(study: Study, made: Rendered) -> dict[str, object]:
     """What came of a study as JSON values."""
     rules = [{"rule": finding.rule, "said": finding.sentence} for finding in made.findings]
     rows = json.loads(made.table.to_json(orient="records", double_precision=12))

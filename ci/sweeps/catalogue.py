@@ -189,7 +189,7 @@ class Catalogue:
 
     def of(self, case: str, backend: str) -> BackendOffer | None:
         """The offer of a backend in a case."""
-        return next((one for one in self.offers if one.case == case and one.backend == backend), None)
+        return next((offer for offer in self.offers if offer.case == case and offer.backend == backend), None)
 
     def chosen(self, cases: Sequence[str], backends: Sequence[str], tiers: Sequence[str]) -> Catalogue:
         """Those that are asked for: by name or pattern, else by tier.  SweepError names what fits nothing."""
@@ -210,10 +210,10 @@ class Catalogue:
 
 def by_place(cases: Iterable[BackendOffer]) -> dict[TablePlace, list[BackendOffer]]:
     """The cases of each entry, or of each place for one, in the order of the declaration."""
-    found: dict[TablePlace, list[BackendOffer]] = {}
-    for one in cases:
-        found.setdefault(one.place, []).append(one)
-    return found
+    by_place: dict[TablePlace, list[BackendOffer]] = {}
+    for case in cases:
+        by_place.setdefault(case.place, []).append(case)
+    return by_place
 
 
 def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[BackendOffer]:
@@ -232,8 +232,8 @@ def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequen
 
 def tuned_operators(tree: Path) -> list[str]:
     """Every operator of a tree that has a tuned table, by what it declares."""
-    found = query("list", *options(tree=tree))
-    return [one["kernel"] for one in found["kernels"] if one.get("tuned")]
+    answer = query("list", *options(tree=tree))
+    return [kernel["kernel"] for kernel in answer["kernels"] if kernel.get("tuned")]
 
 
 def some(names: Iterable[str], near: str = "", most: int = 8) -> str:
@@ -266,8 +266,8 @@ class Catalogues:
     def of(self, operator: str, arch: str | None = None, compute_units: int | None = None) -> Catalogue:
         """As `ask`, of one of the operators."""
         if (arch, compute_units) not in self._known:
-            found = self._asked(arch, compute_units)
-            made = {name: parsed(found, name) for name in self._operators}
+            answer = self._asked(arch, compute_units)
+            made = {name: parsed(answer, name) for name in self._operators}
             self._known[arch, compute_units] = self._known[made[operator].arch, made[operator].compute_units] = made
         return self._known[arch, compute_units][operator]
 
@@ -280,25 +280,25 @@ class Catalogues:
             return dict(json.loads(out.read_text()))
 
 
-def parsed(found: Json, operator: str) -> Catalogue:
+def parsed(answer: Json, operator: str) -> Catalogue:
     """The catalogue of an operator in what `python -m benchmarks candidates` printed."""
-    offers = tuple(_offer(one, operator) for one in found["entries"] if one.get("kernel", operator) == operator)
-    return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers, found.get("devices"))
+    offers = tuple(_offer(entry, operator) for entry in answer["entries"] if entry.get("kernel", operator) == operator)
+    return Catalogue(operator, answer.get("arch") or "cpu", answer.get("compute_units"), offers, answer.get("devices"))
 
 
-def _offer(one: Json, operator: str) -> BackendOffer:
+def _offer(entry: Json, operator: str) -> BackendOffer:
     plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "baseline")
-    knobs = {name: KnobFact(name, told["default"], told["type"]) for name, told in one["knobs"].items()}
+    knobs = {name: KnobFact(name, fact["default"], fact["type"]) for name, fact in entry["knobs"].items()}
     tuned: dict[str, Any] = {"defaults": {name: knob.default for name, knob in knobs.items()}}
-    if table := one.get("table"):
+    if table := entry.get("table"):
         tuned = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
         tuned["place"] = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     return BackendOffer(
         operator,
-        **{name: one[name] for name in plain if one.get(name) is not None},
+        **{name: entry[name] for name in plain if entry.get(name) is not None},
         **tuned,
         knobs=knobs,
-        candidates=tuple(one.get("candidates") or ()),
-        why_not=one.get("why") or "",
-        cost=Cost(**(one.get("cost") or {})),
+        candidates=tuple(entry.get("candidates") or ()),
+        why_not=entry.get("why") or "",
+        cost=Cost(**(entry.get("cost") or {})),
     )

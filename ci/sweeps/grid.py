@@ -71,24 +71,24 @@ class KnobGrid:
 def of_options(knobs: Sequence[str]) -> list[KnobGrid]:
     """The grid of NAME=V,V options; none without options.  SweepError names what is wrong."""
     values: dict[str, list[Any]] = {}
-    for one in knobs:
-        name, equals, said = one.partition("=")
-        if not (equals and name.isidentifier() and said):
-            raise SweepError(f"--knob {one!r}: expected NAME=VALUE,VALUE such as num_warps=4,8")
+    for knob in knobs:
+        name, equals, texts = knob.partition("=")
+        if not (equals and name.isidentifier() and texts):
+            raise SweepError(f"--knob {knob!r}: expected NAME=VALUE,VALUE such as num_warps=4,8")
         if name in values:
             raise SweepError(f"--knob {name} is given twice; give all of its values in one: {name}=V,V")
-        values[name] = _once([_value(part.strip()) for part in said.split(",")], f"--knob {name}")
+        values[name] = _once([_value(part.strip()) for part in texts.split(",")], f"--knob {name}")
     return [KnobGrid(values)] if values else []
 
 
-def _value(said: str) -> Any:
-    if said.lower() in ("true", "false"):
-        return said.lower() == "true"
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     try:
-        found = ast.literal_eval(said)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return said
-    return found if isinstance(found, str | int | float) else said
+        return text
+    return value if isinstance(value, str | int | float) else text
 
 
 _SCALAR = that(
@@ -105,16 +105,20 @@ TABLE = record(
 def of_file(path: Path) -> list[KnobGrid]:
     """The grids of a file.  SweepError names what is wrong."""
     try:
-        read = path.read_text(encoding="utf-8")
-        found = json.loads(read) if path.suffix == ".json" else tomllib.loads(read)
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise SweepError(f"--grid {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        that(lambda one: isinstance(one, dict), "a table with knobs, points, case, backend, grid")(found, str(path))
-        more = found.pop("grid", [])
+        that(lambda value: isinstance(value, dict), "a table with knobs, points, case, backend, grid")(
+            document, str(path)
+        )
+        more = document.pop("grid", [])
         items(anything)(more, f"{path}: grid")
-        tables = [(str(path), found)] * bool(found) + [(f"{path}: grid {n}", one) for n, one in enumerate(more, 1)]
-        grids = [_table(where, one) for where, one in tables]
+        tables = [(str(path), document)] * bool(document) + [
+            (f"{path}: grid {n}", table) for n, table in enumerate(more, 1)
+        ]
+        grids = [_table(where, table) for where, table in tables]
     except Unfit as error:
         raise SweepError(f"--grid {error}") from None
     if not sum(grid.size for grid in grids):
@@ -122,22 +126,22 @@ def of_file(path: Path) -> list[KnobGrid]:
     return grids
 
 
-def _table(where: str, found: Any) -> KnobGrid:
-    TABLE(found, where)
-    values = {name: one if isinstance(one, list) else [one] for name, one in found.get("knobs", {}).items()}
+def _table(where: str, document: Any) -> KnobGrid:
+    TABLE(document, where)
+    values = {name: value if isinstance(value, list) else [value] for name, value in document.get("knobs", {}).items()}
     for name, own in values.items():
         items(_SCALAR, "at least one value")(own, f"{where}: {name}")
         _once(own, f"--grid {where}: {name}")
-    rest = {key: found[key] for key in ("case", "backend") if key in found}
-    return KnobGrid(values, tuple(found.get("points", ())), **rest, source=f"--grid {where}")
+    rest = {key: document[key] for key in ("case", "backend") if key in document}
+    return KnobGrid(values, tuple(document.get("points", ())), **rest, source=f"--grid {where}")
 
 
 def _once(values: Sequence[Any], where: str) -> list[Any]:
     """Values of a knob, each once: 1 and true are two values."""
-    found = {(type(value), value): value for value in values}
-    if len(found) < len(values):
+    distinct = {(type(value), value): value for value in values}
+    if len(distinct) < len(values):
         raise SweepError(f"{where} has a value twice in {', '.join(map(str, values))}")
-    return list(found.values())
+    return list(distinct.values())
 
 
 # ---- points -------------------------------------------------------------------------------------------------------
@@ -168,14 +172,14 @@ def points(catalogue: Catalogue, wish: PointWish) -> dict[str, list[Point]]:
             "values or cases (--case GLOB, --backend NAME), or allow more: "
             f"--most {count}"
         )
-    found: dict[str, dict[str, Point]] = {}
+    by_case: dict[str, dict[str, Point]] = {}
     for offer in catalogue.offers:
         for overrides in _overrides(offer, wish):
             point = Point(offer.case, offer.backend, overrides)
-            found.setdefault(offer.case, {}).setdefault(point.label, point)
-    if not any(point.knobs for own in found.values() for point in own.values()):
+            by_case.setdefault(offer.case, {}).setdefault(point.label, point)
+    if not any(point.knobs for own in by_case.values() for point in own.values()):
         raise SweepError(_nothing(catalogue, wish))
-    return {case: list(own.values()) for case, own in found.items()}
+    return {case: list(own.values()) for case, own in by_case.items()}
 
 
 def _fitting(offer: BackendOffer, wish: PointWish) -> Iterator[KnobGrid]:
@@ -183,7 +187,7 @@ def _fitting(offer: BackendOffer, wish: PointWish) -> Iterator[KnobGrid]:
     for grid in wish.grids:
         if fnmatch.fnmatchcase(offer.case, grid.case) and grid.backend in ("", offer.backend):
             values = {name: each for name, each in grid.values.items() if name in offer.knobs}
-            own = tuple(one for one in grid.points if set(one) <= set(offer.knobs))
+            own = tuple(point for point in grid.points if set(point) <= set(offer.knobs))
             yield dataclasses.replace(grid, values=values, points=own)
 
 
@@ -196,24 +200,24 @@ def _overrides(offer: BackendOffer, wish: PointWish) -> Iterator[Knobs]:
     if not offer.knobs or offer.baseline:
         yield {}
     if wish.candidates:
-        yield from (offer.overrides(one) for one in offer.candidates)
+        yield from (offer.overrides(knobs) for knobs in offer.candidates)
     for grid in _fitting(offer, wish):
         yield from grid.knob_sets()
 
 
 def _refuse_unknown(catalogue: Catalogue, grid: KnobGrid) -> None:
-    offers = [one for one in catalogue.offers if grid.backend in ("", one.backend)]
-    cases = [one for one in offers if fnmatch.fnmatchcase(one.case, grid.case)]
+    offers = [offer for offer in catalogue.offers if grid.backend in ("", offer.backend)]
+    cases = [offer for offer in offers if fnmatch.fnmatchcase(offer.case, grid.case)]
     if not offers or not cases:
-        asked = f"backend {grid.backend!r}" if not offers else f"case {grid.case!r}"
+        wanted = f"backend {grid.backend!r}" if not offers else f"case {grid.case!r}"
         raise SweepError(
-            f"{grid.source}: {asked} is none of those that are swept: {some(catalogue.backends + catalogue.cases)}"
+            f"{grid.source}: {wanted} is none of those that are swept: {some(catalogue.backends + catalogue.cases)}"
         )
-    known = {name: knob for one in cases for name, knob in one.knobs.items()}
+    known = {name: knob for offer in cases for name, knob in offer.knobs.items()}
     for name in grid.names:
         if name not in known:
             among = f"; there are {some(known, name, 30)}" if known else ""
-            backends = ", ".join(sorted({one.backend for one in cases}))
+            backends = ", ".join(sorted({offer.backend for offer in cases}))
             raise SweepError(f"{grid.source}: none of {backends} has a knob {name!r}{among}")
     pairs = [(name, value) for name, values in grid.values.items() for value in values]
     for name, value in [*pairs, *(pair for point in grid.points for pair in point.items())]:
@@ -259,5 +263,5 @@ def prepared(
 def swept(chosen: Catalogue, wish: PointWish) -> Catalogue:
     """The backends that have something to sweep: the knobs of a grid, or candidates; all where none has."""
     names = {name for grid in wish.grids for name in grid.names}
-    offers = [one for one in chosen.offers if names & set(one.knobs) or (wish.candidates and one.candidates)]
+    offers = [offer for offer in chosen.offers if names & set(offer.knobs) or (wish.candidates and offer.candidates)]
     return dataclasses.replace(chosen, offers=tuple(offers or chosen.offers))

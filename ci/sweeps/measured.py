@@ -97,14 +97,16 @@ class Measured:
 def read(paths: Iterable[Path]) -> Measured:
     """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines."""
     files = list(paths)
-    found = read_all(files)
+    sweeps = read_all(files)
     named = ", ".join(map(str, files))
-    if not found:
+    if not sweeps:
         raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep --help` says how to measure one")
-    if len(found) > 1:
-        origins = "; ".join(str(one.origin) for one in found)
-        raise SweepError(f"{named}: lines of {len(found)} origins ({origins}); give the files of one of them at a time")
-    return found[0]
+    if len(sweeps) > 1:
+        origins = "; ".join(str(sweep.origin) for sweep in sweeps)
+        raise SweepError(
+            f"{named}: lines of {len(sweeps)} origins ({origins}); give the files of one of them at a time"
+        )
+    return sweeps[0]
 
 
 def read_all(paths: Iterable[Path]) -> list[Measured]:
@@ -123,7 +125,7 @@ def gathered(trials: Iterable[Trial], problems: Sequence[str] = ()) -> list[Meas
     for trial in trials:
         if trial.sweep:
             by_origin.setdefault(origin_of(trial), {}).setdefault(trial.id, trial)
-    return [_measured(origin, list(found.values()), problems) for origin, found in by_origin.items()]
+    return [_measured(origin, list(own.values()), problems) for origin, own in by_origin.items()]
 
 
 def origin_of(trial: Trial) -> Origin:
@@ -134,7 +136,7 @@ def origin_of(trial: Trial) -> Origin:
 
 def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) -> Measured:
     newest = max(trials, key=lambda trial: trial.order)
-    declared = {one.operator: found for one in trials if (found := one.declaration())}
+    declared = {trial.operator: declaration for trial in trials if (declaration := trial.declaration())}
     return Measured(
         _frame(tuple(trials), newest.machine.kind).copy(deep=False),
         origin,
@@ -181,7 +183,7 @@ Key = tuple[str, str, str, str, str]
 
 def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
     """Every point with what was seen of it, in the order of the lines."""
-    found: dict[Key, list[Observation]] = {}
+    seen: dict[Key, list[Observation]] = {}
     for trial in trials:
         batch = trial.sweep
         assert batch is not None, "a line of a sweep"
@@ -191,17 +193,17 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
             for label, arm in result.of_role("head").items():
                 key = (trial.operator, case, *split(label), batch.regime)
                 same = batch.same_as.get((case, label), "")
-                found.setdefault(key, []).append(Observation(trial, arm, anchored, same))
-    return found
+                seen.setdefault(key, []).append(Observation(trial, arm, anchored, same))
+    return seen
 
 
 @functools.lru_cache(maxsize=16)
 def _frame(trials: tuple[Trial, ...], kind: str) -> pd.DataFrame:
     """Of the same trials once: pages show a sweep, and the history has its knobs."""
     seen = observations(trials)
-    timed = {key: seen.get(_timed_as(key, found), found) for key, found in seen.items()}
-    ratios = _ratios({key: found for key, found in timed.items() if found is seen[key]}, kind)
-    rows = [_row(key, found, timed[key], ratios.get(_timed_as(key, found))) for key, found in seen.items()]
+    timed = {key: seen.get(_timed_as(key, own), own) for key, own in seen.items()}
+    ratios = _ratios({key: own for key, own in timed.items() if own is seen[key]}, kind)
+    rows = [_row(key, own, timed[key], ratios.get(_timed_as(key, own))) for key, own in seen.items()]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -216,9 +218,9 @@ def _row(
 ) -> Json:
     """seen: of the point; timed: of the one whose times it has, which may be another."""
     operator, case, backend, point, regime = key
-    status = worst(one.arm.status for one in timed)
-    last = next((one for one in reversed(seen) if one.arm.status is status), seen[-1])
-    good = [one for one in timed if one.arm.ok] if status is Status.OK else []
+    status = worst(observation.arm.status for observation in timed)
+    last = next((observation for observation in reversed(seen) if observation.arm.status is status), seen[-1])
+    good = [observation for observation in timed if observation.arm.ok] if status is Status.OK else []
     batch = last.trial.sweep
     assert batch is not None
     knobs = dict(batch.points[point].knobs) if point in batch.points else {}
@@ -234,11 +236,11 @@ def _row(
         "why": last.arm.why,
         "knobs": knobs,
         "config": {**last.arm.knobs, **knobs},
-        "seconds": statistics.median(one.arm.median for one in good) if good else math.nan,
+        "seconds": statistics.median(observation.arm.median for observation in good) if good else math.nan,
         **(ratio if ratio and good else dict.fromkeys(TIMES, math.nan)),
-        "trials": len({(one.trial.session, one.trial.number) for one in good}),
-        "rounds": sum(one.arm.rounds for one in good),
-        "rung": max(one.trial.sweep.rung for one in timed if one.trial.sweep),
+        "trials": len({(observation.trial.session, observation.trial.number) for observation in good}),
+        "rounds": sum(observation.arm.rounds for observation in good),
+        "rung": max(observation.trial.sweep.rung for observation in timed if observation.trial.sweep),
         "equal_to": seen[-1].equal_to,
         "code_hash": last.arm.code_hash or "",
     }
@@ -255,39 +257,43 @@ def worst(statuses: Iterable[Status]) -> Status:
 
 def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, dict[str, float]]:
     """TIMES by point, case by case: cases are judged together where they have several trials."""
-    paired = {key: own for key, found in seen.items() if (own := [one for one in found if one.pair])}
-    found: dict[Key, dict[str, float]] = {}
+    paired = {
+        key: own
+        for key, ratios_of in seen.items()
+        if (own := [observation for observation in ratios_of if observation.pair])
+    }
+    ratios_of: dict[Key, dict[str, float]] = {}
     for operator in dict.fromkeys(key[0] for key in paired):
         settings = policy.load().settings(operator, kind)
         mine = {key: own for key, own in paired.items() if key[0] == operator}
-        found |= _modelled(mine, settings)
+        ratios_of |= _modelled(mine, settings)
         several = {key: own for key, own in mine.items() if _trials(own) > 1 and not _its_anchor(key, own)}
         for key, ratios in _over_trials(several, settings).items():
-            found[key] |= ratios
-    return found
+            ratios_of[key] |= ratios
+    return ratios_of
 
 
 def _trials(seen: Sequence[Observation]) -> int:
-    return len({(one.trial.session, one.trial.number) for one in seen})
+    return len({(observation.trial.session, observation.trial.number) for observation in seen})
 
 
 def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
     """By the spread that rounds imply (`ci.stats.sweeps`)."""
     reach = float(ndtri(0.5 + settings.confidence / 2))
-    found: dict[Key, dict[str, float]] = {}
+    ratios: dict[Key, dict[str, float]] = {}
     for case in dict.fromkeys((key[1], key[4]) for key in seen):
         keys = [key for key in seen if (key[1], key[4]) == case]
         made = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
         for key, mean, sd in zip(keys, map(float, made.mean), map(float, made.sd), strict=True):
             mean, sd = (0.0, 0.0) if _its_anchor(key, seen[key]) else (mean, sd)
             ends = (mean, mean - reach * sd, mean + reach * sd)
-            found[key] = dict(zip(TIMES, (mean, sd, *map(math.exp, ends)), strict=True))
-    return found
+            ratios[key] = dict(zip(TIMES, (mean, sd, *map(math.exp, ends)), strict=True))
+    return ratios
 
 
 def shifts_of(points: Sequence[Sequence[Observation]]) -> list[list[TrialShift]]:
     """Of every point, the shift of each of its observations (at least one with a pair)."""
-    pairs = [[one.pair for one in seen if one.pair] for seen in points]
+    pairs = [[observation.pair for observation in seen if observation.pair] for seen in points]
     flat = iter(trial_shifts([pair for own in pairs for pair in own]))
     return [[next(flat) for _ in own] for own in pairs]
 
@@ -299,8 +305,20 @@ def _its_anchor(key: Key, seen: Sequence[Observation]) -> bool:
 
 def _over_trials(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
     """Ratio and interval by how much the trials of a point differ (`ci.stats.interval`)."""
-    made = samples([[PairedRounds(n, *one.pair) for n, one in enumerate(own) if one.pair] for own in seen.values()])
-    sampled = {key: one for key, one in zip(seen, made, strict=True) if one is not None and one.trials > 1}
+    made = samples(
+        [
+            [PairedRounds(n, *observation.pair) for n, observation in enumerate(own) if observation.pair]
+            for own in seen.values()
+        ]
+    )
+    sampled = {
+        key: observation
+        for key, observation in zip(seen, made, strict=True)
+        if observation is not None and observation.trials > 1
+    }
     scale = Scale(settings.trial_noise, settings.arm_bias, settings.confidence)
-    found = effects([*sampled.values()], [scale] * len(sampled)) if sampled else []
-    return {key: dict(zip(TIMES[2:], one.ratios, strict=True)) for key, one in zip(sampled, found, strict=True)}
+    effects_of = effects([*sampled.values()], [scale] * len(sampled)) if sampled else []
+    return {
+        key: dict(zip(TIMES[2:], observation.ratios, strict=True))
+        for key, observation in zip(sampled, effects_of, strict=True)
+    }

@@ -45,26 +45,26 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True)
 class Pruned:
-    """kept: by case, points that are measured.  twins: points that share the times of another.  dropped: the others."""
+    """to_measure: points by case.  twins: points that share the times of another.  dropped: the others."""
 
-    kept: Mapping[str, Sequence[Point]]
+    to_measure: Mapping[str, Sequence[Point]]
     twins: tuple[UntimedPoint, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
     @property
     def count(self) -> int:
         """How many points are measured."""
-        return sum(map(len, self.kept.values()))
+        return sum(map(len, self.to_measure.values()))
 
     @property
     def equal(self) -> dict[tuple[str, str], str]:
         """By (case, label) of a twin, the label of the one whose times it has."""
-        return {(one.point.case, one.point.label): one.same_as for one in self.twins}
+        return {(twin.point.case, twin.point.label): twin.same_as for twin in self.twins}
 
     def reasons(self) -> dict[str, int]:
         """How many points are not measured, by reason."""
-        found = Counter({"the code of another point": len(self.twins)} if self.twins else {})
-        return dict(found + Counter(one.kind for one in self.dropped))
+        counts = Counter({"the code of another point": len(self.twins)} if self.twins else {})
+        return dict(counts + Counter(point.kind for point in self.dropped))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,17 +89,17 @@ def prune(
 ) -> Pruned:
     """What is left to be measured, by its knobs and by its code.  compiler: None to compile nothing ahead."""
     known = {
-        (case, one.label): _by_knobs(catalogue, one)
+        (case, point.label): _by_knobs(catalogue, point)
         for case, own in asked.items()
-        for one in (Point(case, anchors[case]), *own)
+        for point in (Point(case, anchors[case]), *own)
     }
-    found = _joined(asked, known, anchors)
-    if compiler is None or catalogue.kind == "cpu" or not found.count:
-        return found
-    code, equal = compiler.compiled(catalogue, found.kept, anchors), found.equal
+    by_knobs_alone = _joined(asked, known, anchors)
+    if compiler is None or catalogue.kind == "cpu" or not by_knobs_alone.count:
+        return by_knobs_alone
+    code, equal = compiler.compiled(catalogue, by_knobs_alone.to_measure, anchors), by_knobs_alone.equal
     for (case, label), by_knobs in known.items():
-        told = code.get((case, equal.get((case, label), label)), by_knobs)
-        known[case, label] = told if told.kind or told.identity else by_knobs
+        compiled = code.get((case, equal.get((case, label), label)), by_knobs)
+        known[case, label] = compiled if compiled.kind or compiled.identity else by_knobs
     return _joined(asked, known, anchors)
 
 
@@ -108,8 +108,8 @@ def _by_knobs(catalogue: Catalogue, point: Point) -> Compiled:
     offer = catalogue.of(point.case, point.backend)
     if offer is None or offer.why_not:
         return Compiled(REFUSED, offer.why_not if offer else "its backend does not have this case")
-    told = f"{point.backend} {json.dumps(offer.whole(point.knobs), sort_keys=True)}"
-    return Compiled(identity=told if offer.knobs else "")
+    identity = f"{point.backend} {json.dumps(offer.whole(point.knobs), sort_keys=True)}"
+    return Compiled(identity=identity if offer.knobs else "")
 
 
 def _joined(points: Mapping[str, Sequence[Point]], known: Known, anchors: Mapping[str, str]) -> Pruned:
@@ -120,12 +120,12 @@ def _joined(points: Mapping[str, Sequence[Point]], known: Known, anchors: Mappin
         anchor = anchors[case]
         first = {known[case, anchor].identity: anchor}
         for point in own:
-            found = known[case, point.label]
+            compiled = known[case, point.label]
             if point.label == anchor:
                 continue  # it is in every batch
-            if found.kind:
-                dropped.append(Dropped(point, found.kind, found.why))
-            elif found.identity and (other := first.setdefault(found.identity, point.label)) != point.label:
+            if compiled.kind:
+                dropped.append(Dropped(point, compiled.kind, compiled.why))
+            elif compiled.identity and (other := first.setdefault(compiled.identity, point.label)) != point.label:
                 twins.append(UntimedPoint(point, other))
             else:
                 kept.setdefault(case, []).append(point)
@@ -153,13 +153,17 @@ class PointCompiler:
     ) -> Known:
         """What their code says; SweepError if the compiling program gave no result."""
         batches = tuple(
-            Batch(case, anchors[case], (Point(case, anchors[case]), *(one for one in own if one.knobs)))
+            Batch(case, anchors[case], (Point(case, anchors[case]), *(point for point in own if point.knobs)))
             for case, own in points.items()
         )
-        told = self.told(catalogue.operator, batches, catalogue.arch, catalogue.compute_units, "compiling ahead")
-        return read_compiled(told)
+        document = self.compile_points(
+            catalogue.operator, batches, catalogue.arch, catalogue.compute_units, "compiling ahead"
+        )
+        return read_compiled(document)
 
-    def told(self, operator: str, batches: tuple[Batch, ...], arch: str, compute_units: int | None, title: str) -> Json:
+    def compile_points(
+        self, operator: str, batches: tuple[Batch, ...], arch: str, compute_units: int | None, title: str
+    ) -> Json:
         """What `python -m benchmarks.isa metrics --points` writes of some points on a device."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-sweep-") as folder:
             asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
@@ -176,21 +180,21 @@ def read_compiled(document: Json) -> Known:
     """What `python -m benchmarks.isa metrics --points` wrote."""
     if document.get("failure"):
         raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
-    found = {}
-    for one in document["points"]:
-        point = Point(one["case"], one["backend"], one.get("knobs") or {})
-        found[point.case, point.label] = _compiled(one)
-    return found
+    compiled = {}
+    for entry in document["points"]:
+        point = Point(entry["case"], entry["backend"], entry.get("knobs") or {})
+        compiled[point.case, point.label] = _compiled(entry)
+    return compiled
 
 
-def _compiled(one: Json) -> Compiled:
-    if one["status"] == "undeclared":
+def _compiled(entry: Json) -> Compiled:
+    if entry["status"] == "undeclared":
         return Compiled()  # a library's: nothing is compiled
-    if one["status"] == "unsupported":
-        return Compiled(REFUSED, one["why"])
-    if one["status"] != "ok":
-        refused, _, why = str(one["why"]).partition(DECLARED)
+    if entry["status"] == "unsupported":
+        return Compiled(REFUSED, entry["why"])
+    if entry["status"] != "ok":
+        refused, _, why = str(entry["why"]).partition(DECLARED)
         return Compiled(FAILED, refused) if refused else Compiled(REFUSED, why)
-    if one.get("will_not_load"):
-        return Compiled(WILL_NOT_LOAD, one["will_not_load"])
-    return Compiled(identity=f"{one['backend']} {one['equal']}" if one.get("equal") else "")
+    if entry.get("will_not_load"):
+        return Compiled(WILL_NOT_LOAD, entry["will_not_load"])
+    return Compiled(identity=f"{entry['backend']} {entry['equal']}" if entry.get("equal") else "")

@@ -64,13 +64,13 @@ def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
     began = time.monotonic()
     while True:
         trials = trials_of(plan)
-        found = gathered(trials)
-        if len(found) > 1:
-            origins = "; ".join(str(one.origin) for one in found)
+        sweeps = gathered(trials)
+        if len(sweeps) > 1:
+            origins = "; ".join(str(sweep.origin) for sweep in sweeps)
             raise SweepError(
-                f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
+                f"{plan.out} has lines of {len(sweeps)} origins ({origins}): ratios of two machines are not mixed"
             )
-        measured = found[0] if found else None
+        measured = sweeps[0] if sweeps else None
         left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
         if left is None:
             return Progressed(measured, None)
@@ -118,15 +118,15 @@ def trials_of(plan: SweepPlan) -> list[Trial]:
 
     SweepError if its file has lines of another sweep, which would be mixed with it.
     """
-    found: dict[str, Trial] = {}
+    by_id: dict[str, Trial] = {}
     for path in (plan.out, *plan.earlier):
         file = read(path) if path.exists() else None
         for trial in file.trials if file else ():
             if trial.sweep and trial.sweep.id == plan.id and trial.operator == plan.operator:
-                found.setdefault(trial.id, trial)
+                by_id.setdefault(trial.id, trial)
             elif not plan.shared:
                 raise SweepError(_another(path, trial, plan))
-    return list(found.values())
+    return list(by_id.values())
 
 
 def _another(path: Path, trial: Trial, plan: SweepPlan) -> str:
@@ -178,8 +178,11 @@ class SweepPlan:
     @property
     def dealt(self) -> dict[str, list[Point]]:
         """The points of this shard, by case."""
-        own = {case: [one for one in found if in_shard(one, self.shard)] for case, found in self.pruned.kept.items()}
-        return {case: found for case, found in own.items() if found}
+        own = {
+            case: [point for point in points if in_shard(point, self.shard)]
+            for case, points in self.pruned.to_measure.items()
+        }
+        return {case: points for case, points in own.items() if points}
 
     @property
     def rungs_here(self) -> Rungs:
@@ -202,26 +205,26 @@ class SweepPlan:
         anchor, untimed = self.anchors[case], self._untimed(case) if first else []
         batches = []
         for number, part in enumerate(parts):
-            labels = {one.label for one in part} | ({anchor, ""} if number == 0 else set())
-            batches.append(Batch(case, anchor, part, tuple(one for one in untimed if one.same_as in labels)))
+            labels = {point.label for point in part} | ({anchor, ""} if number == 0 else set())
+            batches.append(Batch(case, anchor, part, tuple(point for point in untimed if point.same_as in labels)))
         return batches
 
     def _untimed(self, case: str) -> list[UntimedPoint]:
         """The points of a case in this shard that are recorded and not timed; a twin goes where its point goes."""
-        gone = (UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped)
+        gone = (UntimedPoint(point.point, "", f"{point.kind}: {point.why}") for point in self.pruned.dropped)
         return [
-            one
-            for one in (*self.pruned.twins, *gone)
-            if one.point.case == case
-            and (one.same_as not in ("", self.anchors[case]) or in_shard(one.point, self.shard))
+            point
+            for point in (*self.pruned.twins, *gone)
+            if point.point.case == case
+            and (point.same_as not in ("", self.anchors[case]) or in_shard(point.point, self.shard))
         ]
 
 
 def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, regime: str = "spaced", seed: int = 0) -> str:
     """The same for all sweeps whose lines may be put together: operator, code, rounds, regime and seed are the same."""
     commit = checkout.commit.hash if checkout.commit else ""
-    told = [operator, commit, CheckoutCode(checkout.path).digest(), rungs.rounds, regime, seed]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+    parts = [operator, commit, CheckoutCode(checkout.path).digest(), rungs.rounds, regime, seed]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
 def in_shard(point: Point, shard: tuple[int, int]) -> bool:
@@ -232,20 +235,20 @@ def in_shard(point: Point, shard: tuple[int, int]) -> bool:
 
 def _place(point: Point) -> int:
     """A number that is the same for a point everywhere; neighbours in a grid have nothing in common."""
-    told = json.dumps([point.case, point.label])
-    return int(hashlib.sha256(told.encode()).hexdigest()[:12], 16)
+    name = json.dumps([point.case, point.label])
+    return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16)
 
 
 def anchors_of(points: Mapping[str, Sequence[Point]], asked: str, baselines: Sequence[str]) -> dict[str, str]:
     """The backend whose default is the anchor, by case: the one asked for, or the first one that is swept."""
-    found = {}
+    anchors = {}
     for case, own in points.items():
-        swept = list(dict.fromkeys(one.backend for one in own if one.knobs))
+        swept = list(dict.fromkeys(point.backend for point in own if point.knobs))
         anchor = asked or next((name for name in swept if name not in baselines), "") or next(iter(swept), "")
         if not anchor:
             raise SweepError(f"case {case} has no point with knobs, so nothing is compared there; leave it out: --case")
-        found[case] = anchor
-    return found
+        anchors[case] = anchor
+    return anchors
 
 
 # How many GPU minutes a sweep is expected to take, from a stated model of what a point costs.
@@ -303,7 +306,7 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
         staying = STAYING**rung if rungs.halving and rung < 3 else STAYING**2 if rungs.halving else 1.0
         seconds += START_S if entering else 0.0
         for case, own in points.items():
-            offer = next(one for one in catalogue.offers if one.case == case)
+            offer = next(offer for offer in catalogue.offers if offer.case == case)
             count = max(1.0, len(own) * staying)
             seconds += count * (POINT_S + point_seconds(offer, device, rounds))
             samples += round(count * rounds)

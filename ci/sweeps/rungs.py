@@ -76,9 +76,9 @@ Seen = Mapping[tuple[str, str], Sequence[Observation]]
 
 def seen_in(trials: Iterable[Trial], operator: str, regime: str) -> dict[tuple[str, str], list[Observation]]:
     """What lines say of the points of an operator under a regime."""
-    found = observations(trial for trial in trials if trial.sweep and trial.operator == operator)
+    observed = observations(trial for trial in trials if trial.sweep and trial.operator == operator)
     return {
-        (case, label(backend, point)): own for (_, case, backend, point, how), own in found.items() if how == regime
+        (case, label(backend, point)): own for (_, case, backend, point, how), own in observed.items() if how == regime
     }
 
 
@@ -101,7 +101,9 @@ def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) ->
     entered: Wanted = wanted
     for rung in range(len(rungs)):
         entered = survivors(entered, rung, rungs, seen, anchors) if rung else entered
-        lacking = {case: [one for one in own if not _done(one, rung, rungs, seen)] for case, own in entered.items()}
+        lacking = {
+            case: [point for point in own if not _done(point, rung, rungs, seen)] for case, own in entered.items()
+        }
         lacking = {case: own for case, own in lacking.items() if own}
         if lacking:
             return DueRung(rung, lacking, sum(map(len, entered.values())))
@@ -111,11 +113,14 @@ def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) ->
 def _done(point: Point, rung: int, rungs: Rungs, seen: Seen) -> bool:
     """Whether a rung has it; one that failed is never tried again."""
     own = seen.get((point.case, point.label), ())
-    return any(not one.arm.ok or (_rung(one) == rung and one.arm.rounds >= rungs.rounds[rung]) for one in own)
+    return any(
+        not observation.arm.ok or (_rung(observation) == rung and observation.arm.rounds >= rungs.rounds[rung])
+        for observation in own
+    )
 
 
-def _rung(one: Observation) -> int:
-    return one.trial.sweep.rung if one.trial.sweep else 0
+def _rung(observation: Observation) -> int:
+    return observation.trial.sweep.rung if observation.trial.sweep else 0
 
 
 def survivors(entered: Wanted, rung: int, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> Wanted:
@@ -124,13 +129,15 @@ def survivors(entered: Wanted, rung: int, rungs: Rungs, seen: Seen, anchors: Map
 
 
 def _of_case(case: str, own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, anchor: str) -> list[Point]:
-    right = [one for one in own if all(each.arm.ok for each in seen.get((case, one.label), ()))]
+    right = [point for point in own if all(each.arm.ok for each in seen.get((case, point.label), ()))]
     if not rungs.halving:
         return right
-    backends = dict.fromkeys(one.backend for one in right)
-    kept = [_of_backend([one for one in right if one.backend == b], rung, rungs, seen, b == anchor) for b in backends]
-    chosen = {one.label for own in kept for one in own} | {label for c, label in rungs.stay if c == case}
-    return [one for one in right if one.label in chosen]
+    backends = dict.fromkeys(point.backend for point in right)
+    survivors_of = [
+        _of_backend([point for point in right if point.backend == b], rung, rungs, seen, b == anchor) for b in backends
+    ]
+    chosen = {point.label for own in survivors_of for point in own} | {label for c, label in rungs.stay if c == case}
+    return [point for point in right if point.label in chosen]
 
 
 def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_anchor: bool) -> list[Point]:

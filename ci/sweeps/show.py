@@ -33,15 +33,17 @@ def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
     """A table of the best points of each case, and under it what the others came to."""
     from rich.table import Table  # a page of sweeps needs none
 
-    for one in rankings:
-        regime = "" if one.regime == "spaced" else f", {one.regime}"
-        table = Table(title=f"{one.operator} {one.case}{regime}", title_justify="left", box=None, pad_edge=False)
+    for ranking in rankings:
+        regime = "" if ranking.regime == "spaced" else f", {ranking.regime}"
+        table = Table(
+            title=f"{ranking.operator} {ranking.case}{regime}", title_justify="left", box=None, pad_edge=False
+        )
         for name in HEAD:
-            table.add_column(name.format(anchor=one.anchor), justify="left" if name == "point" else "right")
-        for row in best_of(one.ranked, SHOWN):
-            table.add_row(*_cells(row, one), style="bold" if row is one.winner else None)
+            table.add_column(name.format(anchor=ranking.anchor), justify="left" if name == "point" else "right")
+        for row in best_of(ranking.ranked, SHOWN):
+            table.add_row(*_cells(row, ranking), style="bold" if row is ranking.winner else None)
         console.print(table)
-        for sentence in told(one):
+        for sentence in case_sentences(ranking):
             console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -58,22 +60,24 @@ def _cells(row: PointRow, of: CaseRanking) -> list[str]:
     ]
 
 
-def told(one: CaseRanking) -> list[str]:
+def case_sentences(ranking: CaseRanking) -> list[str]:
     """What a case comes to, in sentences."""
-    found = [_won(one)]
-    if one.unusable:
-        found.append("without a time of their own: " + ", ".join(f"{n} {what}" for what, n in one.unusable.items()))
-    return found
+    sentences = [winner_sentence(ranking)]
+    if ranking.unusable:
+        sentences.append(
+            "without a time of their own: " + ", ".join(f"{n} {what}" for what, n in ranking.unusable.items())
+        )
+    return sentences
 
 
-def _won(one: CaseRanking) -> str:
-    winner, runner_up = one.winner, one.runner_up
+def winner_sentence(ranking: CaseRanking) -> str:
+    winner, runner_up = ranking.winner, ranking.runner_up
     if winner is None:
         return "no point has a ratio: see what became of the anchor"
     if winner["is_anchor"]:
-        return f"the default of {one.anchor} is the best of {len(one.ranked)} points"
-    beyond = "beyond its interval" if one.beats_anchor else "within its interval: it may be as fast"
-    close = len(finalists(one)) - 1
+        return f"the default of {ranking.anchor} is the best of {len(ranking.ranked)} points"
+    beyond = "beyond its interval" if ranking.beats_anchor else "within its interval: it may be as fast"
+    close = len(finalists(ranking)) - 1
     next_ = ""
     if runner_up:
         second = "the default" if runner_up["is_anchor"] else runner_up["name"]
@@ -97,10 +101,10 @@ def chances(rungs: Rungs) -> str:
 def csv(measured: Measured) -> str:
     """Every point with everything known of it; knobs as columns."""
     frame = measured.frame
-    config = pd.DataFrame([_plain(one) for one in frame["config"]], dtype=object).add_prefix("knob.")
-    told = frame.drop(columns=["knobs", "config", "log_ratio", "sd"]).copy()
-    told["knobs"] = [json.dumps(one, sort_keys=True) for one in frame["knobs"]]
-    return str(pd.concat([told.reset_index(drop=True), config.reset_index(drop=True)], axis=1).to_csv(index=False))
+    config = pd.DataFrame([_plain(knobs) for knobs in frame["config"]], dtype=object).add_prefix("knob.")
+    columns = frame.drop(columns=["knobs", "config", "log_ratio", "sd"]).copy()
+    columns["knobs"] = [json.dumps(knobs, sort_keys=True) for knobs in frame["knobs"]]
+    return str(pd.concat([columns.reset_index(drop=True), config.reset_index(drop=True)], axis=1).to_csv(index=False))
 
 
 def _plain(knobs: Knobs) -> Knobs:
@@ -118,17 +122,18 @@ def document(measured: Measured, rankings: Sequence[CaseRanking], left: int, why
         "complete": not left,
         "left": left,
         "why": why,
-        "cases": [_case(one) for one in rankings],
+        "cases": [_case(ranking) for ranking in rankings],
     }
 
 
-def _case(one: CaseRanking) -> dict[str, object]:
-    told = {name: getattr(one, name) for name in ("operator", "case", "regime", "anchor")}
+def _case(ranking: CaseRanking) -> dict[str, object]:
+    facts = {name: getattr(ranking, name) for name in ("operator", "case", "regime", "anchor")}
     points = {
-        name: _point(row) if row else None for name, row in (("winner", one.winner), ("runner_up", one.runner_up))
+        name: _point(row) if row else None
+        for name, row in (("winner", ranking.winner), ("runner_up", ranking.runner_up))
     }
-    ranked = [_point(row) for row in one.ranked]
-    return {**told, **points, "beats_anchor": one.beats_anchor, "points": ranked, "unusable": one.unusable}
+    ranked = [_point(row) for row in ranking.ranked]
+    return {**facts, **points, "beats_anchor": ranking.beats_anchor, "points": ranked, "unusable": ranking.unusable}
 
 
 def _point(row: PointRow) -> dict[str, object]:
@@ -146,14 +151,14 @@ PointRow = Json
 
 def point_rows(frame: pd.DataFrame) -> list[PointRow]:
     """The points of a sweep's frame, in its order."""
-    return [_row(one) for one in frame.to_dict("records")]
+    return [_row(row) for row in frame.to_dict("records")]
 
 
-def _row(found: Mapping[Hashable, Any]) -> PointRow:
-    numbers = {name: None if math.isnan(found[name]) else found[name] for name in ("seconds", "ratio", "low", "high")}
-    backend, knobs = found["backend"], knob_words(found["knobs"])
-    names = {"label": label(backend, found["point"]), "name": f"{backend} {knobs}".strip()}
-    return {**{str(name): value for name, value in found.items()}, **numbers, **names, "knobs": knobs}
+def _row(row: Mapping[Hashable, Any]) -> PointRow:
+    numbers = {name: None if math.isnan(row[name]) else row[name] for name in ("seconds", "ratio", "low", "high")}
+    backend, knobs = row["backend"], knob_words(row["knobs"])
+    names = {"label": label(backend, row["point"]), "name": f"{backend} {knobs}".strip()}
+    return {**{str(name): value for name, value in row.items()}, **numbers, **names, "knobs": knobs}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +203,7 @@ def _ranking(rows: Sequence[PointRow], pruned: Pruned | None) -> CaseRanking:
     first, second = (*family, None, None)[:2]
     unusable = Counter(row["status"] for row in rows if row["status"] != "ok")
     unusable["equal to another"] = sum(bool(row["equal_to"]) for row in rows)
-    unusable += Counter(one.kind for one in (pruned.dropped if pruned else ()) if one.point.case == case)
+    unusable += Counter(dropped.kind for dropped in (pruned.dropped if pruned else ()) if dropped.point.case == case)
     return CaseRanking(operator, case, regime, anchor, tuple(timed), first, second, dict(unusable))
 
 

@@ -173,7 +173,7 @@ def timed_case(offer: BackendOffer, frame: pd.DataFrame, pruned: Pruned | None =
         return None
     names = {offer.backend: offer.identity(offer.config)}
     twins = [twin for twin in pruned.twins if twin.point.case == offer.case] if pruned else []
-    for point in (*(twin.point for twin in twins), *(pruned.kept.get(offer.case, ()) if pruned else ())):
+    for point in (*(twin.point for twin in twins), *(pruned.to_measure.get(offer.case, ()) if pruned else ())):
         if point.backend == offer.backend:
             names[point.label] = offer.identity(offer.whole(point.knobs))
     for twin in twins:

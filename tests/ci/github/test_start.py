@@ -54,7 +54,7 @@ def test_a_machine_that_does_not_come_is_noticed(
     job = github.job(["mi300x"], name=f"{caller}mi300x-8 / Measure")
     time = Time(github, comes_at)
     asked = (client, job["run_id"], "mi300x-8 / Measure", 5, time.sleep, lambda: time.now)
-    assert orders.taken(*asked) is taken
+    assert orders.machine_took_job(*asked) is taken
     assert time.now <= 300
 
 
@@ -64,7 +64,7 @@ def test_a_job_that_does_not_exist_yet_may_come(github: StandIn, client: GitHub)
     def sleep(seconds: float) -> None:
         github.job(["x"], run, "completed", name="late / Measure")
 
-    assert orders.taken(client, run, "late / Measure", 5, sleep, lambda: 0.0)
+    assert orders.machine_took_job(client, run, "late / Measure", 5, sleep, lambda: 0.0)
 
 
 def test_the_verbs(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def compiled(monkeypatch):
         asked.append((arch, units, [one.label for one in batches[0].points]))
         return answer()
 
-    monkeypatch.setattr(PointCompiler, "told", told)
+    monkeypatch.setattr(PointCompiler, "compile_points", told)
     points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
     found = changes.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
     return asked, found
@@ -136,7 +136,7 @@ def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
 
 
 def test_nothing_is_compiled_for_a_cpu(monkeypatch):
-    monkeypatch.setattr(PointCompiler, "told", lambda *_: {"points": []})
+    monkeypatch.setattr(PointCompiler, "compile_points", lambda *_: {"points": []})
     asked = []
     changes.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
     assert asked == ["gfx942", "gfx950"]

@@ -24,7 +24,7 @@ from ci.studies.backends import backend_findings, backend_means, compare_backend
 from ci.studies.declared import study_named
 from ci.studies.frame import fastest, listed, plain, timed
 from ci.studies.rules import best_cuts, findings, loss_text, marginals, rules
-from ci.studies.run import ReadyPart, StudyAsked
+from ci.studies.run import ReadyPart, StudyRequest
 from ci.studies.types import Study, StudyError, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
@@ -252,7 +252,7 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(
     checkout = driver.plan(tmp_path / "x").checkout
     with OneProgram() as program:
         made = [ready(part) for part in parts]
-        left = run.measured(study, made, checkout, StudyAsked(Path()), tmp_path / "x", program, Console(quiet=True))
+        left = run.measured(study, made, checkout, StudyRequest(Path()), tmp_path / "x", program, Console(quiet=True))
     assert left == []
     assert done == ["gemm compiled", "gemm measured by True", "norm compiled", "norm measured by True"]
 

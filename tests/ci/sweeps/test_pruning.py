@@ -32,7 +32,7 @@ def _point(**knobs: Any) -> Point:
 def test_points_whose_knobs_come_to_the_same_are_one() -> None:
     points = [_point(block_m=16), _point(num_warps=8), _point(num_warps=8, flatten=True), _point(num_warps=2)]
     found = prune(catalogue(), {"m16": points}, ANCHORS, None)
-    assert [one.knobs for one in found.kept["m16"]] == [{"num_warps": 8}, {"num_warps": 2}]
+    assert [one.knobs for one in found.to_measure["m16"]] == [{"num_warps": 8}, {"num_warps": 2}]
     assert found.equal == {("m16", points[0].label): "triton", ("m16", points[2].label): points[1].label}
     assert found.reasons() == {"the code of another point": 2}
 
@@ -80,7 +80,7 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
     }
     monkeypatch.setattr(pruning.PointCompiler, "compiled", lambda *_: known)
     found = prune(catalogue(), {"m16": [bad, good, same, twin]}, ANCHORS, PointCompiler(None, None))
-    assert found.kept == {"m16": [good]}
+    assert found.to_measure == {"m16": [good]}
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]
     assert found.reasons() == {"the code of another point": 1, "cannot load": 2}

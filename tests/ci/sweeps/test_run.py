@@ -103,7 +103,7 @@ def test_a_point_is_dealt_to_one_shard_whoever_else_is_there() -> None:
     whole = driver.plan(Path("x"))
     dealt = [dataclasses.replace(whole, shard=(k, 5)).dealt.get("m16", []) for k in range(1, 6)]
     assert sorted(point.label for own in dealt for point in own) == sorted(p.label for p in whole.dealt["m16"])
-    fewer = dataclasses.replace(whole.pruned, kept={"m16": whole.pruned.kept["m16"][:5]})
+    fewer = dataclasses.replace(whole.pruned, to_measure={"m16": whole.pruned.to_measure["m16"][:5]})
     some = dataclasses.replace(whole, pruned=fewer, shard=(2, 5)).dealt.get("m16", [])
     assert set(some) <= set(dealt[1])
 
@@ -139,11 +139,11 @@ def test_a_program_that_measures_nothing_does_not_loop(tmp_path: Path, monkeypat
 
 def test_the_first_lines_name_what_is_not_timed(tmp_path: Path) -> None:
     plan = driver.plan(tmp_path / "x", rungs=Rungs((8, 20)))
-    kept = plan.pruned.kept["m16"]
+    kept = plan.pruned.to_measure["m16"]
     points = list(kept[:3])
     pruned = dataclasses.replace(
         plan.pruned,
-        kept={"m16": points},
+        to_measure={"m16": points},
         twins=(UntimedPoint(kept[5], points[1].label), UntimedPoint(kept[6], "triton")),
     )
     plan = dataclasses.replace(plan, pruned=pruned)
@@ -332,7 +332,7 @@ def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
     [one] = show.rankings(only)
     assert one.winner["is_anchor"]
     assert not one.beats_anchor
-    assert show.told(one) == ["the default of triton is the best of 2 points"]
+    assert show.case_sentences(one) == ["the default of triton is the best of 2 points"]
 
 
 def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_points_as_good_as_the_winner_are_counted(tmp_path: Path) -> None:
     lines = [line(alike, noise=1e-4, drift=1e-4)]
     [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
     assert len(show.finalists(one)) == 2
-    assert "1 more within 1 % of it" in show.told(one)[0]
+    assert "1 more within 1 % of it" in show.case_sentences(one)[0]
 
 
 def test_what_is_shown_of_a_sweep(shown: Measured, golden) -> None:

@@ -218,8 +218,8 @@ def test_a_verification_measures_every_entry_and_its_rule_in_every_trial(monkeyp
     bench = Catalogue("gemm", "cpu", None, ())
     verified, searched = (tuning.tuning_sweep(bench, [one], checkout, None, None, verify) for verify in (True, False))
     assert (verified.rungs.halving, searched.rungs.halving) == (False, True)
-    assert [point.label for point in verified.pruned.kept["m16_fp16"]] == [one.point(one.by_rule).label]
-    assert {point.label for point in searched.pruned.kept["m16_fp16"]} >= {
+    assert [point.label for point in verified.pruned.to_measure["m16_fp16"]] == [one.point(one.by_rule).label]
+    assert {point.label for point in searched.pruned.to_measure["m16_fp16"]} >= {
         one.point(OTHER).label,
         one.point(RULE).label,
     }
