@@ -1,0 +1,1 @@
+"""Benchmark programs of any language: built and run in turn on two checkouts, their output read by a declaration."""
