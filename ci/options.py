@@ -150,6 +150,26 @@ class VerbCommand(click.Command):
                 formatter.write_dl(rows)
 
 
+WORDS = "ridgeline.words"
+"""Under this name click's context has what stands behind `--`."""
+
+
+class WordsCommand(VerbCommand):
+    """A command whose words behind `--` belong to a script or a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut at the first `--`."""
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.meta[WORDS] = tuple(args[cut + 1 :])
+        return super().parse_args(ctx, args[:cut])
+
+
+def words_behind() -> tuple[str, ...]:
+    """What stands behind `--` in the command line of a WordsCommand."""
+    words: tuple[str, ...] = click.get_current_context().meta[WORDS]
+    return words
+
+
 class Given(types.SimpleNamespace):
     """What a verb was called with: the value of each of its arguments and options, by the name of its parameter."""
 

@@ -9,6 +9,8 @@
     runners = "perf/runners.toml"  the machines behind runner labels and Slurm partitions
     checkout.prepare = "COMMAND"   what makes the files that git ignores and kernels import, run in every checkout of a
                                    commit: a generated version, a build
+    [[program]]                    a benchmark program of any language (benchmarks/programs/session.py has its keys)
+    [[reader]]                     how the output of one is read (benchmarks/programs/reader.py has its keys)
     renamed = {"OLD" = "NEW"}      names of kernels (K), cases (K/CASE) and backends (K/BACKEND) that a commit gave up,
                                    and what they are called now; "" for what was deleted
 
@@ -45,6 +47,7 @@ class Project:
     """Settings of a project, with absolute paths.  policy, runners: None for those that Ridgeline comes with.
 
     file: what says so; None if nothing does.  prepare: the command for every checkout, "" for none.
+    programs, readers: their tables, as they are written.
     """
 
     root: Path
@@ -56,6 +59,8 @@ class Project:
     runners: Path | None = None
     prepare: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    programs: tuple[Mapping[str, Any], ...] = ()
+    readers: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def code(self) -> Path:
@@ -193,6 +198,8 @@ def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project
         root / said["runners"] if said["runners"] else None,
         (said["checkout"] or {}).get("prepare", ""),
         said["renamed"] or {},
+        tuple(said["program"] or ()),
+        tuple(said["reader"] or ()),
     )
 
 
@@ -248,6 +255,13 @@ def _checkout(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() <= {"prepare"} and all(map(_text, value.values()))
 
 
+def _tables(value: Any) -> bool:
+    """Tables with names, each name once."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) and _text(one.get("name")) for one in value):
+        return False
+    return len({one["name"] for one in value}) == len(value)
+
+
 def _renamed(value: Any) -> bool:
     """Names with the same number of parts on both sides, or "" for what is gone."""
     if not isinstance(value, dict) or not all(isinstance(new, str) for new in value.values()):
@@ -270,6 +284,8 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "events": (_place, _FILE.format("events")),
     "runners": (_place, _FILE.format("runners")),
     "checkout": (_checkout, 'a table with a command, such as checkout = {prepare = "python setup.py build_ext -i"}'),
+    "program": (_tables, 'tables [[program]], each with a name of its own, such as name = "bench", run = "./bench"'),
+    "reader": (_tables, "tables [[reader]], each with a name of its own"),
     "renamed": (_renamed, 'a table such as {"gemm/m64" = "gemm/decode_m64", "old_kernel" = ""}'),
 }
 """The known keys: whether a value is right, and what is allowed."""

@@ -17,6 +17,7 @@ SHARED = {
     "benchmarks.trial_file",
     "benchmarks.shapes",
     "benchmarks.points",
+    "benchmarks.programs.reader",
     "benchmarks.reach",
     "benchmarks.reach.code",
     "benchmarks.reach.sources",

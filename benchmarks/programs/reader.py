@@ -36,12 +36,14 @@ RATES = {
     **{f"{prefix}iB/s": ("hbm_bytes", 2.0**power) for prefix, power in (("T", 40), ("G", 30), ("M", 20), ("K", 10))},
     **{f"{prefix}FLOP{ending}": ("flops", scale) for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6))
        for ending in ("S", "/s")},
-    **{unit: ("", 1.0) for unit in ("tokens/s", "req/s", "items/s", "calls/s")},
+    **dict.fromkeys(("tokens/s", "req/s", "items/s", "calls/s"), ("", 1.0)),
 }  # fmt: skip
 """Units of a rate: the cost of a trial file that it counts ("" for none), and how much of it.  A rate of 250 GB/s is
 kept as the seconds of 1 GB, 4 ms, with a cost of 1e9 bytes: so every page shows 250 GB/s again."""
 
-UNIT = re.compile("|".join(rf"(?<![\w/]){re.escape(unit)}(?![\w/])" for unit in sorted({*TIMES, *RATES}, key=len)[::-1]))
+UNIT = re.compile(
+    "|".join(rf"(?<![\w/]){re.escape(unit)}(?![\w/])" for unit in sorted({*TIMES, *RATES}, key=len)[::-1])
+)
 
 ENDED = "run"
 """Stands for a case where a run ended and nobody knows which one it was at."""
@@ -95,7 +97,8 @@ class Reader:
     facts: patterns for lines that are no rows; what they name is a field of the rows below.  begin: pattern of a line
     at which another run begins.  case: fields that name a case.  backend: of the rows; backend_field: the field that
     says it.  series: several numbers of a row.  wide: every other column is a series, in the unit that its name has.
-    leave_out: rows that are no measurement.  spare: rows that count only where their case has no other.  ranks: fields to be multiplied; of a list its length counts.
+    leave_out: rows that are no measurement.  spare: rows that count only where their case has no other.
+    ranks: fields to be multiplied; of a list it counts how many different entries it has.
     died: patterns that mark a run that broke off.  known: further columns, which need no remark.
     """
 
@@ -172,13 +175,15 @@ class Reading:
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 
+def tables(own: Sequence[Json] = ()) -> dict[str, Json]:
+    """The tables of readers by name: ours, and those of a project, which take the place of ours with their names."""
+    shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["reader"]
+    return {str(table.get("name")): table for table in (*shipped, *own)}
+
+
 def readers(own: Sequence[Json] = ()) -> dict[str, Reader]:
-    """The readers by name: ours, and those of a project's [[reader]] tables.  Raises ReaderError."""
-    found = {}
-    for table in (*tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["reader"], *own):
-        reader = declared(table)
-        found[reader.name] = reader
-    return found
+    """The readers by name.  own: [[reader]] tables of a project.  Raises ReaderError."""
+    return {name: declared(table) for name, table in tables(own).items()}
 
 
 def declared(table: Json) -> Reader:
@@ -329,7 +334,9 @@ class _Output:
                 self._heard(line, {})
                 continue
             try:
-                yield from (found for found, _ in _at(json.loads(line), self.reader.path, {}) if isinstance(found, dict))
+                yield from (
+                    found for found, _ in _at(json.loads(line), self.reader.path, {}) if isinstance(found, dict)
+                )
             except (ValueError, RecursionError) as error:
                 self.said.append(f"line {number} is no sound JSON ({error})")
 
@@ -350,10 +357,9 @@ class _Output:
                 heading, columns = line.replace("#", " ", 1), _numbered(self._cells(line.lstrip("# ")))
                 self._unknown(columns)
                 continue
-            elif columns and line.strip() and not line.lstrip().startswith("#"):
-                if fields := self._cells_by_column(line, heading, columns):
-                    yield {**facts, **fields}
-                    continue
+            elif columns and (fields := self._cells_by_column(line, heading, columns)):
+                yield {**facts, **fields}
+                continue
             facts |= self._heard(line, facts)
 
     def _is_heading(self, line: str, columns: Sequence[str]) -> bool:
@@ -365,14 +371,16 @@ class _Output:
         if self.reader.rows == "columns":
             return line.split()
         delimiter = next((one for one in ";\t" if one in line and "," not in line), ",")
-        return [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=delimiter, skipinitialspace=True), [])]
+        return [
+            cell.strip() for cell in next(csv.reader([line.strip()], delimiter=delimiter, skipinitialspace=True), [])
+        ]
 
     def _cells_by_column(self, line: str, heading: str, columns: Sequence[str]) -> Fields:
         """The cells of a row by column; {} for a line that is none.
 
         Columns parted by spaces may be blank: a cell is of the column whose right end is nearest to its own.
         """
-        cells = self._cells(line)
+        cells = [] if line.lstrip().startswith("#") else self._cells(line)
         if self.reader.rows == "csv":
             torn = {"": f"{len(cells)} of {len(columns)} cells"} if len(cells) < len(columns) else {}
             return {**dict(zip(columns, cells, strict=False)), **torn} if len(cells) > 1 else {}
@@ -488,7 +496,14 @@ def _number(series: Series) -> Number:
 
 def _fields_of(reader: Reader) -> Iterator[str]:
     """Names of the fields of numbers and marks."""
-    marks = (reader.wrong, reader.failed, reader.skipped, reader.leave_out, reader.spare, *(one.wrong for one in reader.series))
+    marks = (
+        reader.wrong,
+        reader.failed,
+        reader.skipped,
+        reader.leave_out,
+        reader.spare,
+        *(one.wrong for one in reader.series),
+    )
     for mark in filter(None, marks):
         yield from (mark.field, mark.message)
     for one in reader.numbers:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
 
+from ci import programs
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import check_recordable, compared, finish, shown
 from ci.commands.common.why import WHY
 from ci.git.repository import Repository
-from ci.judging import policy
+from ci.harness import machine_kind
+from ci.judging import live, policy
 from ci.judging.judge import judge
 from ci.options import (
     ALL_CASES,
@@ -25,17 +28,31 @@ from ci.options import (
     RESULTS,
     TIMED,
     Given,
+    WordsCommand,
+    err_console,
     option,
     plan,
     pythons,
     verb,
     wait_for_turn,
     with_rounds,
+    words_behind,
 )
 from ci.trials import replay
+from kernels import project
+
+PROGRAM = "Of a benchmark program"
+OF_OPERATORS = ("kernels", "cases", "backends", "knobs", "env_base", "env_head")
+"""Options that choose within what a checkout declares."""
 
 
-@verb("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json")
+EXAMPLES = """ridgeline ab main my-branch --kernel gemm
+  ridgeline ab --replay trials.jsonl --json
+  ridgeline ab main my-branch --program hipblaslt
+  ridgeline ab HEAD~1 HEAD --reads google-benchmark -- ./bench --benchmark_format=json"""
+
+
+@verb(EXAMPLES, cls=WordsCommand)
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @TIMED
@@ -45,6 +62,8 @@ from ci.trials import replay
 @option("--replay", "Judge recorded trials; measures nothing.", ANY)
 @option("--env-base PYTHON", "Python of the base (another Triton or ROCm).", heading=RARE)
 @option("--env-head PYTHON", "Python of the head.", heading=RARE)
+@option("--program NAME", "A benchmark program of ridgeline.toml, built and run on both sides.", heading=PROGRAM)
+@option("--reads NAME", "Reader of what the command behind -- prints (default: told from it).", heading=PROGRAM)
 @WHY
 @POLICY
 @OUT
@@ -57,8 +76,14 @@ def ab(given: Given) -> int:
 
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.  Nothing outside of .ridgeline/ is written, unless --record asks for it.
+
+    With --program, or a command behind --, a benchmark program of any language is built once a commit (its `build`),
+    run in turn on both sides, and each row that it prints is a case.
     """
     rules = policy.load(given.policy_file)
+    words = words_behind()
+    if (given.program or words) and not given.replay:
+        return _of_program(given, rules, words)
     if given.replay:  # by the same code as live ones
         recording = replay.opened(given.replay)
         judgement = judge(recording.comparisons, rules)
@@ -76,6 +101,42 @@ def ab(given: Given) -> int:
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
     outcome = compared(checkouts, planned, rules, file, given.all_cases)
+    code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
+    clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
+    return code
+
+
+def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> int:
+    """Compare two commits by a benchmark program."""
+    if given.program and words:
+        raise click.UsageError(f"--program {given.program} has a command of its own; leave out what stands behind --")
+    if given.reads and not words:
+        raise click.UsageError("--reads is for a command behind --; a [[program]] names its reader itself: reads = ...")
+    settings = project.around(Path.cwd())
+    asked = (
+        programs.program_of_words(settings, words, given.reads or "")
+        if words
+        else programs.declared_program(settings, given.program)
+    )
+    if any(getattr(given, name, None) for name in OF_OPERATORS):
+        raise click.UsageError(
+            "a program runs as a whole: --kernel, --case, --backend, --set and --env-* are of operators"
+        )
+    if not given.dry_run:
+        wait_for_turn()
+    clock = VerbClock()
+    planned = dataclasses.replace(plan(given), rounds=given.rounds or programs.ROUNDS)
+    repository = Repository(settings.root)
+    checkouts = two_checkouts(repository, given.base, given.head, given.out)
+    check_recordable(given, checkouts, planned)
+    file = given.out or scratch("ab", checkouts[1])
+    if given.dry_run:
+        one, two = (checkout.label for checkout in checkouts)
+        click.echo(f"would build and run {asked.name} on {one} and {two}, into {file}")
+        return 0
+    rules = programs.rules_for(rules, asked.name)
+    given.why = False  # its experiments put knobs, files and compilers of operators back
+    outcome = live.compare(checkouts, planned, rules, machine_kind(), file, err_console(), asked.measure)
     code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code

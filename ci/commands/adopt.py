@@ -26,7 +26,7 @@ from ci.options import (
     RARE,
     SECONDS,
     Given,
-    VerbCommand,
+    WordsCommand,
     err_console,
     flag,
     option,
@@ -36,6 +36,7 @@ from ci.options import (
     verb,
     wait_for_turn,
     with_rounds,
+    words_behind,
 )
 from ci.options import plan as planned
 from ci.report.words import plain
@@ -44,21 +45,8 @@ EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype
   ridgeline adopt bench.py HEAD~5 --list
   ridgeline adopt bench.py --budget 10 --device cpu"""
 
-ARGUMENTS = "ridgeline.script_arguments"
-"""Under this name click's context has what stands behind `--`."""
 
-
-class ScriptCommand(VerbCommand):
-    """A command whose words behind `--` belong to a script."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Cut at the first `--`."""
-        cut = args.index("--") if "--" in args else len(args)
-        ctx.meta[ARGUMENTS] = tuple(args[cut + 1 :])
-        return super().parse_args(ctx, args[:cut])
-
-
-@verb(EXAMPLES, cls=ScriptCommand)
+@verb(EXAMPLES, cls=WordsCommand)
 @click.argument("script", type=ANY)
 @click.argument("base", required=False)
 @click.argument("head", required=False)
@@ -169,7 +157,7 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
         click.echo(f"{said} (--script-from chooses)", err=True)
     here = Path.cwd().resolve()
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
-    arguments = click.get_current_context().meta[ARGUMENTS]
+    arguments = words_behind()
     paths = import_paths(root, given.paths)
     request = ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
     return dataclasses.replace(request, all_cases=given.all_cases)

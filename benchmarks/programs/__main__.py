@@ -1,0 +1,93 @@
+"""Run a benchmark program on two checkouts in turn and append trials to a file; no git of ours, no network.
+
+    python -m benchmarks.programs --tree base=../main --tree head=. --program '{"name": "bench", "run": "./bench"}' \\
+        --out t.jsonl --kept builds
+
+Exit codes: 0 all rows are timed, 1 something is wrong, fails or is missing, 2 no side prints a row, 3 usage, 130
+interrupted (finished trials are kept).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import program, trial_file
+from benchmarks.coordinator import orders
+from benchmarks.coordinator.orders import MeasureOrder
+from benchmarks.plan import Protocol, UsageError
+from benchmarks.program import CHECKOUTS, COUNT, FLAG, NEEDED_FILE, NOTHING, SECONDS, SEED, Tally
+from benchmarks.programs.reader import ReaderError, declared
+from benchmarks.programs.session import NothingToRun, Program, ProgramSession
+from benchmarks.shapes import Unfit, built
+
+PRINTED = "{out}.{role}.txt"
+"""Where what the first run of a side printed is kept, beside the trial file."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    return program.run(lambda: _run(_parser().parse_args(argv)), "what is finished is kept")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.StrictParser(
+        prog="python -m benchmarks.programs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    program.add(
+        parser,
+        *CHECKOUTS,
+        ("program", {"required": True, "metavar": "JSON"}, "fields of benchmarks.programs.session.Program"),
+        ("out", NEEDED_FILE, "trial file; lines are appended"),
+        ("kept", NEEDED_FILE, "folder that says which checkouts are built"),
+        ("seed", SEED, "of the order of the sides"),
+        ("rounds", COUNT | {"default": 8}, "of a trial: runs of each side"),
+        ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
+        ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
+        ("deadline", SECONDS | {"default": 600.0}, "for a build, and for a run"),
+    )
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
+    asked = _program(given.program)
+    trial_file.check_writable(given.out)
+    protocol = Protocol(given.rounds, given.trials, "hot", given.seed, deadline_s=given.deadline)
+    usual = [[MeasureOrder("", (), _lines(given.out), given.trials)]]
+    tally = Tally()
+    try:
+        report = program.reporter(given.progress)
+        with ProgramSession(asked, program.checkouts(given), protocol, report, given.kept) as session:
+            for line in session.trials(orders.read() if given.orders else usual):
+                trial_file.append(given.out, line)
+                tally.add_trial(line)
+            for role, text in session.printed.items():
+                Path(PRINTED.format(out=given.out, role=role)).write_text(text)
+    except NothingToRun as error:
+        print(error, file=sys.stderr)
+        return NOTHING
+    finally:
+        trial_file.remove_if_empty(given.out)
+    return tally.exit_code([asked.name])
+
+
+def _program(text: str) -> Program:
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        reader = fields.pop("reader", None)
+        return built(Program, {**fields, **({"reader": declared(reader)} if reader else {})})
+    except (ValueError, TypeError, Unfit, ReaderError) as error:
+        raise UsageError(f"--program: {error}") from None
+
+
+def _lines(file: Path) -> int:
+    """Trials that a file has already: the next one has this number."""
+    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

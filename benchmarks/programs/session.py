@@ -1,0 +1,348 @@
+"""A benchmark program on two checkouts (or one): built, run in turn on the same device, its rows as trial lines.
+
+A round is one run of every side, in an order that is drawn; the sample of a case is the median of what that run prints
+of it.  What a side does costs that side: a build or a run that fails, or a row that is wrong or is not there, is a
+status of its arms with the program's own words, and never a missing line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import lifetime
+from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
+from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
+from benchmarks.coordinator.ranks import Failed, started
+from benchmarks.coordinator.samples import failed_entry
+from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.machine import fingerprint
+from benchmarks.machine.system import gpu_file
+from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.programs.reader import Reader, ReaderError, Row, fitting, read, readers
+from benchmarks.shapes import JsonObject
+from benchmarks.trial_file import Status
+
+SHOWN_OUTPUT = 1500
+"""Characters of what a program printed, from the end, that an arm's detail holds."""
+
+STATUS = {"wrong": Status.WRONG, "failed": Status.ERROR, "skipped": Status.UNSUPPORTED}
+"""Of an arm whose row says so."""
+
+
+class NothingToRun(Exception):
+    """No side prints a row; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program as it is declared.  name: the operator of the trial file.
+
+    run, build: lines of bash, run at the top of a checkout with `pipefail`; build "": nothing is built.  reader: of
+    what it prints; None to take the one that fits.  output: a file that it writes, which is read in place of what it
+    prints.  unit: of numbers whose unit nothing says.  baselines: backends that the others are held against.
+    """
+
+    name: str
+    run: str
+    build: str = ""
+    reader: Reader | None = None
+    output: str = ""
+    unit: str = ""
+    baselines: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRun:
+    """One run of a side.  rows: by case and backend.  why: it failed as a whole, "" if not; detail: its last words."""
+
+    rows: Mapping[tuple[str, str], Row]
+    status: Status = Status.OK
+    why: str = ""
+    detail: str = ""
+    said: tuple[str, ...] = ()
+    took_s: float = 0.0
+
+
+class ProgramSession(Session):
+    """One command.  A context manager: on entering it both sides are built and run once, untimed.
+
+    kept: folder for the stamps of builds.  printed: by role, the end of what the first run printed.
+    """
+
+    def __init__(
+        self, program: Program, checkouts: Sequence[Checkout], protocol: Protocol, report: Report, kept: Path
+    ) -> None:
+        super().__init__(checkouts, protocol, Selection(), report)
+        self.program, self._kept = program, kept
+        self.reader: Reader | None = program.reader
+        self.warnings: list[str] = []
+        self.printed: dict[str, str] = {}
+        self._seen: dict[str, dict[tuple[str, str], Row]] = {one.role: {} for one in checkouts}
+        self._broken: dict[str, ProgramRun] = {}
+
+    # ---- before the first trial --------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """The machine; both sides built; one run of each, which says what cases there are."""
+        seen = self._probed()
+        environment = {key: value for key, value in seen["environment"].items() if "missing" not in key}
+        for one in self.checkouts:
+            self.descriptions[one.role] = Description({}, {}, [], seen["devices"], environment)
+        self._look_at_machine()
+        for one in self.checkouts:
+            if failed := self._build(one):
+                self._broken[one.role] = failed
+        runs = {one.role: self._broken.get(one.role) or self._warmed_up(one) for one in self.checkouts}
+        for role, run in runs.items():
+            self._seen[role] |= run.rows
+            self.warnings += [f"{role}: {sentence}" for sentence in run.said]
+        if not any(run.rows for run in runs.values()):
+            raise NothingToRun("; ".join(f"{role}: {run.why}\n{run.detail}".strip() for role, run in runs.items()))
+        self._declare()
+
+    def _probed(self) -> JsonObject:
+        """Devices and versions, as the Python that runs us sees them.  Raises CheckoutError."""
+        if not gpu_file(Path("/")):  # torch, which takes seconds to import, would see none
+            return {"devices": [], "environment": {"python": platform.python_version()}}
+        first = self.checkouts[0]
+        try:
+            with started("probe", sys.executable, first.path, 1, self._directory, {}) as pool:
+                seen: JsonObject = pool.ask("probe", START_S, "probe")[0]
+        except Failed as error:
+            raise CheckoutError(f"{sys.executable} cannot run the measuring process: {error}") from error
+        if why := fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
+            raise CheckoutError(why)
+        return seen
+
+    def _build(self, checkout: Checkout) -> ProgramRun | None:
+        """Build a side, unless it is built already; the failure, None if there is none."""
+        stamp = self._kept / f"{hashlib.sha256(str(checkout.path).encode()).hexdigest()[:16]}.json"
+        key = [checkout.commit, self.program.build, _submodules(checkout.path)]
+        if not self.program.build or (not checkout.dirty and checkout.commit and _content(stamp) == key):
+            return None
+        self.on_progress({"done": 0, "total": None, "what": f"building {checkout.role}: {self.program.build}"})
+        stamp.unlink(missing_ok=True)
+        ended = self._shell(self.program.build, checkout.path)
+        if ended.why:
+            why = f"{checkout.role} cannot be built: {ended.why}"
+            return dataclasses.replace(ended, status=Status.ERROR, why=why, rows={})
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(json.dumps(key))
+        return None
+
+    def _warmed_up(self, checkout: Checkout) -> ProgramRun:
+        self.on_progress({"done": 0, "total": None, "what": f"first run of {checkout.role}"})
+        return self._run(checkout)
+
+    def _declare(self) -> None:
+        """Give each side the cases that it printed; head those of base, too: what it no longer prints has failed."""
+        for one in self.checkouts:
+            rows = dict(self._seen[one.role])
+            if one.role == "head":
+                rows = {**self._seen.get("base", {}), **rows}
+            cases = {row.case: row for row in rows.values()}
+            terms = [self.program.run, self.reader.name if self.reader else "", self.program.unit]
+            backends = list(dict.fromkeys(row.backend for row in rows.values())) or ["program"]
+            declaration = {
+                "kernel": self.program.name,
+                "backends": backends,
+                "baselines": [name for name in self.program.baselines if name in backends],
+                "cases": [
+                    {"name": name, "tier": "pr", "dtype": "unknown", "world": row.ranks} for name, row in cases.items()
+                ],
+                "yardstick": _digest(terms),
+                "case_yardsticks": {name: _digest([row.unit, row.ranks]) for name, row in cases.items()},
+                "costs": {name: {key: round(held) for key, held in row.cost.items()} for name, row in cases.items()},
+            }
+            found = self.descriptions[one.role]
+            self.descriptions[one.role] = dataclasses.replace(found, kernels={self.program.name: declaration})
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def _run(self, checkout: Checkout) -> ProgramRun:
+        """Run a side once and read what it prints."""
+        written = checkout.path / self.program.output if self.program.output else None
+        if written:
+            written.unlink(missing_ok=True)  # of an earlier run
+        ended = self._shell(self.program.run, checkout.path)
+        self.printed.setdefault(checkout.role, ended.detail)
+        if ended.why:
+            return self._with_rows(ended, ended.detail if written is None else _text(written), strict=False)
+        if written and not written.is_file():
+            why = f"it ended well and wrote no {self.program.output}"
+            return dataclasses.replace(ended, status=Status.ERROR, why=why)
+        return self._with_rows(ended, _text(written) if written else ended.detail, strict=True)
+
+    def _with_rows(self, ended: ProgramRun, text: str, strict: bool) -> ProgramRun:
+        """A run with what it printed before it ended.  strict: no row at all is a failure of its own."""
+        try:
+            self.reader = self.reader or fitting(text, readers())
+            reading = read(text, self.reader, self.program.unit)
+        except ReaderError as error:
+            return dataclasses.replace(ended, status=Status.ERROR, why=str(error)) if strict else _cut(ended)
+        rows = {(row.case, row.backend): row for row in reading.rows}
+        if reading.died and not ended.why:
+            ended = dataclasses.replace(ended, status=Status.ERROR, why=f"the run broke off {reading.died}")
+        return _cut(dataclasses.replace(ended, rows=rows, said=reading.said))
+
+    def _shell(self, line: str, folder: Path) -> ProgramRun:
+        """Run a line of bash to its end; detail: all that it printed.  Its process group is ended with it."""
+        begin, printed = time.monotonic(), self._directory / f"printed-{os.urandom(4).hex()}"
+        variables = {**lifetime.told(os.environ), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{_path()}"}
+        with printed.open("wb") as out, (printed.with_suffix(".err")).open("wb") as err:
+            argv = ["bash", "-o", "pipefail", "-c", line]
+            child = subprocess.Popen(
+                argv,
+                cwd=folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            try:
+                code: int | None = child.wait(self.protocol.deadline_s)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        text, errors = _text(printed), _text(printed.with_suffix(".err"))
+        for file in (printed, printed.with_suffix(".err")):
+            file.unlink(missing_ok=True)
+        last = next((one for one in reversed(f"{text}\n{errors}".splitlines()) if one.strip()), "it printed nothing")
+        status, why = _ending(code, self.protocol.deadline_s)
+        why = f"`{line[:100]}` {why}; last it said: {last.strip()[:300]}" if why else ""
+        detail = text if not why else f"{text}\n{errors}"
+        return ProgramRun({}, status, why, detail, took_s=time.monotonic() - begin)
+
+    # ---- trials ------------------------------------------------------------------------------------------------------
+
+    def trials(self, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
+        """The lines of these orders.  A program runs as a whole: an order of some cases times all of them."""
+        name = self.program.name
+        for order in (one for several in orders for one in several if name not in one.without):
+            rounds = max((*order.rounds.values(), 0)) or self.protocol.rounds
+            progress = CaseCounter(order.trials * rounds * len(self.checkouts), self.on_progress)
+            for number in range(order.first_trial, order.first_trial + order.trials):
+                yield self._trial(number, rounds, progress)
+            progress.finish()
+
+    def _trial(self, number: int, rounds: int, progress: CaseCounter) -> JsonObject:
+        drawn = random.Random(f"{self.protocol.seed}/{self.program.name}/{number}")
+        runs: dict[str, list[ProgramRun]] = {one.role: [] for one in self.checkouts}
+        planned: list[PlannedCase] = []
+
+        def measured(done: CaseEntries) -> None:
+            begin = time.monotonic()
+            for turn in range(rounds):
+                order = list(self.checkouts)
+                drawn.shuffle(order)
+                for one in order:
+                    progress.start(f"trial {number + 1}, round {turn + 1} of {rounds}: {one.role}")
+                    run = self._broken.get(one.role) or self._run(one)
+                    runs[one.role].append(run)
+                    progress.done += 1
+                if any(each[-1].why for each in runs.values()):
+                    break  # what fails as a whole is no better after more rounds
+            done.wall_s = time.monotonic() - begin
+            for role, each in runs.items():
+                for run in each:
+                    self._seen[role] |= {key: row for key, row in run.rows.items() if key not in self._seen[role]}
+            self._declare()
+            done.entries |= self._entries(runs)
+            planned.extend(PlannedCase(name, 1, ()) for name in done.entries)  # known when all has run
+            done.warnings += self.warnings
+
+        return self.line(self.program.name, planned, number, measured, busy_share=None)
+
+    def _entries(self, runs: Mapping[str, Sequence[ProgramRun]]) -> JsonObject:
+        """The cases of a trial line."""
+        entries: JsonObject = {}
+        expected = {role: dict(known) for role, known in self._seen.items()}
+        if "head" in expected:
+            expected["head"] = {**expected.get("base", {}), **expected["head"]}
+        for role, known in expected.items():
+            for key, row in known.items():
+                entry = entries.setdefault(row.case, {"method": "program", "warnings": [], "arms": {}})
+                entry["arms"][f"{role}/{row.backend}"] = _arm(runs[role], key)
+        return entries
+
+    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
+        """Without digests of code: nobody knows which files a program reaches."""
+        entry = super()._checkout_entry(checkout, name, found)
+        return {key: one for key, one in entry.items() if key not in ("kernels_digest", "kernel_digest", "ran")}
+
+
+def _arm(runs: Sequence[ProgramRun], key: tuple[str, str]) -> JsonObject:
+    """One case of one side: its samples by round, or why it has none."""
+    for run in runs:
+        row = run.rows.get(key)
+        if row is None:
+            why = run.why or "the program printed no row for it"
+            return failed_entry(run.status if run.why else Status.ERROR, why, run.detail)
+        if row.status != "ok":
+            return failed_entry(STATUS[row.status], row.note, run.detail)
+        if run.why:
+            return failed_entry(run.status, run.why, run.detail)
+    seconds = [statistics.median(run.rows[key].seconds) for run in runs]
+    return {"status": Status.OK, "seconds": seconds, "error": {"norm": 0.0, "peak": 0.0}}
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _ending(code: int | None, limit_s: float) -> tuple[Status, str]:
+    """How a process ended: the status of its arms and a few words, "" where it ended well.  None: it did not end."""
+    if code is None:
+        return Status.HANG, f"did not end within {limit_s:g} s and was killed (--deadline)"
+    number = -code if code < 0 else code - 128 if code > 128 else 0
+    if number in signal.valid_signals() and number:
+        return Status.CRASH, f"was killed by {signal.Signals(number).name}"
+    return (Status.ERROR, f"ended with exit code {code}") if code else (Status.OK, "")
+
+
+def _cut(run: ProgramRun) -> ProgramRun:
+    return dataclasses.replace(run, detail=run.detail[-SHOWN_OUTPUT:])
+
+
+def _digest(terms: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(terms).encode()).hexdigest()[:16]
+
+
+def _content(stamp: Path) -> object:
+    try:
+        return json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _submodules(folder: Path) -> str:
+    """The commits of a checkout's submodules."""
+    asked = ["git", "-C", str(folder), "submodule", "status", "--recursive"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _text(path: Path | None) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
