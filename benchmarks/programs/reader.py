@@ -260,7 +260,9 @@ def read(text: str, reader: Reader, unit: str = "") -> Reading:
     died = next((f"{where}: {line.strip()[:200]}" for line, where in output.endings), "")
     if not rows and not died:
         raise ReaderError(f"no row that {reader.name} writes is in it{output.hint()}")
-    said = [*dict.fromkeys(output.said), *([f"the run broke off {died}"] if died else [])]
+    said = list(dict.fromkeys(output.said))
+    said += [f"columns that {reader.name} does not read: {', '.join(output.unread)}"] if output.unread else []
+    said += [f"the run broke off {died}"] if died else []
     return Reading(tuple(_merged(rows)), tuple(said), died)
 
 
@@ -294,6 +296,7 @@ class _Output:
         self.reader, self.unit = reader, unit
         self.said: list[str] = []
         self.endings: list[tuple[str, str]] = []
+        self.unread: dict[str, None] = {}
         self._last = ""
 
     def hint(self) -> str:
@@ -396,12 +399,11 @@ class _Output:
         return fields
 
     def _unknown(self, columns: Sequence[str]) -> None:
-        """Say once which columns nobody reads."""
+        """Remember which columns nobody reads."""
         if self.reader.wide:
             return
         used = {*self.reader.known, *self.reader.case, *self.reader.ranks, *_fields_of(self.reader)}
-        if extra := [name for name in columns if name not in used and name.split("#")[0] not in used]:
-            self.said.append(f"columns that {self.reader.name} does not read: {', '.join(extra)}")
+        self.unread |= {name: None for name in columns if name not in used and name.split("#")[0] not in used}
 
     def _heard(self, line: str, facts: Fields) -> Fields:
         """What a line that is no row says: further facts, or that the run ended."""
@@ -425,7 +427,7 @@ class _Output:
     def _understood(self, fields: Fields) -> Iterator[Row]:
         reader = self.reader
         ranks = _ranks(fields, reader.ranks)
-        case = self._case({"ranks": ranks, **fields})
+        case = self._case({**fields, "ranks": fields.get("ranks", ranks)})
         spare = bool(reader.spare and _marked(fields, reader.spare))
         numbers = list(self._wide(fields) if reader.wide else reader.numbers)
         there = [one for one in numbers if self._value(fields, one)[1] is not None]
@@ -594,5 +596,5 @@ def _is_number(text: str) -> bool:
 
 
 def _name(text: str) -> str:
-    """A text as the name of a case or a backend in a trial file: no /, printable, at most 200 characters."""
-    return UNPRINTABLE.sub("?", text.replace("/", ":")).strip()[:200]
+    """A text as a name in a trial file: printable, U+2215 for the slash that joins names there, 200 characters."""
+    return UNPRINTABLE.sub("?", text.replace("/", "\N{DIVISION SLASH}")).strip()[:200]

@@ -119,9 +119,7 @@ def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> i
         else programs.declared_program(settings, given.program)
     )
     if any(getattr(given, name, None) for name in OF_OPERATORS):
-        raise click.UsageError(
-            "a program runs as a whole: --kernel, --case, --backend, --set and --env-* are of operators"
-        )
+        raise click.UsageError("a program runs whole: --kernel, --case, --backend, --set and --env-* are of operators")
     if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
+from benchmarks.programs.reader import RATES, TIMES, Reader, ReaderError, Row, readers
 from benchmarks.trial_file import REGIMES
-from ci.bars import Bars
 from ci.commands.common.outcome import print_recorded
 from ci.git import push as pushing
 from ci.git.command import git_or_none
@@ -24,7 +24,6 @@ from ci.options import (
     USAGE,
     Given,
     Parsed,
-    err_console,
     flag,
     option,
     out_console,
@@ -33,7 +32,7 @@ from ci.options import (
     verb,
 )
 from ci.records import derived as exported
-from ci.records import foreign, foreign_csv, store
+from ci.records import importing, store
 from ci.records.imported import IMPORTED
 from ci.records.ledger import folder_of
 from ci.report.words import plain, plural
@@ -66,44 +65,65 @@ def add(given: Given) -> int:
 # ---- import ----------------------------------------------------------------------------------------------------------
 
 
-@verb("ridgeline records import ../their-project/results --machine ci-node-3", name="import")
+IMPORT_EXAMPLES = """ridgeline records import all_reduce.log --machine node-3 --commit 1a2b3c4d
+  ridgeline records import bench.json --reads google-benchmark --dry-run --json"""
+
+
+@verb(IMPORT_EXAMPLES, name="import")
 @click.argument("paths", nargs=-1, required=True, type=ANY)
-@option("--as -> kind", "Format (default: told from each file).", click.Choice(foreign.FORMATS))
-@option("--machine NAME", "Machine they were measured on, where the file is wrong.", default="")
-@option("--kernel NAME", "What was measured, where the file does not say it.", default="")
-@option("--commit NAME", "Commit that was measured, for logs that do not say it.", default="")
-@option("--date ISO", "When, for logs that do not say it (default: the file's date).", default="")
-@option("--unit UNIT", "Unit of a CSV's values (s, ms, us, ns; default: s).", default="")
+@option("--reads NAME", "Reader of the files: ours, or a [[reader]] of ridgeline.toml (default: told from each file).")
+@option("--machine NAME", "Machine they were measured on.", default="")
+@option("--kernel NAME", "What was measured (default: the reader's name).", default="")
+@option("--commit HASH", "Commit that was measured.", default="")
+@option("--date ISO", "When, without a zone in UTC (default: the commit's date, else the file's).", default="")
+@option("--unit UNIT", "Unit of numbers whose unit the file does not say, such as us or GB/s.", default="")
 @RESULTS
 @JSON
 @DRY_RUN
 def import_(given: Given) -> int:
-    """Read files and folders of asv, nccl-tests, rccl-tests, hyperfine, Google Benchmark, or a CSV with a column value.
+    """Read files that benchmark programs wrote, or folders of them, into the history of a commit.
 
-    Importing again changes nothing; what cannot be used is named, the rest is imported.  An interrupted import goes on.
+    Importing again changes nothing; what cannot be used is named, the rest is imported.
     """
+    known = _readers(given.reads)
     try:
-        date = foreign_csv.moment(given.date) if given.date else None
-    except foreign_csv.ForeignError as error:
+        date = importing.moment(given.date) if given.date else None
+    except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--date") from None
-    wrong = foreign_csv.ImportOptions(given.machine, given.kernel, given.commit, date, given.unit)
-    files, place = foreign.sources(given.paths), given.results / IMPORTED
-    columns = TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Bars(err_console(), *columns) as bar:
-        task = bar.add_task("importing", total=sum(map(foreign.size, files)))
-        told = (given.kind, given.dry_run, lambda more: bar.advance(task, more))
-        done = foreign.bring(files, given.results, wrong, *told)
+    if given.unit and given.unit not in {**TIMES, **RATES}:
+        raise click.BadParameter(f"{given.unit!r}; there are: {', '.join({**TIMES, **RATES})}", param_hint="--unit")
+    said = importing.ImportOptions(given.reads or "", given.machine, given.kernel, given.commit, date, given.unit)
+    done = importing.bring(importing.files_in(given.paths), given.results, known, said, given.dry_run)
     if given.as_json:
-        problems = [{"where": problem.where, "why": problem.why} for problem in done.problems]
-        counts = {name: getattr(done, name) for name in ("added", "known", "refused", "points")}
-        print_json({**counts, "machines": sorted(done.machines), "problems": problems})
+        print_json({"rows": list(map(_row_json, done.rows)), "said": list(map(str, done.problems))})
         return USAGE if done.refused else PASS
-    said = f"{plural(done.points, 'point')} of {plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
-    verb, where = ("would import", f"into {place}") if given.dry_run else ("imported", f"in {place}")
+    files = f"{plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
+    verb, place = "would import" if given.dry_run else "imported", given.results / IMPORTED
     machines = ", ".join(sorted(done.machines)) or "no machine"
-    for line in (f"{verb} {said}; {machines}; {where}", *(f"  {problem}" for problem in done.problems)):
+    bad = [row for row in done.rows if row.status != "ok"]
+    lines = [f"{verb} {plural(len(done.rows), 'row')} of {files}; {machines}; in {place}"]
+    lines += [f"  {row.status}: {row.backend}/{row.case}: {row.note}" for row in bad]
+    for line in (*lines, *(f"  {problem}" for problem in done.problems)):
         out_console().print(line, markup=False, soft_wrap=True)
     return USAGE if done.refused else PASS
+
+
+def _readers(reads: str) -> Mapping[str, Reader]:
+    """The readers by name; UsageError for one that there is not, or one that is declared wrongly."""
+    try:
+        known = readers(project.around(Path.cwd()).readers)
+    except ReaderError as error:
+        raise click.UsageError(str(error)) from None
+    if reads and reads not in known:
+        raise click.BadParameter(f"{reads!r}; there are: {', '.join(known)}", param_hint="--reads")
+    return known
+
+
+def _row_json(row: Row) -> dict[str, object]:
+    """A row for machines: what is wrong has failed, the note says so."""
+    status = "failed" if row.status == "wrong" else row.status
+    fields = {"case": row.case, "backend": row.backend, "status": status, "value": row.value, "unit": row.unit}
+    return {**fields, "ranks": row.ranks, "note": row.note}
 
 
 # ---- export ----------------------------------------------------------------------------------------------------------

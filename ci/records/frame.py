@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,8 +74,7 @@ def _without_notes(folder: Path, stems: Iterable[str]) -> list[str]:
         except OSError as error:
             data, why = {}, f"cannot be read: {error.strerror}"
         if not why and any(map(_is_timed, data["results"].items())):
-            command = f"`ridgeline records import {shlex.quote(str(path))}`"
-            why = f"no {path.stem}.*.notes.jsonl.gz lies beside it; {command} reads asv's numbers"
+            why = f"no {path.stem}.*.notes.jsonl.gz lies beside it: `ridgeline records add` makes it of the trials"
         problems += [f"{path}: {why}; left out"] if why else []
     return problems
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -278,15 +279,40 @@ def test_the_cache_is_read_by_two_engines(tmp_path: Path) -> None:
 
 
 def test_import_says_what_it_did(tmp_path: Path) -> None:
-    files = ROOT / "tests" / "recordings" / "foreign"
-    done = run("import", files, "--results", tmp_path / "results", "--json")
-    said = json.loads(done.output)
-    assert done.exit_code == 0
-    assert (said["added"], said["refused"]) == (5, 0)
-    assert said["machines"] == ["bench-1", "mi300x-1", "node-a", "node-c", "unknown"]
-    again = run("import", files, "--results", tmp_path / "results")
-    assert "imported 0 points of 0 files, 5 files known already" in again.output
-    assert run("import", tmp_path / "none", "--results", tmp_path / "results").exit_code == 3
-    bad = run("import", files, "--date", "yesterday")
-    assert bad.exit_code == 3
-    assert "no ISO date" in bad.output
+    files = ROOT / "tests" / "recordings" / "programs"
+    results = ("--results", tmp_path / "results")
+    done = run("import", files / "hyperfine.json", *results, "--machine", "node-3", "--json")
+    rows = json.loads(done.output)["rows"]
+    assert [(row["case"], row["status"]) for row in rows][2:] == [("sleep 0.1", "ok"), ("odd", "failed")]
+    assert (rows[2]["value"], rows[2]["unit"], rows[2]["ranks"], rows[2]["note"]) == (0.1011, "s", 1, "")
+    again = run("import", files / "hyperfine.json", *results, "--machine", "node-3")
+    assert "4 rows of 0 files, 1 file known already; node-3" in again.output
+    frame = records.load(tmp_path / "results")
+    assert frame["case"].tolist().count("sleep 0.1") == 1
+    assert frame["seconds"].min() == pytest.approx(0.0204)
+    assert run("import", files, *results).exit_code == 3, "nobody knows perf_report.csv without its name"
+    assert run("import", tmp_path / "none", *results).exit_code == 3
+    for wrong, said in {"--date=yesterday": "no ISO date", "--reads=xml": "hyperfine", "--unit=min": "TFLOPS"}.items():
+        bad = run("import", files, wrong)
+        assert bad.exit_code == 3
+        assert said in bad.output
+
+
+def test_an_import_is_the_same_in_every_time_zone(tmp_path: Path, monkeypatch: Any) -> None:
+    found = set()
+    for zone in ("UTC", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        results = tmp_path / zone.replace("/", "-")
+        run(
+            "import",
+            ROOT / "tests/recordings/programs/hyperfine.json",
+            "--results",
+            results,
+            "--date",
+            "2026-11-20 12:00:00",
+        )
+        found.add(records.load(results)["date"].iloc[0].isoformat())
+    monkeypatch.undo()
+    time.tzset()
+    assert found == {"2026-11-20T12:00:00+00:00"}

@@ -1,0 +1,103 @@
+"""Programs on two checkouts: what is built, what is run in turn, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.programs.__main__ import main
+
+READER = {"name": "mine", "rows": "csv", "case": ["case"], "time": {"field": "us", "unit": "us"}}
+TABLE = "printf 'case,us\\na,10\\nb,20\\n'"
+
+
+def measured(tmp_path: Path, base: str, head: str, *options: str, **program: Any) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and trial lines of a program whose sides run these lines of bash."""
+    for role, line in (("base", base), ("head", head)):
+        (tmp_path / role).mkdir(exist_ok=True)
+        (tmp_path / role / "bench.sh").write_text(line)
+    out = tmp_path / "trials.jsonl"
+    asked = {"name": "bench", "run": "bash -o pipefail ./bench.sh", "reader": READER, **program}
+    sides = [f"--tree={role}={tmp_path / role}" for role in ("base", "head")]
+    argv = [*sides, "--program", json.dumps(asked), "--out", str(out), "--kept", str(tmp_path / "kept")]
+    code = main([*argv, "--rounds=2", "--progress=none", *options])
+    return code, [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def arms(line: dict[str, Any], case: str) -> dict[str, str]:
+    """Status by arm."""
+    return {key: arm["status"] for key, arm in line["cases"][case]["arms"].items()}
+
+
+def test_every_row_is_a_case_and_every_run_a_round(tmp_path: Path) -> None:
+    code, lines = measured(tmp_path, TABLE, TABLE.replace("10", "11"), "--trials=2")
+    assert code == 0
+    assert [line["trial"] for line in lines] == [0, 1]
+    found = lines[0]["cases"]["a"]["arms"]
+    assert {key: arm["seconds"] for key, arm in found.items()} == {
+        "base/mine": pytest.approx([10e-6] * 2),
+        "head/mine": pytest.approx([11e-6] * 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "said"),
+    [
+        (f"{TABLE}; exit 3", "error", "ended with exit code 3"),
+        (f"{TABLE}; kill -SEGV $$", "crash", "was killed by SIGSEGV"),
+        (f"{TABLE}; false | cat", "error", "ended with exit code 1"),
+        ("true", "error", "no row that mine writes"),
+        ("printf 'case,us\\na,10\\n'", "error", "the program printed no row for it"),
+        (TABLE.replace("20", "nan"), "error", "us is 'nan', no time"),
+    ],
+)
+def test_what_fails_on_head_is_never_green(tmp_path: Path, head: str, status: str, said: str) -> None:
+    code, [line] = measured(tmp_path, TABLE, head)
+    arm = line["cases"]["b"]["arms"]["head/mine"]
+    assert (code, arm["status"]) == (1, status)
+    assert said in arm["why"]
+    assert arms(line, "b")["base/mine"] == "ok"
+
+
+def test_a_row_that_base_lacks_is_heads_alone(tmp_path: Path) -> None:
+    _, [line] = measured(tmp_path, TABLE, TABLE.replace("b,20", "b,20\\nc,5"))
+    assert arms(line, "c") == {"head/mine": "ok"}
+
+
+def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_path: Path) -> None:
+    build = "echo built >> ../builds; test ! -e broken"
+    commits = ["--commit=base=abc", "--commit=head=def"]
+    for _ in range(2):
+        assert measured(tmp_path, TABLE, TABLE, *commits, build=build)[0] == 0
+    assert (tmp_path / "builds").read_text().split() == ["built"] * 2, "once a side"
+    (tmp_path / "head" / "broken").touch()
+    code, lines = measured(tmp_path, TABLE, TABLE, "--commit=base=abc", "--commit=head=fff", build=build)
+    arm = lines[-1]["cases"]["a"]["arms"]["head/mine"]
+    assert (code, arm["status"]) == (1, "error")
+    assert "head cannot be built" in arm["why"]
+
+
+def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    line = f"{TABLE}; test ! -e slow || (sleep 1000; touch ../woke)"
+    (tmp_path / "head").mkdir()
+    (tmp_path / "head" / "slow").touch()
+    _, [trial] = measured(tmp_path, line, line, "--deadline=0.5")
+    arm = trial["cases"]["a"]["arms"]["head/mine"]
+    assert arm["status"] == "hang"
+    assert "did not end within 0.5 s" in arm["why"]
+
+
+def test_a_file_that_a_run_writes_is_read_and_an_old_one_is_not(tmp_path: Path) -> None:
+    written = f"{TABLE} > out.csv"
+    assert measured(tmp_path, written, written, output="out.csv")[0] == 0
+    code, lines = measured(tmp_path, written, "true", output="out.csv")
+    assert code == 1
+    assert "wrote no out.csv" in lines[-1]["cases"]["a"]["arms"]["head/mine"]["why"]
+
+
+def test_nothing_that_can_be_read_on_either_side_is_no_verdict(tmp_path: Path, capsys: Any) -> None:
+    assert measured(tmp_path, "echo hello", "echo hello") == (2, [])
+    assert "no row that mine writes" in capsys.readouterr().err
