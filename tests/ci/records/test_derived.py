@@ -304,14 +304,8 @@ def test_an_import_is_the_same_in_every_time_zone(tmp_path: Path, monkeypatch: A
         monkeypatch.setenv("TZ", zone)
         time.tzset()
         results = tmp_path / zone.replace("/", "-")
-        run(
-            "import",
-            ROOT / "tests/recordings/programs/hyperfine.json",
-            "--results",
-            results,
-            "--date",
-            "2026-11-20 12:00:00",
-        )
+        file = ROOT / "tests/recordings/programs/hyperfine.json"
+        run("import", file, "--results", results, "--date", "2026-11-20 12:00:00")
         found.add(records.load(results)["date"].iloc[0].isoformat())
     monkeypatch.undo()
     time.tzset()
