@@ -100,6 +100,21 @@ def segment(code: KernelCode, values: Sequence[Any]) -> bytes:
     return bytes(image)
 
 
+def with_hidden(code: KernelCode, arguments: bytes, grid: tuple[int, int, int], warps: int) -> bytes:
+    """The argument segment with the sizes of the launch where the code asks for them, as tl.num_programs does.
+
+    Source: LLVM's User Guide for AMDGPU Backend, code object metadata V5, the kinds of hidden arguments.
+    """
+    sizes = {"hidden_grid_dims": 3}
+    for axis, groups, threads in zip("xyz", grid, (LANES * warps, 1, 1), strict=True):
+        sizes |= {f"hidden_block_count_{axis}": groups, f"hidden_group_size_{axis}": threads}
+    image = bytearray(arguments)
+    for one in code.arguments:
+        if one.kind in sizes:
+            image[one.offset : one.offset + one.size] = sizes[one.kind].to_bytes(one.size, "little")
+    return bytes(image)
+
+
 def _check_mode(code: KernelCode) -> None:
     """Executed are rounding to nearest even and kept denormals, which is what compilers ask for."""
     if code.mode & 15:
@@ -143,10 +158,10 @@ def started(
     rank: of several launches in one memory, which.
     """
     _check_mode(code)
-    dispatch = struct.pack("<HHHHHHIII", 0, 0, 64 * warps, 1, 1, 0, *grid)
+    dispatch = struct.pack("<HHHHHHIII", 0, 0, LANES * warps, 1, 1, 0, LANES * warps * grid[0], *grid[1:])
     place = {"kernarg_ptr": (1 + 2 * rank) * GAP, "dispatch_ptr": (2 + 2 * rank) * GAP}
     for name, contents, told in (
-        ("kernarg_ptr", arguments, "the arguments"),
+        ("kernarg_ptr", with_hidden(code, arguments, grid, warps), "the arguments"),
         ("dispatch_ptr", dispatch, "the dispatch packet"),
     ):
         memory.add(place[name], np.frombuffer(bytearray(contents.ljust(64, b"\0")), np.uint8), told)

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-LOW = (torch.float16, torch.bfloat16)
-
 PRODUCTS_AND_SUMS = (
     *("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward"),
     *("cumsum", "cumprod", "logcumsumexp", "logsumexp", "linalg_vector_norm", "var", "std", "var_mean", "prod"),
@@ -20,11 +18,12 @@ PRODUCTS_AND_SUMS = (
 )
 """Computed in fp32, and rounded once."""
 
-NORMS = ("native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm")
+NORMS = ("native_layer_norm", "native_group_norm", "_fused_rms_norm")
 """The same, but that their statistics stay in fp32."""
 
 NORMS_BACKWARD = {"native_layer_norm_backward": 5, "native_group_norm_backward": 4, "_fused_rms_norm_backward": 4}
-"""The same; the number of the argument whose dtype the gradients of weight and bias have."""
+"""Computed in fp64: a GPU sums over all rows in trees, the CPU one after the other.  The number of the argument whose
+dtype the gradients of weight and bias have."""
 
 
 def as_on_a_gpu(func: Any) -> Callable[..., Any]:
@@ -32,21 +31,18 @@ def as_on_a_gpu(func: Any) -> Callable[..., Any]:
     return _OTHERWISE.get(func._schema.name, {}).get(func._overloadname, func)
 
 
-def _is_low(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in LOW
+def _is_narrower(value: Any, dtype: torch.dtype) -> bool:
+    narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return narrow and 1 < value.dtype.itemsize < dtype.itemsize
 
 
-def _wide(value: Any) -> Any:
-    return value.float() if _is_low(value) else value
-
-
-def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None]) -> Any:
-    """The operation in fp32 where an argument is of fp16 or bf16.  dtypes: of result i by the arguments; None: fp32."""
+def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: torch.dtype = torch.float32) -> Any:
+    """The operation in a wider type than its arguments.  dtypes: of result i by the arguments; None: the wide one."""
 
     def widened(*args: Any, **kwargs: Any) -> Any:
-        if not any(map(_is_low, args)) or kwargs.get("dtype") is not None:
+        if not any(_is_narrower(value, wide) for value in args) or kwargs.get("dtype") is not None:
             return func(*args, **kwargs)
-        results = func(*map(_wide, args), **kwargs)
+        results = func(*(value.to(wide) if _is_narrower(value, wide) else value for value in args), **kwargs)
         if isinstance(results, torch.Tensor):
             return results.to(dtypes(args, 0))
         return tuple(
@@ -58,7 +54,7 @@ def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None]) -> Any
 
 
 def _lowest(args: Any, _: int) -> torch.dtype | None:
-    return next(value.dtype for value in args if _is_low(value))
+    return next(value.dtype for value in args if _is_narrower(value, torch.float32))
 
 
 def _first_only(args: Any, at: int) -> torch.dtype | None:
@@ -92,7 +88,7 @@ def _table() -> dict[str, dict[str, Any]]:
         **dict.fromkeys(PRODUCTS_AND_SUMS, lambda func: _widened(func, _lowest)),
         **dict.fromkeys(NORMS, lambda func: _widened(func, _first_only)),
         **{
-            name: lambda func, weight=weight: _widened(func, _of_gradients(weight))
+            name: lambda func, weight=weight: _widened(func, _of_gradients(weight), torch.float64)
             for name, weight in NORMS_BACKWARD.items()
         },
         **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..triton_driver import CHOSEN, LATER, first_that_fits
-from .refusals import NotEmulated
+from .refusals import NotOnThisDevice
 
 TOLERANCE = {"float64": 1e-9, "float32": 2e-3, "bfloat16": 2e-2, "float16": 4e-3}
-"""Norm of the difference of two configurations' outputs over that of the first's: sums are taken in another order.
+"""Norm of the difference of two configurations' outputs over that of the first's: sums have another order.
 fp32 may be multiplied by MFMA of tf32; other floats have 2 to 4 bits."""
 
 COARSE = 0.1
@@ -103,4 +103,6 @@ def _difference(expected: Any, output: Any) -> str:
 
 def refuse_inductor(*args: Any, **kwargs: Any) -> Sequence[Any]:
     """In place of inductor's compile_fx."""
-    raise NotEmulated("torch's inductor is not emulated; TORCH_COMPILE_DISABLE=1 runs functions as they are written")
+    raise NotOnThisDevice(
+        "torch's inductor is not emulated; TORCH_COMPILE_DISABLE=1 runs functions as they are written"
+    )

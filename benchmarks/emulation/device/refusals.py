@@ -9,7 +9,7 @@ from typing import Any
 from ..code_object import NotExecutable
 
 
-class NotEmulated(NotExecutable, NotImplementedError):
+class NotOnThisDevice(NotExecutable, NotImplementedError):
     """Something that a machine with a GPU has and its emulator does not."""
 
 
@@ -28,7 +28,7 @@ def torch_compile(model: Any = None, *, backend: Any = "inductor", disable: bool
         return model
 
     def refused(*args: Any, **kwargs: Any) -> Any:
-        raise NotEmulated(
+        raise NotOnThisDevice(
             f"torch.compile of {getattr(model, '__name__', type(model).__name__)} by {backend} is not emulated; "
             "TORCH_COMPILE_DISABLE=1 runs it as it is written"
         )
@@ -39,10 +39,10 @@ def torch_compile(model: Any = None, *, backend: Any = "inductor", disable: bool
 
 
 def refusing(what: str, instead: str = "") -> Any:
-    """A function that raises NotEmulated."""
+    """A function that raises NotOnThisDevice."""
 
     def refused(*args: Any, **kwargs: Any) -> Any:
-        raise NotEmulated(f"{what} is not emulated{': ' if instead else ''}{instead}")
+        raise NotOnThisDevice(f"{what} is not emulated{': ' if instead else ''}{instead}")
 
     return refused
 
@@ -53,7 +53,7 @@ def process_groups(original: Any) -> Any:
     @functools.wraps(original)
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if "nccl" in str(backend).lower():
-            raise NotEmulated("RCCL (nccl) is not emulated: a collective of several GPUs needs them")
+            raise NotOnThisDevice("RCCL (nccl) is not emulated: a collective of several GPUs needs them")
         return original(backend, *args, **kwargs)
 
     return init_process_group

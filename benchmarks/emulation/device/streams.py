@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from . import backend
-from .refusals import NotEmulated
+from .refusals import NotOnThisDevice
 
 
 class Stream:
@@ -177,4 +177,4 @@ def graph(cuda_graph: Graph, pool: Any = None, stream: Any = None, **_: Any) -> 
 
 def make_graphed_callables(callables: Any, sample_args: Any, **_: Any) -> Any:
     """Refused: its callables have a backward pass that is a graph as well."""
-    raise NotEmulated("torch.cuda.make_graphed_callables is not emulated: call the functions as they are")
+    raise NotOnThisDevice("torch.cuda.make_graphed_callables is not emulated: call the functions as they are")

@@ -44,6 +44,20 @@ def test_an_autotuned_kernel_is_executed_with_its_first_configuration(first):
     assert len(launched) == 2, "nothing is launched to choose"
 
 
+@triton.jit
+def sized(out):
+    for axis in tl.static_range(3):
+        tl.store(out + axis, tl.num_programs(axis))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_a_kernel_knows_the_size_of_its_grid(arch):
+    out = torch.zeros(3, dtype=torch.int32)
+    with emulated(arch):
+        sized[(5, 3, 2)](out)
+    assert out.tolist() == [5, 3, 2]
+
+
 def test_what_a_driver_lacks_here_is_named():
     with emulated("gfx950") as driver:
         assert driver.utils.get_device_properties(0)["multiprocessor_count"] == 256
