@@ -20,6 +20,7 @@ from benchmarks.trial_file import FORMAT, Status
 from ci.bisect.axes import FEWEST, Axis, BisectError, RowPlace, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
+from ci.judging.judge import OUTCOMES
 from ci.judging.live import Interrupted
 from ci.records import store
 from ci.stats.interval import shifts
@@ -76,7 +77,7 @@ def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head
     for one in found:
         for place, status, why in ((base, one.base_status, one.base_why), (head, one.head_status, one.head_why)):
             if status is not Status.OK:
-                return {place: f"{one.case} is {status}{f': {why}' if why else ''}"}
+                return {place: f"{one.case} {OUTCOMES[status]}{f': {why}' if why else ''}"}
         definitions = (one.base_definition, one.head_definition)
         if None not in definitions and definitions[0] != definitions[1]:
             return {max(base, head): f"{one.case} has another benchmark definition there: the times are of other work"}

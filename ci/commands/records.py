@@ -151,7 +151,9 @@ def _path(said: str) -> Path:
     show_default="export",
 )
 @option(
-    "--format -> kind", "parquet, csv, or json (an object a line).", click.Choice(exported.FORMATS), default="parquet"
+    "--format -> kind",
+    "parquet, csv, or json (an object a line); default: as the name of --out ends, else parquet.",
+    click.Choice(exported.FORMATS),
 )
 @flag("--samples", "Every sample instead, a row each (Parquet only).")
 @several("--machine NAME", "Only this machine (repeatable).")
@@ -165,6 +167,8 @@ def export(given: Given) -> int:
 
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
+    ending = given.out.suffix.removeprefix(".")
+    given.kind = given.kind or (ending if ending in exported.FORMATS else "parquet")
     if given.samples and given.kind != "parquet":
         raise click.UsageError(f"--samples writes Parquet only; leave out --format {given.kind}")
     results, out, chosen = given.results, given.out, (given.machine, given.kernel, given.since, given.dry_run)

@@ -45,6 +45,10 @@ def push_records(
     if not is_branch_name(branch):
         raise PushError(f"{branch!r} cannot be the name of a branch (`git check-ref-format --branch NAME`)")
     where, env = folder.resolve().parent, {**author(), **_authority(token, server)}
+    if not succeeds(where, "remote", "get-url", "origin"):
+        raise PushError(
+            "there is no remote called origin to push to: `git remote add origin URL`; nothing was committed"
+        )
     try:
         if not _commit(where, env, folder.name, message):
             return ""

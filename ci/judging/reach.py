@@ -83,7 +83,7 @@ def _not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> Iterat
 
     Of a submodule it is enough that a file of it was run.
     """
-    for operator in plan.kernels:
+    for operator in _declared_in(trials).intersection(plan.kernels):
         differing = tuple(path for path in reach.differing.get(operator, ()) if path.endswith((*COMPILED, "/")))
         ran = {
             path for trial in trials if trial.operator == operator for c in trial.checkouts.values() for path in c.ran
@@ -97,9 +97,14 @@ def _not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> Iterat
             )
 
 
+def _declared_in(trials: Sequence[Trial]) -> set[str]:
+    """The operators of which a side of some trial could be imported."""
+    return {trial.operator for trial in trials if trial.declaration()}
+
+
 def _not_measured(plan: MeasurePlan, trials: Sequence[Trial]) -> Iterator[str]:
     """Operators that differ and of which there is no trial: neither side could import them."""
-    there = {trial.operator for trial in trials}
+    there = _declared_in(trials)
     broken = {one.module: one.reason for trial in trials for side in trial.checkouts.values() for one in side.broken}
     why = "; ".join(f"{module} does not import: {reason}" for module, reason in broken.items())
     for operator in plan.kernels:
@@ -162,6 +167,8 @@ def doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:
     verdict, why = judgement.verdict, judgement.why
     if verdict.exit_code == 0:
         verdict, why = Verdict.CANNOT_TELL, f"{doubts[0]}; of the trials that count: {why}"
+    elif not judgement.cases:
+        why = doubts[0]
     return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *doubts))
 
 

@@ -51,7 +51,7 @@ def test_a_trial_of_something_else_says_nothing() -> None:
 def test_an_arm_that_fails_rules_out_its_commit(role: str, place: int) -> None:
     (one,) = read_outcomes(line(COMMITS[0], COMMITS[3], 1.02, failed=role))
     assert one.shift is None
-    assert one.failed == {place: "gemm/triton/m16 is wrong: one sentence"}
+    assert one.failed == {place: "gemm/triton/m16 gives a wrong result: one sentence"}
 
 
 def test_a_case_that_no_side_can_run_here_is_said_with_its_reason() -> None:

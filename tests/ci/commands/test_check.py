@@ -88,3 +88,28 @@ def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_co
     done = ridgeline("check", "--kernel", "kk")
     assert (done.exit_code, "no kernel 'kk'; known: k" in said(done)) == (USAGE, True)
     assert "code of" not in done.output
+
+
+def test_a_name_that_is_two_things_is_refused_with_both(root: Path) -> None:
+    git(root, "tag", "topic")
+    commit(root, **{"perf/k.py": "a = 1\n"})
+    git(root, "branch", "-q", "topic")
+    done = ridgeline("check", "--dry-run", "--base", "topic")
+    assert (done.exit_code, "'topic' is a branch and a tag: name heads/topic or tags/topic" in said(done)) == (
+        USAGE,
+        True,
+    )
+    assert base("--base", "tags/topic") == short(root, "HEAD^")
+
+
+def test_the_beginning_of_several_hashes_names_them(root: Path) -> None:
+    tree = git(root, "rev-parse", "HEAD^{tree}")
+    hashes: dict[str, str] = {}
+    for number in range(2000):  # two of 300 commits share 4 digits with a chance of one half
+        made = git(root, "commit-tree", tree, "-m", number)
+        if twin := hashes.get(made[:4]):
+            break
+        hashes[made[:4]] = made
+    done = ridgeline("check", "--dry-run", "--base", made[:4])
+    assert done.exit_code == USAGE
+    assert all(one[:5] in said(done) for one in (made, twin))
