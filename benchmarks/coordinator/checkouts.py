@@ -221,7 +221,7 @@ def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
         tree = checkout.code.tree
         try:
             known |= operators.declared(tree).keys()
-        except (Unreadable, OSError, ValueError, SyntaxError):
+        except (Unreadable, OSError):
             return
         if not all((checkout.path / home).is_dir() for home in tree.homes):
             return

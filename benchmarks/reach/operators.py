@@ -70,10 +70,8 @@ def compared(base: SourceTree, head: SourceTree) -> Reach:
         return Reach(unknown="the two sides import packages from other folders")
     try:
         homes = [_under_names_of(head, declared(base)), declared(head)]
-    except SyntaxError as error:
-        return Reach(unknown=f"a file with kernels is not valid Python ({error.msg}, line {error.lineno})")
-    except (Unreadable, ValueError):
-        return Reach(unknown="the name of an operator cannot be read from the source without running it")
+    except Unreadable as error:
+        return Reach(unknown=str(error))
     names = dict.fromkeys([*homes[1], *homes[0]])
     if not names:
         return Reach(unknown="no operator can be read from the source without running it")
@@ -98,7 +96,7 @@ Homes = Mapping[str, tuple[str, ...]]
 
 
 def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
-    """Every operator, and where it is declared.  Raises Unreadable, or SyntaxError, where that is not certain."""
+    """Every operator, and where it is declared.  Raises Unreadable where that is not certain."""
     sources = {path: file.text for path, file in tree.files.items() if path.endswith(".py") and tree.listed(path)}
     found: dict[str, dict[str, None]] = {}
     for path, text in sources.items():
@@ -112,32 +110,13 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
 def declared_by(tree: SourceTree, module: str) -> list[str] | None:
     """The operators in the part of a package that a module stands for; None where the source does not say it."""
     part = part_of_module(tree, module)
-    there = any(path == f"{part}.py" or path.startswith(f"{part}/") for path in tree.files)
-    try:
-        homes = declared(tree) if there else {}
-    except (Unreadable, ValueError, SyntaxError):
+    if not any(path == f"{part}.py" or path.startswith(f"{part}/") for path in tree.files):
         return None
-    if not there:
+    try:
+        homes = declared(tree)
+    except Unreadable:
         return None
     return [name for name, parts in homes.items() if any(f"{one}/".startswith(f"{part}/") for one in parts)]
-
-
-def names_by_part(tree: SourceTree) -> dict[str, tuple[str, ...]]:
-    """The operators of each part that declares some; () where a name does not follow from the source."""
-    found: dict[str, tuple[str, ...]] = {}
-    unread = set[str]()
-    for path, file in tree.files.items():
-        if not (path.endswith(".py") and tree.listed(path) and KERNEL in file.text):
-            continue
-        part = part_of(tree, path)
-        try:
-            names = names_in(file.text)
-        except (Unreadable, ValueError, SyntaxError):
-            names = ()
-            unread.add(part)
-        if names or part in unread:
-            found[part] = () if part in unread else tuple(dict.fromkeys((*found.get(part, ()), *names)))
-    return found
 
 
 def _made_elsewhere(tree: SourceTree, called: Iterable[tuple[str, str]]) -> bool:
@@ -224,7 +203,7 @@ def reached_by_all(tree: SourceTree, names: Iterable[str] = ()) -> set[str]:
     which operators there are."""
     try:
         homes = declared(tree)
-    except (Unreadable, ValueError, SyntaxError):
+    except Unreadable:
         homes = {}
     wanted = tuple(names) or tuple(homes)
     if not homes or not homes.keys() >= set(wanted):

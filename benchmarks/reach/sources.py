@@ -157,8 +157,20 @@ LIBRARIES = frozenset(("torch", "triton", "numpy", "ridgeline", "kernels"))
 """Packages whose functions make no operator of ours; `ridgeline.spec` and `kernels.spec` have the contract."""
 
 
-class Unreadable(Exception):
-    """A name does not follow from the source alone."""
+class Unreadable(ValueError):
+    """Which operators a tree declares does not follow from its source alone; the text says why."""
+
+    def __init__(self, why: str = "the name of an operator cannot be read from the source without running it") -> None:
+        super().__init__(why)
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise Unreadable(f"a file with kernels is not valid Python ({error.msg}, line {error.lineno})") from None
+    except ValueError:  # a null byte
+        raise Unreadable() from None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -168,7 +180,7 @@ def names_in(source: str) -> tuple[str, ...]:
     Unreadable otherwise, and if Kernel is renamed, derived from, stored or passed on: its name could then be given
     anywhere.
     """
-    module = ast.parse(source)
+    module = _parsed(source)
     nodes = list(ast.walk(module))
     calls = [node for node in nodes if isinstance(node, ast.Call) and _is_kernel(node.func)]
     harmless: set[ast.AST] = {call.func for call in calls}
@@ -236,7 +248,7 @@ def makers(source: str) -> tuple[str, ...]:
     """
     known: dict[str, str] = {}
     used: list[ast.expr] = []
-    left: list[ast.AST] = [*ast.parse(source).body]
+    left: list[ast.AST] = [*_parsed(source).body]
     while left:
         node = left.pop()
         if isinstance(node, ast.Import):

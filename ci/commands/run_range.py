@@ -101,8 +101,7 @@ def commits_of(
         touching = {commit.hash for commit in repository.commits(start, end, [*last.homes, *reached_by_all(last)])}
         commits = [commit for commit in commits if commit.hash in touching and commit.date_ms >= (since_ms or 0)]
     commits = commits[-newest:] if newest else commits
-    head = repository.resolve("HEAD")  # it may say names that they do not
-    labels = operator_labels(repository, [*commits, head])[:-1]
+    labels = operator_labels(repository, commits)
     declared = dict.fromkeys(name for operators in labels for name in operators)
     unknown = [name for name in only if name not in declared and EVERY not in declared]
     if unknown:

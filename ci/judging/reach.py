@@ -10,7 +10,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.reach import tree
-from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, digest, names_by_part, reached, reached_by_all
+from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
+from benchmarks.reach.sources import Unreadable
 from benchmarks.reach.tree import SourceFile, SourceTree
 from ci.git.command import GitError, git, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -257,21 +258,14 @@ EVERY = ""
 def operator_labels(repository: Repository, commits: Sequence[Commit]) -> list[dict[str, str]]:
     """Of each commit the digest of the files of each operator: equal digests, equal code.
 
-    A part of a package whose names cannot be read (they are computed) has those that a later commit gives it, else
-    those of an earlier one; where no commit says them, all operators have one label under EVERY.
+    Where its source does not say which operators it declares (a name is computed), one label stands under EVERY.
     """
-    trees = trees_of(repository.root, [one.hash for one in commits])
-    read = [names_by_part(tree) for tree in trees]
-    known: dict[str, tuple[str, ...]] = {}
-    for order in (read[::-1], read):
-        for parts in order:
-            known |= {part: names for part, names in parts.items() if names}
-            parts.update({part: known.get(part, ()) for part, names in parts.items() if not names})
-    return [_labels(tree, parts) for tree, parts in zip(trees, read, strict=True)]
+    return [_labels(tree) for tree in trees_of(repository.root, [commit.hash for commit in commits])]
 
 
-def _labels(tree: SourceTree, parts: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    if not all(parts.values()):
+def _labels(tree: SourceTree) -> dict[str, str]:
+    try:
+        homes = declared(tree)
+    except Unreadable:
         return {EVERY: digest(tree, reached_by_all(tree))}
-    own = {part: digest(tree, reached(tree, [part])) for part in parts}
-    return {name: own[part] for part, names in parts.items() for name in names}
+    return {name: digest(tree, reached(tree, parts)) for name, parts in homes.items()}

@@ -184,7 +184,7 @@ def _homes(side: SourceTree, operator: str) -> tuple[str, ...]:
     """Where a side declares the operator: folders, or modules without .py."""
     try:
         return declared(side).get(operator, ())
-    except (Unreadable, ValueError, SyntaxError):
+    except Unreadable:
         return ()
 
 
