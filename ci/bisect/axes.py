@@ -19,7 +19,7 @@ from ci.harness import MeasurePlan
 from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, IsaError, TreeCompiler, Wanted
 from ci.judging.reach import file_labels
 from ci.report.words import plain
-from ci.stats.bisection import Ask, Belief, FoundSteps, Line
+from ci.stats.bisection import Ask, Belief, Line, SearchAnswer
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
@@ -311,14 +311,14 @@ class SearchState:
     line: Line
     outcomes: Sequence[TrialOutcome]
     belief: Belief | None
-    then: Ask | FoundSteps
+    then: Ask | SearchAnswer
     skipped: Mapping[int, str]
     classes: int
 
     @property
-    def answer(self) -> FoundSteps | None:
+    def answer(self) -> SearchAnswer | None:
         """The answer, None while there is none."""
-        return self.then if isinstance(self.then, FoundSteps) else None
+        return self.then if isinstance(self.then, SearchAnswer) else None
 
     @property
     def trials(self) -> int:

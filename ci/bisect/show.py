@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ci.bisect.axes import Labels, RowPlace, SearchState, TrialOutcome, same_code
 from ci.report.words import percent, plural
-from ci.stats.bisection import SURE, Ask, Culprit, culprits
+from ci.stats.bisection import SURE, Ask, Culprit, culprit
 
 TOP = 5
 """Suspects that are shown; --json has all of the 99 % set."""
@@ -27,8 +27,7 @@ def progress(state: SearchState, places: Sequence[RowPlace], what: str, console:
         console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
-        console.print(Text(f"a second step: {chance(state.belief.two)}; {set_size(state, what)}; trials scatter by "
-                           f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
+        console.print(Text(f"{set_size(state, what)}; trials scatter by {100 * state.belief.noise:.2g} %"))
     if isinstance(state.then, Ask):
         console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
 
@@ -51,13 +50,10 @@ def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) ->
 
 
 def suspects(state: SearchState) -> list[tuple[int, float]]:
-    """(position, probability of being the first step) of the likeliest changes, up to 99 % of what is not "no step".
-
-    At most one is the first: those of all changes and of "no step" add up to 1.
-    """
+    """(position, probability) of the likeliest changes, up to 99 % of what is not "no step"."""
     if state.belief is None:
         return []
-    chances = state.belief.first
+    chances = state.belief.changes
     order = np.argsort(-chances, kind="stable")
     reached = np.cumsum(chances[order])
     many = int(np.searchsorted(reached, SURE * reached[-1])) + 1
@@ -100,11 +96,17 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
         said = f"no step of {least} or more between {between} ({chance(found.probability)}, {after})"
         other = "environment or machine" if what == "commit" else "code or machine"
         return f"{said}: if the history has one, its cause is not among these {what}s but the {other}"
-    lines = [f"{_culprit(one, places, what)} ({chance(one.probability)})" for one in found.culprits]
-    return f"{'; and, another step, '.join(lines)}, {after}"
+    steps = [f"{_culprit_text(step, places, what)} ({chance(step.probability)})" for step in found.culprits]
+    ends = [
+        one.shift for one in state.outcomes if one.shift is not None and (one.low, one.high) == (0, len(places) - 1)
+    ]
+    rest = float(np.median(ends)) - math.fsum(step.shift for step in found.culprits) if ends else 0.0
+    large = abs(rest) > max(math.log1p(state.line.smallest), abs(found.culprits[0].shift) / 2)
+    more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it" if large else ""
+    return f"{'; and, another step, '.join(steps)}, {after}{more}"
 
 
-def _culprit(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
+def _culprit_text(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
     size = percent(math.exp(one.shift))
     place = places[one.high]
     if one.high == one.low + 1:
@@ -143,21 +145,20 @@ def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: st
     found = state.answer
     leading = found.culprits[0] if found and found.culprits else None
     belief = state.belief
-    best = culprits(state.line, belief)[0].probability if belief is not None else 0.0
+    best = culprit(state.line, belief).probability if belief is not None else 0.0
     return {
         "verdict": "NOT DECIDED" if found is None else "FOUND" if leading else "NO STEP",
         "first_bad": places[leading.high].name if leading else None,
         "probability": round(found.probability if found else best, 6),
         "trials": state.trials,
         "steps": [_step(one, places) for one in states if one.outcomes],
-        "culprits": [_culprit_json(one, places) for one in found.culprits] if found else [],
+        "culprits": [_culprit_json(step, places) for step in found.culprits] if found else [],
         "axis": what,
         "good": places[0].name,
         "bad": places[-1].name,
         "changes": state.line.last,
         "classes": state.classes,
         "no_step": round(belief.none, 6) if belief is not None else None,
-        "two_steps": round(belief.two, 6) if belief is not None else None,
         "suspects": [{"name": places[n].name, "probability": round(p, 6)} for n, p in suspects(state)[:LISTED]],
         "skipped": [{"name": places[n].name, "why": why} for n, why in sorted(state.skipped.items())],
     }

@@ -61,7 +61,7 @@ from ci.options import (
     with_rounds,
 )
 from ci.report.words import cause_lines
-from ci.stats.bisection import FoundSteps
+from ci.stats.bisection import SearchAnswer
 from kernels import project
 
 FOLDER = ".ridgeline/bisect"
@@ -272,7 +272,7 @@ def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, 
     return _shown(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
 
 
-def neighbours(found: FoundSteps | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
+def neighbours(found: SearchAnswer | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
     """(last good, first bad) of an answer with one culprit between two neighbours of which the second is slower."""
     if found is None or len(found.culprits) != 1:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -57,48 +56,10 @@ class Line:
         """Shape (last + 1,): the prior share of changes up to each position."""
         return np.concatenate([[0.0], np.cumsum(self.weights)])
 
-    def weight(self, low: int, high: int) -> float:
-        """Prior share of the changes after `low` up to `high`."""
-        return float(self.reached[high] - self.reached[low])
-
-    def weight_of_two(self, low: int, high: int) -> float:
-        """Prior share of two of these changes: the sum of w_k * w_l over k < l."""
-        own = self.weights[low:high]
-        return float(max(0.0, own.sum() ** 2 - (own**2).sum()) / 2)
-
     def bracket(self, change: int) -> tuple[int, int]:
         """The nearest measurable positions below and from a change: the changes between cannot be told apart."""
         at = int(np.searchsorted(self.testable, change))
         return int(self.testable[at - 1]), int(self.testable[at])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Belief:
-    """What the trials so far say.
-
-    none, one, two: probability of no step, one, two.  none_at_worst: of none, against one step of the size and in the
-    noise that fit the trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
-    changes: shape (last,), probability that change k is a step; with two steps, two of them are.
-    first: shape (last,), probability that change k is the first step: with `none` they add up to 1.
-    state: shape (nodes, S, N), joint of the noises and the states of `StepGrid` at each of `nodes`.
-    noise: expected scale of a trial's noise, a share.  level: shape (nodes,), expected shift of each node.
-    """
-
-    none: float
-    one: float
-    two: float
-    changes: FloatArray
-    first: FloatArray
-    nodes: Sequence[int]
-    state: FloatArray
-    level: FloatArray
-    noise: float
-    none_at_worst: float
-
-    @property
-    def surely_none(self) -> float:
-        """Probability of no step, by the prior over sizes and against each size alone: the smaller one."""
-        return min(self.none, self.none_at_worst)
 
 
 # The grids that size and noise of a step are summed over, and the prior on them.
@@ -121,49 +82,27 @@ REACH = 2.5
 ANSWERS = 64
 """Cells that the outcome of a trial is put into, to reckon what the trial would tell."""
 
-NONE, ONE, TWO = 0.5, 0.45, 0.05
-"""Prior of no step, one, two.  With 1/2 on none, a row without a step ends in 99 % for a change in at most about 1 % of
-searches, however long they go on (Ville's inequality: the posterior odds against the truth are a martingale)."""
+NONE = 0.5
+"""Prior of no step.  With 1/2 on it, a row without a step ends in 99 % for a change in at most about 1 % of searches,
+however long they go on (Ville's inequality: the posterior odds against the truth are a martingale)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepGrid:
-    """levels: shape (V,), log-ratio to position 0; prior: shape (V,).  second: shape (V, V), the level after a second
-    step given the one before it.  scale, tail, weight: shape (S,), of the noise.  answers: shape (Y,).
+    """levels: shape (V,), log-ratio of a step, 0 first.  scale, tail, weight: shape (S,), of the noise.
 
-    A state is how many steps there were and where they led: none, one by level, two by level; N = 1 + 2 V of them.
+    answers: shape (Y,), shifts that a trial may show.
     """
 
     levels: FloatArray
-    prior: FloatArray
-    second: FloatArray
     scale: FloatArray
     tail: FloatArray
     weight: FloatArray
     answers: FloatArray
 
-    @property
-    def counts(self) -> tuple[slice, slice, slice]:
-        """The states of no step, of one and of two."""
-        last = 1 + len(self.levels)
-        return slice(0, 1), slice(1, last), slice(last, None)
-
-    @functools.cached_property
-    def level(self) -> FloatArray:
-        """Shape (N,): the level of each state."""
-        return np.concatenate([[0.0], self.levels, self.levels])
-
-    @functools.cached_property
-    def moves(self) -> tuple[FloatArray, FloatArray]:
-        """(by one step, by two), shape (N, N) each: prior of the state that a state leads to."""
-        (none, one, two), size = self.counts, len(self.level)
-        once, twice = np.zeros((size, size)), np.zeros((size, size))
-        once[none, one], once[one, two], twice[none, two] = self.prior, self.second, self.prior @ self.second
-        return once, twice
-
     def log_density(self, away: FloatArray) -> FloatArray:
-        """Log-density of the noise at a distance; the last axis is broadcast over the noises."""
-        tail, z = self.tail, away / self.scale
+        """Log-density of the noise at a distance, shape (..., S)."""
+        tail, z = self.tail, away[..., None] / self.scale
         constant = (
             special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
         )
@@ -171,152 +110,87 @@ class StepGrid:
 
     @functools.cached_property
     def outcomes(self) -> FloatArray:
-        """Shape (S, N, Y): chance that a trial of a state falls into each cell."""
-        away = self.answers - self.level[:, None]
-        chance = np.exp(np.moveaxis(self.log_density(away[..., None]), -1, 0)) * np.gradient(self.answers)
-        return np.asarray(chance / chance.sum(axis=-1, keepdims=True))
+        """Shape (V, Y, S): chance that a trial at each level falls into each cell."""
+        chance = np.exp(self.log_density(self.answers - self.levels[:, None]))
+        chance *= np.gradient(self.answers)[:, None]
+        return np.asarray(chance / chance.sum(axis=1, keepdims=True))
 
 
 @functools.lru_cache(maxsize=32)
-def of(smallest: float, noise: float) -> StepGrid:
+def grid_of(smallest: float, noise: float) -> StepGrid:
     """The grid for steps of at least `smallest` in noise of about `noise`, shares of the time."""
     least = np.log1p(smallest)
     sizes = np.exp(np.arange(np.log(least), np.log(LARGEST), np.log(FINENESS)))
-    levels = np.concatenate([-sizes[::-1], sizes])
-    prior = np.full(len(levels), 1 / len(levels))
-    apart = np.abs(levels[None, :] - levels[:, None]) >= least
-    second = apart * prior / (apart * prior).sum(axis=1, keepdims=True)
     places = np.linspace(-REACH, REACH, SCALES)
-    scale, tail = (one.ravel() for one in np.meshgrid(noise * np.exp(places), TAILS, indexing="ij"))
+    scale, tail = (column.ravel() for column in np.meshgrid(noise * np.exp(places), TAILS, indexing="ij"))
     weight = np.repeat(np.exp(-(places**2) / 2), len(TAILS))
     half = least / 8 * np.sinh(np.linspace(0, np.arcsinh(8 * LARGEST / least), ANSWERS // 2 + 1))[1:]
     answers = np.concatenate([-half[::-1], [0.0], half])
-    return StepGrid(levels, prior, second, scale, tail, weight / weight.sum(), answers)
+    return StepGrid(np.concatenate([[0.0], -sizes, sizes]), scale, tail, weight / weight.sum(), answers)
 
 
-# The posterior of a row of positions, exactly, by going along it once in each direction.
-#
-# A step changes the level of everything after it, and there are at most two, so what lies before a position matters to
-# what lies behind it through the number of steps and the level alone: a hidden Markov chain (Rabiner 1989). Its nodes
-# are the positions that were measured, or may be next; a stretch between two nodes has as much of a step as the prior
-# of its changes says. Arrays are over noises S first, then states N; each pass is scaled node by node.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Belief:
+    """What the trials so far say.
+
+    none: probability of no step.  none_at_worst: of none, against one step of the size and in the noise that fit the
+    trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
+    changes: shape (last,), probability that change k is the step: with `none` they add up to 1.
+    nodes: positions that were measured, rising.  joint: shape (nodes, V, S), of level and noise at each node.
+    noise: expected scale of a trial's noise, a share.
+    """
+
+    none: float
+    none_at_worst: float
+    changes: FloatArray
+    nodes: FloatArray
+    joint: FloatArray
+    noise: float
+
+    @property
+    def surely_none(self) -> float:
+        """Probability of no step, by the prior over sizes and against each size alone: the smaller one."""
+        return min(self.none, self.none_at_worst)
 
 
-class Chain:
-    """The chain of a line, of the trials seen on it, and of `more` positions that are asked about."""
+def believe(line: Line, seen: Sequence[PairShift]) -> Belief:
+    """The posterior over no step, and one step by its place, its size and the noise.
 
-    def __init__(self, line: Line, seen: Sequence[PairShift], more: Iterable[int] = ()) -> None:
-        self.line, self.grid = line, of(line.smallest, line.noise)
-        self.nodes = sorted({0, line.last, *more, *(place for one in seen for place in (one.low, one.high))})
-        self.stretches = list(itertools.pairwise(self.nodes))
-        told = defaultdict[tuple[int, int], list[float]](list)
-        for one in seen:
-            told[one.low, one.high].append(one.shift)
-        if any(low and (low, high) not in self.stretches for low, high in told):
-            raise ValueError("a trial is of position 0 and another one, or of two neighbours that were measured")
-        self.evidence = np.zeros(len(self.grid.weight))
-        level = self.grid.level
-        self.shown = [self._likelihood(told[0, node], level) for node in self.nodes]
-        self.changes = [
-            self._prior(low, high) * self._likelihood(told[low, high] if low else [], level - level[:, None])
-            for low, high in self.stretches
-        ]
-
-    def _prior(self, low: int, high: int) -> FloatArray:
-        """Shape (N, N): the prior of the state that each state leads to from one node to the next."""
-        once, twice = self.grid.moves
-        one, two = self.line.weight(low, high), self.line.weight_of_two(low, high)
-        return np.asarray(np.eye(len(once)) + one * once + two * twice)
-
-    def _likelihood(self, shifts: Sequence[float], at: FloatArray) -> FloatArray:
-        """Of trials at each of these levels, scaled to at most 1 for each noise; shape (S, ...), or (...) for none."""
-        if not shifts:
-            return np.ones(at.shape)
-        logs = np.moveaxis(np.asarray(sum(self.grid.log_density((one - at)[..., None]) for one in shifts)), -1, 0)
-        most = logs.max(axis=tuple(range(1, logs.ndim)), keepdims=True)
-        self.evidence += most.ravel()
-        return np.asarray(np.exp(logs - most))
-
-    def belief(self) -> Belief:
-        """The posterior."""
-        none, one, two = self.grid.counts
-        forward, totals = self._forward()
-        backward = self._backward()
-        logs = self.evidence + np.log(totals).sum(axis=0)
-        logs += np.log(np.maximum((forward[-1] * backward[-1]).sum(axis=1), TINY))
-        weight = self.grid.weight * np.exp(logs - logs.max())
-        weight = weight / weight.sum()
-        joint = np.stack(forward) * np.stack(backward)
-        scales = weight / np.maximum(joint.sum(axis=2), TINY)
-        state = joint * scales[:, :, None]
-        end = state[-1]
-        first, second = self._steps(forward, backward, scales[1:] / totals)
-        # If all of the prior of one step lay on the size and noise that fit the trials best.
-        at_best = float((end[:, one] / (self.grid.prior * self.grid.weight[:, None])).max())
-        flat = float(end[:, none].sum())
-        return Belief(
-            none=flat,
-            one=float(end[:, one].sum()),
-            two=float(end[:, two].sum()),
-            changes=first + second,
-            first=first,
-            nodes=self.nodes,
-            state=state,
-            level=state.sum(axis=1) @ self.grid.level,
-            noise=float(weight @ self.grid.scale),
-            none_at_worst=flat / max(flat + at_best, TINY),
-        )
-
-    def _forward(self) -> tuple[list[FloatArray], FloatArray]:
-        """What leads to each node, with its own trials, (S, N) each; what all but the first were scaled by."""
-        found, totals = [np.zeros((len(self.grid.weight), len(self.grid.level)))], []
-        found[0][:, 0] = 1.0
-        for change, shown in zip(self.changes, self.shown[1:], strict=True):
-            now = _led(found[-1], change) * shown
-            totals.append(np.maximum(now.sum(axis=1), TINY))
-            found.append(now / totals[-1][:, None])
-        return found, np.array(totals)
-
-    def _backward(self) -> list[FloatArray]:
-        """What follows from each node, without its own trials, (S, N) each; first the prior of so many steps in all."""
-        pairs = self.line.weight_of_two(0, self.line.last)
-        end = np.empty((len(self.grid.weight), len(self.grid.level)))
-        for some, share in zip(self.grid.counts, (NONE, ONE, TWO / pairs if pairs else 0.0), strict=True):
-            end[:, some] = share
-        found = [end]
-        for change, shown in zip(self.changes[::-1], self.shown[:0:-1], strict=True):
-            now = _led(found[-1] * shown, change.swapaxes(-1, -2))
-            found.append(now / np.maximum(now.max(axis=1), TINY)[:, None])
-        return found[::-1]
-
-    def _steps(
-        self, forward: list[FloatArray], backward: list[FloatArray], scales: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Probability of the first step at each change, and of the second; within a stretch the prior alone tells.
-
-        scales: for each stretch what makes a weight for each noise a probability, shape (stretches, S).
-        """
-        firsts, seconds = np.zeros(self.line.last), np.zeros(self.line.last)
-        none, one, two = self.grid.counts
-        for number, (low, high) in enumerate(self.stretches):
-            after = backward[number + 1] * self.shown[number + 1]
-            before, change = forward[number], self.changes[number]
-            first, second, both = (
-                float(scales[number] @ (_led(before[:, a], change[..., a, b]) * after[:, b]).sum(axis=1))
-                for a, b in ((none, one), (one, two), (none, two))
-            )
-            own = self.line.weights[low:high]
-            share, pairs = self.line.weight(low, high), self.line.weight_of_two(low, high)
-            alone, of_two = own / max(share, TINY), both * own / max(pairs, TINY)
-            behind = share - np.cumsum(own)
-            firsts[low:high] = first * alone + of_two * behind
-            seconds[low:high] = second * alone + of_two * (share - own - behind)
-        return firsts, seconds
-
-
-def _led(states: FloatArray, change: FloatArray) -> FloatArray:
-    """Weights of states, (S, N), after a change: one for all noises, (N, M), or one for each, (S, N, M)."""
-    return np.asarray(states @ change if change.ndim == 2 else np.einsum("sn,snm->sm", states, change))
+    Changes between two neighbouring measured positions are told apart by their prior alone.
+    """
+    grid = grid_of(line.smallest, line.noise)
+    nodes = np.array(sorted({0, line.last, *(place for trial in seen for place in (trial.low, trial.high))}))
+    low, high = (np.array([getattr(trial, end) for trial in seen]) for end in ("low", "high"))
+    shifts = np.array([trial.shift for trial in seen])
+    density = grid.log_density(shifts[:, None] - grid.levels)  # (trials, V, S)
+    spans = (low[:, None] <= nodes[:-1]) & (nodes[1:] <= high[:, None])  # a step in this stretch is in the trial
+    gains = np.tensordot(spans.T.astype(float), density - density[:, :1], axes=1)  # (stretches, V, S)
+    share = np.diff(line.reached[nodes])
+    flat = density[:, 0].sum(axis=0) + np.log(grid.weight)
+    sizes = len(grid.levels) - 1
+    with np.errstate(divide="ignore"):
+        step = flat + gains[:, 1:] + np.log((1 - NONE) * share / sizes)[:, None, None]
+    flat = flat + np.log(NONE)
+    most = max(float(flat.max()), float(step.max()))
+    none, step = np.exp(flat - most), np.exp(step - most)
+    total = none.sum() + step.sum()
+    none, step = none / total, step / total
+    by_stretch = step.sum(axis=(1, 2))
+    inside = np.repeat(by_stretch / np.maximum(share, TINY), np.diff(nodes))
+    joint = np.zeros((len(nodes), *density.shape[1:]))
+    joint[1:, 1:] = np.cumsum(step, axis=0)
+    joint[:, 0] = np.maximum(none + step.sum(axis=(0, 1)) - joint[:, 1:].sum(axis=1), 0.0)
+    # If all of the prior of a step lay on the size and noise that fit the trials best.
+    at_best = float((step.sum(axis=0) * sizes / grid.weight).max())
+    flat_all = float(none.sum())
+    return Belief(
+        flat_all,
+        flat_all / max(flat_all + at_best, TINY),
+        line.weights * inside,
+        nodes,
+        joint,
+        float(joint[0].sum(axis=0) @ grid.scale),
+    )
 
 
 TINY = 1e-200
@@ -357,80 +231,103 @@ class Culprit:
 
 
 @dataclasses.dataclass(frozen=True)
-class FoundSteps:
-    """The end of a search: the steps, the largest first, none where there is no step; how sure that is."""
+class SearchAnswer:
+    """The end of a search: the steps, the largest first, none where the ends are alike; how sure that is."""
 
     culprits: tuple[Culprit, ...]
     probability: float
 
 
-def believe(line: Line, seen: Sequence[PairShift]) -> Belief:
-    """The posterior, with the places that are weighed as the next among its nodes."""
-    first = Chain(line, seen).belief()
-    return Chain(line, seen, _places(line, first)).belief()
+ENOUGH = 0.9
+"""Probability that nothing is left behind a step that was found, at which a search for a second one ends."""
+
+BESIDE = 0.25
+"""Smallest step that is looked for behind another, a share of it: the grid knows that one to 10 %."""
+
+MOST_STEPS = 2
+"""Steps that are looked for, one after the other."""
 
 
-def next_step(line: Line, seen: Sequence[PairShift], belief: Belief | None) -> Ask | FoundSteps:
-    """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first."""
+def next_step(line: Line, seen: Sequence[PairShift], belief: Belief | None) -> Ask | SearchAnswer:
+    """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first.
+
+    Behind a step that was found another one is looked for in what it leaves of the trials.
+    """
     if belief is None:
         return Ask(0, line.last)
     if belief.surely_none >= SURE:
-        return FoundSteps((), belief.surely_none)
-    found = culprits(line, belief)
-    sure = [one for one in found if one.probability >= SURE]
-    if not sure or (belief.two > 1 / 2 and len(sure) < 2):
-        return most_telling(line, belief)
-    for one in sure:
-        if not repeated(one, seen):
-            return Ask(one.low, one.high, fresh=True)
-    return FoundSteps(tuple(sure), min(one.probability for one in sure))
+        return SearchAnswer((), belief.surely_none)
+    steps: list[Culprit] = []
+    while len(steps) < MOST_STEPS and not (steps and belief.none > ENOUGH):
+        likeliest = culprit(line, belief)
+        if likeliest.probability < SURE:
+            return most_telling(line, belief)
+        if not is_repeated(likeliest, seen):
+            return Ask(likeliest.low, likeliest.high, fresh=True)
+        steps.append(likeliest)
+        line, seen = without_step(line, seen, likeliest)
+        belief = believe(line, seen)
+    return SearchAnswer(tuple(sorted(steps, key=lambda step: -abs(step.shift))), min(s.probability for s in steps))
 
 
-def culprits(line: Line, belief: Belief) -> list[Culprit]:
-    """The two likeliest steps, the larger one first among those that are likelier than not."""
-    units = _units(line)
+def without_step(line: Line, seen: Sequence[PairShift], step: Culprit) -> tuple[Line, list[PairShift]]:
+    """The row without the changes of a step, and its trials without the step."""
+    weights = line.weights.copy()
+    weights[step.low : step.high] = 0.0
+    smallest = max(line.smallest, BESIDE * abs(step.shift))
+    rest = Line(weights / max(float(weights.sum()), TINY), smallest, line.noise, line.skipped)
+    inside = [trial.low <= step.low and step.high <= trial.high for trial in seen]
+    return rest, [
+        dataclasses.replace(trial, shift=trial.shift - step.shift * has)
+        for trial, has in zip(seen, inside, strict=True)
+    ]
+
+
+def culprit(line: Line, belief: Belief) -> Culprit:
+    """The likeliest step."""
+    units = list(itertools.pairwise(line.testable.tolist()))
     shares = [min(1.0, float(belief.changes[low:high].sum())) for low, high in units]
-    likeliest = sorted(range(len(units)), key=lambda n: -shares[n])[:2]
-    made = [Culprit(*units[n], shares[n], _level(belief, units[n][1]) - _level(belief, units[n][0])) for n in likeliest]
-    return sorted(made, key=lambda one: (one.probability <= 1 / 2, -abs(one.shift), -one.probability))
+    at = int(np.argmax(shares))
+    levels = levels_at(line, belief, units[at])
+    return Culprit(*units[at], shares[at], float(levels[1] - levels[0]))
 
 
-def repeated(one: Culprit, seen: Sequence[PairShift]) -> bool:
+def is_repeated(step: Culprit, seen: Sequence[PairShift]) -> bool:
     """Whether trials of just the two neighbours show the step."""
-    fresh = [trial.shift for trial in seen if (trial.low, trial.high) == (one.low, one.high)]
-    return bool(fresh) and float(np.median(fresh)) / one.shift >= REPEATED
+    fresh = [trial.shift for trial in seen if (trial.low, trial.high) == (step.low, step.high)]
+    return bool(fresh) and float(np.median(fresh)) / step.shift >= REPEATED
+
+
+def joint_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
+    """Shape (places, V, S): joint of level and noise at positions, between nodes by the prior of the changes."""
+    reached = line.reached[list(places)]
+    at = np.clip(np.searchsorted(line.reached[belief.nodes], reached, side="right") - 1, 0, len(belief.nodes) - 2)
+    low, high = (line.reached[belief.nodes[at + more]] for more in (0, 1))
+    share = ((reached - low) / np.maximum(high - low, TINY))[:, None, None]
+    return np.asarray((1 - share) * belief.joint[at] + share * belief.joint[at + 1])
+
+
+def levels_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
+    """Expected shift of positions."""
+    return np.asarray(joint_at(line, belief, places).sum(axis=2) @ grid_of(line.smallest, line.noise).levels)
 
 
 def most_telling(line: Line, belief: Belief) -> Ask:
-    """The position whose trial against position 0 tells most about where the steps are."""
-    bits = information(line, belief)
-    at = 1 + int(np.argmax(bits[1:]))  # the first node is position 0
-    return Ask(0, belief.nodes[at], float(bits[at]))
-
-
-def information(line: Line, belief: Belief) -> FloatArray:
-    """Bits that one trial of each node is expected to tell of the number of steps before it; shape (nodes,)."""
-    grid = of(line.smallest, line.noise)
-    by_count = [np.tensordot(belief.state[:, :, some], grid.outcomes[:, some], axes=2) for some in grid.counts]
-    joint = np.stack(by_count, axis=1)
-    nats = special.entr(joint.sum(axis=1)).sum(axis=-1) + special.entr(joint.sum(axis=2)).sum(axis=-1)
-    return np.asarray((nats - special.entr(joint).sum(axis=(1, 2))) / np.log(2))
-
-
-def _places(line: Line, belief: Belief) -> set[int]:
-    """Quantiles of where the step may be, as positions that can be measured."""
+    """The position whose trial against position 0 tells most about where the step is."""
     reached = np.cumsum(belief.changes)
-    wanted = (np.arange(ASKED) + 0.5) / ASKED * reached[-1]
-    before = np.searchsorted(reached, wanted)
-    return {end for change in before + 1 for end in line.bracket(min(int(change), line.last))}
+    wanted = np.searchsorted(reached, (np.arange(ASKED) + 0.5) / ASKED * reached[-1]) + 1
+    quantiles = {end for change in wanted for end in line.bracket(min(int(change), line.last))}
+    places = sorted({*quantiles, *map(int, belief.nodes)} - {0})
+    bits = information(line, belief, places)
+    at = int(np.argmax(bits))
+    return Ask(0, places[at], float(bits[at]))
 
 
-def _units(line: Line) -> list[tuple[int, int]]:
-    """Stretches between neighbours that can be measured."""
-    return list(itertools.pairwise(line.testable.tolist()))
-
-
-def _level(belief: Belief, node: int) -> float:
-    """Expected shift of a position; of one that is no node, that of the node before it."""
-    at = int(np.searchsorted(np.array(belief.nodes), node, side="right")) - 1
-    return float(belief.level[at])
+def information(line: Line, belief: Belief, places: Sequence[int]) -> FloatArray:
+    """Bits that one trial of each position is expected to tell of whether the step is before it; shape (places,)."""
+    outcomes = grid_of(line.smallest, line.noise).outcomes
+    joint = joint_at(line, belief, places)
+    sides = [np.einsum("pvs,vys->py", joint[:, some], outcomes[some]) for some in (slice(0, 1), slice(1, None))]
+    both = np.stack(sides, axis=1)
+    nats = special.entr(both.sum(axis=1)).sum(axis=-1) + special.entr(both.sum(axis=2)).sum(axis=-1)
+    return np.asarray((nats - special.entr(both).sum(axis=(1, 2))) / np.log(2))

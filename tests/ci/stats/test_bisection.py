@@ -1,14 +1,12 @@
-"""The chain against a sum over every place and size of one step and two, written out."""
+"""The belief against a sum over every place and size of a step, written out."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
 
 from ci.stats import bisection
-from ci.stats.bisection import Ask, Chain, FoundSteps, Line, PairShift, believe, information, next_step
+from ci.stats.bisection import Ask, Line, PairShift, SearchAnswer, believe, grid_of, information, next_step
 
 SKEWED = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 SEEN = [
@@ -20,47 +18,31 @@ SEEN = [
 ]
 
 
-def oracle(line: Line, seen: list[PairShift]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(probability of none, one and two steps; of a step at each change; of the first one), by brute force."""
-    sizes = bisection.of(line.smallest, line.noise)
-    levels = sizes.levels
-    two_in_all = line.weight_of_two(0, line.last)
-    rows = [((), np.array([bisection.NONE]), [np.zeros(1)] * (line.last + 1))]
-    for k in range(1, line.last + 1):
-        shape = [levels if position >= k else np.zeros(len(levels)) for position in range(line.last + 1)]
-        rows.append(((k,), bisection.ONE * line.weights[k - 1] * sizes.prior, shape))
-    for k, other in itertools.combinations(range(1, line.last + 1), 2):
-        first, second = (one.ravel() for one in np.meshgrid(levels, levels, indexing="ij"))
-        prior = bisection.TWO / two_in_all * line.weights[k - 1] * line.weights[other - 1]
-        shape = [second if p >= other else first if p >= k else np.zeros(len(first)) for p in range(line.last + 1)]
-        rows.append(((k, other), prior * (sizes.prior[:, None] * sizes.second).ravel(), shape))
-    counts, changes, firsts = np.zeros(3), np.zeros(line.last), np.zeros(line.last)
-    for places, prior, shape in rows:
-        away = [one.shift - (shape[one.high] - shape[one.low]) for one in seen]
-        likelihood = np.exp(sum(sizes.log_density(one[:, None]) for one in away))
-        weight = float((prior[:, None] * likelihood * sizes.weight).sum())
-        counts[len(places)] += weight
-        changes[[place - 1 for place in places]] += weight
-        firsts[[place - 1 for place in places[:1]]] += weight
-    return counts / counts.sum(), changes / counts.sum(), firsts / counts.sum()
+def oracle(line: Line, seen: list[PairShift]) -> tuple[float, np.ndarray, np.ndarray]:
+    """(probability of no step; of a step at each change; expected level of each position), by brute force."""
+    grid = grid_of(line.smallest, line.noise)
+    sizes = grid.levels[1:]
+    weights, levels = [], np.zeros(line.last + 1)
+    for change in range(line.last + 1):  # 0: no step
+        prior = (1 - bisection.NONE) * line.weights[change - 1] / len(sizes) if change else bisection.NONE
+        step = sizes if change else np.zeros(1)
+        away = [one.shift - step * (one.low < change <= one.high) for one in seen]
+        likelihood = np.exp(sum(grid.log_density(one) for one in away)) * grid.weight
+        weights.append(prior * float(likelihood.sum()))
+        levels[change:] += prior * float(likelihood.sum(axis=1) @ step)
+    total = sum(weights)
+    return weights[0] / total, np.array(weights[1:]) / total, levels / total
 
 
 @pytest.mark.parametrize("count", range(1, len(SEEN) + 1))
-def test_the_chain_is_the_sum_over_all_places_and_sizes(count: int) -> None:
+def test_the_belief_is_the_sum_over_all_places_and_sizes(count: int) -> None:
     line = Line(SKEWED, smallest=0.005, noise=0.004)
-    belief = Chain(line, SEEN[:count]).belief()
-    counts, changes, firsts = oracle(line, SEEN[:count])
-    assert (belief.none, belief.one, belief.two) == pytest.approx(tuple(counts), rel=1e-9)
+    belief = believe(line, SEEN[:count])
+    none, changes, levels = oracle(line, SEEN[:count])
+    assert belief.none == pytest.approx(none, rel=1e-9)
     assert belief.changes == pytest.approx(changes, rel=1e-9)
-    assert belief.first == pytest.approx(firsts, rel=1e-9)
-    assert belief.none + belief.first.sum() == pytest.approx(1.0)
-
-
-def test_positions_that_are_asked_about_change_nothing() -> None:
-    line = Line(SKEWED, smallest=0.005, noise=0.004)
-    without, with_ = Chain(line, SEEN).belief(), Chain(line, SEEN, [1, 4]).belief()
-    assert (with_.none, with_.one, with_.two) == pytest.approx((without.none, without.one, without.two))
-    assert with_.state.sum(axis=(1, 2)) == pytest.approx(1.0)
+    assert bisection.levels_at(line, belief, range(6)) == pytest.approx(levels, abs=1e-9)
+    assert bisection.joint_at(line, belief, range(6)).sum(axis=(1, 2)) == pytest.approx(1.0)
 
 
 def test_far_off_and_many_trials_leave_numbers() -> None:
@@ -69,12 +51,7 @@ def test_far_off_and_many_trials_leave_numbers() -> None:
     wild = [PairShift(0, int(rng.integers(1, 21)), float(rng.standard_t(2))) for _ in range(80)]
     with np.errstate(all="raise", under="ignore"):
         belief = bisection.believe(line, wild)
-    assert belief.none + belief.one + belief.two == pytest.approx(1.0)
-
-
-def test_a_trial_of_two_positions_that_are_no_neighbours_is_refused() -> None:
-    with pytest.raises(ValueError, match="neighbours"):
-        Chain(Line(SKEWED), [PairShift(1, 4, 0.01), PairShift(0, 2, 0.0)])
+    assert belief.none + belief.changes.sum() == pytest.approx(1.0)
 
 
 # What is measured next, and when a search ends.
@@ -83,7 +60,7 @@ def test_a_trial_of_two_positions_that_are_no_neighbours_is_refused() -> None:
 EVEN = Line(np.full(16, 1 / 16))
 
 
-def after(line: Line, seen: list[PairShift]) -> Ask | FoundSteps:
+def after(line: Line, seen: list[PairShift]) -> Ask | SearchAnswer:
     return next_step(line, seen, believe(line, seen))
 
 
@@ -105,7 +82,7 @@ def test_the_change_is_bracketed_before_it_is_named() -> None:
     seen = [PairShift(0, 16, 0.05), PairShift(0, 16, 0.051), *[PairShift(0, 7, 0.0)] * 2, *[PairShift(0, 8, 0.05)] * 3]
     assert after(EVEN, seen) == Ask(7, 8, fresh=True)
     done = after(EVEN, [*seen, PairShift(7, 8, 0.049)])
-    assert isinstance(done, FoundSteps)
+    assert isinstance(done, SearchAnswer)
     assert [(one.low, one.high) for one in done.culprits] == [(7, 8)]
     assert done.probability >= 0.99
     assert done.culprits[0].shift == pytest.approx(0.05, rel=0.1)
@@ -118,7 +95,7 @@ def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back() -> None:
 
 def test_no_step_is_an_answer() -> None:
     flat = after(EVEN, [PairShift(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
-    assert isinstance(flat, FoundSteps)
+    assert isinstance(flat, SearchAnswer)
     assert flat.culprits == ()
 
 
@@ -135,29 +112,28 @@ def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
 def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, float]) -> None:
     """400 rows of trials of both ends, up to 40 of each: at most 1 in 100 is called flat, by the oracle of the rule."""
     step, sd = sizes
-    rng, grid_ = np.random.default_rng(5), bisection.of(EVEN.smallest, EVEN.noise)
+    rng, grid_ = np.random.default_rng(5), grid_of(EVEN.smallest, EVEN.noise)
     rows = np.log1p(step) + sd * rng.standard_normal((400, 40))
-    flat = np.log(grid_.weight) + np.cumsum(grid_.log_density(rows[..., None]), axis=1)
+    flat = np.log(grid_.weight) + np.cumsum(grid_.log_density(rows), axis=1)
     flat = np.log(np.exp(flat - flat.max(axis=-1, keepdims=True)).sum(axis=-1)) + flat.max(axis=-1)
     best = np.full(flat.shape, -np.inf)
-    for level in grid_.levels:
-        best = np.maximum(best, np.cumsum(grid_.log_density(rows[..., None] - level), axis=1).max(axis=-1))
-    odds = flat - best + np.log(bisection.NONE / bisection.ONE)
+    for level in grid_.levels[1:]:
+        best = np.maximum(best, np.cumsum(grid_.log_density(rows - level), axis=1).max(axis=-1))
+    odds = flat - best + np.log(bisection.NONE / (1 - bisection.NONE))
     assert float((odds.max(axis=1) >= np.log(99)).mean()) <= 0.01
     seen = [PairShift(0, 16, float(one)) for one in rows[0, :6]]
     assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
 
 
-def test_two_steps_are_both_named_the_larger_one_first() -> None:
-    levels = {1: 0.0, 3: 0.0, 4: 0.01, 8: 0.01, 11: 0.01, 12: 0.04, 16: 0.04}
-    seen = [PairShift(0, node, level + n * 2e-4) for n in (-1, 0, 1) for node, level in levels.items()]
-    asked = after(EVEN, seen)
-    assert isinstance(asked, Ask)
-    assert asked.fresh
-    assert (asked.low, asked.high) == (11, 12)
-    done = after(EVEN, [*seen, PairShift(11, 12, 0.03), PairShift(3, 4, 0.01)])
-    assert isinstance(done, FoundSteps)
-    assert [(one.low, one.high) for one in done.culprits] == [(11, 12), (3, 4)]
+@pytest.mark.parametrize(("steps", "named"), [({4: 0.01, 12: 0.03}, [12, 4]), ({4: 0.03, 12: 0.01}, [4])])
+def test_of_two_steps_the_larger_one_is_named_first(steps: dict[int, float], named: list[int]) -> None:
+    """A smaller one behind it, where what is left of the trials makes it likelier than none."""
+    rng, seen = np.random.default_rng(0), [PairShift(0, 16, 0.04)]
+    while isinstance(asked := after(EVEN, seen), Ask) and len(seen) < 60:
+        size = sum(step for change, step in steps.items() if asked.low < change <= asked.high)
+        seen.append(PairShift(asked.low, asked.high, size + 0.001 * float(rng.standard_normal())))
+    assert isinstance(asked, SearchAnswer)
+    assert [(one.low, one.high) for one in asked.culprits] == [(change - 1, change) for change in named]
 
 
 def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range() -> None:
@@ -167,7 +143,7 @@ def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range()
     assert isinstance(asked, Ask)
     assert asked.high not in line.skipped
     done = after(line, [*seen, *[PairShift(0, 6, 0.0)] * 3, *[PairShift(0, 10, 0.05)] * 3, PairShift(6, 10, 0.05)])
-    assert isinstance(done, FoundSteps)
+    assert isinstance(done, SearchAnswer)
     assert [(one.low, one.high) for one in done.culprits] == [(6, 10)]
 
 
@@ -175,25 +151,19 @@ def test_bits_are_those_of_the_outcomes_by_sampling() -> None:
     """The expected gain against a Monte Carlo of the same model: entropy before minus mean entropy after."""
     line = Line(np.full(4, 1 / 4), smallest=0.01, noise=0.01)
     belief = believe(line, [PairShift(0, 4, 0.02)])
-    at = list(belief.nodes).index(2)
-    rng = np.random.default_rng(1)
-    sizes = bisection.of(line.smallest, line.noise)
-    gained = _mean_gain(rng, belief.state[at], sizes, draws=4000)
-    assert information(line, belief)[at] == pytest.approx(gained, abs=0.03)
-
-
-def _mean_gain(rng: np.random.Generator, state: np.ndarray, sizes: bisection.StepGrid, draws: int) -> float:
-    def of_counts(joint: np.ndarray) -> np.ndarray:
-        return np.array([joint[:, some].sum() for some in sizes.counts])
-
-    flat = state.ravel() / state.sum()
+    rng, grid = np.random.default_rng(1), grid_of(line.smallest, line.noise)
+    (joint,) = bisection.joint_at(line, belief, [2])
     gains = []
-    for index in rng.choice(len(flat), draws, p=flat):
-        noise, place = np.unravel_index(index, state.shape)
-        y = sizes.level[place] + sizes.scale[noise] * rng.standard_t(sizes.tail[noise])
-        after = of_counts(state * np.exp(sizes.log_density(y - sizes.level[:, None])).T)
-        gains.append(_entropy(of_counts(state)) - _entropy(after / after.sum()))
-    return float(np.mean(gains))
+    for index in rng.choice(joint.size, 4000, p=joint.ravel()):
+        level, noise = np.unravel_index(index, joint.shape)
+        shift = grid.levels[level] + grid.scale[noise] * rng.standard_t(grid.tail[noise])
+        later = joint * np.exp(grid.log_density(shift - grid.levels))
+        gains.append(_entropy(_by_side(joint)) - _entropy(_by_side(later) / later.sum()))
+    assert information(line, belief, [2])[0] == pytest.approx(float(np.mean(gains)), abs=0.03)
+
+
+def _by_side(joint: np.ndarray) -> np.ndarray:
+    return np.array([joint[:1].sum(), joint[1:].sum()])
 
 
 def _entropy(chance: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import CAUSES, Explanation, RecordedCause, causes_in
 from ci.report import json_report
-from ci.stats.bisection import Culprit, FoundSteps
+from ci.stats.bisection import Culprit, SearchAnswer
 from ci.trials import file as trial_files
 from ci.trials.file import Followed
 from ci.why import suspects
@@ -129,7 +129,7 @@ def test_nothing_is_done_where_it_is_not_wanted(sides, tmp_path, monkeypatch) ->
 )
 def test_a_search_is_explained_where_it_found_one_slower_neighbour(low, shift, pair) -> None:
     places = [RowPlace(f"c{n}", f"c{n}") for n in range(5)]
-    found = FoundSteps((Culprit(low, 3, 0.99, shift),), 0.99)
+    found = SearchAnswer((Culprit(low, 3, 0.99, shift),), 0.99)
     assert neighbours(found, places) == pair
     assert neighbours(None, places) is None
 
