@@ -229,7 +229,9 @@ class Observer:
             found.vector += times * LANES * (kind in VECTOR)
             unknown = found.matrix_cycles is None or issue is None
             found.matrix_cycles = None if unknown else found.matrix_cycles + issue * times
-        found.lines = Counter({what: len(np.unique(np.concatenate(kept))) for what, kept in self._lines.items()})
+        found.lines = Counter(
+            {what: len(distinct(np.concatenate(kept)[None], np.True_)) for what, kept in self._lines.items()}
+        )
         done = Counts(**{name: _sorted(value) for name, value in vars(found).items()})
         places = done.conflicts.items()
         done.conflicts = Counter({f"{name.lower()} at {at:#x}": cycles for (at, name), cycles in places})

@@ -43,15 +43,18 @@ def unsigned(kind: str) -> Any:
 
 def side_by_side(low: Any, high: Any) -> Any:
     """Two numbers along a new last dimension."""
-    pair = np.empty((*np.broadcast(low, high).shape, 2), low.dtype)
-    pair[..., 0], pair[..., 1] = low, high
-    return pair
+    return np.stack(np.broadcast_arrays(low, high), axis=-1)
+
+
+def element(table: Any, index: Any) -> Any:
+    """Constants by their index."""
+    return table[index] if isinstance(index, np.ndarray) else index.element_of(table)  # traced: graph.py
 
 
 def fields(octets: Any, bits: int) -> Any:
     """Bytes [..., n] as unsigned numbers of up to 8 bits, the lowest bits first."""
     ones = np.unpackbits(octets, axis=-1, bitorder="little")
-    return ones.reshape(*octets.shape[:-1], -1, bits) @ (1 << np.arange(bits, dtype=np.uint8))
+    return np.bitwise_or.reduce(ones.reshape(*octets.shape[:-1], -1, bits) << np.arange(bits, dtype=np.uint8), axis=-1)
 
 
 def values(raw: Any, kind: str, arch: str) -> Any:
@@ -67,7 +70,7 @@ def values(raw: Any, kind: str, arch: str) -> Any:
     codes = octets if BITS[kind] == 8 else fields(octets, BITS[kind])
     if kind == "u4":
         return codes
-    return (codes ^ 8).astype(np.int8) - 8 if kind == "i4" else small_floats(arch)[kind][codes]
+    return (codes ^ 8).astype(np.int8) - 8 if kind == "i4" else element(small_floats(arch)[kind], codes)
 
 
 def bits_of(value: Any, kind: str, arch: str, limited: Any = False) -> Any:
@@ -137,7 +140,7 @@ def _small(value: Any, name: str, arch: str, limited: Any) -> Any:
     size = np.abs(value)
     middles = (magnitudes[:-1] + magnitudes[1:]) / 2
     code = np.searchsorted(middles, size, side="left")
-    tie = size == middles[np.minimum(code, len(middles) - 1)]
+    tie = size == element(middles, np.minimum(code, len(middles) - 1))
     code = np.where(tie, code + (code & 1), code)
     code = np.where(limited, np.minimum(code, largest), code)
     code = np.where(np.isnan(value), none, np.where(code > largest, beyond, code))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,11 @@ from .waves import EXEC, LANES, MODE, Memory, Waves
 
 LIMIT = 200_000_000
 """Instructions of one launch, each counted once for all waves that execute it together."""
+
+SLOW = (
+    "llvmlite is not installed, so each instruction is executed by numpy, which takes many times as long: "
+    "pip install 'ridgeline[emulate]'"
+)
 
 FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
 """Buffers lie here, with so much between them that an address outside of one is in none."""
@@ -139,7 +147,8 @@ def launch(
     """As `execute`, with memory and argument segment as they are given."""
     waves = started(code, memory, arguments, grid, warps)
     size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
-    machine = Machine(code, memory, grid[0] * grid[1] * grid[2], size, limit)
+    chosen = _native() if watch is None and limit == LIMIT else None
+    machine = (chosen or Machine)(code, memory, grid[0] * grid[1] * grid[2], size, limit)
     machine.watch = watch
     machine.run(waves)
     executed: Counter[str] = Counter()
@@ -148,6 +157,17 @@ def launch(
         executed[one.name.lower()] += times
     counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each])
     return Execution(code.name, code.arch, dict(executed.most_common()), counts)
+
+
+@cache
+def _native() -> type[Machine] | None:
+    """What executes native code, where LLVM is there."""
+    if find_spec("llvmlite") is None:
+        print(SLOW, file=sys.stderr)
+        return None
+    from .native import NativeMachine
+
+    return NativeMachine
 
 
 def started(

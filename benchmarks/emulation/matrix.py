@@ -11,17 +11,18 @@ Architecture, chapter Matrix Arithmetic Instructions, and AMD's Matrix Instructi
 
 Scales of F8F6F4 (E8M0) belong to 32 consecutive values of k: lane l holds those of row l mod M and block l div M.
 
-Where this differs from the hardware: products are exact, summed in fp64 and rounded once to the result's type; the
-hardware's order of summation is not published, and it rounds in between.  For K values of one sign the difference is
-below K 2^-24 of the result, in practice a few units in the last place; after cancellation it is that of the largest
-partial sum.  XF32 keeps 11 bits of each operand's fraction, to nearest (the hardware's rounding is not published: up to
-2^-11 of each product).  Denormals are kept in inputs and results.
+Where this differs from the hardware: products are exact, summed in fp64 in the order of k and rounded once to the
+result's type; the hardware's order of summation is not published, and it rounds in between.  For K values of one sign
+the difference is below K 2^-24 of the result, in practice a few units in the last place; after cancellation it is that
+of the largest partial sum.  XF32 keeps 11 bits of each operand's fraction, to nearest (the hardware's rounding is not
+published: up to 2^-11 of each product).  Denormals are kept in inputs and results.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,46 @@ FORMATS = {0: "fp8", 1: "bf8", 2: "fp6", 3: "bf6", 4: "fp4"}
 KINDS = {"f16", "bf16", "i8", "fp8", "bf8", "f32", "xf32", "f64"}
 
 
-def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
+@dataclass(frozen=True)
+class Product:
+    """An MFMA: tiles of size x size of so many blocks, with k values in sum.
+
+    left, right: formats of A and B; a, b, c: codes of their first register or constant, and whether it is an
+    accumulation register; registers: how many A, B, and C and D take; into: where D begins.  mixed: F8F6F4.  chosen:
+    of each block of B, the block of A.  scales: code and byte of those of A and B.
+    """
+
+    arch: str
+    size: int
+    k: int
+    blocks: int
+    result: str
+    left: str
+    right: str
+    a: tuple[int, int]
+    b: tuple[int, int]
+    c: tuple[int, int]
+    registers: tuple[int, int, int]
+    into: int
+    mixed: bool
+    chosen: Any
+    scales: tuple[tuple[int, int], ...]
+
+    def tiles(self, numbers: Any, kind: str, scale: Any = None) -> Any:
+        """[waves, 64, numbers of a lane] to [waves, blocks, size, K], by row (or column) and k."""
+        waves, _, per = numbers.shape
+        halves = 2 if self.mixed and kind in ("fp8", "bf8") else 1
+        parts = numbers.reshape(
+            waves, LANES // (self.size * self.blocks), self.blocks, self.size, halves, per // halves
+        )
+        tile = parts.transpose(0, 2, 3, 4, 1, 5).reshape(waves, self.blocks, self.size, -1)
+        if scale is None:
+            return tile
+        powers = scale.reshape(waves, 1, LANES // self.size, self.size).transpose(0, 1, 3, 2)
+        return tile * np.repeat(powers, 32, axis=3)
+
+
+def product_of(inst: Any, name: str, arch: str) -> Product:
     """V_MFMA with and without scales; Unknown for what is not there."""
     from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
 
@@ -51,39 +91,39 @@ def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
     size, k, blocks, result = int(found["m"]), int(found["k"]), int(found["blocks"] or 1), found["result"]
     mixed = found["types"] == "F8F6F4"
     left, right = _mixed_formats(inst, name) if mixed else _formats(inst, name, found)
-    scales: list[Any] = [None, None]
+    scales: tuple[tuple[int, int], ...] = ()
     if "_SCALE_" in name:
-        scales = [
-            _scale(code, (inst.opsel >> index & 1) + 2 * (inst.opsel_hi >> index & 1))
-            for index, code in enumerate((inst.scale_src0, inst.scale_src1))
-        ]
+        codes = enumerate((inst.scale_src0, inst.scale_src1))
+        scales = tuple((code, (inst.opsel >> at & 1) + 2 * (inst.opsel_hi >> at & 1)) for at, code in codes)
     counts = [max(1, size * k * blocks * width(kind) // LANES // 32) for kind in (left, right)]
     results = size * size * blocks // LANES * (2 if result == "F64" else 1)
-    a = _registers(inst.src0.offset, counts[0], inst.acc & 1, result)
-    b = _registers(inst.src1.offset, counts[1], inst.acc >> 1 & 1, result)
-    c = _registers(inst.src2.offset, results, inst.acc_cd, result)
     into = inst.vdst.offset - VECTOR + ACCUMULATORS * inst.acc_cd
     chosen = np.arange(blocks)
     if not mixed:  # of every 2^cbsz blocks of A, block abid stands for all
         chosen = (chosen >> inst.cbsz << inst.cbsz) + inst.abid
+    operands = (inst.src0.offset, inst.acc & 1), (inst.src1.offset, inst.acc >> 1 & 1), (inst.src2.offset, inst.acc_cd)
+    registers = counts[0], counts[1], results
+    return Product(
+        arch, size, k, blocks, result, left, right, *operands, registers, into, mixed, chosen, scales
+    )  # fmt: skip
+
+
+def matrix_step(inst: Any, name: str, arch: str) -> Callable[[Waves], None]:
+    """What an MFMA does."""
+    one = product_of(inst, name, arch)
+    scales: list[Any] = [_scale(*scale) for scale in one.scales] or [None, None]
+    operands = one.a, one.b, one.c
+    a, b, c = (_registers(*each, count, one.result) for each, count in zip(operands, one.registers, strict=True))
 
     def tiles(words: Any, kind: str, scale: Any) -> Any:
-        """[registers, waves, 64] to [waves, blocks, size, K], by row (or column) and k."""
         numbers = values(np.ascontiguousarray(words.transpose(1, 2, 0)), kind, arch).astype(np.float64)
-        waves, _, per = numbers.shape
-        halves = 2 if mixed and kind in ("fp8", "bf8") else 1
-        parts = numbers.reshape(waves, LANES // (size * blocks), blocks, size, halves, per // halves)
-        tile = parts.transpose(0, 2, 3, 4, 1, 5).reshape(waves, blocks, size, -1)
-        if scale is None:
-            return tile
-        powers = scale.reshape(waves, 1, LANES // size, size).transpose(0, 1, 3, 2)
-        return tile * np.repeat(powers, 32, axis=3)
+        return one.tiles(numbers, kind, scale)
 
     def step(w: Waves) -> None:
         scale_a, scale_b = (scale and scale(w) for scale in scales)
-        x, y = tiles(a(w), left, scale_a), tiles(b(w), right, scale_b)
-        product = _by_registers(x[:, chosen] @ y.transpose(0, 1, 3, 2), result)
-        w.v[into : into + results] = _added(product, np.ascontiguousarray(c(w)), result)
+        x, y = tiles(a(w), one.left, scale_a), tiles(b(w), one.right, scale_b)
+        product = by_registers(x[:, one.chosen] @ y.transpose(0, 1, 3, 2), one.result)
+        w.v[one.into : one.into + one.registers[2]] = _added(product, np.ascontiguousarray(c(w)), one.result)
 
     return step
 
@@ -106,7 +146,7 @@ def _formats(inst: Any, name: str, found: re.Match[str]) -> tuple[str, str]:
     return kinds[0], kinds[-1]
 
 
-def _registers(code: int, count: int, accumulator: int, result: str) -> Callable[[Waves], Any]:
+def _registers(code: int, accumulator: int, count: int, result: str) -> Callable[[Waves], Any]:
     """Reads an operand, or a constant as if it stood in all of them: [registers, waves, 64]."""
     if code >= VECTOR:
         start = code - VECTOR + ACCUMULATORS * accumulator
@@ -120,7 +160,7 @@ def _registers(code: int, count: int, accumulator: int, result: str) -> Callable
     return constant
 
 
-def _by_registers(product: Any, result: str) -> Any:
+def by_registers(product: Any, result: str) -> Any:
     """Blocks of D, [waves, blocks, size, size], as lanes hold them: [registers or pairs of them, waves, 64]."""
     waves, blocks, size, _ = product.shape
     groups, unit = LANES // size // (blocks if size == 4 else 1), 1 if result == "F64" else 4

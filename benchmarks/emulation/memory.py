@@ -17,7 +17,7 @@ import numpy as np
 
 from .counts import Observer
 from .formats import bits_of, unsigned, values
-from .operands import VECTOR, Unknown, scalar, signed
+from .operands import VECTOR, Unknown, refuse, scalar, signed
 from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
 
 Step = Callable[[Waves], None]
@@ -81,10 +81,9 @@ def put(
 def taken(w: Waves, register: int, where: Any, size: int, upper: bool) -> Any:
     """Bytes [accesses, size] of registers, of the lanes of `where`."""
     if size >= 4:
-        words = np.stack([w.v[register + index][where] for index in range(size // 4)], axis=1)
-        return np.ascontiguousarray(words).view(np.uint8)
+        return np.stack([w.v[register + index][where] for index in range(size // 4)], axis=1).copy().view(np.uint8)
     value = w.v[register][where] >> np.uint32(16 if upper else 0)
-    return np.ascontiguousarray(value.astype(f"u{size}"))[:, None].view(np.uint8)
+    return value.astype(f"u{size}").copy()[:, None].view(np.uint8)
 
 
 @contextlib.contextmanager
@@ -143,7 +142,7 @@ class Accesses:
                 return lambda w: None
             raise Unknown(inst.op.name)
         count, base, into = int((found[1] or "X1")[1:]), inst.sbase.offset, inst.sdata.offset
-        offset = np.int64(signed(inst.offset, 21) if inst.imm else 0).astype(np.uint64)
+        offset = np.array([signed(inst.offset, 21) if inst.imm else 0]).astype(np.uint64)
         register = inst.soffset.offset if inst.soffset_en or not inst.imm else None
 
         def load(w: Waves) -> None:
@@ -209,7 +208,7 @@ class Accesses:
         return address
 
     def _flat(self, inst: Any) -> Address:
-        offset = np.int64(signed(inst.offset, 13)).astype(np.uint64)
+        offset = np.array([signed(inst.offset, 13)]).astype(np.uint64)
         base, register = inst.saddr.offset, inst.addr.offset - VECTOR
         if base in OFF:
             return lambda w: (w.v64(register) + offset, w.active)
@@ -220,19 +219,20 @@ class Accesses:
         name = inst.op.name
         if inst.idxen:
             raise Unknown(f"{name} with an index")
-        resource, register, fixed, size = inst.srsrc.offset, inst.vaddr.offset - VECTOR, inst.offset, bytes_of(name)
+        resource, register, size = inst.srsrc.offset, inst.vaddr.offset - VECTOR, bytes_of(name)
+        fixed = np.array([inst.offset])
         extra = scalar(inst.soffset.offset, "u32")
 
         def address(w: Waves) -> tuple[Any, Any]:
             low, high, records, flags = w.s[resource : resource + 4].astype(np.int64)
-            if ((high >> 16 & 0x3FFF) | (flags >> 23 & 1)).any():
-                raise Unknown(f"{name} of a structured buffer")
-            offset = extra(w).astype(np.int64)[:, None] + fixed
+            structured = ((high >> 16 & 0x3FFF) | (flags >> 23 & 1)) != 0
+            refuse(structured, lambda: Unknown(f"{name} of a structured buffer"))
+            offset = (extra(w).astype(np.int64) + fixed)[:, None]
             offset = offset + (w.v[register] if inst.offen else np.zeros(LANES, np.int64))
             left = records[:, None] - offset
             inside = w.active & (left >= size)
-            if (w.active & (left > 0) & ~inside).any():
-                raise Unknown(f"{name} that crosses the end of its buffer")
+            crosses = w.active & (left > 0) & ~inside
+            refuse(crosses, lambda: Unknown(f"{name} that crosses the end of its buffer"))
             return ((low | (high & 0xFFFF) << 32)[:, None] + offset).astype(np.uint64), inside
 
         return address
@@ -241,7 +241,7 @@ class Accesses:
     def _offset(inst: Any) -> Address:
         """Offsets in the LDS of each wave's workgroup; of two accesses at once without what is added to each."""
         register, two = inst.addr.offset - VECTOR, inst.op.name.startswith(("DS_READ2", "DS_WRITE2"))
-        fixed = 0 if two else inst.offset0 | inst.offset1 << 8
+        fixed = np.array([0 if two else inst.offset0 | inst.offset1 << 8])
         return lambda w: (w.v[register].astype(np.int64) + fixed, w.active)
 
     # Loads and stores.
@@ -252,7 +252,7 @@ class Accesses:
         found, size = TRANSFER.match(name), bytes_of(name)
         assert found
         unit = size * (64 if found["far"] else 1)
-        steps = [inst.offset0 * unit, inst.offset1 * unit] if found["two"] else [0]
+        steps = [np.array([one * unit]) for one in (inst.offset0, inst.offset1)] if found["two"] else [np.array([0])]
         upper = bool(found["hi"])
         if found["what"] in ("STORE", "WRITE"):
             sources = [destination(inst, "vdata", "data", "data0"), destination(inst, "data1", "vdata", "data")]
@@ -260,7 +260,7 @@ class Accesses:
             def put_out(w: Waves) -> None:
                 where, inside = address(w)
                 for step, register in zip(steps, sources, strict=False):
-                    store(w, where + step, inside, taken(w, register, inside, size, upper))
+                    store(w, where + step.astype(where.dtype), inside, taken(w, register, inside, size, upper))
 
             return put_out
         into, direct = destination(inst, "vdata", "vdst"), getattr(inst, "lds", 0) or "_LDS_" in name
@@ -273,11 +273,11 @@ class Accesses:
             for index, step in enumerate(steps):
                 give = partial(put, w, into + index * max(1, size // 4), extend=extend, half=half)
                 if direct:  # to the LDS: at M0, each lane in turn
-                    first = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + inst.offset
+                    first = (w.s[M0] & np.uint32(0x3FFFC)).astype(np.int64)[:, None] + np.array([inst.offset])
                     give = partial(self._local_store, w, first + size * np.arange(LANES))
                 if outside.any():
-                    give(outside, np.zeros((np.count_nonzero(outside), size), np.uint8))
-                load(w, where + step, inside, size, partial(give, inside))
+                    give(outside, np.zeros((1, size), np.uint8))
+                load(w, where + step.astype(where.dtype), inside, size, partial(give, inside))
 
         return take_in
 
@@ -315,18 +315,27 @@ class Accesses:
     def _transposed(self, inst: Any, bits: int) -> Step:
         """DS_READ_..._TR: 16 lanes read rows of a tile 16 wide, and each gets one of its columns."""
         size, address, into = 12 if bits == 6 else 8, self.address_of(inst), destination(inst, "vdst")
+        per = 8 * size // bits
+        place = np.arange(per)[:, None] * 16 + np.arange(LANES) % 16  # [number of a lane, lane] among those of 16 lanes
+        lanes, shifts = np.arange(LANES) // 16 * 16 + place // per, (place % per * bits).astype(np.uint64)
 
         def read(w: Waves) -> None:
-            if not w.full:
-                raise Unknown(f"{inst.op.name} with inactive lanes")
+            refuse(~w.active, lambda: Unknown(f"{inst.op.name} with inactive lanes"))
             where, active = address(w)
+
+            def turn_words(data: Any) -> None:
+                words, turned = data.view(np.uint64)[:, 0].reshape(len(w), LANES), np.array([[0]], np.uint64)
+                for number in range(per):
+                    moved = words.take(lanes[number], axis=1) >> shifts[number] & np.uint64((1 << bits) - 1)
+                    turned = turned | moved << np.uint64(bits * number)
+                put(w, into, active, turned.reshape(-1, 1).view(np.uint8))
 
             def turn(data: Any) -> None:
                 ones = np.unpackbits(data, axis=-1, bitorder="little").reshape(len(w), 4, -1, 16, bits)
                 turned = ones.transpose(0, 1, 3, 2, 4).reshape(len(w) * LANES, -1)
                 put(w, into, active, np.packbits(turned, axis=-1, bitorder="little"))
 
-            self._local_load(w, where, active, size, turn)
+            self._local_load(w, where, active, size, turn_words if size == 8 else turn)
 
         return read
 
@@ -421,14 +430,14 @@ def atomic(name: str) -> Callable[..., Any]:
 def _permuted(inst: Any) -> Step:
     """Lanes exchange a register: BPERMUTE pulls, PERMUTE pushes (the highest lane that pushes to a place wins)."""
     address, data, into = inst.addr.offset - VECTOR, destination(inst, "data0"), destination(inst, "vdst")
-    offset = np.uint32(inst.offset0 | inst.offset1 << 8)
+    offset = np.array([inst.offset0 | inst.offset1 << 8], np.uint32)
 
     def exchange(w: Waves) -> None:
         lane = ((w.v[address] + offset) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
-        result = np.zeros((len(w), LANES), np.uint32)
         if "BPERMUTE" in inst.op.name:
-            result = np.take_along_axis(np.where(w.active, w.v[data], result), lane, axis=1)
+            result = np.take_along_axis(np.where(w.active, w.v[data], np.uint32(0)), lane, axis=1)
         else:
+            result = np.zeros((len(w), LANES), np.uint32)
             result[np.nonzero(w.active)[0], lane[w.active]] = w.v[data][w.active]
         w.set_v(into, result)
 

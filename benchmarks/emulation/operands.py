@@ -31,6 +31,14 @@ class Unknown(ValueError):
     """An operation, operand or modifier that is not there: never executed by a guess."""
 
 
+def refuse(where: Any, error: Callable[[], Exception]) -> None:
+    """Raise an error if this holds of any wave or lane."""
+    if not isinstance(where, (np.ndarray, np.bool_)):  # of a wave that is traced (graph.py)
+        where.refuse()
+    elif where.any():
+        raise error()
+
+
 def signed(value: int, bits: int) -> int:
     """A field of an instruction as a signed number."""
     return value - (value >> (bits - 1) << bits)
@@ -136,7 +144,7 @@ def operand(inst: Any, index: int, arch: str, kind: str = "") -> Reader:
         return typed(read, each, arch, negative, absolute)
     if negative or absolute:
         raise Unknown(f"{name} with signs")
-    return lambda w: values(np.ascontiguousarray(read(w))[..., None], each, arch)[..., :count]
+    return lambda w: values(read(w).copy()[..., None], each, arch)[..., :count]
 
 
 def typed(read: Reader, kind: str, arch: str = "", negative: int = 0, absolute: int = 0) -> Reader:
@@ -233,7 +241,7 @@ def _moved_lanes(control: int) -> tuple[Any, Any]:
     if control not in moves:
         raise Unknown(f"DPP control {control:#x}")
     source, valid = moves[control]
-    return np.where(valid, source, 0), valid & (lane >= 0)
+    return np.where(valid, source, lane), valid & (lane >= 0)
 
 
 def _from_lanes(inst: Any, read: Reader) -> Reader:
@@ -279,8 +287,8 @@ def writer(inst: Any, arch: str) -> Writer:
             limited = (w.s[MODE] >> np.uint32(OVERFLOW_BIT) & np.uint32(1)).astype(np.bool_)[:, None, None]
             limited = limited if count else limited[..., 0]
         raw = bits_of(value, kind, arch, limited)
-        if kind == "f16" and limited.any() and (raw & 0x7FFF == 0x7C00).any():
-            raise Unknown("an infinite fp16 result with FP16_OVFL set")
+        if kind == "f16":
+            refuse(limited & (raw & 0x7FFF == 0x7C00), lambda: Unknown("an infinite fp16 result with FP16_OVFL set"))
         lanes = written(w) if written else None
         for index, word in enumerate(_words(raw, count, size)):
             w.set_v(register + index, place(word, w.v[register + index]) if place else word, lanes)

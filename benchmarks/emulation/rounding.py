@@ -19,10 +19,12 @@ def _fma() -> Any:
 
 def fused(a: Any, b: Any, c: Any) -> Any:
     """a * b + c with one rounding: of fp32 exact in fp64 up to the sum, whose error is kept in its last bit."""
-    if c.dtype == np.float64:
-        return _fma()(a, b, c)
     if c.dtype == np.float16:  # exact in fp64
         return (a.astype(np.float64) * b + c).astype(np.float16)
+    if not isinstance(c, np.ndarray):  # of a wave that is traced (graph.py)
+        return c.fused(a, b)
+    if c.dtype == np.float64:
+        return _fma()(a, b, c)
     product, other = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
     total = product + other
     part = total - product

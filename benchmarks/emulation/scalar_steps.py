@@ -9,7 +9,7 @@ import numpy as np
 
 from .code_object import OVERFLOW_BIT
 from .formats import dtype
-from .operands import Reader, Unknown, format_of, scalar, scalar_writer, signed
+from .operands import Reader, Unknown, format_of, refuse, scalar, scalar_writer, signed
 from .scalar import SALU, SAVING
 from .vector import Function, found
 from .vector_steps import Step
@@ -88,15 +88,17 @@ def _mode_step(inst: Any, name: str) -> Step:
     mask = np.uint32((1 << width) - 1)
     if name == "S_GETREG_B32":
         return lambda w: w.s.__setitem__(register, w.s[MODE] >> np.uint32(first) & mask)
-    fixed = np.uint32(getattr(inst, "literal", 0))
+    fixed = np.array([getattr(inst, "literal", 0)], np.uint32)
 
     def step(w: Waves) -> None:
         given = (fixed if "IMM32" in name else w.s[register]) & mask
         after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
-        if ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)).any():
-            raise Unknown(
+        refuse(
+            ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)) != 0,
+            lambda: Unknown(
                 f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)"
-            )
+            ),
+        )
         w.s[MODE] = after
 
     return step

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .elementary import cosine, exp2, log2, sine
 from .formats import side_by_side
 from .operands import Unknown
 from .rounding import division_fixup, division_scale, fused
@@ -94,7 +95,7 @@ def ones(count: Any, offset: Any) -> Any:
 
 def bits_in(value: Any) -> Any:
     """Each bit of a number, the lowest first: [...] to [..., bits]."""
-    octets = np.ascontiguousarray(value)[..., None].view(np.uint8)
+    octets = value.copy()[..., None].view(np.uint8)
     return np.unpackbits(octets, axis=-1, bitorder="little")
 
 
@@ -405,7 +406,7 @@ FUNCTIONS: dict[str, Function] = {
     "SAD_HI": lambda a, b, c: _differences(a, b, c, 16),
     **{f"DOT{count}{adds}": _dot for count in (2, 4, 8) for adds in ("", "C")},
     **dict.fromkeys(("DOT2_F32_F16", "DOT2C_F32_F16", "DOT2C_F32_BF16"), _dot_in_turn),
-    "DOT2_F32_BF16": lambda a, b, c: (a * b).sum(-1) + c,
+    "DOT2_F32_BF16": lambda a, b, c: a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1] + c,
     # The smallest and the largest.
     "MIN": least,
     "MAX": most,
@@ -428,14 +429,14 @@ FUNCTIONS: dict[str, Function] = {
     "FREXP_MANT": lambda a: np.where(np.isfinite(a), np.frexp(a)[0], a),
     "FREXP_EXP": lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0),
     "LDEXP": lambda a, b: np.ldexp(a.astype(np.float64), b.view(f"i{b.itemsize}")),
-    "EXP": _through64(np.exp2),
-    "LOG": _through64(np.log2),
+    "EXP": _through64(exp2),
+    "LOG": _through64(log2),
     "RCP": _through64(np.reciprocal),
     "RCP_IFLAG": _through64(np.reciprocal),
     "RSQ": _through64(lambda a: 1 / np.sqrt(a)),
     "SQRT": _through64(np.sqrt),
-    "SIN": _through64(lambda a: np.sin(2 * np.pi * (a - np.rint(a)))),
-    "COS": _through64(lambda a: np.cos(2 * np.pi * (a - np.rint(a)))),
+    "SIN": _through64(sine),
+    "COS": _through64(cosine),
     # Conversions: what writes the result converts.
     "CVT": lambda a: a,
     **{f"CVT_F32_UBYTE{n}": lambda a, n=n: a >> np.uint32(8 * n) & np.uint32(255) for n in range(4)},

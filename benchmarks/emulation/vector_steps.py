@@ -94,11 +94,10 @@ def _one_lane(inst: Any, name: str) -> Step:
 
     def step(w: Waves) -> None:
         wave, lane = np.arange(len(w)), number(w) & np.uint32(LANES - 1) if number else w.active.argmax(1)
-        value = np.broadcast_to(source(w), (len(w), LANES))
         if "WRITE" in name:
-            w.v[into][wave, lane] = value[:, 0]
+            w.v[into][wave, lane] = source(w)[:, 0]
         else:
-            w.s[into] = value[wave, lane]
+            w.s[into] = np.broadcast_to(source(w), (len(w), LANES))[wave, lane]
 
     return step
 
@@ -109,15 +108,12 @@ def _exchange(inst: Any, name: str) -> Step:
     if rows is None:
         raise Unknown(name)
     register, other = inst.vdst.offset - VECTOR, inst.src0.offset - VECTOR
+    lane = np.arange(LANES)
+    odd, partner = lane & max(1, rows) != 0, lane ^ rows
 
     def step(w: Waves) -> None:
         mine, theirs = w.v[register].copy(), w.v[other].copy()
-        if rows:
-            first, second = (one.reshape(len(w), -1, 2, rows) for one in (mine, theirs))
-            first[:, :, 1], second[:, :, 0] = second[:, :, 0].copy(), first[:, :, 1].copy()
-        else:
-            mine, theirs = theirs, mine
-        w.set_v(register, mine)
-        w.set_v(other, theirs)
+        w.set_v(register, np.where(odd, theirs.take(partner, axis=1), mine) if rows else theirs)
+        w.set_v(other, np.where(odd, theirs, mine.take(partner, axis=1)) if rows else mine)
 
     return step

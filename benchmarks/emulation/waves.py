@@ -117,6 +117,8 @@ def joined(several: Sequence[Waves]) -> Waves:
 
 def lanes_of(masks: U64) -> Bools:
     """Bits of masks, lane by lane: [waves] to [waves, 64]."""
+    if not isinstance(masks, np.ndarray):  # of a wave that is traced (graph.py)
+        return masks.by_lane()
     if len(masks) == 1:
         return _lanes_of_one(masks.tobytes())
     octets = np.ascontiguousarray(masks).view(np.uint8).reshape(len(masks), 8)
@@ -133,6 +135,8 @@ def _lanes_of_one(octets: bytes) -> Bools:
 
 def mask_of(lanes: Bools) -> U64:
     """The other way: [waves, 64] to [waves]."""
+    if not isinstance(lanes, np.ndarray):
+        return lanes.as_mask()
     return np.packbits(lanes, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
 

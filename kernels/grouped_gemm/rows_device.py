@@ -85,6 +85,7 @@ def rows_kernel(
         rows_in = tl.arange(0, BLOCK_M)
         at = out_ptr + m0.to(tl.int64) * stride_out + (rows_in[:, None] * stride_out + ns[None, :])
         tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows_in < end - m0)[:, None] & n_in[None, :])
+        tl.debug_barrier()  # Triton 3.8 begins the next tile's copies to the LDS without one (gfx950)
 
 
 @triton.jit

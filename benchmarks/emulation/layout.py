@@ -1,0 +1,23 @@
+"""Where native code finds a wave's registers and an instruction's parameters: offsets in bytes; why it stops."""
+
+from __future__ import annotations
+
+from .waves import LANES
+
+# A wave's block of memory: offsets in bytes.
+S, V = 0, 512
+SCC = V + 512 * LANES * 4
+WORKGROUP, WAVE, CONTEXT, BUDGET, STOPPED, STATE = range(SCC + 8, SCC + 56, 8)
+WAVE_BYTES = SCC + 64
+
+# A record of an instruction.
+FUNCTION, COUNT, LANES_ON, SECOND, CACHE = 0, 8, 16, 24, 32
+"""Its function; times and active lanes that it was executed; a counter of its own (branches taken, bank conflicts);
+the buffer it reached last: first address, its size, what is added to get there."""
+PARAMETERS, RECORD = 64, 384
+MOST_PARAMETERS = (RECORD - PARAMETERS) // 8
+
+# What a function returns when it does not go on.
+ASK, BARRIER, END, SPENT, DONE = 1, 2, 3, 4, 5
+"""The executor has to do the instruction; the wave is at a barrier; it has ended; it has taken its
+branches.  Of a workgroup: all its waves have ended."""

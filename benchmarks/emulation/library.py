@@ -1,0 +1,216 @@
+"""Functions of instructions, compiled once on a machine: kept by their text in a file of the user's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import runtime
+from .layout import ASK, BARRIER, END, STOPPED
+from .lowering import TITLE
+
+SIMPLIFY = "; to be simplified"
+"""First line of a text whose variables LLVM has to find a register for."""
+
+RUN = 'declare i64 @"run"(ptr %".1", ptr %".2")'
+"""What the helpers say of a function that stands in the same module."""
+
+HELPERS = "helpers"
+"""The module that every process needs."""
+
+
+@functools.cache
+def _machine() -> Any:
+    """LLVM's target: this CPU."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _engine() -> Any:
+    """What holds the machine code in this process."""
+    import llvmlite.binding as llvm
+
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+
+
+def object_of(text: str, simplify: bool = False) -> bytes:
+    """Machine code of a module."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.triple = _machine().triple
+    if simplify:
+        passes = llvm.create_pass_builder(_machine(), llvm.PipelineTuningOptions(speed_level=2))
+        passes.getModulePassManager().run(module, passes)
+    return bytes(_machine().emit_object(module))
+
+
+def name_of(text: str) -> str:
+    """By which a function is known."""
+    return "f" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+@functools.cache
+def address(name: str) -> int:
+    """Where a function is."""
+    return int(_engine().get_function_address(name))
+
+
+@functools.cache
+def callable_of(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the runtime.  Other threads go on while it runs."""
+    return ctypes.CFUNCTYPE(result, *arguments)(address(name))
+
+
+def _stops() -> str:
+    """Functions at which a wave stops, and the one by which it begins."""
+    lines = []
+    for name, code in (("stop_ask", ASK), ("stop_barrier", BARRIER), ("stop_end", END)):
+        lines += [
+            f"define i64 @{name}(ptr %st, ptr %rec) {{",
+            f"  %stopped = getelementptr i8, ptr %st, i64 {STOPPED}",
+            "  store ptr %rec, ptr %stopped",
+            f"  ret i64 {code}",
+            "}",
+        ]
+    lines += [
+        "define i64 @run(ptr %st, ptr %rec) {",
+        "  %code = load ptr, ptr %rec",
+        "  %result = call i64 %code(ptr %st, ptr %rec)",
+        "  ret i64 %result",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+# What is kept.
+
+
+@functools.cache
+def _store() -> sqlite3.Connection | None:
+    """Objects, the functions in them and programs, of this version of ours, of LLVM and of the CPU; None where no file
+    can be written."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    decides = hashlib.blake2b(digest_size=12)
+    for one in (
+        *(path.read_bytes() for path in sources),
+        llvmlite.__version__.encode(),
+        llvm.get_host_cpu_name().encode(),
+    ):
+        decides.update(one + b"\0")
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeline" / "emulation"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        store = sqlite3.connect(folder / f"{decides.hexdigest()}.sqlite", timeout=30, isolation_level=None)
+        store.execute("pragma journal_mode=wal")
+        store.execute("pragma synchronous=off")
+        for table in (
+            "objects (number integer primary key, code blob)",
+            "functions (name text primary key, object integer) without rowid",
+            "programs (name text primary key, listing text) without rowid",
+        ):
+            store.execute(f"create table if not exists {table}")
+    except (OSError, sqlite3.Error):
+        return None
+    return store
+
+
+def kept_program(name: str) -> Any:
+    """What `keep_program` kept; None if there is nothing."""
+    store = _store()
+    row = store and store.execute("select listing from programs where name = ?", (name,)).fetchone()
+    return json.loads(row[0]) if row else None
+
+
+def keep_program(name: str, listing: Any) -> None:
+    """Keep what describes a program, in JSON."""
+    if store := _store():
+        with contextlib.suppress(sqlite3.Error):  # another process writes, or the disk is full
+            store.execute("insert or ignore into programs values (?, ?)", (name, json.dumps(listing)))
+
+
+_provided: set[str] = set()
+_objects: set[int] = set()
+
+
+def provide(names: Collection[str], texts: Mapping[str, str]) -> bool:
+    """Have these functions in this process: what is neither kept nor among the texts is missing, which gives False."""
+    left = {HELPERS, *names} - _provided
+    for name in _fetched(left):
+        left.discard(name)
+    missing = left - {HELPERS} - texts.keys()
+    if missing:
+        return False
+    bodies: dict[str, str] = {}
+    for name in sorted(left):
+        if name == HELPERS:
+            _compile([name], runtime.module().replace(RUN, "") + _stops(), simplify=True)
+        elif texts[name].startswith(SIMPLIFY):
+            _compile([name], texts[name].replace(TITLE, name), simplify=True)
+        else:
+            bodies[name] = texts[name]
+    if bodies:
+        declared: dict[str, None] = {}
+        parts = []
+        for name, text in bodies.items():
+            lines = text.split("\n")
+            count = next(number for number, line in enumerate(lines) if not line.startswith("declare"))
+            declared |= dict.fromkeys(lines[:count])
+            parts.append("\n".join(lines[count:]).replace(TITLE, name))
+        _compile(list(bodies), "\n".join([*declared, *parts]))
+    _engine().finalize_object()
+    return True
+
+
+def _fetched(names: Collection[str]) -> list[str]:
+    """Those of these functions that are kept, which are loaded."""
+    store, found = _store(), []
+    if not store:
+        return []
+    listed = list(names)
+    for start in range(0, len(listed), 500):
+        part = listed[start : start + 500]
+        marks = ",".join("?" * len(part))
+        found += store.execute(f"select name, object from functions where name in ({marks})", part).fetchall()
+    for number in sorted({number for _, number in found} - _objects):
+        (code,) = store.execute("select code from objects where number = ?", (number,)).fetchone()
+        _load(code)
+        _objects.add(number)
+        _provided.update(name for (name,) in store.execute("select name from functions where object = ?", (number,)))
+    return [name for name, _ in found]
+
+
+def _compile(names: Sequence[str], text: str, simplify: bool = False) -> None:
+    code = object_of(text, simplify)
+    _load(code)
+    _provided.update(names)
+    if store := _store():
+        with contextlib.suppress(sqlite3.Error):
+            store.execute("begin immediate")
+            number = store.execute("insert into objects (code) values (?)", (code,)).lastrowid
+            store.executemany("insert or ignore into functions values (?, ?)", [(name, number) for name in names])
+            store.execute("commit")
+            _objects.add(int(number or 0))
+
+
+def _load(code: bytes) -> None:
+    import llvmlite.binding as llvm
+
+    _engine().add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -1,0 +1,392 @@
+"""A kernel's instructions as records of native code, and its launches: one wave at a time, from barrier to barrier.
+
+A wave runs until it is at a barrier, ends, has taken BRANCHES, or comes to an instruction that the executor has to do:
+one that has no native code, or an access that is not in one buffer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import library, runtime
+from .code_object import KernelCode
+from .counts import VECTOR, class_of
+from .graph import Untraceable
+from .layout import (
+    ASK,
+    CACHE,
+    COUNT,
+    DONE,
+    FUNCTION,
+    LANES_ON,
+    MOST_PARAMETERS,
+    PARAMETERS,
+    RECORD,
+    SCC,
+    SECOND,
+    SPENT,
+    STATE,
+    STOPPED,
+    WAVE_BYTES,
+    V,
+)
+from .lines import Unlowered
+from .lowering import function
+from .machine import Instruction, Machine
+from .matrix import product_of
+from .operands import Unknown
+from .products import product
+from .tracing import TracedAccesses, traced
+from .waves import LANES, Fault, Waves
+
+TAKEN = 10_000
+"""Branches of a wave after which others have their turn."""
+
+UNKNOWN = "stop_ask"
+STOPS = {"end": "stop_end", "barrier": "stop_barrier"}
+ALWAYS = {UNKNOWN, *STOPS.values()}
+"""Functions of instructions at which a wave stops, and of those that the executor does ("stop_ask")."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An instruction: the name of its function, what its parameters hold, and how many vector registers it may touch,
+    counted from the first."""
+
+    name: str
+    parameters: tuple[int, ...]
+    registers: int = 512
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded."""
+
+    instructions: tuple[Instruction | None, ...]
+    places: tuple[int, ...]
+    compiled: tuple[Compiled, ...]
+    index: dict[int, int]
+
+
+_accesses = TracedAccesses()
+_known: dict[tuple[str, bytes], Compiled] = {}
+
+
+def _step(instruction: Instruction, machine: Machine) -> Callable[[Any], Any]:
+    """What is traced: an access to memory of no launch."""
+    form = type(instruction.inst).__name__.split("_")[0]
+    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
+        kinds = {"SMEM": _accesses.scalar_load, "DS": _accesses.local}
+        return kinds.get(form, _accesses.vector)(instruction.inst)
+    return instruction.do
+
+
+def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) -> Compiled:
+    """One instruction; the text of its function goes to `texts`."""
+    if instruction.kind in STOPS:
+        return Compiled(STOPS[instruction.kind], (), 0)
+    try:
+        if instruction.name.startswith("V_MFMA"):
+            text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
+            return _named(text, numbers, texts)
+        effects = traced(_step(instruction, machine), instruction.kind == "branch")
+        divergence, parameters = "", effects.graph.parameters
+        if instruction.kind == "branch" and "EXEC" in instruction.name:
+            divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
+        if len(parameters) > MOST_PARAMETERS:
+            raise Untraceable(f"{len(parameters)} parameters")
+        text = function(effects, class_of(instruction.name) in VECTOR, divergence)
+    except (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError):
+        return Compiled(UNKNOWN, ())
+    last = max((parameters[place] for place in effects.vectors()), default=-1)
+    return _named(text, parameters, texts, last + 1)
+
+
+def _named(text: str, parameters: Sequence[int], texts: dict[str, str], registers: int = 512) -> Compiled:
+    name = library.name_of(text)
+    texts[name] = text
+    return Compiled(name, tuple(int(one) & (1 << 64) - 1 for one in parameters), registers)
+
+
+def program(code: KernelCode, machine: Machine) -> Program:
+    """A kernel's program, as it is kept or compiled now."""
+    text = hashlib.blake2b(code.image, digest_size=16, key=f"{code.arch} {code.entry}".encode()).hexdigest()
+    if listing := library.kept_program(text):
+        found = _listed(listing)
+        if library.provide({one.name for one in found.compiled} - ALWAYS, {}):
+            return found
+    instructions, texts = reachable(code, machine), dict[str, str]()
+    each = []
+    for at, one in sorted(instructions.items()):
+        key = (code.arch, code.image[at : at + (one.size if one else 0)])
+        if one and (
+            key not in _known or _known[key].name not in texts and not library.provide({_known[key].name} - ALWAYS, {})
+        ):
+            _known[key] = compiled(one, machine, texts)
+        each.append((at, one, _known[key] if one else Compiled(UNKNOWN, (), 0)))
+    library.provide({one.name for _, _, one in each} - ALWAYS, texts)
+    listing = [
+        [at, one and [one.size, one.name, one.kind, one.target, one.cycles], how.name, how.parameters, how.registers]
+        for at, one, how in each
+    ]
+    library.keep_program(text, listing)
+    return _listed(listing)
+
+
+def _listed(listing: Any) -> Program:
+    """A program from what is kept of it."""
+    instructions, places, compiled_ones = [], [], []
+    for at, about, name, parameters, registers in listing:
+        places.append(at)
+        compiled_ones.append(Compiled(name, tuple(parameters), registers))
+        if about:
+            size, operation, kind, target, cycles = about
+            instructions.append(Instruction(at, size, operation, kind, None, target, cycles))
+        else:
+            instructions.append(None)
+    index = {at: number for number, at in enumerate(places)}
+    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index)
+
+
+def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | None]:
+    """All instructions that can be reached from the entry, by their address; None of what cannot be decoded, which is
+    said where a wave comes there."""
+    found: dict[int, Instruction | None] = {}
+    waiting = [code.entry]
+    while waiting:
+        at = waiting.pop()
+        while at not in found:
+            try:
+                one = found[at] = machine._decoded(at)
+            except (Unknown, Fault):
+                found[at] = None
+                break
+            if one.kind == "branch":
+                waiting.append(one.target)
+            if one.kind == "end" or one.name == "S_BRANCH":
+                break
+            at = one.at + one.size
+    return found
+
+
+_programs: dict[tuple[bytes, int], Program] = {}
+
+
+class NativeMachine(Machine):
+    """A launch of a kernel in native code: as Machine, wave by wave."""
+
+    def run(self, waves: Waves) -> None:
+        """Execute until all waves have ended."""
+        key = (self.code.image, self.code.entry)
+        if key not in _programs:
+            _programs[key] = program(self.code, self)
+        self._program = _programs[key]
+        self._records = _aligned(RECORD * (len(self._program.places) + 1))
+        self._fill_records()
+        self._context(waves)
+        with np.errstate(all="ignore"):
+            self._workgroups(waves)
+        self._counted()
+
+    # What native code reads.
+
+    def _fill_records(self) -> None:
+        words = self._words = self._records.view(np.uint64).reshape(-1, RECORD // 8)
+        base = self._base = self._records.ctypes.data
+        here = self._program
+        for number, (instruction, one) in enumerate(zip(here.instructions, here.compiled, strict=True)):
+            words[number, FUNCTION // 8] = library.address(one.name)
+            words[number, PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
+            if instruction and instruction.kind == "branch":
+                words[number, PARAMETERS // 8] = base + RECORD * here.index[instruction.target]
+        words[len(here.places), FUNCTION // 8] = library.address(UNKNOWN)
+
+    def _context(self, waves: Waves) -> None:
+        self._warps = int(np.count_nonzero(waves.own() == waves.own()[0]))
+        buffers = self.accesses.memory.buffers()
+        self._lines = []
+        table = np.zeros((len(buffers), runtime.BUFFER_BYTES // 8), np.uint64)
+        for row, (start, contents, _) in zip(table, buffers, strict=True):
+            count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
+            bits = [np.zeros(count // 8 + 1, np.uint8) for _ in runtime.WHATS]
+            self._lines.append((start >> 6, bits))
+            delta = contents.ctypes.data - start & (1 << 64) - 1
+            row[:] = start, len(contents), delta, *(one.ctypes.data for one in bits)
+        scalars, lanes = np.zeros((len(waves), 128), np.uint32), np.ascontiguousarray(waves.v[0])
+        used = np.flatnonzero(waves.s.any(1))
+        scalars[:, used] = waves.s[used].T
+        self._counters = np.zeros(len(runtime.COUNTER_NAMES), np.int64)
+        seen = np.zeros(self.accesses.lds_bytes + 16, np.int64)
+        keys = np.zeros(4 * runtime.SLOTS, np.int64)
+        self._context_words = np.zeros(runtime.CONTEXT_BYTES // 8, np.uint64)
+        held = {
+            runtime.BUFFERS: table.ctypes.data,
+            runtime.COUNT: len(buffers),
+            runtime.LDS_BYTES: self.accesses.lds_bytes,
+            runtime.COUNTERS: self._counters.ctypes.data,
+            runtime.SEEN: seen.ctypes.data,
+            runtime.KEYS: keys.ctypes.data,
+            runtime.STAMP: 1,
+            runtime.ALL_LDS: self.accesses.lds.ctypes.data,
+            runtime.WARPS: self._warps,
+            runtime.SCALARS: scalars.ctypes.data,
+            runtime.IDS: lanes.ctypes.data,
+            runtime.ENTRY: self._base + RECORD * self._program.index[waves.pc],
+            runtime.V_BYTES: 4 * LANES * max(1, *(one.registers for one in self._program.compiled)),
+            runtime.BRANCHES: TAKEN,
+        }
+        for place, value in held.items():
+            self._context_words[place // 8] = value
+        self._kept = (table, seen, keys, scalars, lanes)
+
+    # Running.
+
+    def _workgroups(self, waves: Waves) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._run_group = library.callable_of("run_group", number, pointer, pointer, number, number)
+        self._begin = library.callable_of("begin", None, pointer, pointer, number)
+        run_groups = library.callable_of("run_groups", number, pointer, pointer, number, number)
+        count = int(waves.ids[-1, 0]) + 1
+        blocks, group = self._blocks(), 0
+        while group < count:
+            code = run_groups(self._context_words.ctypes.data, blocks.ctypes.data, group, count)
+            group = int(self._context_words[runtime.AT_GROUP // 8])
+            while code == ASK:
+                code = self._answered(blocks, group)
+            if code == SPENT:
+                self._in_turns(blocks, group, count)
+                return
+            group += code == DONE
+
+    def _blocks(self) -> Any:
+        """Memory of the waves of a workgroup."""
+        return _aligned(WAVE_BYTES * self._warps).reshape(self._warps, WAVE_BYTES)
+
+    def _answered(self, blocks: Any, group: int) -> int:
+        """Do what a wave asks for, and go on."""
+        wave = int(self._context_words[runtime.AT_WAVE // 8])
+        self._ask(_Wave(blocks[wave], group, wave))
+        return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave))
+
+    def _in_turns(self, blocks: Any, group: int, count: int) -> None:
+        """Workgroups that wait for each other: one begins when those before it had their turn and have not ended."""
+        running, following = deque([(blocks, group)]), group + 1
+        free: list[Any] = []
+        while running:
+            blocks, group = running.popleft()
+            code = int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, 0))
+            while code == ASK:
+                code = self._answered(blocks, group)
+            if code == SPENT:
+                running.append((blocks, group))
+            else:
+                free.append(blocks)
+            if following < count and (code == SPENT or not running):
+                new = free.pop() if free else self._blocks()
+                self._begin(self._context_words.ctypes.data, new.ctypes.data, following)
+                running.appendleft((new, following))
+                following += 1
+            elif code == SPENT:
+                self._check_limit(running)
+
+    def _check_limit(self, running: Any) -> None:
+        """Fault where waves that live have executed too many instructions."""
+        waves = [_Wave(blocks[wave], group, wave) for blocks, group in running for wave in range(self._warps)]
+        waves = [one for one in waves if one.words[STATE // 8] != runtime.ENDED]
+        spent = int(self._words[:, COUNT // 8].sum())
+        if spent > self.limit * max(1, len(waves)):
+            places = ", ".join(
+                f"{self._program.places[self._number(wave)] - self.code.entry:#x} (wave {wave.ids[0, 1]} of workgroup "
+                f"{wave.ids[0, 0]})"
+                for wave in waves[:8]
+            )
+            raise Fault(f"no end after {self.limit} instructions of a wave; waves stand at {places}")
+
+    def _number(self, wave: _Wave) -> int:
+        """The instruction at which a wave stands."""
+        return (int(wave.words[STOPPED // 8]) - self._base) // RECORD
+
+    def _ask(self, wave: _Wave) -> None:
+        """The executor does an instruction."""
+        number = self._number(wave)
+        if number == len(self._program.places):
+            raise Fault(f"the end of the code of {self.code.name}, without an instruction that ends it")
+        at = self._program.places[number]
+        instruction = self.instructions.get(at) or self._decoded(at)
+        w = wave.as_waves(at)
+        self._words[number, COUNT // 8] += np.uint64(1)
+        self._words[number, LANES_ON // 8] += np.uint64(np.count_nonzero(w.active))
+        self.observer.at, self.observer.name = at - self.code.entry, instruction.name
+        try:
+            goes = instruction.do(w)
+        except (Fault, Unknown) as error:
+            raised = type(error)(f"{error}; {self._where(instruction, w, error)}")
+            raised.at = at
+            raise raised from error
+        wave.words[SCC // 8] = int(w.scc[0])
+        following = self._base + RECORD * (number + 1)
+        if instruction.kind == "branch":
+            self.observer.branch(w, goes)
+            if goes[0]:
+                following = self._base + RECORD * self._program.index[instruction.target]
+        wave.words[STOPPED // 8] = following
+
+    # Counting.
+
+    def _counted(self) -> None:
+        """What native code has counted, as the observer and the machine have it."""
+        found = self.observer._found
+        for number, instruction in enumerate(self._program.instructions):
+            times = int(self._words[number, COUNT // 8])
+            if not instruction or not times:
+                continue
+            self.executed[instruction.at] += times
+            self.instructions.setdefault(instruction.at, instruction)
+            second, third = int(self._words[number, SECOND // 8]), int(self._words[number, CACHE // 8])
+            if class_of(instruction.name) in VECTOR:
+                found.idle += times * LANES - int(self._words[number, LANES_ON // 8])
+            if instruction.kind == "branch" and instruction.name != "S_BRANCH":
+                if self._program.compiled[number].name != UNKNOWN:
+                    found.branches += times
+                    found.taken += second
+                    found.divergent += third
+            elif second and instruction.kind != "branch":
+                found.conflicts[instruction.at - self.code.entry, instruction.name] += second
+        for (name, what), value in zip(runtime.COUNTER_NAMES, self._counters.tolist(), strict=True):
+            if what:
+                getattr(found, name)[what] += value
+            else:
+                setattr(found, name, getattr(found, name) + value)
+        for first, bits in self._lines:
+            for what, one in zip(runtime.WHATS, bits, strict=True):
+                touched = np.flatnonzero(np.unpackbits(one, bitorder="little"))
+                if len(touched):
+                    self.observer._lines.setdefault(what, []).append(touched + first)
+
+
+class _Wave:
+    """A wave's block of memory, as the executor has waves."""
+
+    def __init__(self, block: Any, group: int, wave: int) -> None:
+        self.words = block.view(np.uint64)
+        self.s = block[:512].view(np.uint32).reshape(128, 1)
+        self.v = block[V:SCC].view(np.uint32).reshape(512, 1, LANES)
+        self.ids = np.array([[group, wave]])
+
+    def as_waves(self, pc: int) -> Waves:
+        """Registers are the same memory."""
+        return Waves(pc, self.s, self.v, np.array([bool(self.words[SCC // 8] & np.uint64(1))]), self.ids)
+
+
+def _aligned(count: int) -> Any:
+    """Zero bytes from a multiple of 64 on."""
+    raw = np.zeros(count + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count]

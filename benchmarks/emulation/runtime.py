@@ -1,0 +1,547 @@
+"""How native code reaches memory and the LDS, and counts what it does there as counts.Observer does.
+
+Each function takes the launch's context, the instruction's record, the lanes' addresses, the mask of the lanes that
+access them, and bytes of each; "reach" says whether all lie in one buffer, which the others take for granted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .counts import _READ_16, BANK_BYTES, BANKS
+from .layout import (
+    ASK,
+    BUDGET,
+    CACHE,
+    CONTEXT,
+    DONE,
+    END,
+    RECORD,
+    SCC,
+    SECOND,
+    SPENT,
+    STATE,
+    STOPPED,
+    WAVE,
+    WAVE_BYTES,
+    WORKGROUP,
+    V,
+)
+from .layout import COUNT as TIMES
+from .waves import LANES
+
+# The context of a launch: offsets in bytes.
+(
+    BUFFERS, COUNT, LDS, LDS_BYTES, COUNTERS, STAMP, SEEN, KEYS,
+    ALL_LDS, WARPS, SCALARS, IDS, ENTRY, V_BYTES, AT_GROUP, AT_WAVE, BRANCHES,
+) = range(0, 17 * 8, 8)  # fmt: skip
+"""... ; the LDS of all workgroups; what registers begin with by wave, scalar ones and v0; the first record; bytes of
+vector registers in use; the workgroup and wave that stopped; branches of a wave's turn."""
+CONTEXT_BYTES = 17 * 8
+
+# A buffer: first address, bytes, what is added to an address, and bits of its lines by what is done.
+START, BYTES, DELTA, LINES = 0, 8, 16, 24
+BUFFER_BYTES = 48
+
+WHATS = ("load", "store", "atomic")
+COUNTER_NAMES = [
+    *((name, what) for name in ("bytes", "touched", "requests") for what in WHATS),
+    ("bytes", "lds"), ("lds_passes", ""), ("lds_cycles", ""),
+]  # fmt: skip
+"""Of Counts, in the order of the context's counters."""
+
+SLOTS = 256
+"""Of a set of what an instruction has reached; twice as many as there can be."""
+
+SIZES = (1, 2, 4, 8, 12, 16)
+
+
+class _Code:
+    """One function under construction, with variables."""
+
+    def __init__(self, module: Any, name: str, result: Any, arguments: Any) -> None:
+        from llvmlite import ir
+
+        self.ir, self.i64, self.i32, self.i1 = ir, ir.IntType(64), ir.IntType(32), ir.IntType(1)
+        self.pointer = ir.PointerType()
+        kinds = {"p": self.pointer, "i": self.i64}
+        kind = ir.FunctionType(
+            {"v": ir.VoidType(), "b": self.i1, "p": self.pointer, "i": self.i64}[result], [kinds[a] for a in arguments]
+        )
+        self.function = ir.Function(module, kind, name)
+        self.b = ir.IRBuilder(self.function.append_basic_block())
+        self.args = self.function.args
+
+    def const(self, value: int) -> Any:
+        return self.ir.Constant(self.i64, value)
+
+    def var(self, value: Any) -> Any:
+        with self.b.goto_entry_block():
+            place = self.b.alloca(self.i64)
+        self.b.store(value if not isinstance(value, int) else self.const(value), place)
+        return place
+
+    def get(self, place: Any) -> Any:
+        return self.b.load(place, typ=self.i64)
+
+    def at(self, base: Any, offset: Any) -> Any:
+        if isinstance(offset, int):
+            offset = self.const(offset)
+        return self.b.gep(base, [offset], source_etype=self.ir.IntType(8))
+
+    def field(self, base: Any, offset: Any, kind: Any = None) -> Any:
+        return self.b.load(self.at(base, offset), typ=kind or self.i64)
+
+    def put(self, base: Any, offset: Any, value: Any) -> None:
+        self.b.store(value, self.at(base, offset))
+
+    def add(self, base: Any, offset: Any, value: Any) -> None:
+        self.put(base, offset, self.b.add(self.field(base, offset), value))
+
+    def bump(self, place: Any, value: Any = 1) -> None:
+        self.b.store(self.b.add(self.get(place), self.const(value) if isinstance(value, int) else value), place)
+
+    @contextlib.contextmanager
+    def repeat(self, count: Any) -> Iterator[Any]:
+        """The numbers from 0."""
+        count = self.const(count) if isinstance(count, int) else count
+        index = self.var(0)
+        with self.while_(lambda: self.b.icmp_unsigned("<", self.get(index), count)):
+            yield self.get(index)
+            self.bump(index)
+
+    @contextlib.contextmanager
+    def while_(self, test: Callable[[], Any]) -> Iterator[None]:
+        head, body, after = (self.function.append_basic_block() for _ in range(3))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        self.b.cbranch(test(), body, after)
+        self.b.position_at_end(body)
+        yield
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    @contextlib.contextmanager
+    def lanes(self, mask: Any) -> Iterator[Any]:
+        """Lanes of a mask, in their order."""
+        left = self.var(mask)
+        with self.while_(lambda: self.b.icmp_unsigned("!=", self.get(left), self.const(0))):
+            now = self.get(left)
+            lane = self.b.cttz(now, self.ir.Constant(self.i1, 1))
+            self.b.store(self.b.and_(now, self.b.sub(now, self.const(1))), left)
+            yield lane
+
+    def element(self, base: Any, index: Any, kind: Any = None) -> Any:
+        return self.b.gep(base, [index], source_etype=kind or self.i64)
+
+    def returned_if(self, test: Any, value: Any) -> None:
+        with self.b.if_then(test):
+            self.b.ret(value)
+
+
+def module() -> str:
+    """The text of all of them."""
+    from llvmlite import ir
+
+    made = ir.Module()
+    functions: dict[str, Any] = {}
+    functions["even"] = _even(made)
+    _reach(made, functions["even"])
+    _reach_scalar(made)
+    functions["insert"] = _insert(made)
+    functions["mark"] = _mark(made)
+    functions["count"] = _count_memory(made, functions)
+    functions["count_local"] = _count_local(made, functions["even"])
+    for size in SIZES:
+        for what in ("load", "store"):
+            _transfer(made, functions, what, size, False)
+            _transfer(made, functions, what, size, True)
+    _begin(made)
+    _run_group(made)
+    return str(made)
+
+
+def _even(made: Any) -> Any:
+    """Whether all lanes access memory, each where the one before it ended."""
+    c = _Code(made, "even", "b", "pii")
+    addresses, mask, size = c.args
+    c.returned_if(c.b.icmp_signed("!=", mask, c.const(-1)), c.ir.Constant(c.i1, 0))
+    first, apart, at = c.get(addresses), c.var(0), c.var(0)
+    c.b.store(first, at)
+    with c.repeat(LANES) as lane:
+        wrong = c.b.xor(c.get(c.element(addresses, lane)), c.get(at))
+        c.b.store(c.b.or_(c.get(apart), wrong), apart)
+        c.bump(at, size)
+    c.b.ret(c.b.icmp_unsigned("==", c.get(apart), c.const(0)))
+    return c.function
+
+
+def _reach(made: Any, even: Any) -> None:
+    for local in (False, True):
+        c = _Code(made, f"reach_{'local' if local else 'memory'}", "b", "ppppi"[:3] + "ii")
+        context, record, addresses, mask, size = c.args
+        yes, no = c.ir.Constant(c.i1, 1), c.ir.Constant(c.i1, 0)
+        c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
+        least, most = c.var(-1), c.var(0)
+        with c.b.if_else(c.b.call(even, [addresses, mask, size])) as (then, otherwise):
+            with then:
+                c.b.store(c.get(addresses), least)
+                c.b.store(c.get(c.element(addresses, c.const(LANES - 1))), most)
+            with otherwise, c.lanes(mask) as lane:
+                address = c.get(c.element(addresses, lane))
+                for place, sign in ((least, "<"), (most, ">")):
+                    now = c.get(place)
+                    c.b.store(c.b.select(c.b.icmp_unsigned(sign, address, now), address, now), place)
+        low, high = c.get(least), c.get(most)
+
+        def fits(start: Any, length: Any, low=low, high=high, size=size, c=c) -> Any:
+            within = c.b.icmp_unsigned("<=", c.b.sub(high, start), c.b.sub(length, size))
+            return c.b.and_(
+                c.b.and_(c.b.icmp_unsigned(">=", low, start), c.b.icmp_unsigned(">=", length, size)), within
+            )
+
+        if local:
+            c.b.ret(fits(c.const(0), c.field(context, LDS_BYTES)))
+            continue
+        c.returned_if(fits(c.field(record, CACHE), c.field(record, CACHE + 8)), yes)
+        buffers = c.field(context, BUFFERS, c.pointer)
+        with c.repeat(c.field(context, COUNT)) as index:
+            buffer = c.at(buffers, c.b.mul(index, c.const(BUFFER_BYTES)))
+            start, length = c.field(buffer, START), c.field(buffer, BYTES)
+            with c.b.if_then(fits(start, length)):
+                c.put(record, CACHE, start)
+                c.put(record, CACHE + 8, length)
+                c.put(record, CACHE + 16, buffer)
+                c.b.ret(yes)
+        c.b.ret(no)
+
+
+def _reach_scalar(made: Any) -> None:
+    """Where so many bytes from an address are; null if they are not in a buffer."""
+    c = _Code(made, "reach_scalar", "p", "pii")
+    context, address, size = c.args
+    buffers = c.field(context, BUFFERS, c.pointer)
+    with c.repeat(c.field(context, COUNT)) as index:
+        buffer = c.at(buffers, c.b.mul(index, c.const(BUFFER_BYTES)))
+        start, length = c.field(buffer, START), c.field(buffer, BYTES)
+        above = c.b.and_(c.b.icmp_unsigned(">=", address, start), c.b.icmp_unsigned(">=", length, size))
+        with c.b.if_then(c.b.and_(above, c.b.icmp_unsigned("<=", c.b.sub(address, start), c.b.sub(length, size)))):
+            c.b.ret(c.b.inttoptr(c.b.add(address, c.field(buffer, DELTA)), c.pointer))
+    c.b.ret(c.ir.Constant(c.pointer, None))
+
+
+def _insert(made: Any) -> Any:
+    """Put a number into a set; whether it was not there: 1 or 0.  A set is SLOTS pairs of a number and a stamp."""
+    c = _Code(made, "insert", "i", "pii")
+    table, key, stamp = c.args
+    spread = c.b.lshr(c.b.mul(key, c.const(0x9E3779B97F4A7C15 - (1 << 64))), c.const(56))
+    slot = c.var(spread)
+    with c.while_(
+        lambda: c.b.icmp_unsigned("==", c.field(table, c.b.add(c.b.shl(c.get(slot), c.const(4)), c.const(8))), stamp)
+    ):
+        c.returned_if(c.b.icmp_unsigned("==", c.field(table, c.b.shl(c.get(slot), c.const(4))), key), c.const(0))
+        c.b.store(c.b.and_(c.b.add(c.get(slot), c.const(1)), c.const(SLOTS - 1)), slot)
+    place = c.b.shl(c.get(slot), c.const(4))
+    c.put(table, place, key)
+    c.put(table, c.b.add(place, c.const(8)), stamp)
+    c.b.ret(c.const(1))
+    return c.function
+
+
+def _mark(made: Any) -> Any:
+    """Set the bit of a line."""
+    c = _Code(made, "mark", "v", "pi")
+    bits, line = c.args
+    place = c.at(bits, c.b.lshr(line, c.const(3)))
+    byte = c.ir.IntType(8)
+    bit = c.b.shl(c.ir.Constant(byte, 1), c.b.and_(c.b.trunc(line, byte), c.ir.Constant(byte, 7)))
+    c.b.store(c.b.or_(c.b.load(place, typ=byte), bit), place)
+    c.b.ret_void()
+    return c.function
+
+
+def _counter(name: str, what: str) -> int:
+    return 8 * COUNTER_NAMES.index((name, what))
+
+
+def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
+    """Observer.memory; the last argument is 8 times the place of what is done among WHATS."""
+    c = _Code(made, "count_memory", "v", "pppiii")
+    context, record, addresses, mask, size, what = c.args
+    counters = c.field(context, COUNTERS, c.pointer)
+    c.add(counters, what, c.b.mul(size, c.b.ctpop(mask)))
+    buffer = c.field(record, CACHE + 16, c.pointer)
+    bits, first_line = (
+        c.field(buffer, c.b.add(what, c.const(LINES)), c.pointer),
+        c.b.lshr(c.field(buffer, START), c.const(6)),
+    )
+    stamp = c.b.add(c.field(context, STAMP), c.const(1))
+    c.put(context, STAMP, stamp)
+    table = c.field(context, KEYS, c.pointer)
+    lines_table = c.at(table, 16 * SLOTS)
+    with c.b.if_then(c.b.call(functions["even"], [addresses, mask, size])):
+        length = c.b.mul(size, c.const(LANES))
+        first = c.get(addresses)
+        line = c.b.lshr(first, c.const(6))
+        many = c.b.add(c.b.sub(c.b.lshr(c.b.sub(c.b.add(first, length), c.const(1)), c.const(6)), line), c.const(1))
+        with c.repeat(many) as number:
+            c.b.call(functions["mark"], [bits, c.b.add(c.b.sub(line, first_line), number)])
+        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), length)
+        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
+        c.b.ret_void()
+    # whether they ascend, so that equal ones are neighbours
+    ascends, before = c.var(1), c.var(0)
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        fine = c.b.zext(c.b.icmp_unsigned(">=", address, c.get(before)), c.i64)
+        c.b.store(c.b.and_(c.get(ascends), fine), ascends)
+        c.b.store(address, before)
+    touched, requests, last_address, last_line = c.var(0), c.var(0), c.var(-1), c.var(-1)
+    sorted_ = c.b.icmp_unsigned("==", c.get(ascends), c.const(1))
+
+    def line_of(line: Any) -> None:
+        another = c.b.icmp_unsigned("!=", line, c.get(last_line))
+        with c.b.if_then(another), c.b.if_else(sorted_) as (then, otherwise):
+            with then:
+                # of lines that ascend, one may come again behind the second line of an access
+                later = c.b.or_(
+                    c.b.icmp_unsigned(">", line, c.get(last_line)),
+                    c.b.icmp_unsigned("==", c.get(last_line), c.const(-1)),
+                )
+                with c.b.if_then(later):
+                    c.bump(requests)
+                    c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+                    c.b.store(line, last_line)
+            with otherwise:
+                fresh = c.b.call(functions["insert"], [lines_table, line, stamp])
+                c.bump(requests, fresh)
+                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+                c.b.store(line, last_line)
+
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        with c.b.if_then(c.b.icmp_unsigned("!=", address, c.get(last_address))):
+            with c.b.if_else(sorted_) as (then, otherwise):
+                with then:
+                    c.bump(touched)
+                with otherwise:
+                    c.bump(touched, c.b.call(functions["insert"], [table, address, stamp]))
+            c.b.store(address, last_address)
+            line_of(c.b.lshr(address, c.const(6)))
+            line_of(c.b.lshr(c.b.add(address, c.b.sub(size, c.const(1))), c.const(6)))
+    c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.get(touched)))
+    c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.get(requests))
+    c.b.ret_void()
+    return c.function
+
+
+def _count_local(made: Any, even: Any) -> Any:
+    """Observer.local, counts.lds_cycles."""
+    from llvmlite import ir
+
+    c = _Code(made, "count_local", "v", "pppiii")
+    context, record, addresses, mask, size, reads = c.args
+    order = ir.GlobalVariable(made, ir.ArrayType(c.i64, 2 * LANES), "order")
+    order.linkage, order.global_constant = "private", True
+    order.initializer = ir.Constant(ir.ArrayType(c.i64, 2 * LANES), [*range(LANES), *_READ_16.tolist()])
+    counters = c.field(context, COUNTERS, c.pointer)
+    c.add(counters, _counter("bytes", "lds"), c.b.mul(size, c.b.ctpop(mask)))
+    seen = c.field(context, SEEN, c.pointer)
+    turned = c.b.and_(c.b.icmp_unsigned("==", size, c.const(16)), c.b.icmp_unsigned("!=", reads, c.const(0)))
+    lanes_in_order = c.element(order, c.b.select(turned, c.const(LANES), c.const(0)))
+    all_bits = c.var(0)
+    with c.lanes(mask) as lane:
+        c.b.store(c.b.or_(c.get(all_bits), c.get(c.element(addresses, lane))), all_bits)
+    words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
+    three = c.b.icmp_unsigned("==", words, c.const(3))
+    together = c.b.udiv(c.const(BANKS), c.b.select(three, c.const(4), words))
+    wide = c.b.or_(c.b.icmp_unsigned("==", size, c.const(8)), c.b.icmp_unsigned("==", size, c.const(16)))
+    whole = c.b.icmp_unsigned("==", c.b.and_(c.get(all_bits), c.b.sub(size, c.const(1))), c.const(0))
+    grouped = c.b.and_(wide, whole)
+    unit = c.b.select(grouped, size, c.const(BANK_BYTES))
+    shift = c.b.cttz(unit, ir.Constant(c.i1, 1))
+    words = c.b.select(grouped, c.const(1), words)
+    banks = c.b.lshr(c.const(BANKS * BANK_BYTES), shift)
+    with c.b.goto_entry_block():
+        filled = c.b.alloca(c.i64, BANKS * 2)
+    aligned = c.b.icmp_unsigned(
+        "==", c.b.and_(c.get(addresses), c.b.sub(c.b.select(three, c.const(4), size), c.const(1))), c.const(0)
+    )
+    with c.b.if_then(c.b.and_(aligned, c.b.call(even, [addresses, mask, size]))):  # each bank once in every pass
+        each = c.b.udiv(c.const(LANES), together)
+        for name in ("lds_passes", "lds_cycles"):
+            c.add(counters, _counter(name, ""), each)
+        c.b.ret_void()
+    passes, cycles = c.var(0), c.var(0)
+    with c.repeat(BANKS) as bank:
+        c.b.store(c.const(0), c.element(filled, c.b.shl(bank, c.const(1))))
+    with c.repeat(c.b.udiv(c.const(LANES), together)) as group:
+        stamp = c.b.add(c.field(context, STAMP), c.const(1))
+        c.put(context, STAMP, stamp)
+        fullest = c.var(0)
+        c.b.store(c.const(0), fullest)
+        with c.repeat(together) as place:
+            lane = c.get(c.element(lanes_in_order, c.b.add(c.b.mul(group, together), place)))
+            on = c.b.and_(c.b.lshr(mask, lane), c.const(1))
+            with c.b.if_then(c.b.icmp_unsigned("!=", on, c.const(0))):
+                first = c.b.lshr(c.get(c.element(addresses, lane)), shift)
+                with c.repeat(words) as word:
+                    row = c.b.add(first, word)
+                    mark = c.element(seen, row)
+                    with c.b.if_then(c.b.icmp_unsigned("!=", c.get(mark), stamp)):
+                        c.b.store(stamp, mark)
+                        bank = c.element(filled, c.b.shl(c.b.and_(row, c.b.sub(banks, c.const(1))), c.const(1)))
+                        same = c.b.icmp_unsigned("==", c.get(bank), stamp)
+                        times = c.element(bank, c.const(1))
+                        now = c.b.add(c.b.select(same, c.get(times), c.const(0)), c.const(1))
+                        c.b.store(stamp, bank)
+                        c.b.store(now, times)
+                        most = c.get(fullest)
+                        c.b.store(c.b.select(c.b.icmp_unsigned(">", now, most), now, most), fullest)
+        c.bump(cycles, c.get(fullest))
+        c.bump(passes, c.b.zext(c.b.icmp_unsigned("!=", c.get(fullest), c.const(0)), c.i64))
+    c.add(counters, _counter("lds_passes", ""), c.get(passes))
+    c.add(counters, _counter("lds_cycles", ""), c.get(cycles))
+    c.add(record, SECOND, c.b.sub(c.get(cycles), c.get(passes)))
+    c.b.ret_void()
+    return c.function
+
+
+def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
+    """Bytes of every lane into words [words, 64], or from there."""
+    c = _Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppip")
+    context, record, addresses, mask, data = c.args
+    with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
+        c.b.ret_void()
+    given = [context, record, addresses, mask, c.const(size)]
+    if local:
+        c.b.call(functions["count_local"], [*given, c.const(int(what == "load"))])
+        delta = c.field(context, LDS)
+    else:
+        c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
+        delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
+    part = c.ir.IntType(8 * min(4, size))
+    if size == 4:
+        with c.b.if_then(c.b.call(functions["even"], [addresses, mask, c.const(size)])):
+            copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
+            there = c.b.inttoptr(c.b.add(c.get(addresses), delta), c.pointer)
+            pair = [data, there] if what == "load" else [there, data]
+            c.b.call(copy, [*pair, c.const(4 * LANES), c.ir.Constant(c.i1, 0)])
+            c.b.ret_void()
+    with c.lanes(mask) as lane:
+        place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
+        for word in range(max(1, size // 4)):
+            held = c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32)
+            there = c.at(place, 4 * word)
+            if what == "load":
+                value = c.b.load(there, typ=part, align=1)
+                c.b.store(value if size >= 4 else c.b.zext(value, c.i32), held)
+            else:
+                value = c.b.load(held, typ=c.i32)
+                c.b.store(value if size >= 4 else c.b.trunc(value, part), there, align=1)
+    c.b.ret_void()
+
+
+# Running.
+
+READY, PARKED, ENDED = 0, 1, 2
+"""States of a wave."""
+
+
+def _begin(made: Any) -> None:
+    """All waves of a workgroup at their first instruction; registers are as `launch.started` has them."""
+    c = _Code(made, "begin", "v", "ppi")
+    context, blocks, group = c.args
+    copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
+    fill = c.b.module.declare_intrinsic("llvm.memset", [c.pointer, c.i64])
+    no = c.ir.Constant(c.i1, 0)
+    warps = c.field(context, WARPS)
+    with c.repeat(warps) as wave:
+        block = c.at(blocks, c.b.mul(wave, c.const(WAVE_BYTES)))
+        index = c.b.add(c.b.mul(group, warps), wave)
+        c.b.call(
+            copy, [block, c.at(c.field(context, SCALARS, c.pointer), c.b.shl(index, c.const(9))), c.const(512), no]
+        )
+        zero = c.ir.Constant(c.ir.IntType(8), 0)
+        c.b.call(fill, [c.at(block, V), zero, c.field(context, V_BYTES), no])
+        c.b.call(
+            copy, [c.at(block, V), c.at(c.field(context, IDS, c.pointer), c.b.shl(index, c.const(8))), c.const(256), no]
+        )
+        for place, value in (
+            (SCC, c.const(0)), (WORKGROUP, group), (WAVE, wave), (STATE, c.const(READY)),
+            (STOPPED, c.field(context, ENTRY)), (CONTEXT, c.b.ptrtoint(context, c.i64)),
+        ):  # fmt: skip
+            c.put(block, place, value)
+    c.b.ret_void()
+
+
+def _run_group(made: Any) -> None:
+    """Run a workgroup until all its waves have ended (DONE), one has to ask, or those that can run had a turn (SPENT).
+
+    from: the wave to begin with.
+    """
+    c = _Code(made, "run_group", "i", "ppii")
+    context, blocks, group, first = c.args
+    warps = c.field(context, WARPS)
+    c.put(context, AT_GROUP, group)
+    c.put(context, LDS, c.b.add(c.field(context, ALL_LDS), c.b.mul(group, c.field(context, LDS_BYTES))))
+    kind = c.ir.FunctionType(c.i64, [c.pointer, c.pointer])
+    begin, spent, alive = c.var(first), c.var(0), c.var(0)
+    with c.while_(lambda: c.ir.Constant(c.i1, 1)):
+        c.b.store(c.const(0), spent)
+        wave = c.var(c.const(0))
+        c.b.store(c.get(begin), wave)
+        c.b.store(c.const(0), begin)
+        with c.while_(lambda: c.b.icmp_unsigned("<", c.get(wave), warps)):
+            block = c.at(blocks, c.b.mul(c.get(wave), c.const(WAVE_BYTES)))
+            with c.b.if_then(c.b.icmp_unsigned("==", c.field(block, STATE), c.const(READY))):
+                c.put(block, BUDGET, c.field(context, BRANCHES))
+                record = c.field(block, STOPPED, c.pointer)
+                code = _called(c, kind, block, record)
+                with c.b.if_then(c.b.icmp_unsigned("==", code, c.const(ASK))):
+                    c.put(context, AT_WAVE, c.get(wave))
+                    c.b.ret(c.const(ASK))
+                with c.b.if_else(c.b.icmp_unsigned("==", code, c.const(SPENT))) as (then, otherwise):
+                    with then:
+                        c.b.store(c.const(1), spent)
+                    with otherwise:
+                        stopped = c.field(block, STOPPED, c.pointer)
+                        c.add(stopped, TIMES, c.const(1))
+                        c.put(block, STOPPED, c.b.add(c.field(block, STOPPED), c.const(RECORD)))
+                        ended = c.b.icmp_unsigned("==", code, c.const(END))
+                        c.put(block, STATE, c.b.select(ended, c.const(ENDED), c.const(PARKED)))
+            c.bump(wave)
+        c.returned_if(c.b.icmp_unsigned("!=", c.get(spent), c.const(0)), c.const(SPENT))
+        c.b.store(c.const(0), alive)
+        with c.repeat(warps) as each:
+            state = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(STATE)))
+            lives = c.b.icmp_unsigned("!=", c.get(state), c.const(ENDED))
+            c.bump(alive, c.b.zext(lives, c.i64))
+            with c.b.if_then(lives):
+                c.b.store(c.const(READY), state)
+        c.returned_if(c.b.icmp_unsigned("==", c.get(alive), c.const(0)), c.const(DONE))
+    c.b.unreachable()
+    _run_groups(made, c.function)
+
+
+def _called(c: _Code, kind: Any, block: Any, record: Any) -> Any:
+    """The function of a record."""
+    run = c.b.module.globals.get("run") or c.ir.Function(c.b.module, kind, "run")
+    return c.b.call(run, [block, record])
+
+
+def _run_groups(made: Any, run_group: Any) -> None:
+    """Workgroups one after the other, up to a last one or the first that does not end: as run_group."""
+    c = _Code(made, "run_groups", "i", "ppii")
+    context, blocks, first, last = c.args
+    begin = made.globals["begin"]
+    group = c.var(first)
+    with c.while_(lambda: c.b.icmp_unsigned("<", c.get(group), last)):
+        c.b.call(begin, [context, blocks, c.get(group)])
+        code = c.b.call(run_group, [context, blocks, c.get(group), c.const(0)])
+        c.returned_if(c.b.icmp_unsigned("!=", code, c.const(DONE)), code)
+        c.bump(group)
+    c.put(context, AT_GROUP, last)
+    c.b.ret(c.const(DONE))

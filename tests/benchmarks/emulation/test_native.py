@@ -1,0 +1,157 @@
+"""Native code against the executor that it is derived from: registers, memory, SCC and counts to the last bit.
+
+Which of two NaN operands gives its payload is the CPU's choice: a NaN is as good as another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation import launch as launches
+from benchmarks.emulation import library
+from benchmarks.emulation.code_object import NotExecutable
+from benchmarks.emulation.layout import ASK, FUNCTION, PARAMETERS, RECORD, SCC, WAVE_BYTES, V
+from benchmarks.emulation.lowering import function
+from benchmarks.emulation.machine import _compiled
+from benchmarks.emulation.native import NativeMachine, _aligned
+from benchmarks.emulation.tracing import traced
+from benchmarks.emulation.waves import EXEC, LANES, Waves
+from tests.benchmarks.emulation import instructions, kernels
+from tests.benchmarks.emulation.instructions import Case
+
+SPECIAL = np.array(
+    [
+        *(0, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FA00001, 1, 0x80000001),
+        *(0x7FFFFFFF, 0xFFFFFFFF, 0x00800000, 0x7F7FFFFF, 0x3C00, 0x7C00, 0xFC00, 0x7E01, 0x7D01, 0x80008000),
+        *(0x7C007C00, 0x7BFF7BFF, 0x00010001, 0x33800000, 0x477FE000, 0x477FF000, 0x477FEFFF, 0x38800000),
+        *(0x387FFFFF, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x5F000000, 0x41B80000),
+    ],
+    np.uint32,
+)
+"""Zeros, ones, infinities, NaNs, denormals and limits of fp16, fp32, fp64 and integers."""
+
+
+def before(case: Case, seed: int) -> Waves:
+    """A wave's registers: random ones (even seeds), special ones."""
+    state = instructions.before(case, 1, seed)
+    random = np.random.default_rng(seed)
+    if seed % 2:
+        for register in (10, 11, 20, 21, 30, 31):
+            state.v[register] = random.choice(SPECIAL, LANES)
+            state.s[register] = random.choice(SPECIAL)
+        if seed % 4 == 3:
+            state.s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    return Waves(0, state.s.copy(), state.v.copy(), state.scc.copy(), np.zeros((1, 2), np.int64))
+
+
+def in_native_code(name: str, parameters: list[int], given: Waves) -> tuple[int, Any, Any, bool]:
+    """Why one instruction stopped, and scalar and vector registers and SCC after it."""
+    block, records = _aligned(WAVE_BYTES), _aligned(2 * RECORD).view(np.uint64)
+    block[:512] = given.s[:, 0].copy().view(np.uint8)
+    block[V:SCC] = np.ascontiguousarray(given.v[:, 0]).view(np.uint8).reshape(-1)
+    block[SCC] = given.scc[0]
+    records[FUNCTION // 8], records[RECORD // 8] = library.address(name), library.address("stop_end")
+    records[PARAMETERS // 8 : PARAMETERS // 8 + len(parameters)] = np.array(parameters, np.uint64)
+    run = library.callable_of("run", ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    stopped = run(block.ctypes.data, records.ctypes.data)
+    return stopped, block[:512].view(np.uint32), block[V:SCC].view(np.uint32).reshape(512, LANES), bool(block[SCC])
+
+
+def no_number(words: Any) -> Any:
+    """Registers that may hold a NaN."""
+    parts = (words & 0x7FFF, words >> 16 & 0x7FFF)
+    return (words & 0x7FFFFFFF > 0x7F800000) | (parts[0] > 0x7C00) | (parts[1] > 0x7C00)
+
+
+def differences(cases: list[Case], arch: str, seeds: range) -> list[str]:
+    """What native code does otherwise than the executor."""
+    texts, made, wrong = {}, [], []
+    for case in cases:
+        _, step = _compiled(case.inst, case.name, arch)
+        effects = traced(step)
+        text = function(effects, True)
+        texts[name := library.name_of(text)] = text
+        made.append((case, step, name, effects.graph.parameters))
+    library.provide(list(texts), texts)
+    for case, step, name, parameters in made:
+        for seed in seeds:
+            expected = before(case, seed)
+            stopped, s, v, scc = in_native_code(name, parameters, expected)
+            if stopped == ASK:
+                continue
+            with np.errstate(all="ignore"):
+                step(expected)
+            apart = v != expected.v[:, 0]
+            apart &= ~(no_number(v) & no_number(expected.v[:, 0]))
+            if apart.any() or not np.array_equal(s, expected.s[:, 0]) or scc != expected.scc[0]:
+                wrong.append(f"{case}, seed {seed}: {v[apart][:2]} for {expected.v[:, 0][apart][:2]}")
+    return wrong
+
+
+def test_some_operations_are_equal_in_native_code():
+    cases = list(instructions.known("gfx950")[0])
+    assert not differences(cases[::97], "gfx950", range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_every_operation_is_equal_in_native_code(arch):
+    cases = list(instructions.known(arch)[0])
+    assert len(cases) > 1000
+    assert not differences(cases, arch, range(4))
+
+
+def both(monkeypatch: pytest.MonkeyPatch, data: bytes, arguments: list[Any], grid: Any) -> list[Any]:
+    """What a launch did, and its buffers afterwards: in native code, by the executor."""
+    found = []
+    for machine in (NativeMachine, None):
+        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+        given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+        done = launches.execute(data, given, grid, 4)
+        found.append((done, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
+    return found
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("name", ["added", "softmax", "counted", "product"])
+def test_memory_and_counts_of_a_launch_are_equal(monkeypatch, arch, name):
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((2, 5 * 496)).astype(np.float32)
+    half = random.standard_normal((128, 192)).astype(np.float16)
+    values = random.integers(0, 5, 1000).astype(np.int32)
+    types, constants, arguments, grid = {
+        "added": (("*fp32", "*fp32", "*fp32", "i32"), (512,), [x, y, x * 0, 2403], (5, 1, 1)),
+        "softmax": (("*fp32", "*fp32", "i32"), (512,), [x, x * 0, 496], (5, 1, 1)),
+        "counted": (("*i32", "*i32", "i32"), (256,), [values, np.zeros(5, np.int32), 1000], (4, 1, 1)),
+        "product": (("*fp16", "*fp16", "*fp16", "i32", "i32"), (64,) * 3, [half, half, half * 0, 128, 192], (2, 2, 1)),
+    }[name]
+    data = kernels.compiled(getattr(kernels, name), arch, types, constants).asm["hsaco"]
+    native, executor = both(monkeypatch, data, arguments, grid)
+    assert native == executor
+
+
+def test_a_fault_is_told_as_the_executor_tells_it(monkeypatch):
+    data = kernels.compiled(kernels.counted, "gfx942", ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
+    values = np.zeros(256, np.int32)
+    values[64 + 5] = 1 << 24
+    told = []
+    for machine in (NativeMachine, None):
+        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+        with pytest.raises(NotExecutable, match="workgroup 0, wave 1, lane 5") as caught:
+            launches.execute(data, [values, np.zeros(4, np.int32), 256], (1, 1, 1), 4)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+def test_without_llvm_the_executor_does_it_and_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(launches, "find_spec", lambda name: None)
+    launches._native.cache_clear()
+    try:
+        assert launches._native() is None
+    finally:
+        launches._native.cache_clear()
+    assert "pip install 'ridgeline[emulate]'" in capsys.readouterr().err
