@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
@@ -97,6 +99,12 @@ def copied(folder: Path) -> Path:
 def ridgeline(*words: object, given: str | None = None) -> Result:
     """A command of ours, in this process; a fault of ours is raised."""
     return CliRunner().invoke(main, list(map(str, words)), input=given)
+
+
+def mostly_nightly(values: Iterable[object], *representatives: object) -> list[Any]:
+    """Parameters of a test: those that stand for the others, and the others, which are of the nightly set."""
+    rows = [(value, value if isinstance(value, tuple) else (value,)) for value in values]
+    return [pytest.param(*row, marks=() if value in representatives else pytest.mark.nightly) for value, row in rows]
 
 
 def calls(function: Callable[[], object], most: int) -> int:

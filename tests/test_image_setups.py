@@ -27,7 +27,7 @@ from ci.trials.file import read
 from tests.kit import commit, copied, repository
 from tests.needed import absent
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
 BASE = Path(sys.base_prefix)

@@ -55,7 +55,7 @@ def run(folder: Path, text: str, *options: str, **variables: str) -> subprocess.
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("variables", [{}, {"CI": "true"}])
 def test_under_ci_a_long_test_without_the_mark_fails(tmp_path: Path, variables: dict[str, str]) -> None:
     done = run(tmp_path, LONG, "--cpu", "2", **variables)
@@ -66,7 +66,7 @@ def test_under_ci_a_long_test_without_the_mark_fails(tmp_path: Path, variables: 
     assert "the longest 2" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_lacks_a_program_is_skipped_with_one_line_for_each_program(tmp_path: Path) -> None:
     done = run(tmp_path, LACKS)
     lines = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
@@ -75,7 +75,7 @@ def test_what_lacks_a_program_is_skipped_with_one_line_for_each_program(tmp_path
     assert done.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_under_ci_nothing_is_skipped(tmp_path: Path) -> None:
     done = run(tmp_path, LACKS, CI="true")
     ends = [line.split()[0] for line in done.stdout.splitlines() if " is not here" in line and "::" in line]
@@ -93,7 +93,7 @@ def test_of_one_file(number):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_worker_runs_the_slow_tests_of_a_file(tmp_path: Path) -> None:
     """They share what they set up, a cluster or a browser; pytest-xdist 3.8 beside pytest 9.2 knew no groups."""
     done = run(tmp_path, SHARED, "-n", "2", "--dist", "loadgroup")

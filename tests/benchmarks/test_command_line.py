@@ -16,6 +16,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import program as shared
 from benchmarks.coordinator.starting import WORKER
 from tests.benchmarks.conftest import ROOT, lines_of, processes_with, program
+from tests.kit import mostly_nightly
 
 ONE = ("--rounds", 2, "--trials", 1)
 
@@ -128,7 +129,7 @@ def test_a_wrong_home_of_the_heap_is_refused_by_variable_too(toy_tree, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", mostly_nightly([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
 def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number, marked):
     tree, out = f"head={toy_tree('tree')}", tmp_path / "trials.jsonl"
     what = ("--kernel", "steady", "--case", "small", "--trials", 500, "--rounds", 2)

@@ -14,6 +14,7 @@ import pytest
 from ci import gpu_locks
 from ci.calling import VERBS
 from ci.gpu_locks import LockError, device_locks, lock_names
+from tests.kit import mostly_nightly
 
 ROOT = Path(__file__).parents[2]
 
@@ -149,7 +150,7 @@ MEASURING = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", MEASURING)
+@pytest.mark.parametrize("words", mostly_nightly(MEASURING, "check", "sweep gemm --knob num_warps=4"))
 def test_every_verb_that_measures_waits_and_ctrl_c_ends_the_wait(start: Start, words: str) -> None:
     assert line(hold(start)) == "mine"
     verb = start(*VERBS, *words.split())

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from werkzeug import Response
 
 from tests.end_to_end.conftest import TOKEN, Site
@@ -52,6 +53,7 @@ def test_a_stranger_s_job_with_our_labels_runs_no_line_on_the_node(site: Site, t
     assert "does not take o/r/.github/workflows/gpu.yml@refs/heads/main by pull_request" in site.outputs()
 
 
+@pytest.mark.nightly
 def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_job(site: Site, tmp_path: Path) -> None:
     """Twenty times; some jobs are cancelled at GitHub meanwhile, and their runners go."""
     chance, gate = random.Random(1), tmp_path / "go"
@@ -75,6 +77,7 @@ def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_j
     assert [dict(states)[f"rl-{job['id']}"] for job in jobs] == ["COMPLETED"] * 2
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_cancelled_at_github_has_no_runner_any_more(site: Site) -> None:
     site.program.write_text("#!/bin/bash\nexec sleep 600\n")
     job = site.hub.queue(ONE, ["true"])
@@ -85,6 +88,7 @@ def test_a_job_that_is_cancelled_at_github_has_no_runner_any_more(site: Site) ->
     assert "no queued job needs it; cancelled" in site.log.read_text()
 
 
+@pytest.mark.nightly
 def test_a_runner_that_ends_at_once_is_not_started_again_in_every_round(site: Site) -> None:
     site.program.unlink()
     job = site.hub.queue(ONE, ["true"])
@@ -96,6 +100,7 @@ def test_a_runner_that_ends_at_once_is_not_started_again_in_every_round(site: Si
     site.until(lambda: not site.hub.runners, "its runner to be deleted")
 
 
+@pytest.mark.nightly
 def test_github_and_the_controller_may_be_away(site: Site) -> None:
     site.hub.fault("GET", "", Response("", 404), times=10**6)
     job = site.hub.queue(ONE, ["true"])
@@ -117,6 +122,7 @@ def words(path: Path) -> str:
         return ""
 
 
+@pytest.mark.nightly
 def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> None:
     gate, told = tmp_path / "go", tmp_path / "told"
     job = site.hub.queue(ONE, [f"env > {told}", f"until [ -e {gate} ]; do sleep 0.05; done"])
@@ -141,6 +147,7 @@ def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> No
     site.until(site.clean, "nothing to be left")
 
 
+@pytest.mark.nightly
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
     job = site.hub.queue(ONE, ["true"])
     site.hub.queue(ONE, ["true"], event="pull_request", head_branch="\x1b[31mred")
@@ -154,6 +161,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
     assert site.rows() == []
 
 
+@pytest.mark.nightly
 def test_once_looks_once_and_tells_when_somebody_is_away(site: Site) -> None:
     site.hub.queue(ONE, ["true"])
     first = site.run("--once")

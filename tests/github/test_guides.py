@@ -139,7 +139,7 @@ def test_workflows_take_what_gh_is_told() -> None:
             assert set(re.findall(r"-f (\w+)=", rest)) <= set(workflow[True]["workflow_dispatch"]["inputs"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_github_only(clone: Clone, hub: StandIn) -> None:
     clone.env |= {"GITHUB_API_URL": hub.url}
     (clone.folder / "ci/runners.toml").write_text(blocks("github.md", "toml")[0])
@@ -157,7 +157,7 @@ def cpu_only(text: str) -> str:
     return kept.replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     clone = Clone(tmp_path, slurm_cluster.env)
     (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
@@ -170,6 +170,7 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     assert "#SBATCH --array=0-2" in clone.run([submitted])
 
 
+@pytest.mark.nightly
 def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: StandIn) -> None:
     clone = Clone(tmp_path, {**slurm_cluster.env, "GITHUB_API_URL": hub.url})
     text = blocks("github_and_slurm.md", "toml")[0].replace("/shared/", f"{tmp_path}/")

@@ -203,7 +203,7 @@ def test_legs_are_pools_and_sizes(stage: Stage) -> None:
     assert stage.scene.head in found[0]["script"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["sha", "pool", "gpus"])
 def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> None:
     """(g) `x; touch FILE; #` in any input: refused, or a quoted word of the script; never carried out."""
@@ -217,7 +217,7 @@ def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> 
     assert not mark.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_calls(stage: Stage, tmp_path: Path) -> None:
     """Its pools, with the Ridgeline that the called file belongs to, from the address where it lies."""
     house, theirs = tmp_path / "OWNER/ridgeline", tmp_path / "theirs"

@@ -76,12 +76,12 @@ def calls_for_real(rank, world, directory):
     dist.destroy_process_group()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cpu_backends_with_real_ranks(tmp_path):
     run_ranks(MODULE, "calls_for_real", 2, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("world", [2, 4])
 def test_pushing_in_chunks_with_real_ranks(world, tmp_path):
     run_ranks(MODULE, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")

@@ -8,7 +8,7 @@ from tests.kernels.ranks import run_ranks
 MODULE = "tests.kernels.contract"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_outputs_may_be_read_late_and_inputs_overwritten_at_once(tmp_path):
     (tmp_path / "meet").mkdir()
     said = run_ranks(MODULE, "on_cpu", 2, tmp_path / "meet", TRITON_INTERPRET="1")
@@ -16,7 +16,7 @@ def test_outputs_may_be_read_late_and_inputs_overwritten_at_once(tmp_path):
         assert rank.count(" 0\n") == sum(len(variants) for variants in GUARDED.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_unguarded_push_is_caught(tmp_path):
     (tmp_path / "meet").mkdir()
     said = run_ranks(MODULE, "read_late", 2, tmp_path / "meet", TRITON_INTERPRET="1")

@@ -165,7 +165,7 @@ def interpreted_neighbours():
             assert not compare(got + 0, clean + 0, EXACT).ok
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "function",
     ["interpreted_tails", "interpreted_sharing", "interpreted_edges", "interpreted_strides", "interpreted_neighbours"],

@@ -274,7 +274,7 @@ def interpreted_halves():
             assert fits.any() or power < -133
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "function",
     ["interpreted_halves", "interpreted_recoded", "interpreted_plain", "interpreted_scales", "interpreted_fault"],

@@ -107,7 +107,7 @@ def interpreted_fault():
     faults_are_seen(small(M=7, N=16, E=3, topk=2), **KNOBS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("function", ["interpreted_streamed", "interpreted_scales", "interpreted_fault"])
 def test_the_streamed_kernel_gives_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_moe_streamed", function, TRITON_INTERPRET="1")

@@ -20,6 +20,7 @@ from kernels.spec import TIERS, Case, DeclarationError, Kernel, Place, Unsupport
 from kernels.symmetric_heap import HeapError, LoneHeap
 from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_alone
+from tests.kit import mostly_nightly
 
 KERNELS = discover().kernels
 ARCHES = ("sm_90", "gfx942", "gfx950")
@@ -376,7 +377,7 @@ COUNTS = {
 """Fewest and most points of a sweep."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "arch"), PLACED)
 def test_every_point_of_a_sweep_can_be_launched_and_the_choice_is_the_first(name: str, arch: str) -> None:
     kernel, (fewest, most) = KERNELS[name], COUNTS[name]
@@ -510,7 +511,10 @@ def test_knobs_that_cannot_work_are_refused(
 # ---- in the interpreter ----------------------------------------------------------------------------------------------
 
 
+INTERPRETED = ("all_gather", "gluon", "collectives", "gemm", "gemm_all_scatter")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("operators", ["all_gather", "gluon", "collectives", "gemm", "gemm_all_scatter"])
+@pytest.mark.parametrize("operators", mostly_nightly(INTERPRETED, "gemm"))
 def test_in_the_interpreter(operators: str) -> None:
     run_alone("tests.kernels.interpreted", operators, TRITON_INTERPRET="1")

@@ -74,7 +74,7 @@ def test_hopper_fills_132_sms_with_few_slices_and_multiplies_with_roles_from_two
     assert tuple(knobs.get(name) for name in ("variant", "block_m", "block_n", "split_k", "num_stages")) == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", COUNTS)
 def test_every_launch_is_valid_on_a_part_of_a_chip(arch):
     run_alone("tests.kernels.test_units", "launches_are_valid", arch)

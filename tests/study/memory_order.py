@@ -1,12 +1,8 @@
 """Do the collectives keep their promises under every order of memory operations that MI300X and MI355X allow?
 
     python -m tests.study.memory_order --schedules 200 --kept memory_order.jsonl
-    python -m tests.study.memory_order --planted --ranks 2 --operator all_gather --arch gfx942
-    python -m tests.study.memory_order --planted --missed --ranks 2 --kept planted.jsonl
 
-Without --planted every operator runs under schedules, with seeds 1, 2, 3, ...; with it every write-back, wait,
-invalidation, barrier and scoped access of its machine code is removed or relaxed, one at a time, until a schedule finds
-it.  Times are CPU seconds.
+Every operator runs under schedules, with seeds 1, 2, 3, ...  Times are CPU seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +21,6 @@ from benchmarks.emulation.cases import SmallCase, small_cases
 from benchmarks.emulation.collective import Schedules, world
 from benchmarks.emulation.schedule import Hazard
 from kernels.registry import discover
-from tests.benchmarks.emulation.planting import Outcome, outcomes
 
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
 
@@ -83,36 +78,7 @@ def _executed(seeds: Sequence[int]) -> tuple[list[str], int, float]:
     return hazards, executed, time.process_time() - begin
 
 
-def planted_rows(variant: SmallCase, arch: str, schedules: int) -> list[list[str]]:
-    """Its rows of the table of plants."""
-    return [
-        [
-            variant.operator,
-            variant.backend,
-            variant.name,
-            arch,
-            str(variant.case.world),
-            str(outcome.plant),
-            *_told(outcome),
-        ]
-        for outcome in outcomes(built(variant, arch), range(1, schedules + 1))
-    ]
-
-
-def _told(outcome: Outcome) -> tuple[str, str]:
-    if outcome.hazard:
-        return f"seed {outcome.hazard.seed}", str(outcome.hazard).partition(": ")[2]
-    return f"not in {outcome.schedules}", outcome.reason
-
-
-def _missed(rows: Sequence[list[str]]) -> Iterator[list[str]]:
-    """How many plants of a variant are found, then those that are not."""
-    seeds = [int(row[-2].removeprefix("seed ")) for row in rows if row[-2].startswith("seed ")]
-    yield [*rows[0][: len(HEAD)], f"all {len(rows)}", f"{len(seeds)} are", f"the last of them by seed {max(seeds)}"]
-    yield from (row for row in rows if not row[-2].startswith("seed "))
-
-
-HEAD = ["operator", "backend", "variant", "target", "ranks"]
+HEAD = ["operator", "backend", "variant", "target", "ranks", "schedules", "instructions", "CPU s", "hazards"]
 
 
 @click.command(help=__doc__)
@@ -120,35 +86,29 @@ HEAD = ["operator", "backend", "variant", "target", "ranks"]
 @click.option("--ranks", type=click.Choice(["2", "4", "8"]), multiple=True, default=["2", "4", "8"], show_default=True)
 @click.option("--arch", type=click.Choice(["gfx942", "gfx950"]), multiple=True, default=["gfx942", "gfx950"])
 @click.option("--operator", type=click.Choice(OPERATORS), multiple=True, default=OPERATORS)
-@click.option("--planted", is_flag=True, help="Plant faults, one at a time.")
-@click.option(
-    "--missed", is_flag=True, help="Of the planted ones those that no schedule finds, and counts of the others."
-)
 @click.option(
     "--kept",
     type=click.Path(dir_okay=False, path_type=Path),
     help="JSON lines of what is finished; what is in it is not executed again.",
 )
 def main(
-    schedules: int, ranks: tuple[str, ...], arch: tuple[str, ...], operator: tuple[str, ...], planted: bool,
-    missed: bool, kept: Path | None,
-) -> None:  # fmt: skip
+    schedules: int, ranks: tuple[str, ...], arch: tuple[str, ...], operator: tuple[str, ...], kept: Path | None
+) -> None:
     """Print the table, row by row."""
-    more = ["plant", "found", "by or why not"] if planted else ["schedules", "instructions", "CPU s", "hazards"]
-    for row in ([*HEAD, *more], ["---"] * len([*HEAD, *more])):
+    for row in (HEAD, ["---"] * len(HEAD)):
         click.echo(f"| {' | '.join(row)} |")
     lines = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept and kept.exists() else []
     known = {tuple(line["of"]): line["rows"] for line in lines}
     for count, target in ((int(count), target) for count in ranks for target in arch):
         for variant in (one for one in variants(count) if one.operator in operator):
-            of = ("planted" if planted else "sound", variant.operator, variant.name, target, count, schedules)
+            of = ("sound", variant.operator, variant.name, target, count, schedules)
             rows = known.get(of)
             if rows is None:
-                rows = (planted_rows if planted else sound_rows)(variant, target, schedules)
+                rows = sound_rows(variant, target, schedules)
                 if kept:
                     with kept.open("a", encoding="utf-8") as file:
                         file.write(json.dumps({"of": of, "rows": rows}) + "\n")
-            for row in _missed(rows) if planted and missed else rows:
+            for row in rows:
                 click.echo(f"| {' | '.join(row)} |")
 
 

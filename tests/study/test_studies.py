@@ -79,6 +79,7 @@ def test_noise_is_what_its_name_says():
     assert abs(np.mean(made["1 % outliers"] > 0.15) - 0.01) < 0.003
 
 
+@pytest.mark.nightly
 def test_every_detector_sees_a_plain_step_and_none_a_flat_series():
     step = detectors.Task("gaussian", 1.5, 0.005).series(1, 0)[0]
     flat = detectors.Task("gaussian").series(1, 0)[0]
@@ -94,6 +95,7 @@ def test_a_detector_that_fails_is_counted():
     assert detectors.score(failing, np.ones((4, 300)), 150).failed == 1.0
 
 
+@pytest.mark.nightly
 def test_the_comparison_prints_and_repeats(monkeypatch):
     monkeypatch.setattr(detectors, "TASKS", (detectors.Task("gaussian"), detectors.Task("gaussian", 1.05)))
     run = [CliRunner().invoke(detectors.main, ["--trials", "3", "--json"]) for _ in range(2)]
@@ -108,7 +110,7 @@ def test_the_comparison_prints_and_repeats(monkeypatch):
 # The study of planted slow-downs, small: what it makes, finds and counts.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_small_study_finds_what_it_planted(capsys: pytest.CaptureFixture[str]) -> None:
     assert planted.main(["--series", "120", "--commits", "120", "--planted", "12", "--sigma", "0.005"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -117,6 +119,7 @@ def test_a_small_study_finds_what_it_planted(capsys: pytest.CaptureFixture[str])
     assert found["alarmed"] <= 1
 
 
+@pytest.mark.nightly
 def test_events_name_the_commit_of_a_step_in_a_range_that_was_measured_and_no_other() -> None:
     """The library's update, and 1 % of ours; all twenty take 20 s of CPU."""
     with ranges.repository() as (hashes, dates):
@@ -132,7 +135,7 @@ def test_the_same_seed_plants_the_same() -> None:
     assert {mark.series for mark in planted.planted(plan)} <= set(range(20))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_can_be_told_of_a_place_is_bounded() -> None:
     """Of nearly normal values, a place is exact in 98.6 % of steps of 5 sigma and 76 % of 2.5 sigma (simulated)."""
     exact = [limit(size, 1.0, 1000.0, 0.0, 0.0, 0) for size in (5.0, 2.5, 1.0)]

@@ -64,6 +64,7 @@ def test_equal_code_with_moved_lines_is_same_and_starts_no_trial(adopt: Adopt) -
     assert all("same code" in case.evidence[0] for case in judged.cases)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -97,6 +98,7 @@ other = torch.relu
 """
 
 
+@pytest.mark.nightly
 def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt: Adopt) -> None:
     enough = SHORT.replace("== 1", "== 0")
     found = adopt(SCRIPT, base={"mylib/__init__.py": SHORT}, head={"mylib/__init__.py": enough}, every=False)
@@ -136,6 +138,7 @@ def test_a_sample_is_no_pass(adopt: Adopt) -> None:
     assert judged.verdict is Verdict.CANNOT_TELL
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["another_c_library", "compiled"])
 def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     by = {

@@ -146,6 +146,7 @@ double = Double.apply
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("backward", "status"), [("g * 2.1", "wrong"), ("g + g", "ok")])
 def test_gradients_are_outputs(adopt: Adopt, backward: str, status: str) -> None:
     """They are compared where a closure returns nothing, and those that were there before it stay."""
@@ -203,6 +204,7 @@ do_bench(lambda: x + 1)                     # after the one that raises
 '''
 
 
+@pytest.mark.nightly
 def test_closures_with_traps(adopt: Adopt) -> None:
     found = adopt(TRAPS)
     arms, warnings = found.arms(), "\n".join(found.warnings())
@@ -218,6 +220,7 @@ def test_closures_with_traps(adopt: Adopt) -> None:
     assert found.code == 1
 
 
+@pytest.mark.nightly
 def test_sides_that_time_different_closures(adopt: Adopt) -> None:
     """The library says what there is; the script is the same."""
     script = """
@@ -262,6 +265,7 @@ def after(size):
     assert arms["base/script/size=3"]["status"] == "ok"
 
 
+@pytest.mark.nightly
 def test_a_side_that_hangs_between_two_timers_is_ended(adopt: Adopt) -> None:
     script = """
 import torch, mylib
@@ -314,6 +318,7 @@ for n in range(40):
 """
 
 
+@pytest.mark.nightly
 def test_a_survey_ends_with_its_share_of_the_budget(adopt: Adopt) -> None:
     found = adopt(SLOW_START, "--budget", "30", "--budget-trials", "1")
     assert found.code == 0, found.said
@@ -341,6 +346,7 @@ open(mark, "w").close()
 """
 
 
+@pytest.mark.nightly
 def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(adopt: Adopt) -> None:
     begin = time.monotonic()
     found = adopt(GETS_SLOWER, "--budget", "20", "--budget-trials", "1")
@@ -374,6 +380,7 @@ def test_a_script_that_cannot_be_compared_is_one_sentence(adopt: Adopt, script: 
     assert "Traceback" not in found.said
 
 
+@pytest.mark.nightly
 def test_what_was_timed_before_a_script_ended_is_kept_and_said(adopt: Adopt) -> None:
     script = """
 import json, sys, torch
@@ -391,6 +398,7 @@ sys.exit("the second half needs 8 GPUs")
     assert '{"ms":' in found.printed()
 
 
+@pytest.mark.nightly
 def test_arguments_variables_and_the_folder_are_the_scripts(adopt: Adopt, tmp_path: Path) -> None:
     script = """
 import os, sys
@@ -491,6 +499,7 @@ for provider, call in {"torch": lambda: x + y, "triton": lambda: add(x, y)}.item
     assert "a Triton kernel needs a GPU" in arms["head/triton/call"]["why"]
 
 
+@pytest.mark.nightly
 def test_pytest_runs_a_file_of_tests(adopt: Adopt) -> None:
     script = """
 import pytest, torch
@@ -506,6 +515,7 @@ def test_speed(size):
     assert set(found.arms()) >= {"head/test_speed/size=8", "head/test_speed/size=16"}
 
 
+@pytest.mark.nightly
 def test_a_survey_is_kept_and_made_again_for_other_arguments(adopt: Adopt) -> None:
     script = "import sys, torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
     script += "print('surveyed or timed')\ndo_bench(lambda: x + len(sys.argv))\n"
@@ -537,6 +547,7 @@ print("took", time.time() - begin)
 """
 
 
+@pytest.mark.nightly
 def test_a_loop_of_a_module_beside_the_script_is_compared(adopt: Adopt) -> None:
     helper, _, script = OWN_LOOP.partition("begin = time.time()")
     script = f"import time, torch, mylib\nfrom helper import bench\nbegin = time.time(){script}"

@@ -73,7 +73,7 @@ def dying(monkeypatch, tmp_path):
     return make
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("source", "text"),
     [

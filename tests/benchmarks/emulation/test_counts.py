@@ -49,7 +49,7 @@ def test_one_step_over_k_too_many_is_exactly_its_instructions(arch):
         assert wrong.classes["store"] == right.classes["store"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize(
     ("shape", "knobs"),

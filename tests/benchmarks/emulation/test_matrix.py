@@ -239,7 +239,7 @@ def test_values_lie_where_the_documents_say(name):
     check(name, "gfx950")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", ARCHS)
 def test_every_shape_and_type(arch):
     names = [name for name in instructions() if arch == "gfx950" or "F8F6F4" not in name]

@@ -19,7 +19,7 @@ from benchmarks.worker.failures import Refused
 from kernels.grouped_gemm import grouped_gemm_forward
 from kernels.registry import discover
 from kernels.spec import Tolerance
-from tests.benchmarks.emulation.planting import Plant, Reasons, hazard, planted, plants
+from tests.benchmarks.emulation.planting import Plant, hazard, planted, plants
 from tests.study.memory_order import built, variants
 
 VARIANTS = variants(cases.RANKS)
@@ -42,7 +42,7 @@ def last(sound: Schedules, name: str) -> Plant:
     return [plant for plant in plants(sound) if plant.facts.name == name][-1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_sound_collective_has_no_hazard_under_any_seed(sound):
     assert [hazard(sound, seed) for seed in SEEDS] == [None] * len(SEEDS)
 
@@ -68,14 +68,14 @@ def test_registers_of_an_instruction_that_moves_lanes_or_takes_parts(words, touc
     assert facts_of(1, known(image, 0, "gfx942")).touched == touched
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_seed_repeats_its_schedule(sound):
     plant = last(sound, "BUFFER_WBL2")
     found = first_hazard(sound, plant)
     assert str(hazard(planted(sound, plant), found.seed)) == str(found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_removed_write_back_is_found_with_both_instructions(sound):
     found = first_hazard(sound, last(sound, "BUFFER_WBL2"))
     assert found.kind == "memory"
@@ -84,12 +84,12 @@ def test_a_removed_write_back_is_found_with_both_instructions(sound):
     assert "read by" in found.second
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_flag_without_its_scope_is_found(sound):
     assert first_hazard(sound, last(sound, "GLOBAL_ATOMIC_SWAP")).kind == "memory"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_removed_first_wait_is_a_register_used_too_early(sound):
     first = next(plant for plant in plants(sound) if plant.facts.name == "S_WAITCNT")
     found = first_hazard(sound, first)
@@ -97,45 +97,25 @@ def test_a_removed_first_wait_is_a_register_used_too_early(sound):
     assert "s_load" in found.first
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_removed_barrier_around_the_flags_is_a_race_in_the_lds(sound):
     barriers = [plant for plant in plants(sound) if plant.facts.name == "S_BARRIER"]
     found = (first_hazard(sound, plant) for plant in barriers)
     assert any(one and one.kind == "lds" for one in found)
 
 
-@pytest.mark.slow
-def test_a_barrier_has_a_reason_exactly_where_no_schedule_misses_it(sound):
-    found = {plant: first_hazard(sound, plant) for plant in plants(sound) if plant.facts.name == "S_BARRIER"}
-    reasons = Reasons(sound)
-    unproven = "the schedules do not show that it matters"
-    assert {plant: reasons.why(plant).startswith(unproven) for plant in found} == {
-        plant: one is not None for plant, one in found.items()
-    }
-    assert len({one is None for one in found.values()}) == 2
-
-
-@pytest.mark.slow
-def test_a_wait_for_a_permute_of_lanes_may_come_after_a_barrier(sound):
-    """The permute touches no memory: only its own registers wait for it."""
-    reasons = Reasons(sound)
-    told = [reasons.why(plant) for plant in plants(sound) if plant.facts.name == "S_WAITCNT"]
-    assert any("waited for again by" in one for one in told)
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_load_past_the_caches_may_be_plain_after_an_acquire(sound):
     plant = [one for one in plants(sound) if "LOAD_DWORDX4" in one.facts.name and one.how == "relaxed"][-1]
     assert first_hazard(sound, plant) is None
-    assert "a release and an acquire stand between" in Reasons(sound).why(plant)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_invalidation_is_not_needed_where_data_are_read_past_the_caches(sound):
     assert first_hazard(sound, last(sound, "BUFFER_INV")) is None, "the stage is read with .cv"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("variant", "arch"),
     [
@@ -171,7 +151,7 @@ def test_small_cases_are_those_of_a_declaration_not_of_a_name():
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_verify_refuses_a_collective_whose_flag_has_no_scope(sound, monkeypatch):
     """One schedule finds what is planted; an undisturbed one that is not what the reference says is refused as well."""
     kernel, small = discover().kernels["all_gather"], STAGED

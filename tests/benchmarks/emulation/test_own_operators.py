@@ -86,7 +86,7 @@ def ridgeline(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("idiom", ['place.arch == "cpu"', 'place.device == "cpu"'], ids=["as it is", "up to 2026-11"])
 def test_the_template_is_executed_on_both_targets_and_a_wrong_tail_is_found(tmp_path, idiom):
     git(tmp_path, "init", "-qb", "main")

@@ -76,7 +76,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[int, int]:
     return max(2, request.config.getoption("--operands") // LANES), request.config.getoption("--seed")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(2))
 def test_the_executor_computes_what_the_pseudocode_says(part, drawn):
     cases, _ = instructions.known("gfx942")
@@ -84,7 +84,7 @@ def test_the_executor_computes_what_the_pseudocode_says(part, drawn):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_differs_between_the_targets_is_right_on_gfx950_too(drawn):
     of_gfx942 = {str(case) for case in instructions.known("gfx942")[0]}
     cases = [

@@ -5,6 +5,7 @@ All of them are measured in one session, as in a run of all operators, so that w
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from benchmarks.plan import Protocol, Selection
 from benchmarks.program import Tally
 from tests.benchmarks.conftest import TOY, lines_of, processes_with, program
 from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
+from tests.kit import mostly_nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
@@ -30,8 +32,16 @@ QUICK = Protocol(rounds=3, trials=1, deadline_s=6.0)
 LONGEST_SENTENCE = 1000
 SHORT = ("--rounds", 2, "--progress", "none")
 
+REPRESENTATIVES = (
+    *("patches_dumps", "answers_itself", "writes_everywhere", "patches_compare", "finds_expected", "leaves_with_0"),
+    *("falls", "kills_parent", "outlives_parent", "hangs_in_call", "leaves_children", "changes_folder", "disk_full"),
+    *("endless_output", "import_exits", "import_endless_text"),
+)
+"""One of each kind; all of them are of the nightly set."""
+
 IMPORTED = [kernel for kernel in KERNELS if kernel.status != "broken"]
 BROKEN = [kernel for kernel in KERNELS if kernel.status == "broken"]
+MANY = pytest.mark.parametrize("run", mostly_nightly(["few", "all"], "few"), indirect=True)
 
 
 def tree_of(folder: Path, kernels: list[HostileKernel]) -> Path:
@@ -47,49 +57,63 @@ def measured(tree: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY_SLEEP", MARK)
         patch.setattr(ranks, "MOST_PROCESSES", 40)
-        cases = Selection(cases=("one", "small") if IMPORTED[0].name in names else ("small",))
+        cases = Selection(cases=("one", "small") if names != [HEALTHY] else ("small",))
         lines = list(measure(names, [Checkout("head", tree)], QUICK, None, cases))
     json.dumps(lines, allow_nan=False)
     return {line["kernel"]: line for line in lines}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Every kernel that can be imported; the healthy one comes last."""
-    tree = tree_of(tmp_path_factory.mktemp("called") / "tree", IMPORTED)
-    return measured(tree, [*(kernel.name for kernel in IMPORTED), HEALTHY])
+def among(kernels: list[HostileKernel], which: str) -> list[HostileKernel]:
+    """All of them, or the representatives ("few")."""
+    return [kernel for kernel in kernels if which == "all" or kernel.name in REPRESENTATIVES]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostileRun:
+    """What came of kernels that can be imported, by operator, and of the healthy one beside modules that cannot."""
+
+    called: list[HostileKernel]
+    lines: dict[str, dict[str, Any]]
+    broken: list[HostileKernel]
+    described: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The healthy kernel's line in a tree with every module that cannot be imported."""
-    return measured(tree_of(tmp_path_factory.mktemp("imported") / "tree", BROKEN), [HEALTHY])[HEALTHY]
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HostileRun:
+    """The healthy kernel comes last."""
+    called, broken = among(IMPORTED, request.param), among(BROKEN, request.param)
+    trees = [tree_of(tmp_path_factory.mktemp("hostile") / "tree", kernels) for kernels in (called, broken)]
+    lines = measured(trees[0], [*(kernel.name for kernel in called), HEALTHY])
+    return HostileRun(called, lines, broken, measured(trees[1], [HEALTHY])[HEALTHY])
 
 
 def fit_to_be_shown(sentence: str) -> bool:
     return len(sentence) < LONGEST_SENTENCE and sentence.isprintable()
 
 
-@pytest.mark.parametrize("kernel", IMPORTED, ids=lambda kernel: kernel.name)
-def test_what_it_does_costs_itself(run, kernel):
-    line = run[kernel.name]
-    arm = line["cases"]["one"]["arms"]["head/hostile"]
-    said = [arm.get("why", ""), *line["warnings"]]
-    assert arm["status"] == kernel.status, said
-    assert any(kernel.says in sentence for sentence in said), said
-    assert all(map(fit_to_be_shown, said))
-    assert ("seconds" in arm) == (kernel.status == "ok")
+@MANY
+def test_what_it_does_costs_itself(run):
+    for kernel in run.called:
+        line = run.lines[kernel.name]
+        arm = line["cases"]["one"]["arms"]["head/hostile"]
+        said = [arm.get("why", ""), *line["warnings"]]
+        assert arm["status"] == kernel.status, (kernel.name, said)
+        assert any(kernel.says in sentence for sentence in said), (kernel.name, said)
+        assert all(map(fit_to_be_shown, said)), kernel.name
+        assert ("seconds" in arm) == (kernel.status == "ok"), kernel.name
 
 
-@pytest.mark.parametrize("kernel", BROKEN, ids=lambda kernel: kernel.name)
-def test_what_its_import_does_costs_its_module(described, kernel):
-    reasons = {one["module"]: one["reason"] for one in described["trees"]["head"]["broken"]}
-    assert kernel.says in reasons[f"toy.{kernel.name}"]
-    assert fit_to_be_shown(reasons[f"toy.{kernel.name}"])
+@MANY
+def test_what_its_import_does_costs_its_module(run):
+    reasons = {one["module"]: one["reason"] for one in run.described["trees"]["head"]["broken"]}
+    for kernel in run.broken:
+        assert kernel.says in reasons[f"toy.{kernel.name}"]
+        assert fit_to_be_shown(reasons[f"toy.{kernel.name}"]), kernel.name
 
 
-def test_the_healthy_one_is_measured_and_right(run, described):
-    for line in (run[HEALTHY], described):
+@MANY
+def test_the_healthy_one_is_measured_and_right(run):
+    for line in (run.lines[HEALTHY], run.described):
         arms = line["cases"]["small"]["arms"]
         for name in ("head/ours", "head/library"):
             assert arms[name]["status"] == "ok"
@@ -98,22 +122,26 @@ def test_the_healthy_one_is_measured_and_right(run, described):
             assert all(0 < seconds < 0.1 for seconds in arms[name]["seconds"])
 
 
-def test_no_sound_module_is_taken_for_a_broken_one(run, described):
-    assert {one["module"] for one in described["trees"]["head"]["broken"]} == {f"toy.{one.name}" for one in BROKEN}
-    assert run[HEALTHY]["trees"]["head"]["broken"] == []
+@MANY
+def test_no_sound_module_is_taken_for_a_broken_one(run):
+    found = {one["module"] for one in run.described["trees"]["head"]["broken"]}
+    assert found == {f"toy.{one.name}" for one in run.broken}
+    assert run.lines[HEALTHY]["trees"]["head"]["broken"] == []
 
 
+@MANY
 def test_the_run_ends_with_the_exit_code_of_a_fault(run):
     tally = Tally()
-    for line in run.values():
+    for line in run.lines.values():
         tally.add_trial(line)
     assert tally.exit_code([]) == 1
-    faults = {kernel.name for kernel in IMPORTED if kernel.status not in ("ok", "unsupported")}
+    faults = {kernel.name for kernel in run.called if kernel.status not in ("ok", "unsupported")}
     assert {fault.kernel for fault in tally.faults} == faults
     assert all(map(fit_to_be_shown, tally.not_measured()))
 
 
-def test_nothing_is_left_running(run, described):
+@MANY
+def test_nothing_is_left_running(run):
     assert processes_with(MARK) == []
 
 

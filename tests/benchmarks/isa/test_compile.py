@@ -267,6 +267,7 @@ def metrics(tmp_path, *options):
     return entry["hash"], entry["metrics"]["atomics"]
 
 
+@pytest.mark.nightly
 def test_a_part_of_a_chip_gets_other_code_than_the_whole(tmp_path):
     """64 tiles fill 304 CUs with 4 slices each, whose arrivals are counted; 20 CUs are busy without any."""
     whole, part = metrics(tmp_path), metrics(tmp_path, "--compute-units", "20")

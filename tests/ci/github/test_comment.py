@@ -8,7 +8,7 @@ from werkzeug import Response
 from ci.github.client import GitHub, GitHubError
 from ci.github.comment import pull_requests, write_comment
 from ci.report.markdown import MARKER
-from tests.standins.github import BOT, DROP, HANG, StandIn, said
+from tests.standins.github import BOT, StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 ONE, TWO = f"{MARKER}\none", f"{MARKER}\ntwo"
@@ -37,15 +37,6 @@ def test_a_comment_that_is_not_ours_is_left_alone(github: StandIn, client: GitHu
     github.comment(7, body, author=author)
     assert keep(client) == "created"
     assert github.bodies(7) == [body, ONE]
-
-
-@pytest.mark.parametrize("after", [True, False])
-@pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
-def test_a_fault_makes_one_comment(github: StandIn, client: GitHub, fault: object, after: bool) -> None:
-    github.fault("POST", COMMENTS, fault, after=after)
-    assert keep(client) == "created"
-    assert github.bodies(7) == [ONE]
-    assert len(github.told("POST", COMMENTS)) == 2 - after
 
 
 def test_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None:

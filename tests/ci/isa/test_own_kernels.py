@@ -14,7 +14,7 @@ from ci.isa.rules import IsaPolicy
 from kernels.hardware import lds_limit
 from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own_kernels")]
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("own_kernels")]
 
 CHOSEN = {
     "gfx942": {
@@ -190,6 +190,7 @@ def test_another_folder_and_another_cache_give_the_same_bytes(cache, tree, tmp_p
 PUSHING = {"all_gather", "all_reduce", "all_to_all", "gemm_all_scatter", "reduce_scatter"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_kernel_waits_for_one_peer_before_it_stores_to_the_next(arch, cache):
     """Every push of a pull-request case to seven peers, by default knobs: no drain inside a block, nothing spilled.

@@ -12,7 +12,7 @@ import pytest
 from tests.ci.kills import scenes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_few_kills_leave_nothing_behind(tmp_path: Path) -> None:
     """In a process of its own, to which orphans fall."""
     few = ["--times", "3", "--seed", "3", "--only", "run --out", "record", "site", "--folder", str(tmp_path)]

@@ -148,6 +148,7 @@ def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_the_guide(installed: Installed, theirs: Path) -> None:
     """Every command of it, in a repository with packages of our names; only the installing is done before."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
@@ -173,6 +174,7 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
 # A few of the combinations that `python -m tests.ci.newcomer.planted` tries all of.
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("layout", "install", "verb"),
     [

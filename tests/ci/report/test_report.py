@@ -56,9 +56,8 @@ def test_markdown(name: str, golden: Golden) -> None:
     golden(f"report/{name}.md", markdown.render(sample(name)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_json(name: str, golden: Golden) -> None:
-    golden(f"report/{name}.json", json_report.dumps(sample(name)))
+def test_json(golden: Golden) -> None:
+    golden("report/slower.json", json_report.dumps(sample("slower")))
 
 
 def test_a_reason_that_many_cases_share_is_one_line() -> None:
@@ -84,7 +83,7 @@ def test_json_comes_back_as_the_same_report(name: str) -> None:
 # ---- terminal ----
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+@pytest.mark.parametrize("width", [40, 100])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     lines = terminal.render(sample(name), width=width).splitlines()

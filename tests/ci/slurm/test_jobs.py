@@ -123,13 +123,14 @@ def test_tasks_of_an_array_are_put_together(place: Place, tmp_path: Path) -> Non
         jobs.resume(job, place.cluster.slurm)
 
 
+@pytest.mark.nightly
 def test_a_verdict_is_the_end_of_a_task_and_the_code_of_its_job(place: Place) -> None:
     job = place.submit(count(2) + "\nsys.exit(1)")
     status = place.end(job)
     assert (status.state, status.exit_code, attempts(job)) == (State.DONE, 1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.kill(os.getpid(), 11)"])
 def test_a_task_that_fails_is_submitted_again_three_times_and_is_then_missing(place: Place, end: str) -> None:
     job = place.submit(count(2) + f"\nif os.environ['SLURM_ARRAY_TASK_ID'] == '1': {end}", tasks=2)
@@ -164,7 +165,7 @@ def test_cancel_while_it_runs_and_while_it_waits(place: Place) -> None:
     assert place.end(job).state is State.CANCELLED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_preempted_it_is_requeued_and_goes_on(place: Place) -> None:
     job = place.submit(count(12, 0.3), gpus=8)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
@@ -174,6 +175,7 @@ def test_preempted_it_is_requeued_and_goes_on(place: Place) -> None:
     assert (numbers(job), attempts(job)) == (list(range(12)), 2)
 
 
+@pytest.mark.nightly
 def test_a_lost_slurmd_makes_a_second_copy_and_no_line_is_torn(place: Place) -> None:
     """The old copy lives on while the requeued one starts, here on another node."""
     job = place.submit(count(70, 0.1), runners=place.runners("all", gres=""))
@@ -188,7 +190,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_line_is_torn(place: Place) -> 
     assert sorted(set(numbers(job))) == list(range(70))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_of_real_measurements_in_tasks_while_a_node_dies(own_cluster: SlurmCluster, tmp_path: Path) -> None:
     """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
     run = torture.Torture(own_cluster, tmp_path, tasks=2, trials=2)
@@ -200,7 +202,7 @@ def test_a_run_of_real_measurements_in_tasks_while_a_node_dies(own_cluster: Slur
     assert outcome.attempts > 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_whose_id_slurm_gave_to_another_one_is_taken_up_by_the_command_of_its_message(
     own_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -211,7 +213,7 @@ def test_a_job_whose_id_slurm_gave_to_another_one_is_taken_up_by_the_command_of_
     assert (outcome.sound, outcome.resumed) == (True, 1), outcome
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_without_its_gpu_is_submitted_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Slurm starts it for some seconds after a restart of its controller: with none of the GPUs it asked for."""
     monkeypatch.setattr(Pool, "gres_of", lambda pool, gpus: "")
@@ -224,7 +226,7 @@ def test_a_task_without_its_gpu_is_submitted_again(place: Place, monkeypatch: py
     assert place.end(job).state is State.DONE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: signal.Signals) -> None:
     """However that one ends: neither a daemon, nor a job and what it started, nor a file."""
@@ -241,7 +243,7 @@ def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: si
     until(lambda: not prefix.exists(), "the end of its folder", 30)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_controller_that_restarts_loses_nothing(place: Place) -> None:
     job = place.submit(count(6, 0.3), tasks=2)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
@@ -250,7 +252,7 @@ def test_a_controller_that_restarts_loses_nothing(place: Place) -> None:
     assert numbers(job) == [*range(6), *range(6)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: Place) -> None:
     job = place.submit(count(3))
     place.end(job)

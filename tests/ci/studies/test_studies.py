@@ -110,7 +110,7 @@ def test_rows_are_chosen_by_what_was_tried():
 RECORDED = sorted(ROOT.glob("results/studies/*/*/study.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("told", RECORDED, ids=lambda path: "-".join(path.parts[-3:-1]))
 def test_what_is_recorded_is_what_its_lines_give(told: Path, tmp_path):
     """To the byte: table, rules, means, code before and after, and what waits; every figure is drawn."""
