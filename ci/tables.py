@@ -152,6 +152,7 @@ def compare(
     tie = math.log1p(tie_percent / 100) + ROUNDING
 
     def against(values: pd.DataFrame, base: pd.Series[float]) -> Against:
+        names_of_columns = list(map(str, values.columns))
         ratios = values.div(base, axis=0) if score == "higher" else values.rdiv(base, axis=0)
         pairs = pd.DataFrame(
             {
@@ -166,7 +167,10 @@ def compare(
             RowGroup(key, size, own)
             for codes, group_keys, sizes in groupings
             for key, size, own in zip(
-                group_keys, sizes, _statistics(pairs, codes, list(values), len(sizes), score, tie, bound), strict=True
+                group_keys,
+                sizes,
+                _statistics(pairs, codes, names_of_columns, len(sizes), score, tie, bound),
+                strict=True,
             )
         ]
         others = pairs[pairs["column"] != baseline] if values.shape[1] > 1 else pairs
@@ -220,7 +224,7 @@ def _statistics(
     whole = ["rows", *counts]
     every = pd.MultiIndex.from_product([range(groups), columns])
     statistics = statistics.reindex(every).fillna(dict.fromkeys(whole, 0)).astype(dict.fromkeys(whole, int))
-    records: list[Statistics] = statistics.to_dict("records")  # type: ignore[assignment]
+    records: list[Statistics] = statistics.to_dict("records")
     for start in range(0, len(records), len(columns)):
         yield dict(zip(columns, records[start : start + len(columns)], strict=True))
 
@@ -318,8 +322,9 @@ def read_table(path: str, choice: ColumnChoice) -> TableFile:
     numeric = {str(name) for name in cells if numbers[name].notna().sum() >= max(1, is_text[name].sum())}
     table = columns_by_role(cells, numeric, choice)
     backends = list(table.backends)
-    first = min(map(cells.columns.get_loc, backends))
-    identity = [*table.keys, *(name for name in table.unused if cells.columns.get_loc(name) < first)]
+    header = list(map(str, cells))
+    first = min(map(header.index, backends))
+    identity = [*table.keys, *(name for name in table.unused if header.index(name) < first)]
     repeated = cells.duplicated(identity) if identity else pd.Series(False, index=cells.index)
 
     def row_text(number: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -83,8 +84,8 @@ def read(path: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
     }
     for what, which in troubles.items():
         if which.any():
-            first = which.idxmax()
-            notes.append(f"{what}: {which.sum()} (first: row {first}, {plain(texts[first], 40)!r})")
+            first = int(which.to_numpy().argmax())
+            notes.append(f"{what}: {which.sum()} (first: row {first + 1}, {plain(texts.iloc[first], 40)!r})")
     rows["value"] = rows["value"].where(np.isfinite(rows["value"]))
     if "time" in rows:
         moments = pd.to_numeric(rows["time"], errors="coerce").astype(float)
@@ -104,9 +105,9 @@ def _file_name(path: str) -> str:
 
 def _in_order(name: str, rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """The rows of a series by time; where that is equal or unknown, as in the file.  TableError where units differ."""
-    units = rows["unit"][rows["value"].notna()].value_counts() if "unit" in rows else ()
+    units = Counter(rows["unit"][rows["value"].notna()] if "unit" in rows else ())
     if len(units) > 1:
-        seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units[:5].items())
+        seen = ", ".join(f"{plain(unit, 20) or 'none'} ({number})" for unit, number in units.most_common(5))
         raise TableError(
             f"series {plain(name, 80)!r} mixes units: {seen}. One series has one unit; convert the values, or give "
             "each unit a series of its own"

@@ -43,19 +43,12 @@ MAX_LABELLED_POINTS = 12
 MAX_GROUPS = 12
 """More colours cannot be told apart: what comes after is grey."""
 
-STYLE: dict[str, Any] = {
-    "svg.hashsalt": "ridgeline",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-}
-"""hashsalt: names of elements do not change from one call to the next."""
-
 
 def style() -> contextlib.AbstractContextManager[None]:
     """Figures are made and saved within it; names of elements are then the same in every call (hashsalt)."""
-    return mpl.rc_context(STYLE)
+    return mpl.rc_context(
+        {"svg.hashsalt": "ridgeline", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+    )
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
