@@ -24,12 +24,12 @@ LISTED = 50
 def progress(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
     """The last trial, the suspects, and what is next."""
     if state.outcomes:
-        console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
+        console.print(Text(f"trial {state.trials}: {_outcome_text(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
         console.print(Text(f"{set_size(state, what)}; trials scatter by {100 * state.belief.noise:.2g} %"))
     if isinstance(state.then, Ask):
-        console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
+        console.print(Text(f"next: {_ask_text(state.then, places)}", "dim"), soft_wrap=True)
 
 
 def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) -> Table:
@@ -120,7 +120,7 @@ def chance(probability: float) -> str:
     return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
 
 
-def _told(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
+def _outcome_text(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
     pair = f"{places[one.high].short} against {places[one.low].short}"
     if one.failed:
         why = "; ".join(f"{places[place].short} is left out: {said}" for place, said in one.failed.items())
@@ -129,7 +129,7 @@ def _told(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
     return f"{pair}: {size}" + (f", {one.seconds:.0f} s" if one.seconds else "")
 
 
-def _asked(ask: Ask, places: Sequence[RowPlace]) -> str:
+def _ask_text(ask: Ask, places: Sequence[RowPlace]) -> str:
     pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
     if ask.fresh:
         return f"{pair}, to see the step again in a fresh trial of the two neighbours"

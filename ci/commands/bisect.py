@@ -132,28 +132,28 @@ def bisect(given: Given) -> int:
     if given.event:
         ends, planned, ratio = asked_of_event(given, planned)
     lead = functools.partial(_rules, policy.load(given.policy_file), planned.kernels, given.most, given.smallest)
-    told: outcomes.RecordedSearch | None = None
+    recorded: outcomes.RecordedSearch | None = None
     row: Axis | None = None
     what = "place"
     if recording and outcomes.names_its_places(recording):
-        told = outcomes.of_file(recording)
+        recorded = outcomes.of_file(recording)
     elif not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
     elif driver:
-        told, what = outcomes.of_records(given.results, planned, ends), DRIVER
+        recorded, what = outcomes.of_records(given.results, planned, ends), DRIVER
     else:
         row = _axis(given.axis, ends, planned, given.arches)
-        told, what = outcomes.of_axis(recording, row) if recording else None, row.what
-    if told:
-        known = row.known if row else [None] * len(told.places)
-        rules = lead(told.kind, apart=what == DRIVER)
-        last = _shown(told.places, known, rules, told.outcomes, what, given.as_json)
+        recorded, what = outcomes.of_axis(recording, row) if recording else None, row.what
+    if recorded:
+        known = row.known if row else [None] * len(recorded.places)
+        rules = lead(recorded.kind, apart=what == DRIVER)
+        last = print_result(recorded.places, known, rules, recorded.outcomes, what, given.as_json)
         return PASS if last.answer else NO_VERDICT
     assert row
     file, rules = given.out or _file(given.axis, row, planned), lead(machine_kind())
     if given.dry_run:
-        return _said(row, rules, file, ratio, given)
-    last = _measured(row, planned, rules, file, given.as_json)
+        return print_plan(row, rules, file, ratio, given)
+    last = searched_live(row, planned, rules, file, given.as_json)
     pair = neighbours(last.answer, row.places) if given.axis == AXES[0] and given.why else None
     if pair:
         _explain(*pair, planned, file, given)
@@ -259,7 +259,7 @@ def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
 # ---- what comes of it ----------------------------------------------------------------------------------------------
 
 
-def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
+def searched_live(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
     """Search, and print what it came to; its last state."""
     console = err_console()
     live = LiveTrials(axis, planned, file, console)
@@ -269,7 +269,7 @@ def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, 
     tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
     ended = search(axis.places, axis.known, rules, live, before, tell)
     console.print(f"the trials are in {file}")
-    return _shown(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
+    return print_result(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
 
 
 def neighbours(found: SearchAnswer | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
@@ -295,7 +295,7 @@ MOST_LINES = 12
 """Things that were put back that are listed."""
 
 
-def _shown(
+def print_result(
     places: Sequence[RowPlace],
     known: Labels,
     rules: SearchRules,
@@ -314,15 +314,15 @@ def _shown(
     return states[-1]
 
 
-def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:
+def print_plan(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:
     """What would be searched, and how long it takes."""
     state = state_of(axis.places, axis.known, rules, [])
     count = expected_trials(state.classes, rules, ratio)
     minutes = count * TRIAL_S[machine_kind()] / 60
     if given.as_json:
         listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
-        told = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
-        print_json({**told, "trials": round(count, 1), "minutes": round(minutes, 1)})
+        plan_json = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
+        print_json({**plan_json, "trials": round(count, 1), "minutes": round(minutes, 1)})
         return PASS
     out_console().print(show.places_table(axis.places, axis.known, axis.what))
     by = f", by what they compile to for {', '.join(given.arches)}" if given.arches else ""

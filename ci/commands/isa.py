@@ -163,13 +163,13 @@ class IsaJob:
     def show_history(self) -> int:
         """What changed from one recorded commit to the next."""
         results = self.given.results
-        commits = exact.read(results, series.chosen(self.wanted), self.root)
+        commits = exact.read(results, series.selects(self.wanted), self.root)
         if not commits:
             raise click.UsageError(f"{results} holds no recorded code; `ridgeline isa --range ..HEAD` records it")
         if self.given.as_json:
             print_json([dataclasses.asdict(one) for one in commits])
         else:
-            _print(series.terminal(commits, self._subject))
+            _print(series.history_text(commits, self._subject))
         return 0
 
     def _subject(self, commit: str) -> str:

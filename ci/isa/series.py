@@ -233,7 +233,7 @@ def _file_of(path: Path, commit: Commit) -> dict[str, Any]:
 # The history of the machine code for a terminal: what changed from one recorded commit to the next.
 
 
-def chosen(wanted: Wanted) -> Callable[[CodePoint], bool]:
+def selects(wanted: Wanted) -> Callable[[CodePoint], bool]:
     """Whether a series is of the kernels, backends, cases and architectures that a person named."""
 
     def fits(point: CodePoint) -> bool:
@@ -247,7 +247,7 @@ def chosen(wanted: Wanted) -> Callable[[CodePoint], bool]:
     return fits
 
 
-def terminal(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]) -> Text:
+def history_text(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]) -> Text:
     """The history for a terminal: commits with a step or a new kernel, and how many had none."""
     out = Text()
     loud = [one for one in commits if one.steps or one.new]

@@ -38,11 +38,11 @@ from ci.stats.sequential import (
     Progress,
     SoFar,
     TrialSeconds,
-    best,
-    chance,
-    found,
-    needed,
-    share,
+    error_share,
+    next_rounds,
+    probability_decided,
+    significant,
+    trials_needed,
 )
 from ci.stats.types import FloatArray, PairedRounds, Role
 from ci.trials.comparisons import Comparison, Status
@@ -353,7 +353,7 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
 
 def _allowed(t: _Timed, progress: Progress | None) -> float:
     """Tail probability at which a change of this case is real."""
-    part = share(t.sample.trials, progress.looks) if progress else 1.0
+    part = error_share(t.sample.trials, progress.looks) if progress else 1.0
     return NOMINAL * t.settings.false_alarm * part
 
 
@@ -362,15 +362,15 @@ def _find(timed: list[_Timed], progress: Progress | None) -> None:
     p_values = np.array([t.effect.p_value for t in timed])
     each = np.array([_allowed(t, progress) for t in timed])
     strictest = min((t.settings.false_share for t in timed), default=1.0)
-    for t, real in zip(timed, found(p_values, each, strictest), strict=True):
+    for t, real in zip(timed, significant(p_values, each, strictest), strict=True):
         t.real = bool(real)
 
 
 def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
     """If the median of all shapes of one kernel moved, a shape that leans the same way is a finding too."""
     together = []
-    for members in grouping.neighbours([(t.comparison.kernel, t.comparison.backend) for t in timed]):
-        sample = grouping.together([timed[i].sample for i in members], robust=True)
+    for members in grouping.groups_of_equal([(t.comparison.kernel, t.comparison.backend) for t in timed]):
+        sample = grouping.joined_sample([timed[i].sample for i in members], robust=True)
         if sample is not None and sample.trials >= timed[members[0]].settings.min_trials:
             together.append((members, sample))
     fitted = effects([sample for _, sample in together], (timed[m[0]].scale for m, _ in together))
@@ -556,7 +556,7 @@ def _groups(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[Grou
 
 def _group(kernel: str, backend: str, verdict: Verdict, members: Sequence[_Timed], of_kernel: int) -> Group | None:
     """The members as one finding; None if they share fewer than 3 trials."""
-    sample = grouping.together([t.sample for t in members], robust=False)
+    sample = grouping.joined_sample([t.sample for t in members], robust=False)
     if sample is None:
         return None
     effect = effects([sample], [members[0].scale])[0]
@@ -642,11 +642,11 @@ def expected(effect: Effect, trials: int, settings: Settings, tail: float, progr
     rule = DecisionRule(within, smallest, bias, tail / 2, settings.confidence)
     now = SoFar(effect.log_ratio, (effect.high - effect.low) / 2, trials)
     later = [look for look in progress.looks if look > trials]
-    likely = max((chance(now, look, rule) for look in later), default=0.0)
+    likely = max((probability_decided(now, look, rule) for look in later), default=0.0)
     if later and (likely >= settings.least_chance or effect.low > 0):  # what looks slower is measured to the end
         return Outlook(True)
     stopped = f"stopped early: the chance that {progress.budget} trials decide it is {likely:.0%}; " if later else ""
-    more = needed(now, rule)
+    more = trials_needed(now, rule)
     would = f"about {more} more trials would decide it with a chance of {SURE:.0%}"
     return Outlook(
         False, more, stopped + (f"more than {MOST_TRIALS} trials would be needed" if more is None else would)
@@ -675,7 +675,7 @@ def better_rounds(
             had = np.array([len(trial.base) for trial in one.trials], dtype=np.float64)
             [sample] = samples([one.trials])
             assert sample
-            wanted = best(sample.shifts, had, settings.trial_noise, cost)
+            wanted = next_rounds(sample.shifts, had, settings.trial_noise, cost)
             if wanted > had.min():
                 found[case] = max(wanted, found.get(case, 0))
     return found

@@ -122,8 +122,8 @@ def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: Floa
     among = two_modes(shifts) if len(shifts) >= 6 else None
     if among:
         found.append(_two_ratios(among))
-    worse = collapse(head, _beside(base, -shifts))
-    better = collapse(base, _beside(head, shifts))
+    worse = collapse(head, _scaled_by_other_arm(base, -shifts))
+    better = collapse(base, _scaled_by_other_arm(head, shifts))
     if worse and (worse.certain or worse.probability < COLLAPSE_LIKELY):
         found.append(worse.anomaly("head"))
     if better and better.certain:
@@ -131,7 +131,7 @@ def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: Floa
     return found
 
 
-def _beside(partner: Sequence[FloatArray], behind: FloatArray) -> list[FloatArray]:
+def _scaled_by_other_arm(partner: Sequence[FloatArray], behind: FloatArray) -> list[FloatArray]:
     """The partner's calls / median of the other arm, where the partner is the slower one.
 
     Calls that collapse in both arms are the machine's, also where they are most of the partner's and so its median.

@@ -36,7 +36,7 @@ def adjusted(p_values: FloatArray) -> FloatArray:
     return result
 
 
-def found(p_values: FloatArray, each: FloatArray | float, false_share: float) -> FloatArray:
+def significant(p_values: FloatArray, each: FloatArray | float, false_share: float) -> FloatArray:
     """1.0 where a case is a finding, 0.0 elsewhere: its own p-value at most `each`, the adjusted one at most
     `false_share`.
 
@@ -106,7 +106,7 @@ class Decision:
     cases: tuple[str, ...]
 
 
-def share(trials: int, looks: tuple[int, ...]) -> float:
+def error_share(trials: int, looks: tuple[int, ...]) -> float:
     """Share of the false-alarm rate that a look after this many trials may use; 0 before the first look.
 
     Equal shares: an early look that finds a large change ends the measuring, a late one has the trials to be strict.
@@ -186,7 +186,7 @@ class SoFar:
     trials: int
 
 
-def chance(now: SoFar, later: int, rule: DecisionRule) -> float:
+def probability_decided(now: SoFar, later: int, rule: DecisionRule) -> float:
     """Probability that a case is decided after `later` trials in all, 0 to 1."""
     width = float(ndtri(0.5 + rule.confidence / 2))
     error = now.half / width
@@ -208,9 +208,12 @@ def _between(middle: float, spread: float, low: float, high: float) -> float:
     return float(ndtr((high - middle) / spread) - ndtr((low - middle) / spread))
 
 
-def needed(now: SoFar, rule: DecisionRule) -> int | None:
+def trials_needed(now: SoFar, rule: DecisionRule) -> int | None:
     """How many more trials decide a case with the probability SURE; None if MOST do not."""
-    return next((n - now.trials for n in range(now.trials + 1, MOST_TRIALS + 1) if chance(now, n, rule) >= SURE), None)
+    return next(
+        (n - now.trials for n in range(now.trials + 1, MOST_TRIALS + 1) if probability_decided(now, n, rule) >= SURE),
+        None,
+    )
 
 
 # How many rounds a trial of an undecided case should have, so that a second tells most.
@@ -239,17 +242,17 @@ class TrialSeconds:
     round_s: float
 
 
-def best(found: Shifts, rounds: FloatArray, start_noise: float, cost: TrialSeconds) -> int:
-    """The rounds of the next trials.  found: of the trials so far, shape (trials,), and `rounds`, how many each had.
+def next_rounds(shifts: Shifts, rounds: FloatArray, start_noise: float, cost: TrialSeconds) -> int:
+    """The rounds of the next trials.  shifts: of the trials so far, shape (trials,), and `rounds`, how many each had.
 
     start_noise: the least tau, as a log-ratio.  Whole blocks (ci.stats.interval), from the fewest so far to MOST times
     as many as these; fewer than two trials say nothing of tau.
     """
     fewest = int(rounds.min())
-    of_round = float((found.variance * rounds).mean())
+    of_round = float((shifts.variance * rounds).mean())
     if len(rounds) < 2 or min(of_round, cost.start_s, cost.round_s) <= 0:
         return fewest
-    between = max(start_noise**2, float(found.shift.var(ddof=1) - found.variance.mean()))
+    between = max(start_noise**2, float(shifts.shift.var(ddof=1) - shifts.variance.mean()))
     wanted = math.sqrt(cost.start_s / cost.round_s * of_round / between)
     return int(min(max(fewest, wanted // BLOCK * BLOCK), MOST_TIMES * fewest))
 
@@ -264,7 +267,7 @@ ONE_SIDED_LEAST = 8
 """So many findings, all in one direction, are suspicious (by chance: 1 run in 128)."""
 
 
-def neighbours(keys: Sequence[Hashable]) -> list[list[int]]:
+def groups_of_equal(keys: Sequence[Hashable]) -> list[list[int]]:
     """Positions of equal keys, groups of at least `LEAST_NEIGHBOURS`."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for position, key in enumerate(keys):
@@ -272,7 +275,7 @@ def neighbours(keys: Sequence[Hashable]) -> list[list[int]]:
     return [members for members in groups.values() if len(members) >= LEAST_NEIGHBOURS]
 
 
-def together(members: Sequence[Sample], *, robust: bool) -> Sample | None:
+def joined_sample(members: Sequence[Sample], *, robust: bool) -> Sample | None:
     """One sample for several cases: per trial, the mean of their shifts, or (robust) the median.
 
     Cases of one trial share its processes, so they are first combined within the trial; what they have in common then

@@ -98,7 +98,9 @@ INDIFFERENCE = 0.01
 """Points whose times differ by less than this share are equally good (issue 14: the winner within 1 % of the best)."""
 
 
-def kept(mean: FloatArray, sd: FloatArray, miss: float, indifference: float = INDIFFERENCE) -> npt.NDArray[np.bool_]:
+def survivors(
+    mean: FloatArray, sd: FloatArray, miss: float, indifference: float = INDIFFERENCE
+) -> npt.NDArray[np.bool_]:
     """Which points go on, shape (points,).  mean, sd: of the log-ratios.  miss: chance that is spent on this rung."""
     if not len(mean):
         return np.zeros(0, dtype=np.bool_)
@@ -107,6 +109,6 @@ def kept(mean: FloatArray, sd: FloatArray, miss: float, indifference: float = IN
     return np.asarray(mean - reach * sd <= bound)
 
 
-def shares(miss: float, rungs: int) -> float:
+def miss_per_rung(miss: float, rungs: int) -> float:
     """What each of the rungs that drop points may spend, so that all together miss with a chance of at most `miss`."""
     return miss / max(1, rungs)

@@ -64,7 +64,7 @@ class Rungs:
     @property
     def miss_each(self) -> float:
         """What each rung may spend of the chance: after every one but the last, points are dropped."""
-        return sweeps.shares(self.miss, len(self.rounds) - 1)
+        return sweeps.miss_per_rung(self.miss, len(self.rounds) - 1)
 
 
 Wanted = Mapping[str, Sequence[Point]]
@@ -148,5 +148,5 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
         return []
     made = estimates(shifts_of([found for _, found in timed]), rungs.least)
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
-    stay = sweeps.kept(mean, sd, rungs.miss_each, rungs.indifference)
+    stay = sweeps.survivors(mean, sd, rungs.miss_each, rungs.indifference)
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]

@@ -176,14 +176,16 @@ def _comparison(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comp
         except Unusable as error:
             problems.append(str(error))
             continue
-        baseline: tuple[FloatArray, FloatArray] | tuple[None, None] = (None, None)
+        baseline_base: FloatArray | None = None
+        baseline_head: FloatArray | None = None
         if "control" in named[-1]:
             try:
-                baseline = pair(arms["control"], f"{place}: control", len(base))
+                baseline_base, baseline_head = pair(arms["control"], f"{place}: control", len(base))
             except Unusable as error:
                 warnings.append(f"the control is left out: {error}")
-        unit_s = UNITS[line["unit"]]
-        trials.append(PairedRounds(number, base, head, *baseline, _clocks(line.get("clocks"))).scaled(unit_s, unit_s))
+        unit_s, clocks = UNITS[line["unit"]], _clocks(line.get("clocks"))
+        rounds = PairedRounds(number, base, head, baseline_base, baseline_head, clocks)
+        trials.append(rounds.scaled(unit_s, unit_s))
     statuses, whys = [], []
     for role in ROLES:
         without = sum(role not in arms for arms in named)

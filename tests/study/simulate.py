@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ci.judging.judge import NOMINAL, is_large
 from ci.judging.policy import Settings
 from ci.stats.interval import Fit, Shifts, fit, shifts, two_sided
-from ci.stats.sequential import found
+from ci.stats.sequential import significant
 from ci.stats.types import FloatArray
 
 US = 1e-6
@@ -83,7 +83,7 @@ def judged(
     [fitted] = fit([(together, rounds, np.full(draws * count, settings.trial_noise))], [run])
     bias = np.log1p(settings.arm_bias)
     p_values = two_sided(fitted.below(bias), fitted.above(-bias)).reshape(draws, count)
-    return fitted, found(p_values, NOMINAL * settings.false_alarm * share, settings.false_share) > 0
+    return fitted, significant(p_values, NOMINAL * settings.false_alarm * share, settings.false_share) > 0
 
 
 def findings(cases: Sequence[Shifts], rounds: int, settings: Settings, share: float = 1.0) -> FloatArray:

@@ -261,7 +261,7 @@ def test_steps_are_shown_commit_by_commit(tmp_path):
             entry("gather", status="failed"),
         ),
     )
-    text = series.terminal(exact.read(tmp_path), lambda commit: f"day {commit[0]}").plain
+    text = series.history_text(exact.read(tmp_path), lambda commit: f"day {commit[0]}").plain
     assert text == (
         "00000000 day 0\n    first code of gemm\n"
         "11111111 day 1\n    gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500\n"
@@ -275,7 +275,7 @@ def test_a_failure_and_its_end_are_steps(tmp_path):
     stops = exact.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
     steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
     assert steps == [[], [(86, None)], [(None, 86)]]
-    assert "vgpr 86 → failed" in series.terminal(stops, lambda commit: "").plain
+    assert "vgpr 86 → failed" in series.history_text(stops, lambda commit: "").plain
 
 
 @pytest.mark.parametrize("results", ["inside", "../outside"])
@@ -302,9 +302,9 @@ def test_only_what_is_chosen_and_no_torn_file(tmp_path):
         tmp_path, document(entry("gemm"), entry("gather")), document(entry("gemm", vgpr=99), entry("gather", vgpr=9))
     )
     (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
-    stops = exact.read(tmp_path, series.chosen(Wanted(kernels=["gather"], cases=["on?"])))
+    stops = exact.read(tmp_path, series.selects(Wanted(kernels=["gather"], cases=["on?"])))
     assert [step.kernel for stop in stops for step in stop.steps] == ["gather"]
-    assert exact.read(tmp_path, series.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
+    assert exact.read(tmp_path, series.selects(Wanted(arches=["sm_90"])))[1].steps == ()
     assert exact.read(tmp_path / "nothing") == []
 
 

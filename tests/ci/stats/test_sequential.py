@@ -25,12 +25,12 @@ from ci.stats.sequential import (
     SoFar,
     TrialSeconds,
     adjusted,
-    best,
-    chance,
     decide,
-    found,
-    needed,
-    share,
+    error_share,
+    next_rounds,
+    probability_decided,
+    significant,
+    trials_needed,
 )
 from ci.stats.types import PairedRounds
 
@@ -42,8 +42,8 @@ def case(name, verdict, trials, wants_more=True):
 
 
 def test_the_shares_of_all_looks_add_up_to_the_whole_rate():
-    assert sum(share(n, LOOKS) for n in LOOKS) == pytest.approx(1)
-    assert share(3, LOOKS) == 0
+    assert sum(error_share(n, LOOKS) for n in LOOKS) == pytest.approx(1)
+    assert error_share(3, LOOKS) == 0
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_agrees_with_scipy(p_values):
 
 @pytest.mark.parametrize(("each", "expected"), [(1e-3, [1, 0, 0]), (1e-5, [0, 0, 0])])
 def test_a_finding_needs_both_bounds(each, expected):
-    assert found(np.array([1e-4, 0.01, 0.9]), np.full(3, each), 0.01).tolist() == expected
+    assert significant(np.array([1e-4, 0.01, 0.9]), np.full(3, each), 0.01).tolist() == expected
 
 
 def test_thousands_of_cases_raise_the_bar():
     p_values = np.concatenate([[3e-4], np.full(2999, 0.5)])
-    assert found(p_values, np.full(3000, 4e-4), 0.01).sum() == 0
+    assert significant(p_values, np.full(3000, 4e-4), 0.01).sum() == 0
 
 
 # The chance that more trials decide a case: against playing them, and at its limits.
@@ -117,17 +117,17 @@ def played(now: SoFar, later: int, rule: DecisionRule, draws: int = 200_000) -> 
 @pytest.mark.parametrize(("trials", "later"), [(4, 12), (8, 12), (6, 40)])
 def test_the_chance_is_that_of_playing_the_trials(effect: float, half: float, trials: int, later: int) -> None:
     now = SoFar(effect, half, trials)
-    assert chance(now, later, RULE) == pytest.approx(played(now, later, RULE), abs=0.08)
+    assert probability_decided(now, later, RULE) == pytest.approx(played(now, later, RULE), abs=0.08)
 
 
 def test_needed_is_the_first_number_of_trials_that_is_sure_enough() -> None:
     now = SoFar(0.0, 0.03, 4)
-    more = needed(now, RULE)
+    more = trials_needed(now, RULE)
     assert more
-    assert chance(now, 4 + more, RULE) >= SURE > chance(now, 4 + more - 1, RULE)
-    assert needed(SoFar(0.0, 5.0, 4), RULE) is None
+    assert probability_decided(now, 4 + more, RULE) >= SURE > probability_decided(now, 4 + more - 1, RULE)
+    assert trials_needed(SoFar(0.0, 5.0, 4), RULE) is None
     wide = dataclasses.replace(now, half=0.06)
-    assert more < (needed(wide, RULE) or MOST_TRIALS)
+    assert more < (trials_needed(wide, RULE) or MOST_TRIALS)
 
 
 # The number of rounds that tells most in a second: against a search, within its limits, and by the noise alone.
@@ -149,7 +149,7 @@ def test_no_other_number_tells_more_in_a_second(of_round, tau, start, usual):
     def told(rounds: int) -> float:
         return 1 / ((start + rounds) * (tau**2 + of_round**2 / rounds))
 
-    found = best(made(of_round, tau, rounds=usual), had(usual), 0.0001, TrialSeconds(start * 0.01, 0.01))
+    found = next_rounds(made(of_round, tau, rounds=usual), had(usual), 0.0001, TrialSeconds(start * 0.01, 0.01))
     most = max(range(usual, MOST_TIMES * usual + 1, 10), key=told)
     assert abs(found - most) <= 20, "tau is estimated"
     assert told(found) > 0.98 * told(most)
@@ -167,25 +167,25 @@ def test_no_other_number_tells_more_in_a_second(of_round, tau, start, usual):
     ],
 )
 def test_never_fewer_than_usual_and_never_many_more(of_round, tau, start_s, round_s, wanted):
-    assert best(made(of_round, tau), had(40), 0.001, TrialSeconds(start_s, round_s)) == wanted
+    assert next_rounds(made(of_round, tau), had(40), 0.001, TrialSeconds(start_s, round_s)) == wanted
 
 
 def test_the_effect_has_no_part_in_it():
     cost = TrialSeconds(3.0, 0.01)
     quiet = made(0.02, 0.004)
     slower = dataclasses.replace(quiet, shift=quiet.shift + 0.05)
-    assert best(quiet, had(40), 0.001, cost) == best(slower, had(40), 0.001, cost)
+    assert next_rounds(quiet, had(40), 0.001, cost) == next_rounds(slower, had(40), 0.001, cost)
 
 
 def test_one_trial_says_nothing_of_starts():
-    assert best(made(0.1, 0.0, trials=1), had(40, 1), 0.001, TrialSeconds(100.0, 0.001)) == 40
+    assert next_rounds(made(0.1, 0.0, trials=1), had(40, 1), 0.001, TrialSeconds(100.0, 0.001)) == 40
 
 
 def test_trials_of_different_lengths_agree_on_a_round():
     cost, few, many = TrialSeconds(3.0, 0.01), made(0.02, 0.004, 200, 40), made(0.02, 0.004, 200, 120)
     fields = [np.concatenate([getattr(few, f.name), getattr(many, f.name)]) for f in dataclasses.fields(Shifts)]
-    mixed = best(Shifts(*fields), np.concatenate([had(40, 200), had(120, 200)]), 0.001, cost)
-    assert abs(mixed - best(made(0.02, 0.004), had(40), 0.001, cost)) <= 20
+    mixed = next_rounds(Shifts(*fields), np.concatenate([had(40, 200), had(120, 200)]), 0.001, cost)
+    assert abs(mixed - next_rounds(made(0.02, 0.004), had(40), 0.001, cost)) <= 20
 
 
 RNG = np.random.default_rng(8)
@@ -201,7 +201,7 @@ def sample(effect, numbers=range(6)):
 
 def test_mean_and_median_over_shapes_within_each_trial():
     members = [sample(e) for e in (0.01, 0.02, 0.03, 0.9)]
-    mean, median = grouping.together(members, robust=False), grouping.together(members, robust=True)
+    mean, median = grouping.joined_sample(members, robust=False), grouping.joined_sample(members, robust=True)
     for i in range(6):
         values = [m.shifts.shift[i] for m in members]
         assert mean.shifts.shift[i] == pytest.approx(np.mean(values))
@@ -210,14 +210,14 @@ def test_mean_and_median_over_shapes_within_each_trial():
 
 
 def test_only_common_trials_are_used_and_too_few_are_refused():
-    joined = grouping.together([sample(0, range(6)), sample(0, range(2, 8))], robust=False)
+    joined = grouping.joined_sample([sample(0, range(6)), sample(0, range(2, 8))], robust=False)
     assert joined.numbers == (2, 3, 4, 5)
-    assert grouping.together([sample(0, range(4)), sample(0, range(2, 8))], robust=False) is None
+    assert grouping.joined_sample([sample(0, range(4)), sample(0, range(2, 8))], robust=False) is None
 
 
 def test_neighbours_need_four():
-    assert grouping.neighbours(list("aabbbbaac")) == [[0, 1, 6, 7], [2, 3, 4, 5]]
-    assert grouping.neighbours(list("aaab")) == []
+    assert grouping.groups_of_equal(list("aabbbbaac")) == [[0, 1, 6, 7], [2, 3, 4, 5]]
+    assert grouping.groups_of_equal(list("aaab")) == []
 
 
 @pytest.mark.parametrize(("slower", "faster", "said"), [(8, 0, True), (0, 9, True), (7, 0, False), (20, 1, False)])

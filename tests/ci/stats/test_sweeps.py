@@ -36,7 +36,7 @@ def swept(truth: np.ndarray, noise: list, random: np.random.Generator, miss: flo
             seen[point].append(one)
         made = estimates([seen[point] for point in alive], LEAST)
         if rung < len(ROUNDS) - 1:
-            alive = alive[halving.kept(made.mean, made.sd, halving.shares(miss, len(ROUNDS) - 1))]
+            alive = alive[halving.survivors(made.mean, made.sd, halving.miss_per_rung(miss, len(ROUNDS) - 1))]
     return int(alive[np.argmin(made.mean)]), later
 
 
@@ -66,25 +66,25 @@ def test_the_winner_is_within_one_percent_of_the_best_with_the_stated_chance(cas
 
 def test_noise_forbids_to_drop_and_certainty_drops_all_but_the_best() -> None:
     mean = np.linspace(0, 0.5, 50)
-    assert halving.kept(mean, np.full(50, 0.3), 0.01).all()
-    assert halving.kept(mean, np.full(50, 1e-4), 0.01, indifference=0.0).tolist() == [True] + [False] * 49
+    assert halving.survivors(mean, np.full(50, 0.3), 0.01).all()
+    assert halving.survivors(mean, np.full(50, 1e-4), 0.01, indifference=0.0).tolist() == [True] + [False] * 49
 
 
 def test_the_best_is_kept_as_often_as_promised() -> None:
     random = np.random.default_rng(3)
     truth, sd, lost = np.linspace(0, 0.04, 40), np.full(40, 0.006), 0
     for _ in range(2000):
-        lost += not halving.kept(random.normal(truth, sd), sd, 0.10, indifference=0.0)[0]
+        lost += not halving.survivors(random.normal(truth, sd), sd, 0.10, indifference=0.0)[0]
     assert lost <= 0.10 * 2000
 
 
 def test_points_within_the_indifference_of_the_leader_all_stay() -> None:
-    assert halving.kept(np.array([0.0, 0.0099, 0.02]), np.full(3, 1e-5), 0.05).tolist() == [True, True, False]
+    assert halving.survivors(np.array([0.0, 0.0099, 0.02]), np.full(3, 1e-5), 0.05).tolist() == [True, True, False]
 
 
 def test_nothing_to_choose_from() -> None:
-    assert halving.kept(np.empty(0), np.empty(0), 0.05).tolist() == []
-    assert halving.kept(np.array([0.3]), np.array([0.1]), 0.05).tolist() == [True]
+    assert halving.survivors(np.empty(0), np.empty(0), 0.05).tolist() == []
+    assert halving.survivors(np.array([0.3]), np.array([0.1]), 0.05).tolist() == [True]
 
 
 @pytest.mark.parametrize("case", ["tgemm", "tgemm_m64", "mm_m16", "mm", "copy"])
