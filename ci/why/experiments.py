@@ -27,6 +27,7 @@ from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why import search
 from ci.why.search import CauseAnswer, Slowdown, Suspect, SuspectKind, classified
+from kernels import project
 
 # Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
 
@@ -93,9 +94,20 @@ class Sides:
 
 
 def listed(folder: Path) -> list[str]:
-    """The files of a checkout, committed or not, without ignored ones and without records."""
-    names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", *records(folder))
-    return [name for name in names.split("\0") if name and not (folder / name).is_dir()]
+    """The files of a checkout, committed or not, those of submodules too, without records.
+
+    Ignored files are left out, but in a checkout that a project prepares, which is made of nothing else.
+    """
+    own, ignored = ("--cached", "--others", "--exclude-standard"), ("--others", "--ignored", "--exclude-standard")
+    prepared = (folder / ".git").is_file() and project.around(folder).prepare
+    asked = [own, ignored] if prepared else [own]
+    names = [git(folder, "ls-files", "-z", *how, "--", ".", *records(folder)).split("\0") for how in asked]
+    found = []
+    for name in filter(None, (name for some in names for name in some)):
+        below = (folder / name).rglob("*") if (folder / name).is_dir() else [folder / name]
+        files = [path for path in below if not path.is_dir() and not {".git", "__pycache__"} & {*path.parts}]
+        found += [path.relative_to(folder).as_posix() for path in files]
+    return found
 
 
 def content(path: Path) -> bytes | None:

@@ -199,3 +199,12 @@ def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
     done = ridgeline("check", *FEW)
     assert (done.exit_code, "BROKEN" in done.output) == (1, True)
     assert "gfx942, gfx950: wrong" in said(done)
+
+
+def test_code_of_an_operator_with_a_name_of_ours_is_compared_and_executed_on_every_target(root: Path) -> None:
+    code = NAP.replace('"nap",\n', '"gemm",\n') + TRITON
+    commit(root, **{"perf/nap.py": code})
+    commit(root, **{"perf/nap.py": code.replace("* 2.0, inside", "* 2.0, at < n")})
+    done = ridgeline("isa", "HEAD^", "HEAD", "--execute")
+    assert (done.exit_code, "ISA: SAME 5 of 5 configurations" in said(done)) == (0, True), done.output
+    assert "compiled for gfx942, gfx950, sm_90, as `check` does" in said(done)

@@ -85,3 +85,9 @@ def test_a_record_that_cannot_be_read_is_named_and_is_no_pass(root: Path) -> Non
     assert (done.exit_code, notes.name in done.output.replace("\n", "")) == (2, True)
     done = ridgeline("doctor")
     assert notes.name in done.output.replace("\n", "")
+
+
+def test_commits_with_equal_files_are_the_same_whatever_is_recorded(root: Path) -> None:
+    commit(root, **{"notes.md": "a word"})
+    done = ridgeline("gate", "HEAD^", "HEAD")
+    assert (done.exit_code, "SAME the same kernel files on both sides" in " ".join(done.stdout.split())) == (0, True)

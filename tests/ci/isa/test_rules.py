@@ -296,29 +296,3 @@ def test_a_policy_file_that_cannot_be_read(tmp_path):
         load_policy(tmp_path / "p.toml")
     (tmp_path / "p.toml").write_text("")
     assert load_policy(tmp_path / "p.toml") == IsaPolicy()
-
-
-STRAIGHT = {"loops": 0, "loop": None, "matrix": {}, "store_widths": {"16": 4}, "load_widths": {"16": 12}}
-
-
-@pytest.mark.parametrize(
-    ("more", "rule", "judged"),
-    [
-        ({"load_widths": {"16": 16}}, "loaded_bytes", True),
-        ({"load_widths": {"16": 14}}, "loaded_bytes", False),
-        ({"load_widths": {"16": 24}, "store_widths": {"16": 8}}, "loaded_bytes", None),
-        ({"load_widths": {"16": 16}, "loops": 1}, "loaded_bytes", None),
-    ],
-)
-def test_memory_that_is_read_again_is_judged_by_the_bytes_of_each_element(more, rule, judged):
-    said = found(STRAIGHT, STRAIGHT | more)
-    assert (said[rule][1] if rule in said else None) is judged
-    if judged:
-        assert said[rule][0] == "3 → 4 B loaded per byte stored, +33.3 %: memory is read again"
-
-
-def test_where_both_sides_were_executed_their_counts_decide_over_a_reread():
-    base, head = entry(**STRAIGHT), entry(code="b", **STRAIGHT | {"load_widths": {"16": 16}})
-    [judged] = [one for one in findings(base, head, IsaPolicy()) if one.judged]
-    assert judged.rule == "loaded_bytes"
-    assert [one for one in findings(base, head, IsaPolicy(), counted=True) if one.judged] == []

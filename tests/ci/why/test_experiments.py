@@ -10,12 +10,12 @@ import pytest
 from ci.git.repository import Repository
 from ci.isa.compiled import CompiledTree, parse
 from ci.why import suspects
-from ci.why.experiments import Sides
+from ci.why.experiments import Sides, listed
 from ci.why.search import Suspect, SuspectKind
 from ci.why.suspects import SAME_CODE, differences, modifiers
 from tests.ci.isa.trees import ROOT
 from tests.ci.why import toy
-from tests.kit import git
+from tests.kit import commit, git, repository
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def sides(tmp_path: Path) -> Sides:
     folder = toy.repository(tmp_path / "repository")
     (folder / "toys" / "doze" / "gone.py").write_text("X = 1\n")
     toy.committed(folder, "base")
-    repository = Repository(folder)
-    base = repository.checkout("HEAD", "base")
+    clone = Repository(folder)
+    base = clone.checkout("HEAD", "base")
     toy.changed(folder, toy.COPY)
     (folder / "toys" / "doze" / "gone.py").unlink()
     (folder / "toys" / "doze" / "new.py").write_text("X = 2\n")
     (folder / "toys" / "__init__.py").write_text("# a comment\n")
-    return Sides(base, repository.working_tree(), tmp_path / "why")
+    return Sides(base, clone.working_tree(), tmp_path / "why")
 
 
 def state(folder: Path) -> str:
@@ -125,3 +125,17 @@ def test_what_two_compilers_make_differently_is_said_by_the_rules(tmp_path) -> N
     said = list(differences(recorded("3.6.0"), recorded("3.8.0"), tmp_path))
     assert len(said) > 3
     assert SAME_CODE not in said
+
+
+def test_a_tree_between_has_the_files_of_submodules_and_what_the_project_prepares(tmp_path: Path) -> None:
+    speed = repository(tmp_path / "speed", **{"nap.py": "SECONDS = 0.001\n"})
+    settings = 'checkout = {prepare = "mkdir -p made/__pycache__; touch made/version.py made/__pycache__/a.pyc"}\n'
+    root = repository(tmp_path / "mine", **{"ridgeline.toml": settings, ".gitignore": "made/\n", "a.py": ""})
+    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", speed, "speed")
+    commit(root)
+    checkout = Repository(root).checkout("HEAD", "head").path
+    names = {".gitignore", ".gitmodules", "a.py", "ridgeline.toml", "speed/nap.py"}
+    assert set(listed(checkout)) == {*names, "made/version.py"}
+    (root / "made").mkdir()
+    (root / "made" / "else.py").touch()
+    assert set(listed(root)) == names, "a working tree has all kinds of ignored files"
