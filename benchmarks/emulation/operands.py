@@ -172,7 +172,11 @@ def _part(read: Reader, opsel: int, index: int, size: int) -> Reader:
 
 
 def _pair(inst: Any, index: int, code: int, kind: str) -> Reader:
-    """Both numbers of a packed operand, from halves or from two registers, each selected and negated by itself."""
+    """Both numbers of a packed operand, from halves or from two registers, each selected and negated by itself.
+
+    A constant is fp16 in its lower half for operations on fp16; for those on integers it is 32 bits, of fp32 or an
+    integer, so that the upper half of 0.5 is 0x3F00 (LLVM's getInlineEncodingV216).
+    """
     high = inst.opsel if inst.op.name == "V_PK_MOV_B32" else inst.opsel_hi | inst.opsel_hi2 << 2
     fixed = 128 <= code < VECTOR
     parts = []
@@ -182,7 +186,8 @@ def _pair(inst: Any, index: int, code: int, kind: str) -> Reader:
                 raise Unknown("the upper half of a constant")
             read = bits(code + select, "b32")
         else:
-            read = _part(bits(code, "b16" if fixed else "b32"), select, 0, 16)
+            of_half = fixed and kind not in ("u16", "i16", "b16")
+            read = _part(bits(code, "b16" if of_half else "b32"), select, 0, 16)
         parts.append(typed(read, kind, negative=signs >> index & 1))
     low, upper = parts
     return lambda w: side_by_side(low(w), upper(w))

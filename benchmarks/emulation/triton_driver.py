@@ -175,7 +175,7 @@ def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
         return np.asarray(value if value is not None else 0)
     if value.device.type != device.partition(":")[0]:
         raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({value.device.type} tensor?)")
-    storage = value.untyped_storage()
+    storage = getattr(value, "base", value).untyped_storage()  # of what triton.reinterpret wraps
     if storage.nbytes() and not memory.knows(storage.data_ptr()):
         contents = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
         memory.add(storage.data_ptr(), np.ctypeslib.as_array(contents), f"a tensor of {tuple(value.shape)}")
