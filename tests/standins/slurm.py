@@ -57,12 +57,22 @@ def environment(pid: int) -> dict[str, str]:
     return dict(entry.decode(errors="replace").split("=", 1) for entry in entries if b"=" in entry)
 
 
+CLAIMS = list[socket.socket]()
+"""A name in the kernel for each port of a cluster of this process, until it ends (unix(7), abstract sockets)."""
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on.  They stay free while a daemon is away: no connection is given one of these."""
+    """Ports that nobody listens on, and that no other process of the tests is given before a daemon has come to it.
+
+    They stay free while a daemon is away: no connection is given one of these.
+    """
     found: set[int] = set()
     while len(found) < count:
+        port, claim = random.randrange(*PORTS), socket.socket(socket.AF_UNIX)
         with contextlib.suppress(OSError), socket.socket() as one:
-            one.bind(("127.0.0.1", port := random.randrange(*PORTS)))
+            claim.bind(f"\0ridgeline-port-{port}")
+            one.bind(("127.0.0.1", port))
+            CLAIMS.append(claim)
             found.add(port)
     return sorted(found)
 
