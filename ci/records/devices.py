@@ -13,7 +13,7 @@ from ci.stats.types import Clocks
 from ci.trials.trial import HeapHome, Trial
 
 HARMLESS = re.compile(r"none|idle|application clocks|display clocks|sync boost|software power cap")
-"""Reasons that are no fault (benchmarks.coordinator.device_state.NVML_REASONS); all others are heat, power or AMD's."""
+"""Reasons that are no fault (benchmarks.machine.gpus.NVML_REASONS); all others are heat, power or AMD's."""
 
 
 class DeviceAtWork(NamedTuple):
