@@ -7,9 +7,9 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
+import contextlib
 import dataclasses
 import json
-import math
 import os
 import signal
 import sys
@@ -25,7 +25,7 @@ from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
 from benchmarks.points import PointsFile
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Check, Json, JsonObject, Unfit, number, whole
 from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
 
 USAGE, INTERRUPTED = 3, 130
@@ -44,8 +44,8 @@ class StrictParser(argparse.ArgumentParser):
 def run(command: Callable[[], int], interrupted: str) -> int:
     """The exit code of a command; what ends it becomes a sentence on stderr and a code.  interrupted: what is kept."""
     lifetime.keep_orphans()
-    for number in ENDING:
-        signal.signal(number, _interrupted)
+    for ending in ENDING:
+        signal.signal(ending, _interrupted)
     try:
         return command()
     except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
@@ -116,13 +116,9 @@ def role_value(text: str) -> tuple[str, str]:
 
 
 def role_date(text: str) -> tuple[str, int]:
-    """ROLE=MS, milliseconds since 1970 UTC."""
+    """ROLE=MS, milliseconds since 1970 UTC, of a date before 2100."""
     role, value = role_value(text)
-    if not (value.isascii() and value.isdigit()):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number of milliseconds since 1970")
-    if len(value) > len(str(LATEST_MS)) or not EARLIEST_MS <= int(value) <= LATEST_MS:
-        raise argparse.ArgumentTypeError(f"{value} ms is not a date between 1970 and 2100")
-    return role, int(value)
+    return role, fitting(int, whole(EARLIEST_MS, LATEST_MS))(value)
 
 
 def knob(text: str) -> tuple[str, Any]:
@@ -144,29 +140,23 @@ def knob(text: str) -> tuple[str, Any]:
     return key, found
 
 
-def _whole(least: int, below: int, expected: str) -> Callable[[str], int]:
-    def parsed(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) < below):
-            raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
-        return int(text)
+def fitting(convert: Callable[[str], Any], check: Check) -> Callable[[str], Any]:
+    """What makes a value of a word, held to a check."""
 
-    return parsed
-
-
-def _seconds(least: float, most: float, what: str = "") -> Callable[[str], float]:
-    def parsed(text: str) -> float:
+    def parsed(text: str) -> Any:
+        value: Any = text
+        with contextlib.suppress(ValueError):
+            value = convert(text)
         try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not least <= seconds <= most:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected {what}{least:g} to {most:g} seconds")
-        return seconds
+            check(value, "the value")
+        except Unfit as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value
 
     return parsed
 
 
-positive, seed = _whole(1, 10**9, "a number of at least 1"), _whole(0, MOST_SEED, "a whole number from 0 to 2**63 - 1")
+positive, seed = fitting(int, whole(1, 10**9)), fitting(int, whole(0, MOST_SEED - 1))
 
 
 def heap(text: str) -> str:
@@ -201,8 +191,8 @@ FILE: Kind = {"type": Path, "metavar": "FILE"}
 NEEDED_FILE: Kind = {**FILE, "required": True}
 COUNT: Kind = {"type": positive, "metavar": "N"}
 SEED: Kind = {"type": seed, "metavar": "N", "default": 0}
-SECONDS: Kind = {"type": _seconds(LEAST_DEADLINE_S, MOST_DEADLINE_S), "metavar": "SECONDS"}
-BURST: Kind = {"type": _seconds(SHORTEST_BURST_S, LONGEST_BURST_S, "a burst of "), "metavar": "SECONDS"}
+SECONDS: Kind = {"type": fitting(float, number(LEAST_DEADLINE_S, MOST_DEADLINE_S)), "metavar": "SECONDS"}
+BURST: Kind = {"type": fitting(float, number(SHORTEST_BURST_S, LONGEST_BURST_S)), "metavar": "SECONDS"}
 CACHE: Kind = {"choices": ("cold", "hot"), "default": DEFAULT.cache}
 
 CHECKOUTS: tuple[Option, ...] = (
