@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from tests.test_house import PACKAGES, files, imports
+from tests.modules import PACKAGES, files, imports
 
 COLUMNS = {"kernels": 2, "benchmarks": 2, "ci": 3, "dashboards": 1}
 """Columns of boxes that a package takes."""
