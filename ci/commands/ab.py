@@ -9,8 +9,7 @@ import click
 
 from ci import programs
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
-from ci.commands.common.outcome import check_recordable, compared, finish, shown
-from ci.commands.common.why import WHY
+from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
 from ci.git.repository import Repository
 from ci.harness import machine_kind
 from ci.judging import live, policy

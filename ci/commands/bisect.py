@@ -30,7 +30,7 @@ from ci.bisect.axes import (
 from ci.bisect.outcomes import LiveTrials
 from ci.bisect.search import expected_trials, replayed, search, state_of
 from ci.commands.common.measuring import here
-from ci.commands.common.why import CACHE, WHY, explained_commit
+from ci.commands.common.outcome import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind
 from ci.history import reading, triage, words

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import click
 
-from ci.commands.common.measuring import TIMINGS, VerbClock, scratch
-from ci.commands.common.outcome import check_recordable, compared, finish
-from ci.commands.common.tuned import with_changed_rows
-from ci.commands.common.why import WHY
+from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, with_changed_rows
+from ci.commands.common.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check

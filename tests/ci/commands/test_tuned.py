@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.reach.operators import Reach
-from ci.commands.common import tuned
+from ci.commands.common import measuring
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MeasurePlan
 
@@ -34,14 +34,14 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (tmp_path / role / "perf").mkdir(parents=True)
         table = f"[gfx950.large]\nnum_warps = {rows['large']}\n[sm_90.x]\na = 1\n"
         (tmp_path / role / "perf/tuned.toml").write_text(table)
-    monkeypatch.setattr(tuned, "query", query)
-    monkeypatch.setattr(tuned, "machine_kind", lambda: "cpu")
+    monkeypatch.setattr(measuring, "query", query)
+    monkeypatch.setattr(measuring, "machine_kind", lambda: "cpu")
     return arches
 
 
 def planned(folder: Path, reach: Reach, plan: MeasurePlan = PLAN) -> MeasurePlan:
     sides = [LocalCheckout(role, folder / role, Commit("1" * 40, 0, "")) for role in WARPS]
-    return tuned.with_changed_rows(plan, reach, sides, Console(file=io.StringIO()))
+    return measuring.with_changed_rows(plan, reach, sides, Console(file=io.StringIO()))
 
 
 def test_the_cases_whose_rows_changed_are_measured_of_whatever_tier(tmp_path: Path, asked: list[str]) -> None:

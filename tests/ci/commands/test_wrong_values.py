@@ -185,7 +185,7 @@ def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
     shutil.rmtree(copied / "results" / ".cache", ignore_errors=True)
     with no_room():
         found = ridgeline(*words.split())
-    assert (found.exit_code, found.stdout) == (wanted.exit_code, wanted.stdout)
+    assert (found.exit_code, found.stdout) == (wanted.exit_code, wanted.stdout), found.stderr
 
 
 READ = ("events", "gate HEAD^ HEAD", "export --out new.csv")

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ci.bisect.axes import RowPlace
 from ci.commands.bisect import neighbours
-from ci.commands.common import why
-from ci.commands.common.why import hand_over
+from ci.commands.common import outcome as why
+from ci.commands.common.outcome import hand_over
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging import policy
