@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ci.judging.types import CaseVerdict, Verdict
-from ci.judging.types import Group as Cause
-from ci.records.ledger import Explanation
 from ci.report import words
+from ci.report.blocks import LISTED, Block, Bullets, CaseTable, Fold, Heading, Links, Paragraph, Title, blocks_of
 from ci.report.document import Bullet
-from ci.report.model import Report, grouped
+from ci.report.model import Report
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -33,14 +33,8 @@ STYLE = {
     Verdict.GONE: "yellow",
 }
 PLOT_WIDTH = 21
-COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13, "trials": 6}
-"""Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
 BESIDE_NAME = 45
 """Columns of the time and its interval, at their widest, with the space between them."""
-LISTED = 12
-"""Most lines in a list of what is not known; the JSON report has all of them."""
-EXPECTED = ("unsupported", "skipped", "unchanged")
-"""What is not measured for a reason that is no fault: one line counts it, the written reports list it."""
 ROWS = 40
 """Most rows in one table: one screen."""
 ASCII = str.maketrans("→µ●─│×…°•├┤·", ">uo-|x~ *[].")
@@ -59,7 +53,7 @@ def render(report: Report, width: int = 100, colour: bool = False, ascii_only: b
         legacy_windows=False,
         _environ={},
     )
-    console.print(document(report, width))
+    console.print(document(report, console))
     text = "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
     return text.translate(ASCII) if ascii_only else text
 
@@ -70,95 +64,102 @@ def show(report: Report, console: Console) -> None:
         names = [words.plain(case.case) for case in report.judgement.cases]
         console.width = max([console.width, *(len(name) + BESIDE_NAME for name in names)])
     if console.encoding.lower().startswith("utf"):
-        console.print(document(report, console.width), highlight=False)
+        console.print(document(report, console), highlight=False)
     else:
         console.out(render(report, console.width, ascii_only=True), highlight=False, end="")
 
 
-def document(report: Report, width: int) -> RenderableType:
+def document(report: Report, console: Console) -> RenderableType:
     """The report as something rich can print."""
-    blocks = [
-        _head(report),
-        *_moved(report, width),
-        *causes(report.explanations),
-        *_floors(report),
-        *_machine_code(report),
-        _rest(report),
-        *_unknown(report, width),
-        *_list("warning", grouped(report.all_warnings)),
-        *_machine(report),
-    ]
-    return Group(*blocks)
+    scale = _scale(report.moved() or report.judgement.cases)
+    return Group(*(part for block in blocks_of(report) for part in _block(block, console, scale)))
 
 
-def _head(report: Report) -> RenderableType:
-    head = Text.assemble(
-        (f" {report.verdict} ", f"bold white on {STYLE[report.verdict]}"),
-        " ",
-        (words.plain(report.judgement.why, 400), "bold"),
-    )
-    head.append(f"\n{words.plain(report.title)}", style="dim")
-    if words.sides(report):
-        head.append(": ", style="dim").append(words.plain(words.sides(report)))
-    if report.machine:
-        head.append("\non ", style="dim").append(words.plain(words.machine_line(report.machine)))
-    if report.ran:
-        head.append("\ncode of this change that ran: ", style="dim").append(words.plain(words.ran(report.ran)))
-    return head
-
-
-def _moved(report: Report, width: int) -> Iterator[RenderableType]:
-    for cause, cases in words.groups_of(report):
-        verdict = cases[0].verdict
-        title = Text.assemble((f"\n{verdict}", f"bold {STYLE[verdict]}"), "  ")
-        yield title.append(words.plain(words.cause(cause, cases), 400))
-        yield from _cases(report, cause, cases, width)
-
-
-def _cases(report: Report, cause: Cause | None, cases: Sequence[CaseVerdict], width: int) -> Iterator[RenderableType]:
-    """A table with its reasons; a list of reasons for cases without times."""
-    if any(case.ratio is not None for case in cases):
-        yield Padding(_table(report, cases[:ROWS], width, _scale(report.moved() or cases)), (0, 0, 0, 2))
-        yield from _more(len(cases) - ROWS)
-        yield from _bullets(words.why(cause, cases)[:LISTED], "dim")
+def _block(block: Block, console: Console, scale: float, most: int = LISTED) -> Iterator[RenderableType]:
+    """A block of at most so many lines; scale: half the width of all plots, in percent."""
+    if isinstance(block, Title):
+        badge = (f" {block.verdict} ", f"bold white on {STYLE[block.verdict]}")
+        yield Text.assemble(badge, " ", (words.plain(block.why, 400), "bold"))
+    elif isinstance(block, Heading):
+        verdict = (f"{block.verdict}  ", f"bold {STYLE[block.verdict]}") if block.verdict else ""
+        cases = f" {words.named(block.cases)}" if block.cases else ""
+        yield Text.assemble("\n", verdict, (words.plain(block.text + cases, 400), "" if block.verdict else "bold"))
+    elif isinstance(block, Paragraph):
+        parts = [(words.printable(text)[:480], "bold" if style == "strong" else "") for text, style in block.spans]
+        yield Text.assemble(*parts)
+    elif isinstance(block, Bullets):
+        yield from _bullets(block.lines, most)
+    elif isinstance(block, CaseTable):
+        yield from _table(block, console, scale, ROWS if most == LISTED else most)
+    elif isinstance(block, Links):
+        for label, url in block.addresses.items():
+            yield Text(f"{words.plain(label)}: {words.plain(url)}", overflow="fold")
     else:
-        yield from _bullets(words.evidence(cases))
+        yield from _fold(block, console, scale)
 
 
-def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: float) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    name = max(len(words.plain(case.case)) for case in (*report.moved(), *cases))
-    cells = {column: [_cell(report, case, column, scale) for case in cases] for column in COLUMNS}
-    widths = {column: max(COLUMNS[column], *(len(cell) for cell in cells[column])) for column in COLUMNS}
-    shown = _columns(report, widths, width - name)
-    table.add_column("case", overflow="fold", min_width=min(name, width // 2))
-    for column in shown:
-        title = _axis(scale) if column == "plot" else column
-        table.add_column(title, justify="left" if column == "plot" else "right", no_wrap=True)
-    for number, case in enumerate(cases):
-        table.add_row(Text(words.plain(case.case)), *(cells[column][number] for column in shown))
-    return table
+def _fold(fold: Fold, console: Console, scale: float) -> Iterator[RenderableType]:
+    """Its title, and what of it is not to be missed."""
+    if fold.shown is None:
+        return
+    many = f" ({fold.count})" if fold.count > 1 else ""
+    yield Text(f"\n{words.plain(fold.title + many, 400)}", style="bold yellow" if fold.shown else "dim")
+    left = fold.shown
+    for block in fold.blocks:
+        if left > 0:
+            yield from _block(block, console, scale, left)
+        left -= len(block.lines) if isinstance(block, Bullets) else 0
 
 
-def _columns(report: Report, widths: dict[str, int], room: int) -> list[str]:
-    """The columns for which there is room beside the names, in the order of COLUMNS."""
-    kept, left = set(), room - 2
-    for column in ("time", "interval %", "base → head", "head reaches", "plot", "trials"):
-        left -= widths[column] + 3
-        if left < 0 and column not in ("time", "interval %"):
-            break
-        if column != "head reaches" or report.costs:
-            kept.add(column)
-        else:
-            left += widths[column] + 3
-    return [column for column in COLUMNS if column in kept]
+def _bullets(lines: Sequence[Bullet], most: int) -> Iterator[RenderableType]:
+    for line in lines[:most]:
+        row = Table.grid(padding=(0, 1, 0, 0))
+        row.add_row(Text("  •", style="dim"), Text(words.plain(words.told(line), 600), style=line.style))
+        yield row
+    yield from _more(len(lines) - most)
 
 
-def _cell(report: Report, case: CaseVerdict, column: str, scale: float) -> Text:
-    if column == "plot":
-        return Text(_plot(case, scale), style=STYLE[case.verdict])
-    styles = {"time": f"bold {STYLE[case.verdict]}", "head reaches": "cyan", "trials": "dim"}
-    return Text(words.cells(report, case)[column], style=styles.get(column, ""))
+def _more(number: int) -> Iterator[RenderableType]:
+    if number > 0:
+        yield Text(f"  • and {number} more (the JSON report lists them)", style="dim")
+
+
+SHORTEST_NAME = 10
+"""Characters of a line of a case's name, which is folded on a narrow terminal and never cut."""
+
+LEAST_NEEDED = ("trials", "plot", "head reaches", "base → head")
+"""Columns that leave a table that is wider than the terminal, in this order."""
+
+
+def _table(table: CaseTable, console: Console, scale: float, most: int) -> Iterator[RenderableType]:
+    columns = [part for column in table.columns for part in ((column, "plot") if column == "interval %" else (column,))]
+    made = _rich_table(table, columns, scale, most)
+    for column in LEAST_NEEDED:
+        if _width(made, console) > console.width and column in columns:
+            columns.remove(column)
+            made = _rich_table(table, columns, scale, most)
+    yield Padding(made, (0, 0, 0, 2))
+    yield from _more(len(table.cases) - most)
+
+
+def _width(table: Table, console: Console) -> int:
+    """Of a table that shortens nothing, with its indent."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum + 2
+
+
+def _rich_table(table: CaseTable, columns: Sequence[str], scale: float, most: int) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    made.add_column("case", overflow="fold", min_width=SHORTEST_NAME)
+    for column in columns:
+        title, side = (_axis(scale), "left") if column == "plot" else (column, "right")
+        made.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for case, cells in list(zip(table.cases, table.rows, strict=True))[:most]:
+        style = STYLE[case.verdict]
+        styles = {"time": f"bold {style}", "plot": style, "head reaches": "cyan", "trials": "dim"}
+        shown = (_plot(case, scale) if column == "plot" else cells[column] for column in columns)
+        parts = (Text(text, style=styles.get(column, "")) for text, column in zip(shown, columns, strict=True))
+        made.add_row(Text(words.plain(case.case)), *parts)
+    return made
 
 
 def _scale(cases: Iterable[CaseVerdict]) -> float:
@@ -189,89 +190,3 @@ def _plot(case: CaseVerdict, scale: float) -> str:
         line[at] = "─"
     line[low], line[high], line[middle] = "├", "┤", "●"
     return "".join(line)
-
-
-def causes(explanations: Iterable[Explanation]) -> Iterator[RenderableType]:
-    """Why cases are slower, what else was tried, and what the compiler emits differently."""
-    for one in explanations:
-        yield Text.assemble(("\nwhy ", "bold"), (words.plain(words.named(one.cases), 400), "bold"))
-        sentence = Bullet(one.sentence, style=STYLE[Verdict.SLOWER] if one.state == "proven" else "yellow")
-        yield from map(_bullet, [sentence, *(Bullet(line, style="dim") for line in words.cause_lines(one, LISTED))])
-
-
-def _floors(report: Report) -> Iterator[RenderableType]:
-    met = sum(floor.state == "met" for floor in report.judgement.floors)
-    if report.judgement.floors:
-        yield Text.assemble(("\nagainst the vendor library", "bold"), f"  {words.plural(met, 'floor')} met")
-    yield from _bullets(words.floors(report.judgement))
-
-
-def _machine_code(report: Report) -> Iterator[RenderableType]:
-    if report.judgement.machine_code:
-        first, *others = report.judgement.machine_code
-        yield Text.assemble(("\nmachine code ", "bold"), words.plain(first, 480))
-        yield from _bullets(list(map(Bullet, others)))
-
-
-MOST_REASONS = 3
-"""Backends whose reason not to be measured here is printed; the report of `check` has all."""
-
-
-def _rest(report: Report) -> RenderableType:
-    text = Text("\n")
-    for number, part in enumerate(words.folded(report.judgement.cases)):
-        text.append(" · " if number else "").append(part, style="dim")
-    if here := [skip for skip in report.skipped if skip.status in EXPECTED]:
-        reasons = [
-            f"{words.plain(one.what)} not measured here: {words.plain(one.why, 120)}" for one in here[:MOST_REASONS]
-        ]
-        more = [f"{len(here) - MOST_REASONS} more"] if len(here) > MOST_REASONS else []
-        said = "; ".join([*reasons, *more])
-        text.append(" · " if len(text) > 1 else "").append(said, style="dim")
-    return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
-
-
-def _unknown(report: Report, width: int) -> Iterator[RenderableType]:
-    unsure = report.judgement.of(Verdict.CANNOT_TELL)
-    for timed in (True, False):
-        cases = [case for case in unsure if (case.ratio is not None) is timed]
-        if cases:
-            yield Text("\ncannot tell" if timed else "\ncannot tell, without times", style="bold yellow")
-            yield from _cases(report, None, cases[:LISTED] if timed else cases, width)
-            yield from _more(len(cases) - LISTED if timed else 0)
-    faults = [skip for skip in report.skipped if skip.status not in EXPECTED]
-    yield from _list("not measured", words.skipped(faults), "")
-
-
-def _list(title: str, lines: Sequence[Bullet], style: str = "yellow") -> Iterator[RenderableType]:
-    if lines:
-        yield Text(f"\n{title}", style="bold yellow")
-    yield from _bullets(lines, style)
-
-
-def _bullets(lines: Sequence[Bullet], style: str = "") -> Iterator[RenderableType]:
-    for line in lines[:LISTED]:
-        yield _bullet(line, style)
-    yield from _more(len(lines) - LISTED)
-
-
-def _bullet(line: Bullet, style: str = "") -> RenderableType:
-    row = Table.grid(padding=(0, 1, 0, 0))
-    row.add_row(Text("  •", style="dim"), Text(words.plain(words.told(line), 600), style=style or line.style))
-    return row
-
-
-def _more(number: int) -> Iterator[RenderableType]:
-    if number > 0:
-        yield _bullet(Bullet(f"and {number} more (the JSON report lists them)", style="dim"))
-
-
-def _machine(report: Report) -> Iterator[RenderableType]:
-    lines = [(arm, words.clocks_line(clocks)) for arm, clocks in report.clocks.items()]
-    lines += [(label, url) for label, url in report.links.items()]
-    if lines:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for label, value in lines:
-            grid.add_row(Text(words.plain(label), style="dim"), Text(words.plain(value), overflow="fold"))
-        yield Text()
-        yield grid

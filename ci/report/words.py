@@ -270,8 +270,16 @@ def plural(number: int, noun: str) -> str:
 
 
 def plain(text: object, limit: int = 240) -> str:
-    """Text from outside on one line: no control or direction-changing characters, at most `limit` characters."""
-    seen = "".join(" " if char in "\n\r\t\u2028\u2029" else char for char in str(text))
-    kept = "".join(char for char in seen if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    line = re.sub(r" {2,}", " ", kept).strip()
+    """Text from outside on one line, without spaces at its ends; see :func:`printable`."""
+    return _cut(printable(str(text)).strip(), limit)
+
+
+def printable(text: str) -> str:
+    """On one line: no control or direction-changing characters, no two spaces in a row."""
+    seen = "".join(" " if char in "\n\r\t\u2028\u2029" else char for char in text)
+    line = "".join(char for char in seen if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    return re.sub(r" {2,}", " ", line)
+
+
+def _cut(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"

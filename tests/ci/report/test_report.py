@@ -476,7 +476,7 @@ REPORT = Report(
 
 def test_the_terminal_says_the_cause_first_and_then_what_else_was_tried() -> None:
     text = " ".join(terminal.render(REPORT, width=200).split())
-    why = text[text.index("why 2 cases (gemm/triton/m64, gemm/triton/m256)") :]
+    why = text[text.index("Why 2 cases (gemm/triton/m64, gemm/triton/m256)") :]
     places = [
         why.index(part) for part in ("proven", "knob group_m (8 → 4): no effect", "machine code: cache modifiers")
     ]
