@@ -76,9 +76,8 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
     default="first",
 )
 @option(
-    "--json -> json_file",
+    "--json [FILE] -> json_file",
     "With a program: FILE gets a row for each launch. With a code object: print the result as JSON.",
-    metavar="[FILE]",
     is_flag=False,
     flag_value="-",
 )
