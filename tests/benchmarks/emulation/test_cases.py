@@ -253,7 +253,7 @@ def test_the_commands_of_the_guide(tmp_path, monkeypatch, sums):
         done = CliRunner().invoke(main, [*words, "--dry-run"])
         assert done.exit_code == 0, done.output
         assert "small cases for gfx942" in done.output
-    [words] = [shlex.split(words) for words in told if words.startswith("emulate")]
+    [words] = [shlex.split(words) for words in told if words.startswith("emulate softmax.hsaco")]
     code = kernels.compiled(kernels.softmax, "gfx942", ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
     (tmp_path / "softmax.hsaco").write_bytes(code)
     np.savez(
