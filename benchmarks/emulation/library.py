@@ -118,7 +118,8 @@ def _store() -> sqlite3.Connection | None:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeline" / "emulation"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        store = sqlite3.connect(folder / f"{decides.hexdigest()}.sqlite", timeout=30, isolation_level=None)
+        file = folder / f"{decides.hexdigest()}.sqlite"  # autograd launches from a thread of its own
+        store = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
         store.execute("pragma journal_mode=wal")
         store.execute("pragma synchronous=off")
         for table in (

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,7 @@ class Session:
 
     def __init__(self, folder: Path, arch: str, everything: bool) -> None:
         self._folder, self._arch = folder, arch
+        self._one_at_a_time = threading.Lock()
         self._changes: dict[str, Change] = {
             "torch": self._torch,
             "triton.runtime.driver": self._triton,
@@ -122,7 +124,8 @@ class Session:
         begun = time.perf_counter()
         row: dict[str, Any] = {"kernel": launch.code.name, "arch": self._arch, "grid": launch.grid}
         try:
-            done = launch.executed()
+            with self._one_at_a_time:
+                done = launch.executed()
         except (NotExecutable, Unknown) as error:
             at = getattr(error, "at", None)
             line = source_line(launch.code, at) if at is not None else ""
