@@ -10,7 +10,22 @@ from typing import Any
 import numpy as np
 
 from .graph import BOOL, Node
-from .layout import ASK, BUDGET, CACHE, CONTEXT, COUNT, LANES_ON, PARAMETERS, RECORD, SCC, SECOND, SPENT, STOPPED, S
+from .layout import (
+    ASK,
+    BUDGET,
+    CACHE,
+    CONTEXT,
+    COUNT,
+    ISSUED,
+    LANES_ON,
+    PARAMETERS,
+    RECORD,
+    SCC,
+    SECOND,
+    SPENT,
+    STOPPED,
+    S,
+)
 from .lines import CHUNK, Body, ordered, scalar_type
 from .tracing import Access, Effects, ScalarAccess
 from .waves import EXEC, LANES
@@ -22,21 +37,21 @@ TITLE = "THE_FUNCTION"
 """Of the function, until it has a name."""
 
 
-def function(effects: Effects, counts_lanes: bool, divergence: str = "") -> str:
+def function(effects: Effects, counts_lanes: bool, divergence: str = "", queue: str = "") -> str:
     """The text of a function that does what these effects say, after a line for each function that it calls.
 
     counts_lanes: whether active lanes are counted.  divergence: of a branch on EXEC, "taken" or "left" where a part of
-    the code begins that only some lanes need.
+    the code begins that only some lanes need.  queue: the counter that waits for it.
     """
-    made = _Function(TITLE, effects, counts_lanes, divergence)
+    made = _Function(TITLE, effects, counts_lanes, divergence, queue)
     text = made.text()
     return "\n".join([*sorted(made.declared), text])
 
 
 class _Function(Body):
-    def __init__(self, name: str, effects: Effects, counts_lanes: bool, divergence: str) -> None:
+    def __init__(self, name: str, effects: Effects, counts_lanes: bool, divergence: str, queue: str) -> None:
         super().__init__(effects)
-        self.title, self.counts_lanes, self.divergence = name, counts_lanes, divergence
+        self.title, self.counts_lanes, self.divergence, self.queue = name, counts_lanes, divergence, queue
         self.bases: dict[int, str] = {}
         self.pointers: dict[int, str] = {}
         self.chunk_start = self.offset32 = ""
@@ -185,6 +200,10 @@ class _Function(Body):
 
     def _count_up(self) -> None:
         self._add(COUNT, "1")
+        if self.queue:
+            place = self.at("%st", ISSUED + 8 * (self.queue == "vm"))
+            before = self.put(f"load i64, ptr {place}")
+            self.do(f"store i64 {self.put(f'add i64 {before}, 1')}, ptr {place}")
         if self.counts_lanes:
             mask = self.put(f"load i64, ptr {self.at('%st', S + 4 * EXEC)}, align 8")
             self._add(LANES_ON, self.intrinsic("llvm.ctpop.i64", "i64", ("i64", mask)))
@@ -265,5 +284,5 @@ class _Function(Body):
             addresses, data = self.datas[access.number]
             name = f"{access.what}_{'local' if access.local else 'memory'}_{access.size}"
             given = f"ptr %context, ptr %rec, ptr {addresses}, i64 {self.value(access.mask, False)}, ptr {data}"
-            self.do(f"call void @{name}({given})")
-            self.declared.add(f"declare void @{name}(ptr, ptr, ptr, i64, ptr)")
+            self.do(f"call void @{name}({given}, i64 {int(self.queue == 'vm')})")
+            self.declared.add(f"declare void @{name}(ptr, ptr, ptr, i64, ptr, i64)")

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from . import library, runtime
+from . import hazards, library, runtime
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
 from .graph import Untraceable
+from .hazards import Waits, waits
 from .layout import (
     ASK,
     CACHE,
     COUNT,
     DONE,
     FUNCTION,
+    ISSUED,
     LANES_ON,
     MOST_PARAMETERS,
     PARAMETERS,
@@ -41,8 +43,10 @@ from .lines import Unlowered
 from .lowering import function
 from .machine import Instruction, Machine
 from .matrix import product_of
+from .memory import bytes_of
 from .operands import Unknown
 from .products import product
+from .programs import QUEUES
 from .tracing import TracedAccesses, traced
 from .waves import LANES, Fault, Waves
 
@@ -67,12 +71,15 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded."""
+    """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded.  unit: places
+    of the LDS by which its accesses are told apart, as a shift."""
 
     instructions: tuple[Instruction | None, ...]
     places: tuple[int, ...]
     compiled: tuple[Compiled, ...]
     index: dict[int, int]
+    waits: Waits
+    unit: int
 
 
 _accesses = TracedAccesses()
@@ -102,11 +109,17 @@ def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) 
             divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
         if len(parameters) > MOST_PARAMETERS:
             raise Untraceable(f"{len(parameters)} parameters")
-        text = function(effects, class_of(instruction.name) in VECTOR, divergence)
+        text = function(effects, class_of(instruction.name) in VECTOR, divergence, _queue(instruction))
     except (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError):
         return Compiled(UNKNOWN, ())
     last = max((parameters[place] for place in effects.vectors()), default=-1)
     return _named(text, parameters, texts, last + 1)
+
+
+def _queue(instruction: Instruction) -> str:
+    """The counter of an access by lanes."""
+    form = type(instruction.inst).__name__.split("_")[0]
+    return "" if form == "SMEM" or instruction.name == "BUFFER_INV" else QUEUES.get(form, "")
 
 
 def _named(text: str, parameters: Sequence[int], texts: dict[str, str], registers: int = 512) -> Compiled:
@@ -132,9 +145,22 @@ def program(code: KernelCode, machine: Machine) -> Program:
             _known[key] = compiled(one, machine, texts)
         each.append((at, one, _known[key] if one else Compiled(UNKNOWN, (), 0)))
     library.provide({one.name for _, _, one in each} - ALWAYS, texts)
+    index = {at: number for number, at in enumerate(sorted(instructions))}
+    found_waits = waits([one for _, one, _ in each], index)
+    narrow = any(one and one.name.startswith("DS_") and bytes_of(one.name) < 4 for one in instructions.values())
+    about = [list(found_waits.early), list(found_waits.barriers.items()), 0 if narrow else 2]
     listing = [
-        [at, one and [one.size, one.name, one.kind, one.target, one.cycles], how.name, how.parameters, how.registers]
-        for at, one, how in each
+        about,
+        *(
+            [
+                at,
+                one and [one.size, one.name, one.kind, one.target, one.cycles],
+                how.name,
+                how.parameters,
+                how.registers,
+            ]
+            for at, one, how in each
+        ),
     ]
     library.keep_program(text, listing)
     return _listed(listing)
@@ -142,8 +168,9 @@ def program(code: KernelCode, machine: Machine) -> Program:
 
 def _listed(listing: Any) -> Program:
     """A program from what is kept of it."""
+    (early, barriers, unit), *rows = listing
     instructions, places, compiled_ones = [], [], []
-    for at, about, name, parameters, registers in listing:
+    for at, about, name, parameters, registers in rows:
         places.append(at)
         compiled_ones.append(Compiled(name, tuple(parameters), registers))
         if about:
@@ -152,7 +179,8 @@ def _listed(listing: Any) -> Program:
         else:
             instructions.append(None)
     index = {at: number for number, at in enumerate(places)}
-    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index)
+    found = Waits(tuple((first, second) for first, second in early), {at: (lds, vm) for at, (lds, vm) in barriers})
+    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, found, unit)
 
 
 def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | None]:
@@ -194,6 +222,25 @@ class NativeMachine(Machine):
         with np.errstate(all="ignore"):
             self._workgroups(waves)
         self._counted()
+        if hazards.checked():
+            self._ordered()
+
+    def _ordered(self) -> None:
+        """Race where accesses were made whose order nothing makes."""
+        for first, second in self._program.waits.early:
+            if self._words[first, COUNT // 8] and self._words[second, COUNT // 8]:
+                raise hazards.Race(f"{self._at(first)} is not waited for: {self._at(second)} uses its register")
+        found, before, now, place, group = (int(one) for one in self._context_words[runtime.RACE // 8 :][:5])
+        if found:
+            (first, one), (second, other) = ((note >> 32 & 0x7FFFFF, note >> 56) for note in (before, now))
+            raise hazards.Race(
+                f"nothing orders {self._at(first)}, wave {one}, before {self._at(second)}, wave {other}, of workgroup "
+                f"{group} of {self.code.name}: both reach byte {place} of the LDS"
+            )
+
+    def _at(self, number: int) -> str:
+        one = self._program.instructions[number]
+        return f"{one.name if one else ''} at {self._program.places[number] - self.code.entry:#x}"
 
     # What native code reads.
 
@@ -206,6 +253,8 @@ class NativeMachine(Machine):
             words[number, PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
             if instruction and instruction.kind == "branch":
                 words[number, PARAMETERS // 8] = base + RECORD * here.index[instruction.target]
+        for number, outstanding in here.waits.barriers.items():
+            words[number, PARAMETERS // 8 : PARAMETERS // 8 + 2] = outstanding
         words[len(here.places), FUNCTION // 8] = library.address(UNKNOWN)
 
     def _context(self, waves: Waves) -> None:
@@ -241,6 +290,9 @@ class NativeMachine(Machine):
             runtime.ENTRY: self._base + RECORD * self._program.index[waves.pc],
             runtime.V_BYTES: 4 * LANES * max(1, *(one.registers for one in self._program.compiled)),
             runtime.BRANCHES: TAKEN,
+            runtime.SHADOW: int(hazards.checked() and self._warps > 1),
+            runtime.UNIT: self._program.unit,
+            runtime.RECORDS: self._base,
         }
         for place, value in held.items():
             self._context_words[place // 8] = value
@@ -266,8 +318,9 @@ class NativeMachine(Machine):
             group += code == DONE
 
     def _blocks(self) -> Any:
-        """Memory of the waves of a workgroup."""
-        return _aligned(WAVE_BYTES * self._warps).reshape(self._warps, WAVE_BYTES)
+        """Memory of the waves of a workgroup, before notes of who has accessed its LDS."""
+        waves, notes = WAVE_BYTES * self._warps, (self.accesses.lds_bytes + 8 >> self._program.unit) * 16
+        return _aligned(waves + notes)[:waves].reshape(self._warps, WAVE_BYTES)
 
     def _answered(self, blocks: Any, group: int) -> int:
         """Do what a wave asks for, and go on."""
@@ -331,6 +384,8 @@ class NativeMachine(Machine):
             raised.at = at
             raise raised from error
         wave.words[SCC // 8] = int(w.scc[0])
+        if queue := _queue(instruction):
+            wave.words[ISSUED // 8 + (queue == "vm")] += np.uint64(1)
         following = self._base + RECORD * (number + 1)
         if instruction.kind == "branch":
             self.observer.branch(w, goes)

@@ -16,7 +16,7 @@ from .waves import ACCUMULATORS
 SCALAR = 1024
 """Scalar registers are numbered from here among the registers of an instruction, vector registers from 0."""
 
-QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm"}
+QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm", "SCRATCH": "vm"}
 """By which counter a wave waits for an access, by the format of its instruction."""
 
 
@@ -107,6 +107,8 @@ def facts_of(number: int, instruction: Instruction) -> Facts:
     touched, written = set[int](), set[int]()
     for operand, count in inst.op_regs.items():
         if operand == "vdata" and direct:
+            continue
+        if operand == "soffset" and getattr(inst, "imm", 0) and not inst.soffset_en:  # of a scalar load: not used
             continue
         registers, result = _registers(inst, operand, count, name), operand in ("vdst", "vdata", "sdata")
         if gives and result:

@@ -12,12 +12,16 @@ from typing import Any
 
 from .counts import _READ_16, BANK_BYTES, BANKS
 from .layout import (
+    ARRIVED,
     ASK,
     BUDGET,
     CACHE,
     CONTEXT,
     DONE,
     END,
+    ISSUED,
+    KNOWN,
+    PARAMETERS,
     RECORD,
     SCC,
     SECOND,
@@ -36,10 +40,13 @@ from .waves import LANES
 (
     BUFFERS, COUNT, LDS, LDS_BYTES, COUNTERS, STAMP, SEEN, KEYS,
     ALL_LDS, WARPS, SCALARS, IDS, ENTRY, V_BYTES, AT_GROUP, AT_WAVE, BRANCHES,
-) = range(0, 17 * 8, 8)  # fmt: skip
+    BLOCKS, NOW, SHADOW, UNIT, RECORDS, RACE,
+) = range(0, 23 * 8, 8)  # fmt: skip
 """... ; the LDS of all workgroups; what registers begin with by wave, scalar ones and v0; the first record; bytes of
-vector registers in use; the workgroup and wave that stopped; branches of a wave's turn."""
-CONTEXT_BYTES = 17 * 8
+vector registers in use; the workgroup and wave that stopped; branches of a wave's turn; the workgroup's
+waves and the one that runs; whether accesses to the LDS are watched, and the places by which they are told apart, as a
+shift; all records; the first race: 1 and then the accesses before and now, the place and the workgroup."""
+CONTEXT_BYTES = 27 * 8
 
 # A buffer: first address, bytes, what is added to an address, and bits of its lines by what is done.
 START, BYTES, DELTA, LINES = 0, 8, 16, 24
@@ -154,6 +161,7 @@ def module() -> str:
     functions["mark"] = _mark(made)
     functions["count"] = _count_memory(made, functions)
     functions["count_local"] = _count_local(made, functions["even"])
+    functions["race"] = _race(made)
     for size in SIZES:
         for what in ("load", "store"):
             _transfer(made, functions, what, size, False)
@@ -409,15 +417,69 @@ def _count_local(made: Any, even: Any) -> Any:
     return c.function
 
 
+def _race(made: Any) -> Any:
+    """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
+
+    The last argument: 2 of an access that vmcnt counts, and 1 of a store.  A note is the wave (8 bits), the counter
+    (1), the number of the record (23) and of the access by its counter (32).
+    """
+    c = _Code(made, "race", "v", "pppiii")
+    context, record, addresses, mask, size, how = c.args
+    queue, stores = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
+    me, blocks = c.field(context, NOW), c.field(context, BLOCKS, c.pointer)
+    mine = c.at(blocks, c.b.mul(me, c.const(WAVE_BYTES)))
+    shadow = c.at(blocks, c.b.mul(c.field(context, WARPS), c.const(WAVE_BYTES)))
+    index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
+    number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
+    who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
+    note = c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
+    fine = c.var(0)
+
+    def check(before: Any, place: Any) -> None:
+        another = c.b.icmp_unsigned("!=", c.b.lshr(before, c.const(56)), me)
+        with c.b.if_then(c.b.and_(another, c.b.icmp_unsigned("!=", before, c.get(fine)))):
+            theirs = c.at(blocks, c.b.mul(c.b.lshr(before, c.const(56)), c.const(WAVE_BYTES)))
+            counter = c.b.and_(c.b.lshr(before, c.const(52)), c.const(8))
+            known = c.field(theirs, c.b.add(counter, c.const(KNOWN)))
+            with c.b.if_else(c.b.icmp_unsigned(">", c.b.and_(before, c.const(0xFFFFFFFF)), known)) as (then, otherwise):
+                with then, c.b.if_then(c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))):
+                    told = (c.const(1), before, note, place, c.field(context, AT_GROUP))
+                    for offset, value in enumerate(told):
+                        c.put(context, RACE + 8 * offset, value)
+                with otherwise:
+                    c.b.store(before, fine)
+
+    shift = c.field(context, UNIT)
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        first = c.b.lshr(address, shift)
+        last = c.b.lshr(c.b.sub(c.b.add(address, size), c.const(1)), shift)
+        with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
+            unit = c.b.add(first, step)
+            entry = c.at(shadow, c.b.shl(unit, c.const(4)))
+            check(c.get(entry), c.b.shl(unit, shift))
+            with c.b.if_else(c.b.icmp_unsigned("!=", stores, c.const(0))) as (then, otherwise):
+                with then:
+                    check(c.field(entry, 8), c.b.shl(unit, shift))
+                    c.put(entry, 0, note)
+                with otherwise:
+                    c.put(entry, 8, note)
+    c.b.ret_void()
+    return c.function
+
+
 def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
     """Bytes of every lane into words [words, 64], or from there."""
-    c = _Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppip")
-    context, record, addresses, mask, data = c.args
+    c = _Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppipi")
+    context, record, addresses, mask, data, queue = c.args
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
     given = [context, record, addresses, mask, c.const(size)]
     if local:
         c.b.call(functions["count_local"], [*given, c.const(int(what == "load"))])
+        watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
+        with c.b.if_then(watched):
+            c.b.call(functions["race"], [*given, c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))])
         delta = c.field(context, LDS)
     else:
         c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
@@ -474,6 +536,8 @@ def _begin(made: Any) -> None:
             (STOPPED, c.field(context, ENTRY)), (CONTEXT, c.b.ptrtoint(context, c.i64)),
         ):  # fmt: skip
             c.put(block, place, value)
+        for at in (0, 8):  # what a workgroup before this one has done is complete
+            c.put(block, KNOWN + at, c.field(block, ISSUED + at))
     c.b.ret_void()
 
 
@@ -486,6 +550,7 @@ def _run_group(made: Any) -> None:
     context, blocks, group, first = c.args
     warps = c.field(context, WARPS)
     c.put(context, AT_GROUP, group)
+    c.put(context, BLOCKS, c.b.ptrtoint(blocks, c.i64))
     c.put(context, LDS, c.b.add(c.field(context, ALL_LDS), c.b.mul(group, c.field(context, LDS_BYTES))))
     kind = c.ir.FunctionType(c.i64, [c.pointer, c.pointer])
     begin, spent, alive = c.var(first), c.var(0), c.var(0)
@@ -498,6 +563,7 @@ def _run_group(made: Any) -> None:
             block = c.at(blocks, c.b.mul(c.get(wave), c.const(WAVE_BYTES)))
             with c.b.if_then(c.b.icmp_unsigned("==", c.field(block, STATE), c.const(READY))):
                 c.put(block, BUDGET, c.field(context, BRANCHES))
+                c.put(context, NOW, c.get(wave))
                 record = c.field(block, STOPPED, c.pointer)
                 code = _called(c, kind, block, record)
                 with c.b.if_then(c.b.icmp_unsigned("==", code, c.const(ASK))):
@@ -512,12 +578,17 @@ def _run_group(made: Any) -> None:
                         c.put(block, STOPPED, c.b.add(c.field(block, STOPPED), c.const(RECORD)))
                         ended = c.b.icmp_unsigned("==", code, c.const(END))
                         c.put(block, STATE, c.b.select(ended, c.const(ENDED), c.const(PARKED)))
+                        for at in (0, 8):  # outstanding at a barrier is what its record says, at the end nothing
+                            left = c.b.select(ended, c.const(0), c.field(stopped, PARAMETERS + at))
+                            c.put(block, ARRIVED + at, c.b.sub(c.field(block, ISSUED + at), left))
             c.bump(wave)
         c.returned_if(c.b.icmp_unsigned("!=", c.get(spent), c.const(0)), c.const(SPENT))
         c.b.store(c.const(0), alive)
         with c.repeat(warps) as each:
             state = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(STATE)))
             lives = c.b.icmp_unsigned("!=", c.get(state), c.const(ENDED))
+            for at in (0, 8):
+                c.put(state, KNOWN + at - STATE, c.field(state, ARRIVED + at - STATE))
             c.bump(alive, c.b.zext(lives, c.i64))
             with c.b.if_then(lives):
                 c.b.store(c.const(READY), state)

@@ -21,6 +21,7 @@ from ..isa.worker import serve
 from ..shapes import Json, JsonObject
 from ..worker import failures
 from ..worker.declare import installed
+from . import hazards
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases, why_nothing
 from .code_object import NotExecutable
 from .counts import Counts, bound
@@ -28,7 +29,7 @@ from .launch import Execution
 from .operands import Unknown
 from .waves import Fault
 
-DECIDES = ("torch", "triton", "numpy", "tinygrad", "msgpack")
+DECIDES = ("torch", "triton", "numpy", "tinygrad", "msgpack", "llvmlite")
 """Distributions that decide what is executed, or what it gives."""
 
 NOT_EXECUTED = "not executed, because "
@@ -74,7 +75,8 @@ class Cases:
             "without": {
                 name: why_nothing(one) for name, one in sorted(chosen.items()) if one.compilations and name not in there
             },
-            "environment": installed(DECIDES) | {"python": platform.python_version()},
+            "environment": installed(DECIDES)
+            | {"python": platform.python_version(), "hazards": str(hazards.checked())},
         }
 
     def _described(self, small: SmallCase) -> JsonObject:

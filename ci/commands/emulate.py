@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from benchmarks.emulation import hazards
 from benchmarks.emulation.device.program import emulated
 from benchmarks.emulation.installed import missing
 from benchmarks.emulation.launch import LIMIT, Execution, execute
 from benchmarks.emulation.watching import Trace
-from ci.options import ANY, Given, NewFile, VerbCommand, option, several, verb
+from ci.options import ANY, Given, NewFile, VerbCommand, flag, option, several, verb
 from ci.whole_files import replace
 
 MOST_CONFLICTS = 5
@@ -69,6 +71,9 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
 @several(
     "--arch ARCH -> arches", "gfx942 (MI300X, the default) or gfx950 (MI355X); a program runs once on each.", TARGETS
 )
+@flag(
+    "--no-hazards", "Leave out whether waves of a workgroup race in the LDS, and registers are used before their wait."
+)
 @option(
     "--configurations",
     "Of a kernel under @triton.autotune: the first configuration that fits, or all, which are compared.",
@@ -105,6 +110,8 @@ def emulate(given: Given) -> int | None:
     """
     if why := missing():
         raise click.ClickException(why)
+    if given.no_hazards:
+        os.environ[hazards.OFF] = "1"
     if program := click.get_current_context().meta[PROGRAM]:
         if given.file:
             raise click.UsageError(f"{given.file} and a program behind --: name one of them")

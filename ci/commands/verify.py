@@ -5,6 +5,7 @@ with a node.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from ci.options import (
     Given,
     NewFile,
     err_console,
+    flag,
     option,
     out_console,
     plan,
@@ -46,6 +48,10 @@ KEPT = ".ridgeline/checks.jsonl"
     "an emulator: no times (repeatable).",
     click.Choice(["gfx942", "gfx950"]),
 )
+@flag(
+    "--no-hazards",
+    "With --arch: leave out whether waves of a workgroup race, and registers are used before their wait.",
+)
 @option(
     "--out",
     "File of checks to append to; what it knows of the same kernels on this machine is not tried again "
@@ -61,6 +67,8 @@ def verify(given: Given) -> int:
     """
     if not given.dry_run and not given.arches:
         wait_for_turn()
+    if given.no_hazards:
+        os.environ["RIDGELINE_NO_HAZARDS"] = "1"  # as benchmarks.emulation.hazards reads it, in whatever process
     head, file, planned = one_checkout(given), given.out or project.place(KEPT), plan(given)
     if given.dry_run:
         what = f"small cases for {', '.join(given.arches)}" if given.arches else f"{planned.tier} tier"

@@ -1,0 +1,92 @@
+"""Races within a workgroup: what is found, and what is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.emulation import hazards
+from benchmarks.emulation.code_object import read
+from benchmarks.emulation.hazards import Race, waits
+from benchmarks.emulation.launch import launch, segment
+from benchmarks.emulation.machine import known
+from benchmarks.emulation.waves import Memory
+from tests.benchmarks.emulation import kernels
+from tests.benchmarks.emulation.test_instructions import encoded
+
+VGPR, END = 256, (0xBF810000).to_bytes(4, "little")
+
+
+def waited(vm: int = 63, lgkm: int = 15) -> bytes:
+    """S_WAITCNT for no more than these to be outstanding."""
+    return (0xBF8C0000 | vm & 15 | vm >> 4 << 14 | 7 << 4 | lgkm << 8).to_bytes(4, "little")
+
+
+def load(register: int) -> bytes:
+    return bytes(encoded("GLOBAL", "GLOBAL_LOAD_DWORD", addr=VGPR, saddr=14, vdst=VGPR + register).to_bytes())
+
+
+def read_lds(register: int) -> bytes:
+    return bytes(encoded("DS", "DS_READ_B32", addr=VGPR, vdst=VGPR + register).to_bytes())
+
+
+def used(register: int) -> bytes:
+    return bytes(encoded("VOP1", "V_MOV_B32_E32", vdst=VGPR + 200, src0=VGPR + register).to_bytes())
+
+
+def early(*code: bytes) -> tuple[tuple[int, int], ...]:
+    image, at, found = b"".join([*code, END]), 0, []
+    while at < len(image):
+        one = known(image, at, "gfx942")
+        found.append(replace(one, at=at))
+        at += one.size
+    return waits(found, {one.at: number for number, one in enumerate(found)}).early
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ([load(1), used(1)], ((0, 1),)),
+        ([load(1), waited(vm=0), used(1)], ()),
+        ([load(1), load(2), waited(vm=1), used(1)], ()),
+        ([load(1), load(2), waited(vm=1), used(2)], ((1, 3),)),
+        ([read_lds(1), waited(vm=0), used(1)], ((0, 2),)),
+        ([read_lds(1), load(2), waited(lgkm=0), used(1)], ()),
+    ],
+)
+def test_a_register_that_is_used_before_its_wait(code, expected):
+    assert early(*code) == expected
+
+
+@pytest.mark.parametrize(("access", "most"), [(load, 63), (read_lds, 15)])
+def test_a_full_counter_holds_accesses_back_so_older_ones_are_complete(access, most):
+    younger = [access(2 + number) for number in range(most)]
+    assert early(access(1), *younger, used(1)) == ()
+    assert early(access(1), *younger[1:], used(1)) == ((0, most),)
+
+
+def launched(arch: str, change: Any) -> Any:
+    """A softmax, whose waves exchange what they found through the LDS, after a change of its code."""
+    data = kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    code = read(data)
+    x, out, memory = np.ones((3, 496), np.float32), np.zeros((3, 496), np.float32), Memory()
+    for place, array in enumerate((x, out), 1):
+        memory.add(place << 32, array.view(np.uint8).reshape(-1), f"argument {place}")
+    arguments = segment(code, [np.uint64(1 << 32), np.uint64(2 << 32), np.int32(496)])
+    return launch(replace(code, image=change(code.image)), memory, arguments, (3, 1, 1), 4, 4096)
+
+
+BARRIER, NOTHING = (0xBF8A0000).to_bytes(4, "little"), (0xBF800000).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_the_lds_between_waves_without_a_barrier(arch, monkeypatch):
+    launched(arch, lambda image: image)
+    told = r"nothing orders DS_\w+ at 0x\w+, wave \d, before DS_\w+ at 0x\w+, wave \d, of workgroup 0 of softmax"
+    with pytest.raises(Race, match=told):
+        launched(arch, lambda image: image.replace(BARRIER, NOTHING))
+    monkeypatch.setenv(hazards.OFF, "1")
+    launched(arch, lambda image: image.replace(BARRIER, NOTHING))
