@@ -169,7 +169,7 @@ def doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:
     if verdict.exit_code == 0:
         verdict, why = Verdict.CANNOT_TELL, f"{doubts[0]}; of the trials that count: {why}"
     elif not judgement.cases:
-        why = doubts[0]
+        why = f"{why}: {doubts[0]}"
     return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *doubts))
 
 
