@@ -186,6 +186,14 @@ class ProgramSession(Session):
             return dataclasses.replace(ended, status=Status.ERROR, why=why)
         return self._with_rows(ended, _text(written) if written else ended.detail, strict=True)
 
+    def _timed_run(self, checkout: Checkout) -> ProgramRun:
+        """A run as one of a trial's rounds, in the ledger of its seconds."""
+        self._ledger.sent(self, "samples", {})
+        try:
+            return self._run(checkout)
+        finally:
+            self._ledger.answered(self)
+
     def _with_rows(self, ended: ProgramRun, text: str, strict: bool) -> ProgramRun:
         """A run with what it printed before it ended.  strict: no row at all is a failure of its own."""
         try:
@@ -254,7 +262,7 @@ class ProgramSession(Session):
                 drawn.shuffle(order)
                 for one in order:
                     progress.start(f"trial {number + 1}, round {turn + 1} of {rounds}: {one.role}")
-                    run = self._broken.get(one.role) or self._run(one)
+                    run = self._broken.get(one.role) or self._timed_run(one)
                     runs[one.role].append(run)
                     progress.done += 1
                 if any(each[-1].why for each in runs.values()):

@@ -10,10 +10,12 @@ import click
 from ci import programs
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
-from ci.git.repository import Repository
+from ci.git.command import git_or_none
+from ci.git.repository import LocalCheckout, Repository
 from ci.harness import machine_kind
 from ci.judging import live, policy
 from ci.judging.judge import judge
+from ci.judging.types import Judgement, Verdict
 from ci.options import (
     ALL_CASES,
     ANY,
@@ -41,7 +43,7 @@ from ci.trials import replay
 from kernels import project
 
 PROGRAM = "Of a benchmark program"
-OF_OPERATORS = ("kernels", "cases", "backends", "knobs", "env_base", "env_head")
+OF_OPERATORS = ("cases", "backends", "knobs", "env_base", "env_head")
 """Options that choose within what a checkout declares."""
 
 
@@ -81,7 +83,7 @@ def ab(given: Given) -> int:
     """
     rules = policy.load(given.policy_file)
     words = words_behind()
-    if (given.program or words) and not given.replay:
+    if (given.program or given.reads or words) and not given.replay:
         return _of_program(given, rules, words)
     if given.replay:  # by the same code as live ones
         recording = replay.opened(given.replay)
@@ -117,7 +119,7 @@ def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> i
         if words
         else programs.declared_program(settings, given.program)
     )
-    if any(getattr(given, name, None) for name in OF_OPERATORS):
+    if any(getattr(given, name, None) for name in OF_OPERATORS) or set(given.kernels) - {asked.name}:
         raise click.UsageError("a program runs whole: --kernel, --case, --backend, --set and --env-* are of operators")
     if not given.dry_run:
         wait_for_turn()
@@ -126,6 +128,9 @@ def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> i
     repository = Repository(settings.root)
     checkouts = two_checkouts(repository, given.base, given.head, given.out)
     check_recordable(given, checkouts, planned)
+    if _same_files(repository, checkouts) and not given.all_cases:
+        click.echo("both commits have the same files: nothing can have changed (--all-cases runs both)", err=True)
+        return shown(Judgement(Verdict.SAME, "the same files on both sides"), (), (), given.as_json, checkouts)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
         one, two = (checkout.label for checkout in checkouts)
@@ -137,3 +142,9 @@ def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> i
     code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code
+
+
+def _same_files(repository: Repository, checkouts: tuple[LocalCheckout, LocalCheckout]) -> bool:
+    """Whether two commits have the same tree, submodules too."""
+    trees = {git_or_none(repository.root, "rev-parse", f"{one.commit.hash}^{{tree}}") for one in checkouts}
+    return not any(one.dirty for one in checkouts) and len(trees) == 1 and None not in trees

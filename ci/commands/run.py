@@ -34,9 +34,11 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
+from ci.programs import ProgramRequest, declared_program
 from ci.report import run_summary
 from ci.report.words import plain
 from ci.trials.file import Followed, measured_operators, missing, read
+from kernels import project
 
 RANGE = "Of a range A..B"
 
@@ -52,6 +54,7 @@ RANGE = "Of a range A..B"
 @option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0, heading=RARE)
 @flag("--resume", "Measure only the trials of this commit that --out lacks.")
 @TIMINGS
+@option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @SOURCE
 @OUT
 @RESULTS
@@ -99,7 +102,11 @@ def run(given: Given) -> int:
         return 0
     log = Followed(file)
     before = len(log.read().trials)
-    code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
+    if given.program:
+        asked = dataclasses.replace(planned, rounds=given.rounds or 0)
+        code = _program(given.program).measure([head], asked, file, err_console())
+    else:
+        code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
     measured = log.read()
     new = measured.trials[before:]
     run_summary.show(new, out_console())
@@ -156,3 +163,8 @@ def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: 
     efforts = effort.expected(worlds, known, planned.trials)
     out_console().print(effort.table(efforts, gpus, planned.trials))
     click.echo(effort.verdict(efforts))
+
+
+def _program(name: str) -> ProgramRequest:
+    """The benchmark program of that name."""
+    return declared_program(project.around(Path.cwd()), name)

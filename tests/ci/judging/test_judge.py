@@ -313,6 +313,13 @@ def test_the_study_is_one_command(tmp_path):
     json.loads((tmp_path / "ab_study.json").read_text())
 
 
+def test_what_became_far_too_fast_is_questioned():
+    found = one(made(trials=4, effect=-1.8))[0]
+    assert found.verdict is Verdict.FASTER
+    assert any(said.endswith("as fast as base: look whether it still does the same work") for said in found.warnings)
+    assert not any("still does" in said for said in one(made(trials=4, effect=-1.5))[0].warnings)
+
+
 def test_arms_that_scatter_are_said_to_be_measured_apart_only_where_that_may_be():
     apart = made(trials=12, scatter=0.03, noise=0.0005)
     [said] = one(apart)[0].warnings
