@@ -403,7 +403,8 @@ def _percent(log_ratio: float) -> str:
 
 def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     draft = _from_effect(t)
-    draft.warnings += t.warnings + anomalies.clock_warnings(t.comparison.trials) + _scattering(t) + _too_fast(t)
+    draft.warnings += t.warnings + anomalies.clock_warnings(t.comparison.trials) + _scattering(t)
+    draft.warnings += anomalies.too_fast(t.effect.log_ratio)
     _beside_baseline(t, draft, progress)
     _add_anomalies(t, draft)
     if t.comparison.same_code:
@@ -518,16 +519,6 @@ def _scattering(t: _Timed) -> list[str]:
     if t.comparison.lock_step:
         return [f"{seen}: something else changed between them; `ridgeline doctor` looks for other work on the machine"]
     return [f"the arms look as if measured apart: {seen}; measure both sides in turn, as `ridgeline ab` does"]
-
-
-TOO_FAST = 5.0
-"""A kernel that is so many times as fast as before has rather lost its work than its waste."""
-
-
-def _too_fast(t: _Timed) -> list[str]:
-    """Whether a change is so large that what is computed should be looked at first."""
-    times = math.exp(-t.effect.log_ratio)
-    return [f"{times:.3g} times as fast as base: look whether it still does the same work"] if times > TOO_FAST else []
 
 
 def _confirm(t: _Timed, draft: _Draft, progress: Progress) -> None:

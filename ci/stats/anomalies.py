@@ -219,6 +219,16 @@ def _two_ratios(modes: Modes) -> Anomaly:
     return Anomaly(AnomalyKind.TWO_SPEEDS, sentence, certain=True)
 
 
+TOO_FAST = 5.0
+"""What is so many times as fast as before has rather lost its work than its waste."""
+
+
+def too_fast(log_ratio: float) -> list[str]:
+    """Whether head is so fast that what it computes should be looked at first.  log_ratio: of head's time to base's."""
+    times = math.exp(-log_ratio)
+    return [f"{times:.3g} times as fast as base: look whether it still does the same work"] if times > TOO_FAST else []
+
+
 def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
     known = [t.clocks for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks]
