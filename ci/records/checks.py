@@ -94,7 +94,7 @@ def case_checks(results_dir: Path) -> tuple[list[CaseCheck], list[str]]:
     """Every check in time, and a sentence on each line or file that holds none."""
     own = results_dir.parent / OWN
     checks, problems = CHECKS.load([*CHECKS.files(results_dir), *([own] if own.is_file() else [])])
-    return sorted(checks, key=CHECKS.key), problems
+    return sorted(checks, key=lambda check: (check.at, *check.key)), problems
 
 
 def verified(checks: Iterable[CaseCheck]) -> list[Verified]:
